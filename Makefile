@@ -1,0 +1,47 @@
+# Every target makes its own virtual environment; nothing has to be installed first but Python 3.11+.
+PYTHON  ?= $(shell command -v python3.11 || command -v python3)
+VENV    := .venv
+BIN     := $(VENV)/bin
+READY   := $(VENV)/.ready
+
+.PHONY: help demo test lint check bench docs format clean
+help:  ## List the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+# The stamp is newer than what it was made from, so an unchanged tree skips the install altogether.
+$(READY): pyproject.toml constraints.txt quadric/version.py
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "quadric needs Python 3.11 or newer; '$(PYTHON)' is older or missing. Name one: make PYTHON=/path/to/python3.11"; exit 2; }
+	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
+	@echo "Installing quadric and its tools into $(VENV) (first time: a few minutes) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' > $(VENV)/install.log 2>&1 || \
+	  { cat $(VENV)/install.log; exit 1; }
+	@touch $@
+
+demo: $(READY)  ## Train on the embedded default and say what was found
+	$(BIN)/quadric demo
+
+test: $(READY)  ## Run all tests
+	$(BIN)/python -m pytest
+
+lint: $(READY)  ## Check format, style, types and the import rules
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+check: lint test  ## All that CI checks
+
+bench: $(READY)  ## Measure every claim again and rewrite benchmarks/results/
+	@for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+docs: $(READY)  ## Build the documentation into site-build/
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	$(BIN)/mkdocs build --strict --site-dir site-build
+
+format: $(READY)  ## Format the code in place
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:  ## Remove the virtual environment and all caches
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis site-build

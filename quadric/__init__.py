@@ -1,0 +1,55 @@
+"""Quadric: see the shape of what a language model knows, with bilinear autoencoders.
+
+The stages, in the order in which data flows through them:
+
+1. `quadric.activations`   a language model and text become a stream of token vectors (n, d)
+2. `quadric.autoencoders`  dictionaries whose latents are quadratic forms, and linear baselines
+3. `quadric.training`      fits autoencoders to any iterator of batches
+4. `quadric.run_folder`    what a run leaves on disk: save, load, verify
+5. `quadric.geometry`      the shape of every latent, from weights alone
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from quadric.version import __version__
+
+if TYPE_CHECKING:
+    from quadric import geometry
+    from quadric.autoencoders import BatchTopKAutoencoder, BilinearAutoencoder, LossTerms, TopKAutoencoder
+    from quadric.hub import push
+    from quadric.run_folder import load
+
+# Resolved on first use: `quadric --help` must not wait for torch.
+_HOME = {
+    "BatchTopKAutoencoder": "quadric.autoencoders",
+    "BilinearAutoencoder": "quadric.autoencoders",
+    "LossTerms": "quadric.autoencoders",
+    "TopKAutoencoder": "quadric.autoencoders",
+    "load": "quadric.run_folder",
+    "push": "quadric.hub",
+}
+_STAGES = ("activations", "autoencoders", "geometry", "training")
+
+__all__ = [
+    "BatchTopKAutoencoder",
+    "BilinearAutoencoder",
+    "LossTerms",
+    "TopKAutoencoder",
+    "__version__",
+    "geometry",
+    "load",
+    "push",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    if name in _STAGES:
+        return import_module(f"quadric.{name}")
+    raise AttributeError(f"module 'quadric' has no attribute {name!r}; it offers {', '.join(__all__)}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *_STAGES})

@@ -1,0 +1,1 @@
+"""Language model + hook points -> stream of token vectors (n, d)."""

@@ -1,0 +1,43 @@
+"""The command line: parse, wire, print; no mathematics.
+
+One file a command. A command is a frozen dataclass whose fields become flags and whose `run` returns the exit
+code; its module imports nothing heavy at the top, so that `--help` answers at once.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Protocol
+
+import tyro
+
+from quadric.cli.demo import Demo
+
+
+class Command(Protocol):
+    """What every command offers."""
+
+    def run(self) -> int: ...
+
+
+COMMANDS = {
+    "demo": Demo,
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; 0 is success, 1 a mistake in what was asked, 2 a mistake in how it was asked."""
+    command: Command = tyro.extras.subcommand_cli_from_dict(
+        COMMANDS, prog="quadric", description="See the shape of what a language model knows.", args=argv
+    )
+    try:
+        return command.run()
+    except (ValueError, OSError) as mistake:
+        # The library names the value and the remedy in these; a traceback would bury them.
+        if os.environ.get("QUADRIC_DEBUG"):
+            raise
+        print(f"quadric: {mistake}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("quadric: interrupted", file=sys.stderr)
+        return 130

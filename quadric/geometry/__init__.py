@@ -1,0 +1,1 @@
+"""The shape of every latent, from weights alone."""

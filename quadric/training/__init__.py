@@ -1,0 +1,1 @@
+"""Fits autoencoders to any iterator of batches."""
