@@ -6,7 +6,7 @@ code; its module imports nothing heavy at the top, so that `--help` answers at o
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import tyro
@@ -20,7 +20,7 @@ class Command(Protocol):
     def run(self) -> int: ...
 
 
-COMMANDS = {
+COMMANDS: dict[str, Callable[..., Command]] = {
     "demo": Demo,
 }
 
