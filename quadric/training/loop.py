@@ -73,8 +73,9 @@ def train(
 
 
 def _anneal(autoencoder: Autoencoder, step: int, config: TrainingConfig) -> None:
-    composite = isinstance(autoencoder, BilinearAutoencoder) and autoencoder.prior == "composite"
-    if composite and not is_mask_frozen(step, config.steps):
+    if not isinstance(autoencoder, BilinearAutoencoder) or autoencoder.prior != "composite":
+        return
+    if not is_mask_frozen(step, config.steps):
         autoencoder.set_mixing_density(mixing_density_at(step, config.steps, config.mixing_density))
 
 
