@@ -63,7 +63,7 @@ def train(
         terms = autoencoder.loss(tokens, alpha_at(step, config.alpha, config.alpha_warmup_steps))
         if not terms.total.isfinite():
             raise ValueError(
-                f"the loss is {float(terms.total)} at step {step}; lower learning_rate={config.learning_rate}"
+                f"the loss is {terms.total.item()} at step {step}; lower learning_rate={config.learning_rate}"
             )
         terms.total.backward()  # type: ignore[no-untyped-call]
         for optimiser in optimisers:
