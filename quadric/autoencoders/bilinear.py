@@ -15,7 +15,6 @@ from quadric.autoencoders.mixing import Atomic, Composite, Prior, Quadratic
 from quadric.autoencoders.objective import (
     atom_gram,
     blocked_quadratic_form,
-    hoyer_density,
     kernel_error,
     quadratic_form,
 )
@@ -167,8 +166,8 @@ class BilinearAutoencoder(Autoencoder):
             return quadratic_form(latents, self.mixing.kernel(atom_gram(left, right, self.symmetric)))
         return blocked_quadratic_form(self.mixing.unmix(latents), left, right, self.symmetric, block_size)
 
-    def density_of(self, latents: Float[Tensor, "n k"]) -> Float[Tensor, " k"]:
-        return hoyer_density(latents, self.offset.to(latents.dtype))
+    def density_offset(self) -> Float[Tensor, " k"]:
+        return self.offset
 
     def set_mixing_density(self, density: float) -> None:
         """Keep the globally largest |C|; storage becomes sparse when that pays, which renews the parameters of C."""
