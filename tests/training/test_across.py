@@ -14,7 +14,7 @@ NAMES = ("sparse", "dense", "quadratic", "atomic", "topk")
 
 
 def torchrun(folder, *arguments):
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0"]
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     rest = ["-m", "tests.training.job", str(folder), *map(str, arguments)]
     return subprocess.run([*launcher, *rest], capture_output=True, text=True, check=False, timeout=300)
 
@@ -55,7 +55,7 @@ def test_gradients_of_two_ranks_are_those_of_one(tmp_path):
     """One step, compared exactly: gradients in float64, before any optimiser touches them."""
     script = tmp_path / "gradients.py"
     script.write_text(GRADIENTS)
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0"]
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     result = subprocess.run([*launcher, str(script), str(tmp_path)], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     ranks = [torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in range(2)]
