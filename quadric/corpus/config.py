@@ -1,7 +1,7 @@
 """What decides which text is read, in which order, and how it is cut."""
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 Packing = Literal["packed", "separate"]
 Split = Literal["train", "held_out"]
@@ -11,7 +11,8 @@ class CorpusError(ValueError):
     """The text that was asked for is missing, empty or unreadable."""
 
 
-class Document(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Document:
     """One text; its index is its place in the source, whatever the order in which it is read."""
 
     index: int
@@ -56,6 +57,8 @@ class CorpusConfig:
         if not 0 <= self.held_out_fraction < 1:
             raise CorpusError(f"held_out_fraction={self.held_out_fraction} must be in [0, 1); e.g. 0.05")
         if self.shuffle_buffer < 1:
-            raise CorpusError(f"shuffle_buffer={self.shuffle_buffer} must be at least 1; seed=None keeps the order")
+            raise CorpusError(
+                f"shuffle_buffer={self.shuffle_buffer} must be at least 1; seed=None keeps the order"
+            )
         if self.split == "held_out" and self.held_out_fraction == 0:
             raise CorpusError("held_out_fraction=0 holds nothing out; give a share such as 0.05")

@@ -1,4 +1,4 @@
-"""Where documents come from: a packaged corpus, local files or a hub dataset, told apart by how they are named."""
+"""Where documents come from: a packaged corpus, local files or a hub dataset, told apart by their names."""
 
 import re
 from collections.abc import Iterator

@@ -53,7 +53,10 @@ def topics_by_document(config: CorpusConfig) -> dict[int, str]:
 
 
 def _count(
-    statistics: CorpusStatistics, documents: list[Document], config: CorpusConfig, encoder: TokenEncoder | None
+    statistics: CorpusStatistics,
+    documents: list[Document],
+    config: CorpusConfig,
+    encoder: TokenEncoder | None,
 ) -> None:
     if not documents:
         return
