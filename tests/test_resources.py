@@ -41,9 +41,7 @@ def tiny_resource(sha256: str) -> resources.Resource:
     )
 
 
-def test_a_wheel_put_into_the_cache_by_hand_is_used_without_pip(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wheel_put_into_the_cache_by_hand_is_used_without_pip(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sha256 = make_wheel(cache / "quadric_tiny_resource-1.0-py3-none-any.whl")
     monkeypatch.setattr(subprocess, "run", lambda *a, **k: pytest.fail("pip was called"))
     assert resources.read_member(tiny_resource(sha256), "tiny/data.txt") == b"hello"

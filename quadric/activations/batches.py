@@ -93,19 +93,13 @@ class ActivationStream(Protocol):
 def check_rank(rank: int, world_size: int) -> None:
     """Raise unless `rank` is one of `world_size` ranks."""
     if not 0 <= rank < world_size:
-        raise ValueError(
-            f"rank={rank} is not one of world_size={world_size} ranks; give 0 to {world_size - 1}"
-        )
+        raise ValueError(f"rank={rank} is not one of world_size={world_size} ranks; give 0 to {world_size - 1}")
 
 
 def check_same_setup(saved: dict[str, Any], own: dict[str, Any]) -> None:
     """Raise if a cursor was saved by a stream that batches differently: it would point elsewhere here."""
     differing = [
-        f"{name}: saved {saved.get(name)}, here {value}"
-        for name, value in own.items()
-        if saved.get(name) != value
+        f"{name}: saved {saved.get(name)}, here {value}" for name, value in own.items() if saved.get(name) != value
     ]
     if differing:
-        raise ValueError(
-            f"the cursor belongs to another stream ({'; '.join(differing)}); make the stream as it was"
-        )
+        raise ValueError(f"the cursor belongs to another stream ({'; '.join(differing)}); make the stream as it was")

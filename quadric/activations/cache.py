@@ -73,13 +73,9 @@ class ActivationCache:
     def _check_expected(self, expected: Provenance) -> None:
         """A cache may hold more hook points than asked for; in all else it must match."""
         missing = [name for name in expected.hook_points if name not in self.hook_points]
-        found = [
-            line for line in self.provenance.differences(expected) if not line.startswith("hook_points:")
-        ]
+        found = [line for line in self.provenance.differences(expected) if not line.startswith("hook_points:")]
         if missing:
-            found.append(
-                f"hook_points: stored {', '.join(self.hook_points)}, asked for {', '.join(missing)} too"
-            )
+            found.append(f"hook_points: stored {', '.join(self.hook_points)}, asked for {', '.join(missing)} too")
         if found:
             raise CacheError(
                 f"the cache in {self.folder} does not match what is asked for ({'; '.join(found)}); "
@@ -135,13 +131,9 @@ class CachedStream:
         self.window = window
         for name in self.hook_points:
             if name not in cache.hook_points:
-                raise CacheError(
-                    f"no hook point {name} in {cache.folder}; it holds {', '.join(cache.hook_points)}"
-                )
+                raise CacheError(f"no hook point {name} in {cache.folder}; it holds {', '.join(cache.hook_points)}")
         if repeat and self.n_batches <= rank:
-            raise CacheError(
-                f"{cache.folder} holds {self.n_batches} batches, too few for world_size={world_size}"
-            )
+            raise CacheError(f"{cache.folder} holds {self.n_batches} batches, too few for world_size={world_size}")
         self._epoch, self._next = 0, 0
 
     @property
@@ -247,10 +239,7 @@ class _Order:
     def _members_of(self, number: int) -> Int[Tensor, "u 2"]:
         window = self.windows[number]
         members = torch.cat(
-            [
-                torch.stack([torch.full((self.sizes[s],), s), torch.arange(self.sizes[s])], dim=1)
-                for s in window
-            ]
+            [torch.stack([torch.full((self.sizes[s],), s), torch.arange(self.sizes[s])], dim=1) for s in window]
         )
         if self.seed is None:
             return members

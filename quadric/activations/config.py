@@ -40,9 +40,7 @@ class ActivationConfig:
             raise ValueError(f"sequences_per_forward={self.sequences_per_forward} must be at least 1")
 
 
-def describe(
-    config: ActivationConfig, *, device: str = "auto", source: ModelSource | None = None
-) -> Provenance:
+def describe(config: ActivationConfig, *, device: str = "auto", source: ModelSource | None = None) -> Provenance:
     """The provenance that a config will give, found without reading the model's weights."""
     source = source or find_model(config.model, config.model_revision)
     shape = load_shape(source)

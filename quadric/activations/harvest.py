@@ -103,9 +103,7 @@ def harvest(
         sequences_per_shard=passes * config.sequences_per_forward,
     )
     with _locked(folder):
-        manifest = _manifest_to_continue(
-            folder, Manifest(provenance=provenance, layout=layout), storage.tokens
-        )
+        manifest = _manifest_to_continue(folder, Manifest(provenance=provenance, layout=layout), storage.tokens)
         before = manifest.rows
         if manifest.holds(storage.tokens):
             return HarvestReport(manifest, before)
@@ -188,11 +186,10 @@ def _add_shard(folder: Path, manifest: Manifest, passes: list[ForwardPass], toke
 
 
 def shard_tensors(passes: list[ForwardPass], room: int, dtype: torch.dtype) -> dict[str, Tensor]:
-    """What a shard stores: up to `room` token vectors with their places, and all tokens of their sequences."""
+    """What a shard stores: up to `room` token vectors with their places, and the tokens of their sequences."""
     batch = concatenated([each.batch for each in passes]).rows(0, room)
     columns = {
-        name: getattr(batch, name).to(COLUMN_DTYPES.get(name, torch.int64)).cpu().contiguous()
-        for name in COLUMNS
+        name: getattr(batch, name).to(COLUMN_DTYPES.get(name, torch.int64)).cpu().contiguous() for name in COLUMNS
     }
     vectors = {
         f"activations.{name}": stored_as(values, dtype, name).cpu().contiguous()
@@ -216,12 +213,7 @@ def _sequence_tokens(passes: list[ForwardPass]) -> Int[Tensor, "s l"]:
     """All token ids as the model read them, so that a kept token's context can be shown; padding is -1."""
     length = max(each.sequences.tokens.shape[1] for each in passes)
     rows = [each.sequences.tokens.masked_fill(~each.sequences.mask, NO_TOKEN) for each in passes]
-    return (
-        torch.cat([pad(row, (0, length - row.shape[1]), value=NO_TOKEN) for row in rows])
-        .int()
-        .cpu()
-        .contiguous()
-    )
+    return torch.cat([pad(row, (0, length - row.shape[1]), value=NO_TOKEN) for row in rows]).int().cpu().contiguous()
 
 
 @contextmanager
@@ -233,8 +225,6 @@ def _locked(folder: Path) -> Iterator[None]:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     except BlockingIOError as busy:
-        raise CacheError(
-            f"another harvest is writing to {folder}; wait for it, or give another folder"
-        ) from busy
+        raise CacheError(f"another harvest is writing to {folder}; wait for it, or give another folder") from busy
     finally:
         os.close(descriptor)

@@ -135,9 +135,7 @@ def load_shape(source: ModelSource) -> ModelShape:
     with _plain_errors(source):
         config = AutoConfig.from_pretrained(source.location, **source.arguments).get_text_config()
         dtype = str(config.dtype or torch.float32).removeprefix("torch.")
-        return ModelShape(
-            int(config.num_hidden_layers), int(config.hidden_size), dtype, _load_tokenizer(source)
-        )
+        return ModelShape(int(config.num_hidden_layers), int(config.hidden_size), dtype, _load_tokenizer(source))
 
 
 def load_model(source: ModelSource, *, device: str = "auto", dtype: ModelDtype = "auto") -> LanguageModel:
@@ -150,8 +148,8 @@ def load_model(source: ModelSource, *, device: str = "auto", dtype: ModelDtype =
             source.location, dtype=resolved_dtype(dtype, place), **source.arguments, **_unpacked(source)
         )
         tokenizer = _load_tokenizer(source)
-    nn.Module.to(model, place).eval().requires_grad_(False)
-    return LanguageModel(source.name, source.revision, model, tokenizer)
+    ready: nn.Module = nn.Module.to(model, place).requires_grad_(False).train(False)
+    return LanguageModel(source.name, source.revision, ready, tokenizer)
 
 
 def best_device() -> torch.device:
@@ -216,7 +214,7 @@ def _converted_folder(resource: Resource) -> Path:
 
 
 def _converted(resource: Resource) -> Path:
-    """The embedded model as a plain safetensors folder: unpacking the GGUF takes far longer than reading it."""
+    """The embedded model as a safetensors folder: unpacking the GGUF takes far longer than reading it."""
     folder = _converted_folder(resource)
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -282,9 +280,7 @@ def _explanation(source: ModelSource, failure: Exception) -> str:
     if Path(source.location).is_dir():
         return f"cannot read the model in {source.location} ({reason}); write it again with save_pretrained"
     if kinds & {"GatedRepoError"}:
-        return (
-            f"model '{source.name}' asks for consent; accept its licence on the hub and run `hf auth login`"
-        )
+        return f"model '{source.name}' asks for consent; accept its licence on the hub and run `hf auth login`"
     if kinds & {"RepositoryNotFoundError", "RevisionNotFoundError"}:
         return f"the hub has no model '{source.name}' (or not that revision); check the spelling"
     return (

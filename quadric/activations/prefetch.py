@@ -19,9 +19,7 @@ def prefetched(items: Iterable[Item], depth: int) -> Iterator[Item]:
         return
     ready: queue.Queue[object] = queue.Queue(maxsize=depth)
     stop = threading.Event()
-    thread = threading.Thread(
-        target=_produce, args=(items, ready, stop), name="quadric-prefetch", daemon=True
-    )
+    thread = threading.Thread(target=_produce, args=(items, ready, stop), name="quadric-prefetch", daemon=True)
     thread.start()
     try:
         while (item := ready.get()) is not _END:

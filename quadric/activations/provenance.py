@@ -40,9 +40,7 @@ class Provenance:
     def for_hook_point(self, hook_point: str) -> dict[str, Any]:
         """What an autoencoder of one hook point keeps in its config."""
         if hook_point not in self.hook_points:
-            raise ProvenanceError(
-                f"no hook point '{hook_point}' here; there are {', '.join(self.hook_points)}"
-            )
+            raise ProvenanceError(f"no hook point '{hook_point}' here; there are {', '.join(self.hook_points)}")
         record = self.to_dict()
         del record["hook_points"]
         return {"hook_point": hook_point, **record}

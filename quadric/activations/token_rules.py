@@ -42,16 +42,12 @@ class TokenRules:
 
     def __post_init__(self) -> None:
         if not self.outlier_factor > 1:
-            raise ValueError(
-                f"outlier_factor={self.outlier_factor} must exceed 1; outliers=keep turns the rule off"
-            )
+            raise ValueError(f"outlier_factor={self.outlier_factor} must exceed 1; outliers=keep turns the rule off")
 
     def bos_of(self, tokenizer: Tokenizer) -> int | None:
         """The token put before every sequence, or None."""
         if self.prepend_bos == "always" and tokenizer.bos is None:
-            raise ValueError(
-                "prepend_bos=always, but the tokenizer has no BOS token; use prepend_bos=auto or never"
-            )
+            raise ValueError("prepend_bos=always, but the tokenizer has no BOS token; use prepend_bos=auto or never")
         wanted = tokenizer.adds_bos if self.prepend_bos == "auto" else self.prepend_bos == "always"
         return tokenizer.bos if wanted else None
 
@@ -120,9 +116,7 @@ def keep_tokens(
     keep = sequences.mask.clone()
     keep &= ~bos if rules.bos == "drop" else True
     keep &= ~special if rules.special_tokens == "drop" else True
-    limits = {
-        name: _outlier_limits(vectors, keep, sequences, name, rules) for name, vectors in activations.items()
-    }
+    limits = {name: _outlier_limits(vectors, keep, sequences, name, rules) for name, vectors in activations.items()}
     at = {name: limit.excess & keep for name, limit in limits.items()}
     outliers = torch.stack(list(at.values())).any(dim=0)
     counts = TokenCounts(
@@ -184,9 +178,7 @@ def _rows(
     return rows
 
 
-def _place_of_bad_vector(
-    norms: Float[Tensor, "s l"], bad: Bool[Tensor, "s l"], sequences: Sequences, name: str
-) -> str:
+def _place_of_bad_vector(norms: Float[Tensor, "s l"], bad: Bool[Tensor, "s l"], sequences: Sequences, name: str) -> str:
     sequence, position = bad.nonzero()[0].tolist()
     value = "zero" if norms[sequence, position] == 0 else "not finite"
     return (

@@ -19,9 +19,9 @@ class Tokenizer:
 
     def encode(self, texts: list[str]) -> list[list[int]]:
         """Token ids of each text, nothing added."""
-        encoded: list[list[int]] = self.hf(
-            texts, add_special_tokens=False, return_attention_mask=False, verbose=False
-        )["input_ids"]
+        encoded: list[list[int]] = self.hf(texts, add_special_tokens=False, return_attention_mask=False, verbose=False)[
+            "input_ids"
+        ]
         return encoded
 
     def decode(self, token: int) -> str:

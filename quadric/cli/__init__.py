@@ -6,12 +6,14 @@ code; its module imports nothing heavy at the top, so that `--help` answers at o
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import tyro
 
+from quadric.cli.corpus import Corpus
 from quadric.cli.demo import Demo
+from quadric.cli.harvest import Harvest
 
 
 class Command(Protocol):
@@ -20,8 +22,10 @@ class Command(Protocol):
     def run(self) -> int: ...
 
 
-COMMANDS = {
+COMMANDS: dict[str, Callable[..., Command]] = {
     "demo": Demo,
+    "corpus": Corpus,
+    "harvest": Harvest,
 }
 
 

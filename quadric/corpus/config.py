@@ -57,8 +57,6 @@ class CorpusConfig:
         if not 0 <= self.held_out_fraction < 1:
             raise CorpusError(f"held_out_fraction={self.held_out_fraction} must be in [0, 1); e.g. 0.05")
         if self.shuffle_buffer < 1:
-            raise CorpusError(
-                f"shuffle_buffer={self.shuffle_buffer} must be at least 1; seed=None keeps the order"
-            )
+            raise CorpusError(f"shuffle_buffer={self.shuffle_buffer} must be at least 1; seed=None keeps the order")
         if self.split == "held_out" and self.held_out_fraction == 0:
             raise CorpusError("held_out_fraction=0 holds nothing out; give a share such as 0.05")

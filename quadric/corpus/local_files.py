@@ -32,9 +32,7 @@ def files_of(source: str) -> list[Path]:
     elif has_wildcard(source):
         found = [Path(name) for name in glob.glob(str(path), recursive=True) if _is_readable(Path(name))]
     else:
-        raise CorpusError(
-            f"no file or folder '{source}'; check the path, or give a glob such as 'texts/*.txt'"
-        )
+        raise CorpusError(f"no file or folder '{source}'; check the path, or give a glob such as 'texts/*.txt'")
     if not found:
         raise CorpusError(f"no {', '.join(SUFFIXES)} file in '{source}'; give files of one of these kinds")
     return sorted(found)
@@ -70,9 +68,7 @@ def _read_file(path: Path, config: CorpusConfig) -> Iterator[tuple[str, str | No
             for place, record in enumerate(fields, start=1):
                 yield text_and_topic(record, config, f"{path}, record {place}")
     except UnicodeDecodeError as wrong:
-        raise CorpusError(
-            f"{path} is not UTF-8 text ({wrong.reason}); convert it, e.g. with iconv"
-        ) from wrong
+        raise CorpusError(f"{path} is not UTF-8 text ({wrong.reason}); convert it, e.g. with iconv") from wrong
 
 
 def text_and_topic(record: dict[str, Any], config: CorpusConfig, place: str) -> tuple[str, str | None]:
@@ -80,9 +76,7 @@ def text_and_topic(record: dict[str, Any], config: CorpusConfig, place: str) -> 
     text = record.get(config.text_field)
     if not isinstance(text, str):
         found = ", ".join(record) or "none"
-        raise CorpusError(
-            f"{place} has no text in field '{config.text_field}'; name one of its fields: {found}"
-        )
+        raise CorpusError(f"{place} has no text in field '{config.text_field}'; name one of its fields: {found}")
     topic = record.get(config.topic_field) if config.topic_field else None
     return text, None if topic is None else str(topic)
 
@@ -107,9 +101,7 @@ def _read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
             try:
                 record = json.loads(line)
             except json.JSONDecodeError as wrong:
-                raise CorpusError(
-                    f"{path}, line {number} is not JSON ({wrong.msg}); give one object a line"
-                ) from wrong
+                raise CorpusError(f"{path}, line {number} is not JSON ({wrong.msg}); give one object a line") from wrong
             if not isinstance(record, dict):
                 raise CorpusError(f"{path}, line {number} holds no object; give one object a line")
             yield record
@@ -128,6 +120,4 @@ def _read_parquet(path: Path, config: CorpusConfig) -> Iterator[dict[str, Any]]:
             yield from batch.to_pylist()
     except (pyarrow.ArrowInvalid, pyarrow.ArrowIOError) as wrong:
         reason = str(wrong).splitlines()[0]
-        raise CorpusError(
-            f"{path} is not a readable parquet file ({reason}); write or copy it again"
-        ) from wrong
+        raise CorpusError(f"{path} is not a readable parquet file ({reason}); write or copy it again") from wrong

@@ -12,9 +12,7 @@ def ordered_documents(config: CorpusConfig, epoch: int = 0) -> Iterator[Document
     """The documents of one split in their seeded order; every epoch has its own."""
     documents = read_documents(config)
     wanted = config.split == "held_out"
-    members = (
-        document for document in documents if is_held_out(document, config.held_out_fraction) == wanted
-    )
+    members = (document for document in documents if is_held_out(document, config.held_out_fraction) == wanted)
     if config.seed is None:
         return members
     return shuffled(members, config.shuffle_buffer, f"{config.seed} {epoch}")
@@ -26,9 +24,7 @@ def is_held_out(document: Document, fraction: float) -> bool:
     Neither seed nor position decides, so that no run ever trains on what another evaluates on, and copies of
     a text land on the same side.
     """
-    digest = hashlib.blake2b(
-        document.text.encode("utf-8", "surrogatepass"), digest_size=8, person=b"quadric-split"
-    )
+    digest = hashlib.blake2b(document.text.encode("utf-8", "surrogatepass"), digest_size=8, person=b"quadric-split")
     return int.from_bytes(digest.digest()) < fraction * 2**64
 
 
