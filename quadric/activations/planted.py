@@ -1,0 +1,63 @@
+"""Synthetic activations with known geometry: manifolds planted in superposition, to see whether they are found."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+
+class PlantedManifold(NamedTuple):
+    """A unit sphere in a random subspace: dimension 1 is an antipodal pair of points, 2 a circle, 3 a sphere."""
+
+    name: str
+    basis: Float[Tensor, "d r"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlantedConfig:
+    """How many manifolds of each kind, and how they mix into tokens."""
+
+    d_model: int = 32
+    """Width of the token vectors."""
+    n_directions: int = 6
+    """Antipodal pairs ±v."""
+    n_circles: int = 4
+    """Circles."""
+    n_spheres: int = 2
+    """Spheres."""
+    n_active: int = 2
+    """Manifolds that a token is a sum of."""
+    noise: float = 0.05
+    """Standard deviation of isotropic noise, relative to a unit manifold."""
+
+
+def plant(config: PlantedConfig, seed: int) -> list[PlantedManifold]:
+    """Manifolds in independent random subspaces, which overlap as soon as they do not all fit."""
+    generator = torch.Generator().manual_seed(seed)
+    kinds = [("direction", 1, config.n_directions), ("circle", 2, config.n_circles), ("sphere", 3, config.n_spheres)]
+    return [
+        PlantedManifold(f"{kind} {i}", torch.linalg.qr(torch.randn(config.d_model, rank, generator=generator)).Q)
+        for kind, rank, count in kinds
+        for i in range(count)
+    ]
+
+
+def planted_batches(
+    manifolds: list[PlantedManifold], config: PlantedConfig, n_tokens: int, seed: int
+) -> Iterator[Float[Tensor, "n d"]]:
+    """An endless stream of tokens, each the sum of points on `n_active` different manifolds, plus noise."""
+    if config.n_active > len(manifolds):
+        raise ValueError(f"n_active={config.n_active} exceeds the {len(manifolds)} manifolds; plant more or lower it")
+    generator = torch.Generator().manual_seed(seed)
+    while True:
+        order = torch.rand(n_tokens, len(manifolds), generator=generator).argsort(-1)
+        active = order < config.n_active
+        tokens = config.noise * torch.randn(n_tokens, config.d_model, generator=generator)
+        for i, manifold in enumerate(manifolds):
+            points = torch.randn(n_tokens, manifold.basis.shape[1], generator=generator)
+            points /= torch.linalg.vector_norm(points, dim=-1, keepdim=True)
+            tokens += active[:, i, None] * (points @ manifold.basis.mT)
+        yield tokens

@@ -1,0 +1,91 @@
+"""Sparse-times-dense products whose sparse factor has trainable values on a fixed pattern."""
+
+import warnings
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+
+class CsrPattern(NamedTuple):
+    """Where the entries of a sparse matrix stand, by rows and, for its transpose, by columns."""
+
+    row_starts: Int[Tensor, " rows+1"]
+    columns: Int[Tensor, " nnz"]
+    column_starts: Int[Tensor, " cols+1"]
+    rows_by_column: Int[Tensor, " nnz"]
+    by_column: Int[Tensor, " nnz"]
+    """Order of the row-wise entries when read column by column."""
+    by_row: Int[Tensor, " nnz"]
+    """The inverse of `by_column`."""
+    shape: tuple[int, int]
+
+    def transposed(self) -> "CsrPattern":
+        """The pattern of the transpose, whose values are `values[by_column]`."""
+        return CsrPattern(
+            row_starts=self.column_starts,
+            columns=self.rows_by_column,
+            column_starts=self.row_starts,
+            rows_by_column=self.columns,
+            by_column=self.by_row,
+            by_row=self.by_column,
+            shape=(self.shape[1], self.shape[0]),
+        )
+
+
+def csr_pattern(rows: Int[Tensor, " nnz"], columns: Int[Tensor, " nnz"], shape: tuple[int, int]) -> CsrPattern:
+    """The pattern with entries at the given places, which are sorted by row and then by column."""
+    by_column = torch.argsort(columns, stable=True)
+    return CsrPattern(
+        row_starts=_starts(rows, shape[0]),
+        columns=columns,
+        column_starts=_starts(columns, shape[1]),
+        rows_by_column=rows[by_column],
+        by_column=by_column,
+        by_row=torch.argsort(by_column),
+        shape=shape,
+    )
+
+
+def _starts(indices: Tensor, size: int) -> Tensor:
+    counts = torch.bincount(indices, minlength=size)
+    return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+
+
+def csr_matmul(
+    values: Float[Tensor, " nnz"], pattern: CsrPattern, dense: Float[Tensor, "cols m"]
+) -> Float[Tensor, "rows m"]:
+    """C @ D for sparse C, differentiable in C's values and in D."""
+    return _CsrMatmul.apply(values, pattern, dense)  # type: ignore[no-untyped-call, no-any-return]
+
+
+class _CsrMatmul(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, pattern: CsrPattern, dense: Tensor) -> Tensor:
+        ctx.pattern = pattern
+        ctx.save_for_backward(values, dense)
+        return _matrix(values, pattern) @ dense
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, None, Tensor | None]:
+        values, dense = ctx.saved_tensors
+        grad_values = grad_dense = None
+        if ctx.needs_input_grad[0]:
+            # The dense product grad @ Dᵀ is read at the pattern only, so only there is it computed.
+            blank = _matrix(torch.zeros_like(values), ctx.pattern)
+            grad_values = torch.sparse.sampled_addmm(blank, grad.contiguous(), dense.mT, beta=0.0).values()
+        if ctx.needs_input_grad[2]:
+            grad_dense = _matrix(values[ctx.pattern.by_column], ctx.pattern.transposed()) @ grad
+        return grad_values, None, grad_dense
+
+
+def _matrix(values: Tensor, pattern: CsrPattern) -> Tensor:
+    with warnings.catch_warnings():
+        # torch calls its CSR layout beta, once a process; every use of it here is tested against dense products.
+        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta", UserWarning)
+        return torch.sparse_csr_tensor(
+            pattern.row_starts, pattern.columns, values, pattern.shape, check_invariants=False
+        )

@@ -1,0 +1,166 @@
+"""An autoencoder on disk: one safetensors file and a strict config.json that names and hashes it.
+
+The weights' file name carries its hash. Saving over an older autoencoder therefore never touches the old weights
+before the new config is in place: whenever the process dies, the folder holds one of the two, whole.
+"""
+
+import hashlib
+import json
+import os
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from safetensors import SafetensorError
+from safetensors.torch import load as parse_tensors
+from safetensors.torch import save as serialise_tensors
+from torch import Tensor
+
+from quadric.autoencoders.provenance import Provenance
+
+FORMAT = "quadric-autoencoder"
+FORMAT_VERSION = 1
+CONFIG_NAME = "config.json"
+
+Record = TypeVar("Record")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightsFile:
+    """Which file holds the weights, and how to tell that it is whole."""
+
+    file: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredAutoencoder:
+    """What a folder holds, checked for integrity but not yet for sense."""
+
+    kind: str
+    architecture: dict[str, Any]
+    provenance: Provenance
+    tensors: dict[str, Tensor]
+
+
+def write_folder(folder: str | os.PathLike[str], stored: StoredAutoencoder, package_version: str) -> None:
+    """Save into the folder, replacing an autoencoder that stands there and refusing to replace anything else."""
+    folder = Path(folder)
+    config_path = folder / CONFIG_NAME
+    previous = _read_config(config_path) if config_path.exists() else None
+    folder.mkdir(parents=True, exist_ok=True)
+    blob = serialise_tensors({name: tensor.contiguous() for name, tensor in stored.tensors.items()})
+    digest = hashlib.sha256(blob).hexdigest()
+    weights = WeightsFile(file=f"weights-{digest[:12]}.safetensors", bytes=len(blob), sha256=digest)
+    config = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "package_version": package_version,
+        "kind": stored.kind,
+        "architecture": stored.architecture,
+        "provenance": asdict(stored.provenance),
+        "weights": asdict(weights),
+    }
+    write_atomically(folder / weights.file, blob)
+    write_atomically(config_path, (json.dumps(config, indent=2, ensure_ascii=False) + "\n").encode())
+    if previous and (old := previous["weights"].get("file")) != weights.file:
+        (folder / old).unlink(missing_ok=True)
+
+
+def read_folder(folder: str | os.PathLike[str]) -> StoredAutoencoder:
+    """Load what `write_folder` saved, refusing whatever is not exactly that."""
+    folder = Path(folder)
+    config = _read_config(folder / CONFIG_NAME)
+    weights = record_from_json(WeightsFile, config["weights"], "weights")
+    if not isinstance(config["kind"], str) or not isinstance(config["architecture"], dict):
+        raise ValueError(f"{folder / CONFIG_NAME}: kind must be text and architecture an object; save it again")
+    return StoredAutoencoder(
+        kind=config["kind"],
+        architecture=config["architecture"],
+        provenance=record_from_json(Provenance, config["provenance"], "provenance"),
+        tensors=_read_weights(folder, weights),
+    )
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise FileNotFoundError(f"no {CONFIG_NAME} in '{path.parent}'; expected a folder made by save_pretrained")
+    try:
+        config = json.loads(path.read_bytes())
+    except ValueError as problem:
+        raise ValueError(f"{path} is not valid JSON ({problem}); restore the file or save again") from None
+    if not isinstance(config, dict) or config.get("format") != FORMAT:
+        raise ValueError(f"{path} does not describe a Quadric autoencoder (no format: {FORMAT!r})")
+    version = config.get("format_version")
+    if not isinstance(version, int) or version > FORMAT_VERSION:
+        raise ValueError(
+            f"{path} has format version {version!r}, newer than the {FORMAT_VERSION} this Quadric reads; "
+            "upgrade with pip install -U quadric"
+        )
+    expected = {
+        "format",
+        "format_version",
+        "package_version",
+        "kind",
+        "architecture",
+        "provenance",
+        "weights",
+    }
+    _check_keys(config, expected, str(path))
+    return config
+
+
+def _read_weights(folder: Path, weights: WeightsFile) -> dict[str, Tensor]:
+    path = folder / weights.file
+    if path.parent != folder or not path.is_file():
+        raise FileNotFoundError(f"the weights '{weights.file}' named by {folder / CONFIG_NAME} are missing; fetch them")
+    blob = path.read_bytes()
+    if len(blob) < weights.bytes:
+        raise ValueError(f"{path} is truncated: {len(blob)} of {weights.bytes} bytes; copy or download it again")
+    if len(blob) != weights.bytes or hashlib.sha256(blob).hexdigest() != weights.sha256:
+        raise ValueError(f"{path} was changed after it was saved: its sha256 is not the recorded one; copy it again")
+    try:
+        return parse_tensors(blob)
+    except SafetensorError as problem:
+        raise ValueError(f"{path} is not a safetensors file ({problem}); save the autoencoder again") from None
+
+
+def record_from_json(record: type[Record], values: object, where: str) -> Record:
+    """A dataclass from a JSON object with exactly its fields."""
+    if not isinstance(values, dict):
+        raise ValueError(f"{where} in {CONFIG_NAME} is {values!r}; expected an object")
+    _check_keys(values, {field.name for field in fields(record)}, where)  # type: ignore[arg-type]
+    return record(**values)
+
+
+def _check_keys(values: dict[str, Any], expected: set[str], where: str) -> None:
+    if unknown := sorted(values.keys() - expected):
+        raise ValueError(f"{where} has unknown keys {unknown}; expected only {sorted(expected)}")
+    if missing := sorted(expected - values.keys()):
+        raise ValueError(f"{where} lacks the keys {missing}; the file was edited or is incomplete")
+
+
+def check_shapes(tensors: dict[str, Tensor], expected: dict[str, tuple[int, ...]]) -> None:
+    """Refuse weights that do not belong to the architecture beside them."""
+    if tensors.keys() != expected.keys():
+        raise ValueError(f"the weights hold {sorted(tensors)}; the architecture needs {sorted(expected)}")
+    for name, shape in expected.items():
+        if tuple(tensors[name].shape) != shape:
+            raise ValueError(
+                f"'{name}' has shape {tuple(tensors[name].shape)}; the architecture needs {shape}: "
+                "config.json and weights belong to different autoencoders"
+            )
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write beside, flush to disk, rename: a reader sees the old file or the new one, never a part."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with beside.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)

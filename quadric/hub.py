@@ -1,0 +1,90 @@
+"""Autoencoders on the Hugging Face hub: push, pull, model card."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import ModuleType
+
+from quadric.autoencoders import Autoencoder, BilinearAutoencoder
+
+
+def push(autoencoder: Autoencoder, hub_id: str, *, private: bool = False, token: str | None = None) -> str:
+    """Upload the autoencoder with a model card; returns the address of the commit."""
+    hub = _hub_library()
+    api = hub.HfApi(token=token)
+    with TemporaryDirectory() as folder:
+        autoencoder.save_pretrained(folder)
+        (Path(folder) / "README.md").write_text(model_card(autoencoder, hub_id), encoding="utf-8")
+        try:
+            api.create_repo(hub_id, private=private, exist_ok=True)
+            # Older weights have another name; left beside the new ones they would be dead freight.
+            commit = api.upload_folder(
+                repo_id=hub_id,
+                folder_path=folder,
+                delete_patterns=["weights-*.safetensors"],
+                commit_message="Upload autoencoder",
+            )
+        except (OSError, ValueError, hub.errors.HfHubHTTPError) as problem:
+            raise ConnectionError(f"could not push to '{hub_id}': {_first_line(problem)}") from problem
+    return str(commit.commit_url)
+
+
+def download(hub_id: str, revision: str | None = None) -> Path:
+    """A local copy of the repository's autoencoder, from the hub or from its cache when offline."""
+    hub = _hub_library()
+    try:
+        folder = hub.snapshot_download(
+            hub_id, revision=revision, allow_patterns=["config.json", "weights-*.safetensors"]
+        )
+    except (OSError, ValueError, hub.errors.HfHubHTTPError) as problem:
+        raise ConnectionError(
+            f"no folder '{hub_id}' here, and the hub did not give it either ({_first_line(problem)}); "
+            "check the name, the network, and your access token if it is private"
+        ) from problem
+    return Path(folder)
+
+
+def model_card(autoencoder: Autoencoder, hub_id: str) -> str:
+    """The README of the repository: what this is, where it came from, how to load it."""
+    origin = autoencoder.provenance
+    facts = {
+        "kind": autoencoder.kind,
+        "prior": autoencoder.prior if isinstance(autoencoder, BilinearAutoencoder) else None,
+        "d_model": autoencoder.d_model,
+        "latents": autoencoder.n_latents,
+        "atoms": autoencoder.n_hidden if isinstance(autoencoder, BilinearAutoencoder) else None,
+        **vars(origin),
+    }
+    rows = "\n".join(f"| {name.replace('_', ' ')} | {value} |" for name, value in facts.items() if value is not None)
+    base_model = f"base_model: {origin.model}\n" if origin.model and "/" in origin.model else ""
+    return f"""---
+library_name: quadric
+tags: [bilinear-autoencoder, interpretability]
+{base_model}---
+# {hub_id.split("/")[-1]}
+
+An autoencoder whose latents describe the activations of a language model, made with Quadric.
+
+| | |
+|---|---|
+{rows}
+
+```python
+import quadric
+
+ae = quadric.load("{hub_id}")
+```
+"""
+
+
+def _hub_library() -> ModuleType:
+    try:
+        import huggingface_hub
+    except ImportError:
+        raise ValueError(
+            "the hub needs the package huggingface_hub; install it with: pip install 'quadric[hub]'"
+        ) from None
+    return huggingface_hub
+
+
+def _first_line(problem: Exception) -> str:
+    return f"{type(problem).__name__}: {problem}".strip().splitlines()[0]
