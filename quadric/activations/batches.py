@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -71,6 +71,7 @@ class BatchSize:
         return self.sequences or self.tokens or 0
 
 
+@runtime_checkable
 class ActivationStream(Protocol):
     """An iterator of batches with a cursor that can be saved and restored.
 

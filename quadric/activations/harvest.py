@@ -142,6 +142,7 @@ def _fill(
     on_progress: Callable[[Progress], None],
 ) -> Manifest:
     before, waiting, held = manifest.rows, list[ForwardPass](), 0
+    on_progress(Progress(before, tokens, 0))
     with closing(_passes(stream, start=len(manifest.shards) * passes_per_shard)) as passes:
         for forward in passes:
             waiting.append(forward)

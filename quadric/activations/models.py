@@ -6,8 +6,9 @@ import shutil
 import struct
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Any, Literal
 
@@ -251,7 +252,9 @@ def _quiet() -> Iterator[None]:
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
-        yield
+        # The GGUF reader's bar asks nobody whether it is wanted.
+        with redirect_stderr(StringIO()):
+            yield
     finally:
         logging.set_verbosity(verbosity)
         if bars:

@@ -153,6 +153,8 @@ def _print(report: "HarvestReport", asked: Harvest) -> None:
     points = ", ".join(manifest.provenance.hook_points)
     print(f"Hook points: {points}; {manifest.layout.dtype}, d = {manifest.layout.d_model}.")
     print(_account(manifest.counts, asked))
+    if (beyond := manifest.counts.kept - manifest.rows) > 0:
+        print(f"{beyond:,} of these lie beyond the number asked for and are not stored.")
     if manifest.exhausted and manifest.rows < asked.tokens:
         print(
             f"The corpus ended {asked.tokens - manifest.rows:,} tokens short; its last {manifest.tail_tokens:,} tokens "

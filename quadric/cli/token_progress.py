@@ -25,11 +25,10 @@ def token_progress(label: str) -> Iterator[Callable[["Progress"], None]]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Bars(*columns, TextColumn("{task.fields[pace]}"), console=Console(stderr=True)) as bars:
         task = bars.add_task(label, total=None, pace="")
-        start = time.monotonic()
+        clock = _Clock()
 
         def show(state: "Progress") -> None:
-            pace = _pace(state, time.monotonic() - start)
-            bars.update(task, completed=state.done, total=state.wanted, pace=pace)
+            bars.update(task, completed=state.done, total=state.wanted, pace=clock.pace(state))
 
         yield show
 
@@ -37,19 +36,28 @@ def token_progress(label: str) -> Iterator[Callable[["Progress"], None]]:
 class _PlainLines:
     def __init__(self, label: str) -> None:
         self.label = label
-        self.start = self.last = time.monotonic()
+        self.last = time.monotonic()
+        self.clock = _Clock()
 
     def __call__(self, state: "Progress") -> None:
-        now = time.monotonic()
-        if now - self.last < SECONDS_BETWEEN_LINES and state.done < state.wanted:
+        pace = self.clock.pace(state)
+        if time.monotonic() - self.last < SECONDS_BETWEEN_LINES and state.done < state.wanted:
             return
-        self.last = now
-        pace = _pace(state, now - self.start)
+        self.last = time.monotonic()
         print(f"{self.label}: {state.done:,} of {state.wanted:,} tokens, {pace}", file=sys.stderr)
 
 
-def _pace(state: "Progress", seconds: float) -> str:
-    speed = state.here / max(seconds, 1e-9)
-    left = int((state.wanted - state.done) / max(speed, 1e-9))
-    minutes, rest = divmod(left, 60)
-    return f"{speed:,.0f} tokens/s, {minutes}:{rest:02d} left"
+class _Clock:
+    """Starts at the first state it is shown, so that loading the model does not count as slowness."""
+
+    def __init__(self) -> None:
+        self.start: float | None = None
+
+    def pace(self, state: "Progress") -> str:
+        if self.start is None:
+            self.start = time.monotonic()
+        if not state.here:
+            return "starting"
+        speed = state.here / max(time.monotonic() - self.start, 1e-9)
+        minutes, seconds = divmod(int((state.wanted - state.done) / speed), 60)
+        return f"{speed:,.0f} tokens/s, {minutes}:{seconds:02d} left"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from quadric.corpus.config import CorpusConfig, CorpusError, Document
 from quadric.corpus.order import ordered_documents
@@ -10,6 +10,7 @@ from quadric.corpus.order import ordered_documents
 DOCUMENTS_AT_ONCE = 64
 
 
+@runtime_checkable
 class TokenEncoder(Protocol):
     """What packing needs to know of a tokenizer."""
 
