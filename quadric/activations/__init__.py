@@ -14,14 +14,14 @@ needs `ActivationStream` only and cannot tell them apart. The modules, in the or
     token_rules           which tokens are kept
     batches, live_stream  batches with a cursor
     provenance            where they came from
-    harvest, manifest     activations to disk
+    harvesting, manifest  activations to disk
     cache                 and back
 """
 
 from quadric.activations.batches import ActivationBatch, ActivationStream, BatchSize
 from quadric.activations.cache import ActivationCache, CachedStream
 from quadric.activations.config import ActivationConfig, describe
-from quadric.activations.harvest import HarvestConfig, harvest
+from quadric.activations.harvesting import HarvestConfig, harvest
 from quadric.activations.hook_points import HookPoint, parse_hook_point, parse_hook_points
 from quadric.activations.live_stream import LiveStream
 from quadric.activations.models import LanguageModel, find_model, load_model

@@ -1,5 +1,6 @@
 """Read hook points during a forward pass that ends at the last of them."""
 
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any
@@ -50,7 +51,12 @@ def check_hook_points(model: LanguageModel, points: Sequence[HookPoint]) -> None
 
 
 def _recorder(found: dict[str, Tensor], name: str, last: bool) -> Callable[[Tensor], None]:
+    owner = threading.get_ident()
+
     def record(activation: Tensor) -> None:
+        # A stream prefetches in its own thread; whoever uses the same model meanwhile must not be stopped by it.
+        if threading.get_ident() != owner:
+            return
         found[name] = activation
         if last:
             raise _LastHookReached

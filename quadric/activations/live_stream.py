@@ -125,7 +125,8 @@ class LiveStream:
             before, given = before + forward.counts, 0
             last = forward
         if parts:
-            self._advance(last, last.units(self.batch), before)
+            self._cursor = Cursor(last.epoch, last.index + 1, 0, before)
+            self._current = TokenCounts()
             yield concatenated(parts)
 
     def passes(self, epoch: int = 0, start: int = 0) -> Iterator[ForwardPass]:

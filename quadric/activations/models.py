@@ -203,11 +203,11 @@ def _folder_fingerprint(folder: Path) -> str:
 
 def _hub_commit(model: str, revision: str | None) -> str:
     """The commit that a hub revision names; from the local hub cache if the hub cannot be reached."""
-    from transformers import AutoConfig
+    from huggingface_hub import hf_hub_download
 
     with _plain_errors(ModelSource(model, "", model)):
-        config = AutoConfig.from_pretrained(model, revision=revision or "main")
-    return str(getattr(config, "_commit_hash", None) or revision or "main")
+        # The hub's client keeps every commit in a folder of that name.
+        return Path(hf_hub_download(model, "config.json", revision=revision)).parent.name
 
 
 def _converted_folder(resource: Resource) -> Path:

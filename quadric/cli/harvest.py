@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from quadric.activations import ActivationConfig
-    from quadric.activations.harvest import HarvestReport
+    from quadric.activations.harvesting import HarvestReport
     from quadric.activations.token_rules import TokenCounts
     from quadric.corpus import CorpusConfig
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from quadric.activations.harvest import Progress
+    from quadric.activations.harvesting import Progress
 
 SECONDS_BETWEEN_LINES = 10.0
 

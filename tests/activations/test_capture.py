@@ -1,5 +1,7 @@
 """What the hooks read is what the model computes, and nothing after the last hook runs."""
 
+import threading
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -90,7 +92,7 @@ def count_calls(model: LanguageModel) -> dict[str, int]:
     calls = {f"layer {index}": 0 for index in range(N_LAYERS)} | {"final norm": 0, "head": 0}
     watched = dict(zip(calls, [*model.layers, final_norm(model), model.causal.get_output_embeddings()], strict=True))
 
-    def counter(name: str):  # noqa: ANN202
+    def counter(name: str):
         def hook(*_: object) -> None:
             calls[name] += 1
 
@@ -130,6 +132,23 @@ def test_hooks_are_gone_afterwards_even_if_the_model_fails() -> None:
     assert not model.layers[2]._forward_pre_hooks
     logits = model.causal(input_ids=random_tokens(1, 3)).logits
     assert logits.shape == (1, 3, 300)
+
+
+def test_another_thread_may_use_the_model_meanwhile() -> None:
+    model, tokens = tiny_model("llama"), random_tokens(1, 6)
+    expected = model.causal(input_ids=tokens).logits
+    meanwhile: list[Tensor] = []
+    points = parse_hook_points("2", N_LAYERS)
+
+    def inside_the_capture(*_: object) -> None:
+        if threading.current_thread() is threading.main_thread():
+            other = threading.Thread(target=lambda: meanwhile.append(model.causal(input_ids=tokens).logits))
+            other.start()
+            other.join()
+
+    model.layers[1].register_forward_hook(inside_the_capture)
+    assert set(capture(model, points, tokens)) == {"resid_pre.2"}
+    assert torch.equal(meanwhile[0], expected)
 
 
 def test_activations_can_be_trained_on() -> None:

@@ -83,7 +83,7 @@ def test_an_outlier_at_one_hook_point_is_dropped_at_all() -> None:
 
 
 def test_clipping_keeps_the_direction_and_caps_the_length() -> None:
-    kept = keep_tokens(outlying(), sequences(), TokenRules(outliers="clip", outlier_factor=10), with_bos())
+    kept = keep_tokens(outlying(), sequences(), TokenRules(outliers="clip", outlier_factor=10.0), with_bos())
     assert kept.counts.outliers == 2
     assert kept.counts.kept == 25
     place = int(kept.mask[0, :3].sum())  # rows before position 3 of sequence 0
