@@ -4,10 +4,11 @@ import glob
 import gzip
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import Any, TextIO, cast
+from typing import Any
 
 from quadric.corpus.config import CorpusConfig, CorpusError, Document
 from quadric.resources import sha256_of_file
@@ -81,21 +82,22 @@ def text_and_topic(record: dict[str, Any], config: CorpusConfig, place: str) -> 
     return text, None if topic is None else str(topic)
 
 
-def _open_text(path: Path) -> TextIO:
-    if path.name.endswith(".gz"):
-        return cast(TextIO, gzip.open(path, "rt", encoding="utf-8"))
-    return open(path, encoding="utf-8")
+@contextmanager
+def _opened(path: Path) -> Iterator[Iterable[str]]:
+    opener = gzip.open if path.name.endswith(".gz") else open
+    with opener(path, "rt", encoding="utf-8") as file:
+        yield file
 
 
 def _read_text(path: Path, separator: str | None) -> list[str]:
-    with _open_text(path) as file:
-        text = file.read()
+    with _opened(path) as lines:
+        text = "".join(lines)
     return text.split(separator) if separator else [text]
 
 
 def _read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
-    with _open_text(path) as file:
-        for number, line in enumerate(file, start=1):
+    with _opened(path) as lines:
+        for number, line in enumerate(lines, start=1):
             if not line.strip():
                 continue
             try:

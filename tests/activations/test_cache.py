@@ -191,7 +191,7 @@ def test_verifying_finds_a_flipped_bit(config: ActivationConfig, tmp_path: Path)
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
-    with pytest.raises(CacheError, match="shard-00001.safetensors is missing or damaged"):
+    with pytest.raises(CacheError, match=r"shard-00001.safetensors is missing or damaged"):
         cache.verify()
     path.unlink()
     with pytest.raises(CacheError, match="missing or damaged"):

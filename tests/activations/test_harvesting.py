@@ -256,7 +256,7 @@ def test_a_folder_with_other_files_is_left_alone(config: ActivationConfig, tmp_p
 def test_a_shard_that_went_missing_is_noticed(config: ActivationConfig, tmp_path: Path) -> None:
     run(config, tmp_path / "cache")
     (tmp_path / "cache" / "shard-00001.safetensors").unlink()
-    with pytest.raises(CacheError, match="shard-00001.safetensors is missing or damaged"):
+    with pytest.raises(CacheError, match=r"shard-00001.safetensors is missing or damaged"):
         run(config, tmp_path / "cache")
 
 
@@ -264,7 +264,7 @@ def test_a_damaged_manifest_is_noticed(config: ActivationConfig, tmp_path: Path)
     run(config, tmp_path / "cache", replace(STORAGE, tokens=10))
     path = tmp_path / "cache" / "manifest.json"
     path.write_text(path.read_text()[:100])
-    with pytest.raises(CacheError, match="manifest.json is damaged"):
+    with pytest.raises(CacheError, match=r"manifest.json is damaged"):
         run(config, tmp_path / "cache", replace(STORAGE, tokens=10))
 
 

@@ -213,7 +213,7 @@ def test_an_error_while_reading_reaches_the_consumer(config: ActivationConfig) -
     broken = load_model(find_model(config.model), device="cpu")
     broken.layers[0].mlp.down_proj.weight.fill_(float("nan"))
     stream = LiveStream(config, broken, batch=BatchSize(tokens=50), provenance=described(config))
-    with pytest.raises(ActivationError, match="resid_pre.1 is not finite at document"):
+    with pytest.raises(ActivationError, match=r"resid_pre.1 is not finite at document"):
         list(stream)
 
 

@@ -48,7 +48,7 @@ def test_a_missing_file_or_folder_is_named(tmp_path: Path) -> None:
         find_model(str(tmp_path / "missing.gguf"))
     with pytest.raises(ModelError, match=r"no model '/.*missing'; give a hub id .* or smollm2"):
         find_model(str(tmp_path / "missing"))
-    with pytest.raises(ModelError, match="has no config.json"):
+    with pytest.raises(ModelError, match=r"has no config.json"):
         find_model(str(tmp_path))
 
 
@@ -61,7 +61,7 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
 def test_a_folder_with_damaged_weights_is_one_line(tmp_path: Path) -> None:
     folder = save_tiny(tmp_path / "damaged")
     (folder / "model.safetensors").write_bytes(b"\x00" * 50)
-    with pytest.raises(ModelError, match="cannot read the model in .*damaged") as caught:
+    with pytest.raises(ModelError, match=r"cannot read the model in .*damaged") as caught:
         load_model(find_model(str(folder)), device="cpu")
     assert "\n" not in str(caught.value)
 
@@ -89,7 +89,7 @@ def test_without_a_hub_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> N
         raise OSError("We couldn't connect to the hub\nand here are many more lines")
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", no_network)
-    with pytest.raises(ModelError, match="cannot load model 'Qwen/Qwen3.5-0.8B' from the hub .* smollm2") as caught:
+    with pytest.raises(ModelError, match=r"cannot load model 'Qwen/Qwen3.5-0.8B' from the hub .* smollm2") as caught:
         find_model("Qwen/Qwen3.5-0.8B")
     assert "\n" not in str(caught.value)
 
@@ -102,9 +102,9 @@ print(source.revision, model.n_layers, model.tokenizer.encode(["ab"]))
 """
 
 
-def from_hub(address: str, home: Path, code: str) -> subprocess.CompletedProcess[str]:
+def from_hub(address: str, home: Path, code: str, **more: str) -> subprocess.CompletedProcess[str]:
     """Run in a process of its own: the hub's address is read when the client is imported."""
-    environment = os.environ | {"HF_ENDPOINT": address, "HF_HOME": str(home), "HF_HUB_DISABLE_XET": "1"}
+    environment = os.environ | {"HF_ENDPOINT": address, "HF_HOME": str(home), "HF_HUB_DISABLE_XET": "1"} | more
     return subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300, check=False
     )
@@ -118,7 +118,8 @@ def test_a_hub_model_is_read_and_its_commit_recorded(tiny_folder: Path, tmp_path
         assert (revision, n_layers) == (hub.commit, "4")
         missing = from_hub(hub.address, tmp_path, READ_FROM_HUB.replace("someone/tiny", "someone/absent"))
     assert "the hub has no model 'someone/absent'" in missing.stderr
-    offline = from_hub("http://127.0.0.1:9", tmp_path, READ_FROM_HUB)  # the hub is gone, the local copy is not
+    # The hub is gone, the local copy is not.
+    offline = from_hub("http://127.0.0.1:9", tmp_path, READ_FROM_HUB, HF_HUB_OFFLINE="1")
     assert offline.stdout == result.stdout, offline.stderr
 
 

@@ -32,7 +32,7 @@ def test_other_fields_than_expected_are_refused(change: dict[str, object]) -> No
     record = EXAMPLE.to_dict() | change
     if record["model"] is None:
         del record["model"]
-    with pytest.raises(ProvenanceError, match="unheard|model"):
+    with pytest.raises(ProvenanceError, match=r"unheard|model"):
         Provenance.from_dict(record)
 
 
@@ -51,5 +51,5 @@ def test_an_autoencoder_keeps_the_account_of_its_own_hook_point() -> None:
     assert "hook_points" not in record
     expected = {"model", "model_revision", "tokenizer_fingerprint", "corpus", "corpus_revision", "normalisation"}
     assert expected | {"token_rules"} <= set(record)
-    with pytest.raises(ProvenanceError, match="there are resid_pre.9, resid_pre.15"):
+    with pytest.raises(ProvenanceError, match=r"there are resid_pre.9, resid_pre.15"):
         EXAMPLE.for_hook_point("resid_pre.3")
