@@ -78,5 +78,5 @@ def test_a_connection_lost_midway_is_one_line(
     monkeypatch.setattr(datasets, "load_dataset", two_records_and_no_more)
     documents = read_documents(CorpusConfig(source="HuggingFaceFW/fineweb"))
     assert [next(documents).text, next(documents).text] == ["one", "two"]
-    with pytest.raises(CorpusError, match="cannot read hub dataset .*TimeoutError: timed out"):
+    with pytest.raises(CorpusError, match=r"cannot read hub dataset .*TimeoutError: timed out"):
         next(documents)
