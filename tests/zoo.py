@@ -6,20 +6,19 @@ import torch
 
 from quadric import BilinearAutoencoder
 
+_SPARSE = {"prior": "composite", "n_latents": 16, "n_hidden": 400, "mixing_density": 0.009}
 VARIETIES: dict[str, dict[str, Any]] = {
     "atomic": {"prior": "atomic", "n_latents": 24},
     "atomic tied": {"prior": "atomic", "n_latents": 24, "tied": True},
     "atomic printed": {"prior": "atomic", "n_latents": 24, "symmetric": False},
     "composite dense storage": {"prior": "composite", "n_latents": 16, "n_hidden": 40, "mixing_density": 0.25},
-    "composite sparse storage": {"prior": "composite", "n_latents": 16, "n_hidden": 400, "mixing_density": 0.009},
-    "composite sparse tied": {"prior": "composite", "n_latents": 16, "n_hidden": 400, "mixing_density": 0.009, "tied": True},
-    "composite sparse printed": {
-        "prior": "composite", "n_latents": 16, "n_hidden": 400, "mixing_density": 0.009, "symmetric": False,
-    },
+    "composite sparse storage": _SPARSE,
+    "composite sparse tied": {**_SPARSE, "tied": True},
+    "composite sparse printed": {**_SPARSE, "symmetric": False},
     "quadratic": {"prior": "quadratic", "n_latents": 16, "n_hidden": 40},
     "quadratic printed": {"prior": "quadratic", "n_latents": 16, "n_hidden": 40, "symmetric": False},
-}  # fmt: skip
-BLOCK_SIZES = (None, 7, 64)
+}
+BLOCK_SIZES = (None, 15, 100)
 
 
 def make(variety: str, dtype: torch.dtype = torch.float64, block_size: int | None = None) -> BilinearAutoencoder:

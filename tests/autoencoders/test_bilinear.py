@@ -58,9 +58,8 @@ def test_varieties_cover_both_storages():
 def test_every_shape_down_to_one(n, d, k, h, prior, block_size, symmetric, tied):
     sizes = {"n_latents": k, "n_hidden": None if prior == "atomic" else h}
     density = {"mixing_density": 0.4} if prior == "composite" else {}
-    ae = BilinearAutoencoder(
-        d_model=d, prior=prior, block_size=block_size, symmetric=symmetric, tied=tied, dtype=torch.float64, **sizes, **density
-    )  # fmt: skip
+    variant = {"prior": prior, "symmetric": symmetric, "tied": tied, "block_size": block_size}
+    ae = BilinearAutoencoder(d_model=d, dtype=torch.float64, **variant, **sizes, **density)
     x = zoo.tokens(n, d)
     assert_close(ae.error(x), naive.errors(ae, x), rtol=1e-9, atol=1e-12)
     terms = ae.loss(x, 0.3)
@@ -134,7 +133,9 @@ def test_orthogonal_and_xavier_initialisation(prior):
 
 def test_a_seed_decides_every_parameter_and_leaves_the_global_generator_alone():
     state = torch.get_rng_state()
-    one, same, other = (BilinearAutoencoder(d_model=8, n_latents=6, mixing_density=0.5, seed=seed) for seed in (1, 1, 2))
+    one, same, other = (
+        BilinearAutoencoder(d_model=8, n_latents=6, mixing_density=0.5, seed=seed) for seed in (1, 1, 2)
+    )
     assert torch.equal(torch.get_rng_state(), state)
     for name, tensor in one.tensors().items():
         assert torch.equal(tensor, same.tensors()[name])
@@ -217,9 +218,9 @@ def test_other_bad_input_is_refused():
         zoo.make("atomic").set_mixing_density(0.5)
     with pytest.raises(ValueError, match="alpha=nan"):
         ae.loss(x, float("nan"))
-    with pytest.raises(ValueError, match="mask is torch.int64"):
+    with pytest.raises(ValueError, match=r"mask is torch\.int64"):
         ae.loss(x, 0.3, mask=torch.ones(4, dtype=torch.long))
-    with pytest.raises(ValueError, match="mask is torch.bool of shape"):
+    with pytest.raises(ValueError, match=r"mask is torch\.bool of shape"):
         ae.loss(x, 0.3, mask=torch.ones(3, dtype=torch.bool))
     with pytest.raises(ValueError, match="mask drop all"):
         ae.loss(x, 0.3, mask=torch.zeros(4, dtype=torch.bool))

@@ -20,7 +20,9 @@ def dense_of(mask, values):
 
 
 @settings(deadline=None, max_examples=40)
-@given(rows=st.integers(1, 6), columns=st.integers(1, 6), width=st.integers(1, 4), density=st.sampled_from([0.0, 0.3, 1.0]))
+@given(
+    rows=st.integers(1, 6), columns=st.integers(1, 6), width=st.integers(1, 4), density=st.sampled_from([0.0, 0.3, 1.0])
+)
 def test_product_and_gradients_match_dense(rows, columns, width, density):
     mask, pattern, values = random_sparse(rows, columns, density)
     right = torch.randn(columns, width, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
@@ -47,6 +49,4 @@ def test_transposed_pattern():
     mask, pattern, values = random_sparse(4, 6, 0.4)
     product = csr_matmul(values[pattern.by_column], pattern.transposed(), torch.eye(4, dtype=torch.float64))
     assert_close(product, dense_of(mask, values).mT)
-    assert all(
-        torch.equal(a, b) for a, b in zip(pattern.transposed().transposed()[:-1], pattern[:-1], strict=True)
-    )
+    assert all(torch.equal(a, b) for a, b in zip(pattern.transposed().transposed()[:-1], pattern[:-1], strict=True))
