@@ -97,10 +97,11 @@ def main() -> None:
         "Tokens a second from text to activations",
         ["way", "tokens/s, median (range)", "speed relative to (b)", "the same in CPU time"],
         rows,
-        f"smollm2, residual stream into layer {LAYER} of 30, {SEQUENCES} sequences of {config.corpus.block_length} tokens "
-        f"a forward pass, {PASSES} passes a round, {ROUNDS} rounds, their order turned around every time; ratios are medians over "
-        "rounds. The stream reads, shuffles, tokenises and packs the text, applies the token rules and makes batches; it runs "
-        "without prefetching here, so that no work hides outside the clock. `python benchmarks/bench_harvest.py`",
+        f"smollm2, residual stream into layer {LAYER} of 30, {SEQUENCES} sequences of {config.corpus.block_length} "
+        f"tokens a forward pass, {PASSES} passes a round, {ROUNDS} rounds, their order turned around every time; "
+        "ratios are medians over rounds. The stream reads, shuffles, tokenises and packs the text, applies the token "
+        "rules and makes batches; it runs without prefetching here, so that no work hides outside the clock. "
+        "`python benchmarks/bench_harvest.py`",
     )
 
 
