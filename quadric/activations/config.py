@@ -2,13 +2,12 @@
 
 from dataclasses import asdict, dataclass, field
 
-import torch
-
 from quadric.activations.hook_points import parse_hook_points
 from quadric.activations.models import (
     ModelDtype,
+    ModelShape,
     ModelSource,
-    best_device,
+    chosen_device,
     find_model,
     load_shape,
     resolved_dtype,
@@ -40,12 +39,20 @@ class ActivationConfig:
             raise ValueError(f"sequences_per_forward={self.sequences_per_forward} must be at least 1")
 
 
-def describe(config: ActivationConfig, *, device: str = "auto", source: ModelSource | None = None) -> Provenance:
+def describe(config: ActivationConfig, *, device: str = "auto") -> Provenance:
     """The provenance that a config will give, found without reading the model's weights."""
-    source = source or find_model(config.model, config.model_revision)
-    shape = load_shape(source)
-    place = best_device() if device == "auto" else torch.device(device)
-    dtype = resolved_dtype(config.model_dtype, place)
+    source = find_model(config.model, config.model_revision)
+    return provenance_of(config, source, load_shape(source), device)
+
+
+def provenance_of(config: ActivationConfig, source: ModelSource, shape: ModelShape, device: str) -> Provenance:
+    """The same, for a model whose files are found already."""
+    if shape.longest is not None and config.corpus.block_length > shape.longest:
+        raise ValueError(
+            f"block_length={config.corpus.block_length} exceeds the {shape.longest} tokens that {source.name} can "
+            "read; shorten it"
+        )
+    dtype = resolved_dtype(config.model_dtype, chosen_device(device))
     corpus = identify(config.corpus)
     settings = asdict(config.corpus)
     own_fields = {name: settings.pop(name) for name in ("split", "packing", "block_length")}

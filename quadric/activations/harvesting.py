@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from quadric.activations.batches import COLUMNS, BatchSize, concatenated
-from quadric.activations.config import ActivationConfig, describe
+from quadric.activations.config import ActivationConfig, provenance_of
 from quadric.activations.live_stream import ForwardPass, LiveStream
 from quadric.activations.manifest import (
     NAME,
@@ -52,7 +52,7 @@ class HarvestConfig:
     """Token vectors to store."""
     dtype: StoredDtype = "float16"
     """Number format on disk."""
-    sequences_per_shard: int = 64
+    sequences_per_shard: int = 32
     """Sequences a file; what a killed harvest may have to do again."""
 
     def __post_init__(self) -> None:
@@ -93,12 +93,13 @@ def harvest(
 ) -> HarvestReport:
     """Fill a cache folder up to the wanted number of tokens; does nothing if it holds them already."""
     source = find_model(config.model, config.model_revision)
-    provenance = describe(config, device=device, source=source)
+    shape = load_shape(source)
+    provenance = provenance_of(config, source, shape, device)
     # A shard of whole forward passes, so that a pass never straddles two shards.
     passes = max(1, round(storage.sequences_per_shard / config.sequences_per_forward))
     layout = Layout(
         dtype=storage.dtype,
-        d_model=load_shape(source).d_model,
+        d_model=shape.d_model,
         sequences_per_forward=config.sequences_per_forward,
         sequences_per_shard=passes * config.sequences_per_forward,
     )
@@ -220,8 +221,11 @@ def _sequence_tokens(passes: list[ForwardPass]) -> Int[Tensor, "s l"]:
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     """Hold the folder for one harvest at a time; the lock ends with the process, however that ends."""
-    folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError as failure:
+        raise CacheError(f"cannot use {folder} as a folder ({failure.strerror}); give another") from failure
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield

@@ -22,9 +22,9 @@ from quadric.activations.batches import (
     concatenated,
 )
 from quadric.activations.capture import capture, check_hook_points
-from quadric.activations.config import ActivationConfig, describe
+from quadric.activations.config import ActivationConfig, provenance_of
 from quadric.activations.hook_points import parse_hook_points
-from quadric.activations.models import LanguageModel, find_model, load_model
+from quadric.activations.models import LanguageModel, find_model, load_model, load_shape
 from quadric.activations.prefetch import prefetched
 from quadric.activations.provenance import Provenance
 from quadric.activations.token_rules import Sequences, TokenCounts, keep_tokens
@@ -98,7 +98,7 @@ class LiveStream:
     def open(cls, config: ActivationConfig, *, device: str = "auto", **arguments: Any) -> "LiveStream":
         """Load the model that a config names and stream from it."""
         source = find_model(config.model, config.model_revision)
-        provenance = describe(config, device=device, source=source)
+        provenance = provenance_of(config, source, load_shape(source), device)
         model = load_model(source, device=device, dtype=config.model_dtype)
         return cls(config, model, provenance=provenance, **arguments)
 

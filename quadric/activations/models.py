@@ -52,6 +52,8 @@ class ModelShape:
 
     n_layers: int
     d_model: int
+    longest: int | None
+    """Tokens in the longest sequence that the model can read, where it has such a limit."""
     checkpoint_dtype: str
     tokenizer: Tokenizer
 
@@ -136,14 +138,17 @@ def load_shape(source: ModelSource) -> ModelShape:
     with _plain_errors(source):
         config = AutoConfig.from_pretrained(source.location, **source.arguments).get_text_config()
         dtype = str(config.dtype or torch.float32).removeprefix("torch.")
-        return ModelShape(int(config.num_hidden_layers), int(config.hidden_size), dtype, _load_tokenizer(source))
+        longest = getattr(config, "max_position_embeddings", None)
+        return ModelShape(
+            int(config.num_hidden_layers), int(config.hidden_size), longest, dtype, _load_tokenizer(source)
+        )
 
 
 def load_model(source: ModelSource, *, device: str = "auto", dtype: ModelDtype = "auto") -> LanguageModel:
     """Read a language model; it is never trained, so its parameters take no gradient."""
     from transformers import AutoModelForCausalLM
 
-    place = best_device() if device == "auto" else torch.device(device)
+    place = chosen_device(device)
     with _plain_errors(source):
         model = AutoModelForCausalLM.from_pretrained(
             source.location, dtype=resolved_dtype(dtype, place), **source.arguments, **_unpacked(source)
@@ -153,11 +158,16 @@ def load_model(source: ModelSource, *, device: str = "auto", dtype: ModelDtype =
     return LanguageModel(source.name, source.revision, ready, tokenizer)
 
 
-def best_device() -> torch.device:
-    """An accelerator if there is one."""
-    if torch.cuda.is_available():
-        return torch.device("cuda")
-    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+def chosen_device(device: str) -> torch.device:
+    """The device of that name; for `auto` an accelerator if there is one."""
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if device == "auto":
+        return torch.device(next(name for name, available in there.items() if available))
+    kind = device.partition(":")[0]
+    if not there.get(kind, False):
+        names = ", ".join(name for name, available in there.items() if available)
+        raise ModelError(f"no device '{device}' here; give auto or {names}")
+    return torch.device(device)
 
 
 def resolved_dtype(dtype: ModelDtype, device: torch.device) -> torch.dtype | Literal["auto"]:
@@ -203,11 +213,17 @@ def _folder_fingerprint(folder: Path) -> str:
 
 def _hub_commit(model: str, revision: str | None) -> str:
     """The commit that a hub revision names; from the local hub cache if the hub cannot be reached."""
-    from huggingface_hub import hf_hub_download
+    import huggingface_hub as hub
 
     with _plain_errors(ModelSource(model, "", model)):
-        # The hub's client keeps every commit in a folder of that name.
-        return Path(hf_hub_download(model, "config.json", revision=revision)).parent.name
+        try:
+            hub.HfApi().model_info(model, revision=revision)  # answers at once, where a download would try again
+            config: Any = hub.hf_hub_download(model, "config.json", revision=revision)
+        except Exception:
+            config = hub.try_to_load_from_cache(model, "config.json", revision=revision)
+            if not isinstance(config, str):
+                raise
+        return Path(config).parent.name  # the hub's client keeps every commit in a folder of that name
 
 
 def _converted_folder(resource: Resource) -> Path:

@@ -74,7 +74,7 @@ class Harvest:
     """Number format on disk."""
     sequences_per_forward: int = 8
     """Sequences that the language model reads at once."""
-    sequences_per_shard: int = 64
+    sequences_per_shard: int = 32
     """Sequences a file; what a killed harvest may have to do again."""
     verify: bool = False
     """Read all shards back in the end and compare their checksums."""

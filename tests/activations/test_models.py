@@ -36,6 +36,11 @@ def test_the_precision_is_chosen(tiny_folder: Path) -> None:
     assert load_model(find_model(str(tiny_folder)), device="cpu", dtype="bfloat16").dtype == "bfloat16"
 
 
+def test_a_device_that_is_not_there_is_refused(tiny_folder: Path) -> None:
+    with pytest.raises(ModelError, match="no device 'warp:9' here; give auto or"):
+        load_model(find_model(str(tiny_folder)), device="warp:9")
+
+
 def test_a_folder_is_identified_by_its_content(tiny_folder: Path, tmp_path: Path) -> None:
     copy = save_tiny(tmp_path / "copy")
     assert find_model(str(copy)).revision == find_model(str(tiny_folder)).revision
@@ -88,7 +93,7 @@ def test_without_a_hub_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> N
     def no_network(*_: object, **__: object) -> None:
         raise OSError("We couldn't connect to the hub\nand here are many more lines")
 
-    monkeypatch.setattr(huggingface_hub, "hf_hub_download", no_network)
+    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", no_network)
     with pytest.raises(ModelError, match=r"cannot load model 'Qwen/Qwen3.5-0.8B' from the hub .* smollm2") as caught:
         find_model("Qwen/Qwen3.5-0.8B")
     assert "\n" not in str(caught.value)

@@ -85,14 +85,25 @@ def error_of(command: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (["--model", "./missing"], "no model './missing'; give a hub id"),
         (["--corpus", "missing.txt"], "no file or folder 'missing.txt'; check the path"),
         (["--corpus", "nonsense"], "unknown corpus 'nonsense'; give one of wiki-leads"),
-        (["--block-length", "9999"], "fewer than one block of 9999; give more text, a smaller block_length"),
+        (["--block-length", "500", "--corpus", "short.txt"], "fewer than one block of 500; give more text"),
+        (["--block-length", "600"], "block_length=600 exceeds the 512 tokens that tiny-llama can read"),
+        (["--out", "/dev/null"], "cannot use /dev/null as a folder (File exists); give another"),
+        (["--device", "warp"], "no device 'warp' here; give auto or"),
         (["--tokens", "0"], "tokens=0 leaves nothing to do"),
         (["--outlier-factor", "0.5"], "outlier_factor=0.5 must exceed 1"),
     ],
 )
 def test_a_mistake_is_one_line_with_the_remedy(
-    tiny: Path, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str], words: str
+    tiny: Path,
+    text: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    flags: list[str],
+    words: str,
 ) -> None:
+    (tmp_path / "short.txt").write_text("a short text")
+    monkeypatch.chdir(tmp_path)
     assert words in error_of(arguments(tiny, text, tmp_path / "cache", *flags), capsys)
 
 
@@ -126,7 +137,7 @@ def test_no_network_is_one_line_for_a_hub_model_and_a_hub_corpus(
     def no_network(*_: object, **__: object) -> None:
         raise ConnectionError("no route to host")
 
-    monkeypatch.setattr(huggingface_hub, "hf_hub_download", no_network)
+    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", no_network)
     monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", no_network)
     message = error_of(arguments(Path("Qwen/Qwen3.5-0.8B"), text, tmp_path / "cache"), capsys)
     assert "cannot load model 'Qwen/Qwen3.5-0.8B' from the hub (ConnectionError: no route to host)" in message
