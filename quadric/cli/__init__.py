@@ -11,7 +11,9 @@ from typing import Protocol
 
 import tyro
 
+from quadric.cli.corpus import Corpus
 from quadric.cli.demo import Demo
+from quadric.cli.harvest import Harvest
 
 
 class Command(Protocol):
@@ -22,6 +24,8 @@ class Command(Protocol):
 
 COMMANDS: dict[str, Callable[..., Command]] = {
     "demo": Demo,
+    "corpus": Corpus,
+    "harvest": Harvest,
 }
 
 
