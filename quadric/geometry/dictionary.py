@@ -97,4 +97,3 @@ def _entries(autoencoder: BilinearAutoencoder) -> Entries:
     rows, atoms, weights = autoencoder.mixing.entries()
     kept = weights != 0  # an entry inside the mask may still be zero
     return Entries(rows[kept], atoms[kept], weights[kept].double())
-

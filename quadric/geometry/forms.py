@@ -119,7 +119,9 @@ class Form:
     __rmul__ = __mul__
 
     def __truediv__(self, divisor: object) -> "Form":
-        return Form(self.left, self.right, self.weights / float(divisor)) if isinstance(divisor, Real) else NotImplemented
+        return (
+            Form(self.left, self.right, self.weights / float(divisor)) if isinstance(divisor, Real) else NotImplemented
+        )
 
 
 @torch.no_grad()

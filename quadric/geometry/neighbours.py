@@ -62,7 +62,9 @@ def neighbours(
     return Neighbours(latents, overlaps, ranks)
 
 
-def _leading_bases(autoencoder: Autoencoder, largest_rank: int, on_progress: Progress) -> tuple[dict[int, _Bases], Tensor]:
+def _leading_bases(
+    autoencoder: Autoencoder, largest_rank: int, on_progress: Progress
+) -> tuple[dict[int, _Bases], Tensor]:
     ranks = torch.zeros(require_bilinear(autoencoder).n_latents, dtype=torch.int64)
     found: dict[int, list[tuple[Tensor, Tensor]]] = {}
     for latents, values, vectors in spectra(autoencoder):

@@ -125,7 +125,9 @@ def _ratio(part: Tensor, whole: Tensor) -> Tensor:
 
 
 def _shape_columns(shapes: list[Shape]) -> dict[str, Any]:
-    counted = {name: [getattr(shape, name) for shape in shapes] for name in ("positive", "negative", "dimension", "sign")}
+    counted = {
+        name: [getattr(shape, name) for shape in shapes] for name in ("positive", "negative", "dimension", "sign")
+    }
     return {
         **{name: torch.tensor(values, dtype=torch.int64) for name, values in counted.items()},
         "shape": tuple(shape.kind for shape in shapes),
