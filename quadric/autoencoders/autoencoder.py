@@ -4,10 +4,10 @@ import math
 import os
 from abc import ABC, abstractmethod
 from dataclasses import asdict
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from quadric.autoencoders.objective import LossTerms
@@ -57,18 +57,19 @@ class Autoencoder(nn.Module, ABC):
 
     @classmethod
     @abstractmethod
-    def from_tensors(cls, architecture: Any, tensors: dict[str, Tensor]) -> Self:
+    def from_tensors(cls, architecture: Any, tensors: dict[str, Tensor]) -> "Autoencoder":
         """The autoencoder that `tensors` was read from."""
 
-    def encode(self, tokens: Float[Tensor, "n d"]) -> Float[Tensor, "n k"]:
-        """The latents of each token as it is; `loss`, `error` and `density` scale tokens to unit norm first."""
+    # The four methods below are what users call. Their arguments are plain tensors because `check_tokens` and
+    # `_check_mask` say more about a wrong one than a type checker would.
+
+    def encode(self, tokens: Tensor) -> Float[Tensor, "n k"]:
+        """Latents (n, k) of tokens (n, d) as they are; `loss`, `error` and `density` scale to unit norm first."""
         check_tokens(tokens, self.d_model)
         return self.encode_prepared(tokens.to(self._working_dtype(tokens)))
 
-    def loss(
-        self, tokens: Float[Tensor, "n d"], alpha: float = 0.3, mask: Bool[Tensor, " n"] | None = None
-    ) -> LossTerms:
-        """Objective + alpha · density over the tokens that the mask keeps; differentiable."""
+    def loss(self, tokens: Tensor, alpha: float = 0.3, mask: Tensor | None = None) -> LossTerms:
+        """Objective + alpha · density over the tokens (n, d) that the mask (n,) keeps; differentiable."""
         if not (math.isfinite(alpha) and alpha >= 0):
             raise ValueError(f"alpha={alpha} is not a finite number ≥ 0; the paper uses 0.3")
         tokens = self._prepare(tokens, mask)
@@ -80,12 +81,12 @@ class Autoencoder(nn.Module, ABC):
         total = errors.objective.mean() + alpha * density
         return LossTerms(total=total, error=errors.product_space.mean(), density=density)
 
-    def error(self, tokens: Float[Tensor, "n d"], mask: Bool[Tensor, " n"] | None = None) -> Float[Tensor, " kept"]:
+    def error(self, tokens: Tensor, mask: Tensor | None = None) -> Float[Tensor, " n"]:
         """Product-space error of every kept token, ‖X̂ − X‖²/‖X‖²."""
         tokens = self._prepare(tokens, mask)
         return self.errors_of(tokens, self.encode_prepared(tokens)).product_space
 
-    def density(self, tokens: Float[Tensor, "n d"], mask: Bool[Tensor, " n"] | None = None) -> Float[Tensor, " k"]:
+    def density(self, tokens: Tensor, mask: Tensor | None = None) -> Float[Tensor, " k"]:
         """Hoyer density of every latent over the kept tokens."""
         return self.density_of(self.encode_prepared(self._prepare(tokens, mask)))
 

@@ -4,7 +4,7 @@ z_i = xᵀW_i x = Σ_j C_ij (l_j·x)(r_j·x),    W_i = Σ_j C_ij ½(l_j r_jᵀ +
 """
 
 from dataclasses import dataclass, replace
-from typing import Literal, Self, get_args
+from typing import Literal, get_args
 
 import torch
 from jaxtyping import Float
@@ -97,6 +97,8 @@ class BilinearAutoencoder(Autoencoder):
         dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__()
+        if block_size is not None:
+            check_positive("block_size", block_size)
         if prior == "composite" and mixing_density is None:
             mixing_density = PAPER_MIXING_DENSITY
         if n_hidden is None:
@@ -193,7 +195,7 @@ class BilinearAutoencoder(Autoencoder):
         return (form + form.mT) / 2
 
     @torch.no_grad()
-    def reconstruct(self, tokens: Float[Tensor, "n d"]) -> Float[Tensor, "n d d"]:
+    def reconstruct(self, tokens: Tensor) -> Float[Tensor, "n d d"]:
         """X̂ = Σ_i z_i W_i, materialised: n·d² numbers, so for small batches only."""
         weights = self.mixing.unmix(self.encode(tokens))
         left, right = self._factors(weights.dtype)
@@ -211,7 +213,7 @@ class BilinearAutoencoder(Autoencoder):
         return saved
 
     @classmethod
-    def from_tensors(cls, architecture: BilinearArchitecture, tensors: dict[str, Tensor]) -> Self:
+    def from_tensors(cls, architecture: BilinearArchitecture, tensors: dict[str, Tensor]) -> "BilinearAutoencoder":
         check_shapes(tensors, _expected_shapes(architecture, tensors))
         self = cls.__new__(cls)
         nn.Module.__init__(self)

@@ -5,10 +5,9 @@ z = keep(ReLU(W_enc (x − b_dec) + b_enc)),    x̂ = W_decᵀ z + b_dec
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Self
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from quadric.autoencoders.autoencoder import Autoencoder, TokenErrors
@@ -103,9 +102,7 @@ class LinearAutoencoder(Autoencoder):
     def density_of(self, latents: Float[Tensor, "n k"]) -> Float[Tensor, " k"]:
         return hoyer_density(latents)
 
-    def loss(
-        self, tokens: Float[Tensor, "n d"], alpha: float = 0.0, mask: Bool[Tensor, " n"] | None = None
-    ) -> LossTerms:
+    def loss(self, tokens: Tensor, alpha: float = 0.0, mask: Tensor | None = None) -> LossTerms:
         """Squared error + alpha · density; sparsity is built in, so alpha is 0 unless asked for."""
         return super().loss(tokens, alpha, mask)
 
@@ -118,7 +115,7 @@ class LinearAutoencoder(Autoencoder):
         }
 
     @classmethod
-    def from_tensors(cls, architecture: LinearArchitecture, tensors: dict[str, Tensor]) -> Self:
+    def from_tensors(cls, architecture: LinearArchitecture, tensors: dict[str, Tensor]) -> "LinearAutoencoder":
         check_shapes(tensors, cls._expected_shapes(architecture))
         self = cls.__new__(cls)
         nn.Module.__init__(self)

@@ -63,7 +63,7 @@ def train(
         terms = autoencoder.loss(tokens, alpha_at(step, config.alpha, config.alpha_warmup_steps))
         if not terms.total.isfinite():
             raise ValueError(
-                f"the loss is {float(terms.total)} at step {step}; lower learning_rate={config.learning_rate}"
+                f"the loss is {terms.total.item()} at step {step}; lower learning_rate={config.learning_rate}"
             )
         terms.total.backward()  # type: ignore[no-untyped-call]
         for optimiser in optimisers:
@@ -73,8 +73,9 @@ def train(
 
 
 def _anneal(autoencoder: Autoencoder, step: int, config: TrainingConfig) -> None:
-    composite = isinstance(autoencoder, BilinearAutoencoder) and autoencoder.prior == "composite"
-    if composite and not is_mask_frozen(step, config.steps):
+    if not isinstance(autoencoder, BilinearAutoencoder) or autoencoder.prior != "composite":
+        return
+    if not is_mask_frozen(step, config.steps):
         autoencoder.set_mixing_density(mixing_density_at(step, config.steps, config.mixing_density))
 
 

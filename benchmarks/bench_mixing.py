@@ -1,0 +1,52 @@
+"""Claim: below SPARSE_PAYS_BELOW, sparse storage of C is faster than dense; above it is not."""
+
+from collections.abc import Callable
+from statistics import median
+
+import torch
+from measure import alternate, median_and_spread, write_table
+
+from quadric.autoencoders import mixing
+from quadric.autoencoders.mixing import Composite
+
+N_TOKENS, N_LATENTS, N_HIDDEN = 2048, 1024, 2048
+DENSITIES = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
+
+
+def step(density: float, sparse: bool) -> Callable[[], object]:
+    """What a training step asks of C, forward and backward: the latents and the kernel."""
+    threshold = mixing.SPARSE_PAYS_BELOW
+    mixing.SPARSE_PAYS_BELOW = 2.0 if sparse else 0.0
+    composite = Composite(torch.randn(N_LATENTS, N_HIDDEN, generator=torch.Generator().manual_seed(0)), density)
+    mixing.SPARSE_PAYS_BELOW = threshold
+    assert composite.is_sparse == sparse
+    atoms = torch.randn(N_TOKENS, N_HIDDEN).requires_grad_()
+    gram = torch.randn(N_HIDDEN, N_HIDDEN).requires_grad_()
+    # Fixed random gradients: summing would hand the backward pass a broadcast scalar instead of a matrix.
+    grad_latents, grad_kernel = torch.randn(N_TOKENS, N_LATENTS), torch.randn(N_LATENTS, N_LATENTS)
+
+    def run() -> None:
+        torch.autograd.backward([composite.mix(atoms), composite.kernel(gram)], [grad_latents, grad_kernel])
+
+    return run
+
+
+def main() -> None:
+    rows = []
+    for density in DENSITIES:
+        seconds = alternate({"dense": step(density, False), "sparse": step(density, True)})
+        ratio = median(seconds["sparse"]) / median(seconds["dense"])
+        rows.append([f"{density:.1%}", *(median_and_spread(seconds[name]) for name in seconds), f"{ratio:.2f}"])
+    write_table(
+        "mixing",
+        "Mixing and kernel, dense C against sparse C",
+        ["density of C", "dense", "sparse", "sparse / dense"],
+        rows,
+        f"Forward and backward of `mix` and `kernel` at n={N_TOKENS}, k={N_LATENTS}, h={N_HIDDEN}; median of seven "
+        f"alternating rounds, with range. `SPARSE_PAYS_BELOW` is {mixing.SPARSE_PAYS_BELOW}. "
+        "`python benchmarks/bench_mixing.py`",
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""What the benchmarks share: peak memory in a fresh process, alternating timings, tables with their circumstances."""
+
+import multiprocessing
+import platform
+import resource
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def peak_memory(work: Callable[..., Callable[[], object]], *arguments: Any) -> int:
+    """Bytes by which `work(*arguments)()` raises the peak of a fresh process, preparation not counted."""
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(1) as pool:
+        return pool.apply(_peak, (work, arguments))
+
+
+def _peak(work: Callable[..., Callable[[], object]], arguments: tuple[Any, ...]) -> int:
+    run = work(*arguments)
+    before = _resident()
+    highest = before
+    done = threading.Event()
+
+    def watch() -> None:
+        nonlocal highest
+        while not done.wait(0.001):
+            highest = max(highest, _resident())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    run()
+    done.set()
+    watcher.join()
+    # The kernel's own high-water mark misses nothing, but includes preparation; it decides where it is higher.
+    high_water = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return max(highest, high_water) - before
+
+
+def _resident() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
+
+
+def alternate(candidates: dict[str, Callable[[], object]], rounds: int = 7) -> dict[str, list[float]]:
+    """Seconds of every candidate, taken in turn so that a slow spell of the machine hits all of them."""
+    seconds: dict[str, list[float]] = {name: [] for name in candidates}
+    for run in candidates.values():
+        run()
+    for _ in range(rounds):
+        for name, run in candidates.items():
+            start = time.perf_counter()
+            run()
+            seconds[name].append(time.perf_counter() - start)
+    return seconds
+
+
+def median_and_spread(values: list[float]) -> str:
+    """Median, with the range beside it."""
+    return f"{statistics.median(values) * 1e3:.1f} ms ({min(values) * 1e3:.1f}–{max(values) * 1e3:.1f})"
+
+
+def write_table(name: str, title: str, header: list[str], rows: list[list[str]], notes: str) -> None:
+    """Print the table and keep it under results/."""
+    lines = [f"# {title}", "", notes, "", "| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    lines += ["| " + " | ".join(row) + " |" for row in rows]
+    lines += ["", f"Python {platform.python_version()}, torch {torch.__version__}, {torch.get_num_threads()} threads."]
+    text = "\n".join(lines) + "\n"
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"{name}.md").write_text(text, encoding="utf-8")
+    print(text)

@@ -1,0 +1,57 @@
+"""Planted tokens have the geometry that they are said to have."""
+
+from itertools import islice
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from quadric.activations.planted import PlantedConfig, plant, planted_batches, recover
+
+CONFIG = PlantedConfig(noise=0.0)
+
+
+def test_manifolds_are_unit_spheres_in_their_subspaces():
+    manifolds = plant(CONFIG, seed=0)
+    assert [m.basis.shape[1] for m in manifolds] == [1] * 6 + [2] * 4 + [3] * 2
+    alone = PlantedConfig(noise=0.0, n_active=1)
+    for manifold in manifolds:
+        assert_close(manifold.basis.mT @ manifold.basis, torch.eye(manifold.basis.shape[1]))
+        (tokens,) = islice(planted_batches([manifold], alone, 50, seed=1), 1)
+        assert_close(tokens.norm(dim=-1), torch.ones(50))
+        assert_close(tokens @ manifold.basis @ manifold.basis.mT, tokens)
+
+
+def test_every_token_is_a_sum_over_as_many_manifolds_as_said():
+    manifolds = plant(CONFIG, seed=0)
+    tokens = next(planted_batches(manifolds, CONFIG, 500, seed=1))
+    stacked = torch.cat([m.basis for m in manifolds], dim=1)
+    assert stacked.shape[1] < CONFIG.d_model, "the coordinates below are unique"
+    coordinates = torch.linalg.lstsq(stacked, tokens.mT).solution
+    sizes = [m.basis.shape[1] for m in manifolds]
+    radii = torch.stack([part.norm(dim=0) for part in coordinates.split(sizes)])
+    assert_close((radii > 1e-4).sum(0), torch.full((500,), 2))
+    assert_close(radii[radii > 1e-4], torch.ones(1000), atol=1e-3, rtol=0)
+
+
+def test_the_stream_is_seeded_and_never_repeats():
+    manifolds = plant(CONFIG, seed=0)
+    one, two = (list(islice(planted_batches(manifolds, CONFIG, 10, seed=3), 3)) for _ in range(2))
+    assert all(torch.equal(a, b) for a, b in zip(one, two, strict=True))
+    assert not torch.equal(one[0], one[1])
+
+
+def test_a_projector_is_recovered_fully_and_its_complement_not_at_all():
+    manifolds = plant(CONFIG, seed=0)
+    circle = next(m for m in manifolds if m.name == "circle 0")
+    projector = circle.basis @ circle.basis.mT
+    forms = torch.stack([torch.eye(32) - projector, projector])
+    (found,) = recover(forms, [circle])
+    assert found.latent == 1
+    assert found.inside == pytest.approx(1.0, abs=1e-5)
+    assert recover(forms[:1], [circle])[0].inside == pytest.approx(0.0, abs=1e-5)
+
+
+def test_more_active_than_planted_is_refused():
+    with pytest.raises(ValueError, match="n_active=20 exceeds the 12 manifolds"):
+        next(planted_batches(plant(CONFIG, 0), PlantedConfig(n_active=20), 5, seed=0))

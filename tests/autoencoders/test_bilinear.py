@@ -1,0 +1,228 @@
+"""The autoencoder against the materialised d×d form: values, gradients, storage forms, precision, bad input."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.testing import assert_close
+
+from quadric import BilinearAutoencoder
+from quadric.autoencoders.objective import atom_gram
+from tests import naive, zoo
+
+PRECISIONS = [(torch.float64, 1e-10), (torch.float32, 1e-5)]
+
+
+@pytest.mark.parametrize("variety", zoo.VARIETIES)
+@pytest.mark.parametrize("block_size", zoo.BLOCK_SIZES)
+@pytest.mark.parametrize(("dtype", "tolerance"), PRECISIONS)
+def test_error_is_that_of_the_materialised_matrices(variety, block_size, dtype, tolerance):
+    ae = zoo.make(variety, dtype, block_size)
+    x = zoo.tokens(dtype=dtype)
+    assert_close(ae.error(x), naive.errors(ae, x), rtol=tolerance, atol=0)
+    assert_close(ae.loss(x, 0.0).error, naive.errors(ae, x).mean(), rtol=tolerance, atol=0)
+
+
+@pytest.mark.parametrize("variety", zoo.VARIETIES)
+@pytest.mark.parametrize("block_size", zoo.BLOCK_SIZES)
+@pytest.mark.parametrize(("dtype", "tolerance"), PRECISIONS)
+def test_gradients_are_those_of_the_materialised_matrices(variety, block_size, dtype, tolerance):
+    ae = zoo.make(variety, dtype, block_size)
+    x = zoo.tokens(dtype=dtype)
+    parameters = dict(ae.named_parameters())
+    ours = torch.autograd.grad(ae.loss(x, 0.3).total, parameters.values())
+    unit = x / x.norm(dim=-1, keepdim=True)
+    density = torch.stack([naive.hoyer(column) for column in (naive.latents(ae, unit) - ae.offset).T]).mean()
+    expected = torch.autograd.grad(naive.errors(ae, x).mean() + 0.3 * density, parameters.values())
+    for name, got, want in zip(parameters, ours, expected, strict=True):
+        difference = float((got - want).norm() / want.norm())
+        assert difference < tolerance, f"{name}: gradients differ by {difference}"
+
+
+def test_varieties_cover_both_storages():
+    assert not zoo.make("composite dense storage").mixing.is_sparse
+    assert zoo.make("composite sparse storage").mixing.is_sparse
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    n=st.integers(1, 9),
+    d=st.integers(1, 9),
+    k=st.integers(1, 9),
+    h=st.integers(1, 9),
+    prior=st.sampled_from(["atomic", "composite", "quadratic"]),
+    block_size=st.sampled_from([None, 1, 4]),
+    symmetric=st.booleans(),
+    tied=st.booleans(),
+)
+def test_every_shape_down_to_one(n, d, k, h, prior, block_size, symmetric, tied):
+    sizes = {"n_latents": k, "n_hidden": None if prior == "atomic" else h}
+    density = {"mixing_density": 0.4} if prior == "composite" else {}
+    variant = {"prior": prior, "symmetric": symmetric, "tied": tied, "block_size": block_size}
+    ae = BilinearAutoencoder(d_model=d, dtype=torch.float64, **variant, **sizes, **density)
+    x = zoo.tokens(n, d)
+    assert_close(ae.error(x), naive.errors(ae, x), rtol=1e-9, atol=1e-12)
+    terms = ae.loss(x, 0.3)
+    terms.total.backward()
+    assert terms.total.isfinite()
+    assert all(parameter.grad.isfinite().all() for parameter in ae.parameters())
+
+
+def test_loss_is_differentiable_in_the_tokens_too():
+    ae = zoo.make("composite dense storage")
+    x = zoo.tokens(6).requires_grad_()
+    (ours,) = torch.autograd.grad(ae.loss(x, 0.0).error, x)
+    (expected,) = torch.autograd.grad(naive.errors(ae, x).mean(), x)
+    assert_close(ours, expected, rtol=1e-8, atol=1e-12)
+
+
+def test_loss_does_not_depend_on_the_scale_of_a_token_even_at_the_ends_of_float32():
+    ae = zoo.make("composite dense storage", torch.float32)
+    x = zoo.tokens(20, dtype=torch.float32)
+    scale = torch.logspace(-30, 30, 20)[:, None]
+    assert_close(ae.loss(x * scale, 0.3), ae.loss(x, 0.3), rtol=1e-5, atol=1e-6)
+
+
+def test_mask_leaves_tokens_out_of_error_and_density_alike():
+    ae = zoo.make("quadratic")
+    x = zoo.tokens(20)
+    mask = torch.arange(20) % 3 > 0
+    padded = torch.where(mask[:, None], x, torch.nan)
+    assert_close(ae.loss(padded, 0.3, mask=mask), ae.loss(x[mask], 0.3), rtol=0, atol=0)
+
+
+def test_kernel_holds_the_inner_products_of_the_forms():
+    ae = zoo.make("composite sparse storage", torch.float32)
+    assert ae.kernel().dtype == torch.float32
+    forms = torch.stack([ae.form(i) for i in range(ae.n_latents)])
+    assert_close(ae.kernel(), torch.einsum("ade,bde->ab", forms, forms))
+
+
+def test_form_is_the_symmetric_part_whatever_the_kernel():
+    for variety in zoo.VARIETIES:
+        ae = zoo.make(variety)
+        lifted = naive.forms(ae)
+        assert_close(torch.stack([ae.form(i) for i in range(ae.n_latents)]), (lifted + lifted.mT) / 2)
+
+
+def test_reconstruct_is_what_the_error_measures():
+    for variety in zoo.VARIETIES:
+        ae = zoo.make(variety)
+        x = zoo.tokens(5)
+        target = naive.lift(x)
+        error = (ae.reconstruct(x) - target).square().sum((1, 2)) / target.square().sum((1, 2))
+        assert_close(error, ae.error(x))
+
+
+def test_tied_atoms_are_positive_semidefinite_of_rank_one():
+    ae = zoo.make("atomic tied")
+    eigenvalues = torch.linalg.eigvalsh(torch.stack([ae.form(i) for i in range(ae.n_latents)]))
+    assert (eigenvalues[:, :-1].abs() < 1e-12).all()
+    assert (eigenvalues[:, -1] > 1e-3).all()
+    assert sum(1 for _ in ae.parameters()) == 2, "L and the offset: R is L"
+
+
+@pytest.mark.parametrize("prior", ["atomic", "quadratic"])
+def test_orthogonal_and_xavier_initialisation(prior):
+    orthogonal = BilinearAutoencoder(d_model=8, n_latents=20, prior=prior)
+    assert_close(orthogonal.left.mT @ orthogonal.left, torch.eye(8), atol=1e-5, rtol=0)
+    xavier = BilinearAutoencoder(d_model=8, n_latents=20, prior=prior, init="xavier")
+    bound = (6 / (8 + xavier.n_hidden)) ** 0.5
+    assert 0.9 * bound < xavier.left.abs().max() <= bound
+
+
+def test_a_seed_decides_every_parameter_and_leaves_the_global_generator_alone():
+    state = torch.get_rng_state()
+    one, same, other = (
+        BilinearAutoencoder(d_model=8, n_latents=6, mixing_density=0.5, seed=seed) for seed in (1, 1, 2)
+    )
+    assert torch.equal(torch.get_rng_state(), state)
+    for name, tensor in one.tensors().items():
+        assert torch.equal(tensor, same.tensors()[name])
+    assert not torch.equal(one.left, other.left)
+
+
+def test_paper_defaults():
+    ae = BilinearAutoencoder(d_model=16, n_latents=100)
+    assert (ae.prior, ae.n_hidden, ae.symmetric, ae.tied) == ("composite", 200, True, False)
+    assert ae.mixing_density == pytest.approx(0.001)
+
+
+def test_bfloat16_parameters_still_give_a_float32_error_because_bfloat16_would_lose_it():
+    """A good autoencoder's error is the small difference of terms of size one, which bfloat16 rounds to 1/128."""
+    d = 8
+    ae = BilinearAutoencoder(d_model=d, n_latents=d * (d + 1) // 2, prior="atomic", dtype=torch.bfloat16)
+    pairs = [(i, j) for i in range(d) for j in range(i, d)]
+    with torch.no_grad():  # an orthonormal basis of symmetric matrices, shrunk a little: the exact error is 1e-4
+        for row, (i, j) in enumerate(pairs):
+            ae.left[row] = torch.eye(d)[i] * 0.99498743710662
+            ae.right[row] = torch.eye(d)[j] * (1 if i == j else 2**0.5)
+    exact = naive.errors(ae.double(), x := zoo.tokens(200, d)).mean()
+    ae.bfloat16()
+    error = ae.loss(x.float(), 0.0).error
+    assert error.dtype == torch.float32
+    assert abs(error - naive.errors(ae.double(), x).mean()) < 1e-6
+    assert exact < 0.01
+    ae.bfloat16()
+    unit = (x / x.norm(dim=-1, keepdim=True)).bfloat16()
+    z = (unit @ ae.left.mT) * (unit @ ae.right.mT)
+    rounded = (((z @ atom_gram(ae.left, ae.right)) * z).sum(-1) - 2 * z.square().sum(-1) + 1).float()
+    assert (rounded < 0).any(), "in bfloat16 a squared error comes out negative"
+    assert abs(rounded.mean() - error) > 10 * abs(error - naive.errors(ae.double(), x).mean())
+
+
+BAD_TOKENS = {
+    "wrong width": (torch.ones(3, 11), r"\(3, 11\).*\(n, 12\)"),
+    "three axes": (torch.ones(2, 3, 12), "flatten"),
+    "one axis": (torch.ones(12), "shape"),
+    "empty": (torch.ones(0, 12), "empty"),
+    "integers": (torch.ones(3, 12, dtype=torch.long), r"torch.int64.*floating"),
+    "nan": (torch.ones(3, 12).index_fill(0, torch.tensor([1]), torch.nan), "token 1 is not finite"),
+    "inf": (torch.ones(3, 12).index_fill(0, torch.tensor([2]), torch.inf), "token 2 is not finite"),
+    "zero": (torch.ones(3, 12).index_fill(0, torch.tensor([1]), 0), "token 1 is all zero"),
+}
+
+
+@pytest.mark.parametrize("method", ["encode", "loss", "error", "density"])
+@pytest.mark.parametrize("case", BAD_TOKENS)
+def test_bad_tokens_are_refused(case, method):
+    tokens, message = BAD_TOKENS[case]
+    with pytest.raises(ValueError, match=message):
+        getattr(zoo.make("quadratic"), method)(tokens)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"prior": "atomic", "n_hidden": 9}, "n_hidden=9.*n_latents=8.*leave n_hidden out"),
+        ({"mixing_density": 0.0}, r"0.0.*\(0, 1\]"),
+        ({"mixing_density": 1.5}, r"1.5.*\(0, 1\]"),
+        ({"mixing_density": float("nan")}, r"nan.*\(0, 1\]"),
+        ({"prior": "quadratic", "mixing_density": 0.1}, "no meaning for the quadratic prior"),
+        ({"n_latents": 0}, "n_latents=0"),
+        ({"d_model": -1}, "d_model=-1"),
+        ({"block_size": 0}, "block_size=0"),
+    ],
+)
+def test_impossible_architectures_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        BilinearAutoencoder(**{"d_model": 4, "n_latents": 8, **arguments})
+
+
+def test_other_bad_input_is_refused():
+    ae, x = zoo.make("composite dense storage"), zoo.tokens(4)
+    for density in (0.0, 1.0001, -1.0):
+        with pytest.raises(ValueError, match=r"\(0, 1\]"):
+            ae.set_mixing_density(density)
+    with pytest.raises(ValueError, match="atomic prior has no mixing density"):
+        zoo.make("atomic").set_mixing_density(0.5)
+    with pytest.raises(ValueError, match="alpha=nan"):
+        ae.loss(x, float("nan"))
+    with pytest.raises(ValueError, match=r"mask is torch\.int64"):
+        ae.loss(x, 0.3, mask=torch.ones(4, dtype=torch.long))
+    with pytest.raises(ValueError, match=r"mask is torch\.bool of shape"):
+        ae.loss(x, 0.3, mask=torch.ones(3, dtype=torch.bool))
+    with pytest.raises(ValueError, match="mask drop all"):
+        ae.loss(x, 0.3, mask=torch.zeros(4, dtype=torch.bool))
+    with pytest.raises(IndexError, match="latent 16 is outside 0 … 15"):
+        ae.form(16)

@@ -1,0 +1,137 @@
+"""The pure functions of the objective: custom gradients, blocks, Hoyer's edge cases, the correction's accuracy."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.testing import assert_close
+
+from quadric.autoencoders.objective import (
+    atom_gram,
+    block_pairs,
+    blocked_quadratic_form,
+    cross_gram,
+    density_from_norms,
+    hoyer_density,
+    product_space_error,
+    quadratic_form,
+)
+from tests import naive
+
+
+def random(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+@settings(deadline=None, max_examples=25)
+@given(n=st.integers(1, 5), k=st.integers(1, 6))
+def test_quadratic_form_has_the_right_gradient(n, k):
+    half = random(k, k, seed=1)
+    inputs = (random(n, k).requires_grad_(), half.requires_grad_())
+    assert torch.autograd.gradcheck(lambda z, m: quadratic_form(z, m + m.mT), inputs)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    n=st.integers(1, 4), h=st.integers(1, 7), d=st.integers(1, 4), block_size=st.integers(1, 8), symmetric=st.booleans()
+)
+def test_blocked_quadratic_form_has_the_right_value_and_gradient(n, h, d, block_size, symmetric):
+    weights, left, right = (random(*shape, seed=i).requires_grad_() for i, shape in enumerate([(n, h), (h, d), (h, d)]))
+
+    def blocked(*inputs):
+        return blocked_quadratic_form(*inputs, symmetric, block_size)
+
+    assert_close(blocked(weights, left, right), quadratic_form(weights, atom_gram(left, right, symmetric)))
+    assert torch.autograd.gradcheck(blocked, (weights, left, right))
+
+
+def test_quadratic_form_multiplies_twice_where_plain_autograd_multiplies_three_times():
+    from torch.utils.flop_counter import FlopCounterMode
+
+    n, k = 64, 32
+    kernel = random(k, k, seed=1)
+    kernel = kernel + kernel.mT
+
+    def flops(form):
+        z, m = random(n, k).requires_grad_(), kernel.clone().requires_grad_()
+        with FlopCounterMode(display=False) as counter:
+            form(z, m).sum().backward()
+        return counter.get_total_flops()
+
+    product = 2 * n * k * k
+    assert flops(quadratic_form) == 2 * product
+    assert flops(lambda z, m: ((z @ m) * z).sum(-1)) == 3 * product
+
+
+def test_gradients_that_are_not_needed_are_not_computed():
+    from torch.utils.flop_counter import FlopCounterMode
+
+    z, kernel = random(8, 4).requires_grad_(), torch.eye(4, dtype=torch.float64)
+    with FlopCounterMode(display=False) as counter:
+        quadratic_form(z, kernel).sum().backward()
+    assert counter.get_total_flops() == 2 * 8 * 4 * 4
+
+
+@given(size=st.integers(1, 40), block_size=st.integers(1, 50))
+def test_block_pairs_cover_the_upper_triangle_once(size, block_size):
+    seen = torch.zeros(size, size, dtype=torch.long)
+    for rows, columns in block_pairs(size, block_size):
+        seen[rows, columns] += 1
+        if rows != columns:
+            seen[columns, rows] += 1
+    assert (seen == 1).all()
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_cross_gram_of_a_dictionary_with_itself_is_its_gram(symmetric):
+    left, right = random(6, 3), random(6, 3, seed=1)
+    assert_close(cross_gram(left, right, left, right, symmetric), atom_gram(left, right, symmetric))
+
+
+def test_block_size_must_be_positive():
+    with pytest.raises(ValueError, match="block_size=0"):
+        blocked_quadratic_form(random(1, 1), random(1, 1), random(1, 1), True, 0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("values", [0.0, 0.7, -1e-12, 1e-25])
+@pytest.mark.parametrize("n", [1, 2, 100])
+def test_constant_latents_are_uniform_with_finite_gradients(values, n, dtype):
+    latents = torch.full((n, 3), values, dtype=dtype, requires_grad=True)
+    for offset in (torch.zeros(3, dtype=dtype), torch.full((3,), values, dtype=dtype)):
+        offset = offset.clone().requires_grad_()
+        density = hoyer_density(latents, offset)
+        assert_close(density, torch.full_like(density, 0.0 if n == 1 else 1.0), atol=1e-5, rtol=0)
+        for gradient in torch.autograd.grad(density.sum(), (latents, offset)):
+            assert gradient.isfinite().all()
+
+
+def test_hoyer_gradient():
+    inputs = (random(7, 3).requires_grad_(), random(3, seed=1).requires_grad_())
+    assert torch.autograd.gradcheck(hoyer_density, inputs)
+
+
+def test_masked_tokens_count_nowhere_not_even_in_n():
+    latents, mask = random(10, 4), torch.arange(10) < 7
+    ragged = torch.where(mask[:, None], latents, torch.nan)
+    assert_close(hoyer_density(ragged, None, mask), hoyer_density(latents[:7]), rtol=0, atol=0)
+    assert_close(hoyer_density(latents[:7])[0], naive.hoyer(latents[:7, 0]))
+
+
+def test_density_from_norms_adds_up_across_shards():
+    latents = random(12, 4)
+    shards = latents[:5], latents[5:]
+    l1 = sum(shard.abs().sum(0) for shard in shards)
+    l2_squared = sum(shard.square().sum(0) for shard in shards)
+    assert_close(density_from_norms(l1, l2_squared, 12), hoyer_density(latents))
+
+
+def test_product_space_error_stays_accurate_where_the_printed_form_cancels():
+    x = torch.nn.functional.normalize(random(50, 64), dim=-1)
+    reconstruction = x + 1e-5 * random(50, 64, seed=1)
+    exact = (naive.lift(x) - naive.lift(reconstruction)).square().sum((1, 2))
+    single, rough = x.float(), reconstruction.float()
+    ours = product_space_error(single, rough).double()
+    printed = (1 + rough.square().sum(-1) ** 2 - 2 * (single * rough).sum(-1) ** 2).double()
+    assert_close(ours, exact, rtol=1e-2, atol=0)
+    assert ((printed - exact).abs() / exact).max() > 0.5, "the printed form has become stable; use it"

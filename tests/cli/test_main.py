@@ -1,0 +1,55 @@
+"""The command line as a process: help without torch, mistakes in one line, exit codes."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import quadric
+
+
+def quadric_command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "quadric", *arguments],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_help_lists_the_commands_and_does_not_wait_for_torch():
+    script = "import sys, quadric.cli; sys.argv = ['quadric', '--help']\n"
+    script += "try: quadric.cli.main()\nexcept SystemExit as stop: print(stop.code, 'torch' in sys.modules)"
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert "demo" in result.stdout
+    assert result.stdout.splitlines()[-1] == "0 False"
+
+
+@pytest.mark.parametrize("command", ["demo"])
+def test_help_of_a_command_shows_an_example(command):
+    result = quadric_command(command, "--help")
+    assert result.returncode == 0
+    assert f"Example: quadric {command}" in result.stdout
+
+
+def test_an_unknown_flag_is_a_usage_error():
+    result = quadric_command("demo", "--stps", "3")
+    assert result.returncode == 2
+    assert "--steps" in result.stdout + result.stderr
+
+
+def test_a_mistake_is_one_line_and_no_traceback():
+    result = quadric_command("demo", "--steps", "0")
+    assert result.returncode == 1
+    assert result.stderr == "quadric: steps=0 is not positive; give at least 1\n"
+    assert "Traceback" in quadric_command("demo", "--steps", "0", QUADRIC_DEBUG="1").stderr
+
+
+def test_public_names_resolve_and_unknown_ones_are_named():
+    for name in quadric.__all__:
+        assert getattr(quadric, name) is not None
+        assert name in dir(quadric)
+    with pytest.raises(AttributeError, match=r"no attribute 'Bilinear'; it offers .*BilinearAutoencoder"):
+        _ = quadric.Bilinear

@@ -1,0 +1,36 @@
+"""Every variety of bilinear autoencoder, small, to run one test over all of them."""
+
+from typing import Any
+
+import torch
+
+from quadric import BilinearAutoencoder
+
+_SPARSE = {"prior": "composite", "n_latents": 16, "n_hidden": 400, "mixing_density": 0.009}
+VARIETIES: dict[str, dict[str, Any]] = {
+    "atomic": {"prior": "atomic", "n_latents": 24},
+    "atomic tied": {"prior": "atomic", "n_latents": 24, "tied": True},
+    "atomic printed": {"prior": "atomic", "n_latents": 24, "symmetric": False},
+    "composite dense storage": {"prior": "composite", "n_latents": 16, "n_hidden": 40, "mixing_density": 0.25},
+    "composite sparse storage": _SPARSE,
+    "composite sparse tied": {**_SPARSE, "tied": True},
+    "composite sparse printed": {**_SPARSE, "symmetric": False},
+    "quadratic": {"prior": "quadratic", "n_latents": 16, "n_hidden": 40},
+    "quadratic printed": {"prior": "quadratic", "n_latents": 16, "n_hidden": 40, "symmetric": False},
+}
+BLOCK_SIZES = (None, 15, 100)
+
+
+def make(variety: str, dtype: torch.dtype = torch.float64, block_size: int | None = None) -> BilinearAutoencoder:
+    """The named variety with d = 12, its offset moved off zero so that it takes part."""
+    ae = BilinearAutoencoder(d_model=12, seed=3, dtype=dtype, block_size=block_size, **VARIETIES[variety])
+    with torch.no_grad():
+        ae.offset.normal_(0, 0.01, generator=torch.Generator().manual_seed(4))
+    return ae
+
+
+def tokens(n: int = 30, d: int = 12, dtype: torch.dtype = torch.float64, seed: int = 5) -> torch.Tensor:
+    """Random tokens of very different norms: nothing here may depend on scale by accident."""
+    generator = torch.Generator().manual_seed(seed)
+    scales = torch.logspace(-2, 2, n, dtype=dtype)[:, None]
+    return torch.randn(n, d, generator=generator, dtype=dtype) * scales
