@@ -11,7 +11,9 @@ from typing import Protocol
 
 import tyro
 
+from quadric.cli.compare import Compare
 from quadric.cli.demo import Demo
+from quadric.cli.report import Report
 
 
 class Command(Protocol):
@@ -21,7 +23,9 @@ class Command(Protocol):
 
 
 COMMANDS: dict[str, Callable[..., Command]] = {
+    "compare": Compare,
     "demo": Demo,
+    "report": Report,
 }
 
 

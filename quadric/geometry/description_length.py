@@ -79,5 +79,5 @@ def _atoms_in_use(autoencoder: BilinearAutoencoder) -> int:
         return autoencoder.n_hidden
     if isinstance(autoencoder.mixing, Composite):
         _, atoms, weights = autoencoder.mixing.entries()
-        return len(atoms[weights != 0].unique())
+        return len(set(atoms[weights != 0].tolist()))
     return int(autoencoder.mixing.weight.any(dim=0).sum())

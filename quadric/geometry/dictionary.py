@@ -63,7 +63,7 @@ def term_batches(autoencoder: Autoencoder) -> Iterator[Terms]:
 
 def _dense_batches(left: Tensor, right: Tensor, mixing: Tensor) -> Iterator[Terms]:
     size = max(1, BATCH_NUMBERS // left.numel())
-    for latents in torch.arange(len(mixing), device=mixing.device).split(size):
+    for latents in torch.split(torch.arange(len(mixing), device=mixing.device), size):
         # expand: every latent sees all atoms, so they need no copies
         shape = (len(latents), *left.shape)
         yield Terms(latents, left.expand(shape), right.expand(shape), mixing[latents].double())
@@ -73,9 +73,9 @@ def _sparse_batches(left: Tensor, right: Tensor, autoencoder: BilinearAutoencode
     rows, atoms, weights = _entries(autoencoder)
     counts = torch.bincount(rows, minlength=autoencoder.n_latents)
     starts = counts.cumsum(0) - counts
-    for count in counts.unique().tolist():
+    for count in sorted(set(counts.tolist())):
         size = max(1, BATCH_NUMBERS // (2 * max(1, count) * left.shape[1]))
-        for latents in (counts == count).nonzero()[:, 0].split(size):
+        for latents in torch.split((counts == count).nonzero()[:, 0], size):
             places = starts[latents, None] + torch.arange(count, device=starts.device)
             chosen = atoms[places]
             factors = left[chosen]

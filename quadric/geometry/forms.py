@@ -4,6 +4,7 @@ Latents are nonlinear in the token but linear in their weights: w₁ + w₂ ("w�
 are forms again, made without data.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from numbers import Real
@@ -80,7 +81,7 @@ class Form:
 
     def norm(self) -> float:
         """‖W‖_F."""
-        return max(0.0, self.inner(self)) ** 0.5
+        return math.sqrt(max(0.0, self.inner(self)))
 
     def cosine(self, other: "Form") -> float:
         """⟨W, W'⟩ / ‖W‖‖W'‖: 1 for the same shape, 0 for forms that share nothing or are zero."""

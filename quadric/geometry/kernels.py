@@ -4,6 +4,8 @@ M = C G C'ᵀ with M_ij = ⟨W_i, W'_j⟩ and G the inner products of the symmet
 them, symmetric, whether or not an autoencoder was trained with the printed kernel.
 """
 
+import math
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -48,10 +50,10 @@ def _factors(autoencoder: BilinearAutoencoder, dtype: torch.dtype) -> tuple[Tens
 
 def squared_norm(matrix: Float[Tensor, "k g"]) -> float:
     """‖M‖_F², added up in float64 without a copy of the matrix in it."""
-    return sum(float(rows.double().square().sum()) for rows in matrix.split(ATOM_BLOCK))
+    return math.fsum(float(rows.double().square().sum()) for rows in torch.split(matrix, ATOM_BLOCK))
 
 
 def inner(matrix: Float[Tensor, "k g"], other: Float[Tensor, "k g"]) -> float:
     """⟨A, B⟩_F, added up as `squared_norm` does, so that ⟨A, A⟩ is exactly ‖A‖²."""
-    pairs = zip(matrix.split(ATOM_BLOCK), other.split(ATOM_BLOCK), strict=True)
-    return sum(float((rows.double() * others.double()).sum()) for rows, others in pairs)
+    pairs = zip(torch.split(matrix, ATOM_BLOCK), torch.split(other, ATOM_BLOCK), strict=True)
+    return math.fsum(float((rows.double() * others.double()).sum()) for rows, others in pairs)

@@ -1,5 +1,6 @@
 """Which latents live in nearly the same subspace: all pairs compared, never k² eigenproblems."""
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -70,7 +71,7 @@ def _leading_bases(
     for latents, values, vectors in spectra(autoencoder):
         kept = effective_rank(values).round().long().clamp(max=largest_rank).cpu()
         ranks[latents.cpu()] = kept
-        for rank in kept.unique().tolist():
+        for rank in sorted(set(kept.tolist())):
             chosen = kept == rank
             leading = vectors[chosen.to(vectors.device), :, :rank].float().cpu()
             found.setdefault(rank, []).append((latents.cpu()[chosen], leading))
@@ -100,7 +101,7 @@ def _overlap_rows(groups: dict[int, _Bases], n_latents: int) -> Iterator[tuple[T
 def _overlaps(basis: Tensor, rank: int, other: _Bases, other_rank: int) -> Tensor:
     size = max(1, BLOCK_COLUMNS // other_rank) * other_rank
     blocks = []
-    for columns in other.vectors.split(size, dim=1):
+    for columns in torch.split(other.vectors, size, dim=1):
         squares = (basis.mT @ columns).square_()
         blocks.append(squares.view(-1, rank, columns.shape[1] // other_rank, other_rank).sum((1, 3)))
-    return torch.cat(blocks, dim=1) / (rank * other_rank) ** 0.5
+    return torch.cat(blocks, dim=1) / math.sqrt(rank * other_rank)
