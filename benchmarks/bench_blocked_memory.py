@@ -29,8 +29,9 @@ def main() -> None:
         "Peak memory of the error, dense against blocked",
         ["prior", "dense, MiB", f"blocks of {BLOCK}, MiB", "ratio"],
         rows,
-        f"Forward and backward of `ae.loss` at d={D_MODEL}, k={N_LATENTS}, n={N_TOKENS}; the composite has "
-        "twice as many atoms as latents and 0.1 % of C. Rise of the resident peak over the prepared process, a fresh process each. "
+        f"Forward and backward of `ae.loss` at d={D_MODEL}, k={N_LATENTS}, n={N_TOKENS}; the composite has twice as "
+        "many atoms as latents and 0.1 % of C. Rise of the resident peak over the prepared process, a fresh process "
+        "each. "
         "`python benchmarks/bench_blocked_memory.py`",
     )
 

@@ -1,10 +1,9 @@
 """What the benchmarks share: peak memory in a fresh process, alternating timings, tables with their circumstances."""
 
+import gc
 import multiprocessing
 import platform
-import resource
 import statistics
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,28 +23,16 @@ def peak_memory(work: Callable[..., Callable[[], object]], *arguments: Any) -> i
 
 def _peak(work: Callable[..., Callable[[], object]], arguments: tuple[Any, ...]) -> int:
     run = work(*arguments)
-    before = _resident()
-    highest = before
-    done = threading.Event()
-
-    def watch() -> None:
-        nonlocal highest
-        while not done.wait(0.001):
-            highest = max(highest, _resident())
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
+    gc.collect()
+    Path("/proc/self/clear_refs").write_text("5")  # Linux: the high-water mark starts again from what is held now
+    before = _high_water()
     run()
-    done.set()
-    watcher.join()
-    # The kernel's own high-water mark misses nothing, but includes preparation; it decides where it is higher.
-    high_water = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return max(highest, high_water) - before
+    return _high_water() - before
 
 
-def _resident() -> int:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize()
+def _high_water() -> int:
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) * 1024
 
 
 def alternate(candidates: dict[str, Callable[[], object]], rounds: int = 7) -> dict[str, list[float]]:

@@ -1,13 +1,15 @@
 """Whole runs as functions: the demo's and, as they come, the paper's."""
 
 from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import torch
 
-from quadric.activations.planted import PlantedConfig, Recovery, plant, planted_batches, recover
+from quadric.activations.planted import PlantedConfig, PlantedStream, Recovery, plant, recover
 from quadric.autoencoders import BilinearAutoencoder
-from quadric.training.loop import StepReport, TrainingConfig, train
+from quadric.training import AutoencoderConfig, Learner, StepReport, TrainingConfig, train
 
 TOKENS_A_STEP = 1024
 
@@ -25,17 +27,21 @@ class PlantedRun(NamedTuple):
 
 def planted_demo(steps: int, seed: int, on_step: Callable[[StepReport], None]) -> PlantedRun:
     """A composite autoencoder on planted directions, circles and spheres."""
-    config = PlantedConfig()
-    manifolds = plant(config, seed)
-    autoencoder = BilinearAutoencoder(
-        d_model=config.d_model, n_latents=64, n_hidden=128, prior="composite", mixing_density=1.0, seed=seed
+    planted = PlantedConfig()
+    manifolds = plant(planted, seed)
+    training = TrainingConfig(steps=steps, alpha_warmup_steps=steps // 8)
+    config = AutoencoderConfig(
+        hook_point=PlantedStream.hook_point, n_latents=64, n_hidden=128, mixing_density=0.03, seed=seed
     )
+    autoencoder = config.build(planted.d_model)
+    assert isinstance(autoencoder, BilinearAutoencoder)
     chance = recover(_forms(autoencoder), manifolds)
-    training = TrainingConfig(steps=steps, alpha=0.3, alpha_warmup_steps=steps // 8, mixing_density=0.03)
-    train(autoencoder, planted_batches(manifolds, config, TOKENS_A_STEP, seed), training, on_step)
-    held_out = next(planted_batches(manifolds, config, 4 * TOKENS_A_STEP, seed + 1))
-    with torch.no_grad():
-        error = autoencoder.loss(held_out).error.item()
+    stream = PlantedStream(manifolds, planted, TOKENS_A_STEP, seed)
+    learner = Learner(autoencoder, config, training)
+    with TemporaryDirectory() as checkpoints:  # ten seconds of work are not worth resuming
+        train([learner], stream, training, Path(checkpoints), lambda step, reports, _: on_step(reports[config.name]))
+    held_out = PlantedStream(manifolds, planted, 4 * TOKENS_A_STEP, seed + 1).tokens(0)
+    error = autoencoder.eval().error(held_out).mean().item()
     return PlantedRun(autoencoder, error, recover(_forms(autoencoder), manifolds), chance)
 
 

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 
@@ -45,22 +46,55 @@ def plant(config: PlantedConfig, seed: int) -> list[PlantedManifold]:
     ]
 
 
-def planted_batches(
-    manifolds: list[PlantedManifold], config: PlantedConfig, n_tokens: int, seed: int
-) -> Iterator[Float[Tensor, "n d"]]:
-    """An endless stream of tokens, each the sum of points on `n_active` different manifolds, plus noise."""
-    if config.n_active > len(manifolds):
-        raise ValueError(f"n_active={config.n_active} exceeds the {len(manifolds)} manifolds; plant more or lower it")
-    generator = torch.Generator().manual_seed(seed)
-    while True:
-        order = torch.rand(n_tokens, len(manifolds), generator=generator).argsort(-1)
-        active = order < config.n_active
-        tokens = config.noise * torch.randn(n_tokens, config.d_model, generator=generator)
-        for i, manifold in enumerate(manifolds):
-            points = torch.randn(n_tokens, manifold.basis.shape[1], generator=generator)
+@dataclass(frozen=True)
+class PlantedBatch:
+    """Tokens under the hook point `planted`; a batch counts as a document."""
+
+    activations: dict[str, Float[Tensor, "n d"]]
+    documents: Int[Tensor, " n"]
+
+
+class PlantedStream:
+    """An endless stream of tokens, each the sum of points on `n_active` different manifolds, plus noise.
+
+    Batch i depends on the seed and on i alone, so a cursor is a number.
+    """
+
+    hook_point = "planted"
+
+    def __init__(self, manifolds: list[PlantedManifold], config: PlantedConfig, n_tokens: int, seed: int) -> None:
+        if config.n_active > len(manifolds):
+            raise ValueError(
+                f"n_active={config.n_active} exceeds the {len(manifolds)} manifolds; plant more or lower it"
+            )
+        self.manifolds, self.config = manifolds, config
+        self.n_tokens, self.seed = n_tokens, seed
+        self.d_model = config.d_model
+        self._next = 0
+
+    def __iter__(self) -> Iterator[PlantedBatch]:
+        while True:
+            index, self._next = self._next, self._next + 1
+            yield PlantedBatch({self.hook_point: self.tokens(index)}, torch.full((self.n_tokens,), index))
+
+    def tokens(self, index: int) -> Float[Tensor, "n d"]:
+        """The tokens of one batch."""
+        mixed = int(np.random.SeedSequence([self.seed, index]).generate_state(1)[0])
+        generator = torch.Generator().manual_seed(mixed)
+        order = torch.rand(self.n_tokens, len(self.manifolds), generator=generator).argsort(-1)
+        active = order < self.config.n_active
+        tokens = self.config.noise * torch.randn(self.n_tokens, self.d_model, generator=generator)
+        for i, manifold in enumerate(self.manifolds):
+            points = torch.randn(self.n_tokens, manifold.basis.shape[1], generator=generator)
             points /= torch.linalg.vector_norm(points, dim=-1, keepdim=True)
             tokens += active[:, i, None] * (points @ manifold.basis.mT)
-        yield tokens
+        return tokens
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"next": self._next}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._next = state["next"]
 
 
 class Recovery(NamedTuple):

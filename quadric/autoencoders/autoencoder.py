@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from quadric.autoencoders.objective import LossTerms
+from quadric.autoencoders.objective import LossSums, LossTerms, density_norms, hoyer_density
 from quadric.autoencoders.provenance import Provenance
 from quadric.autoencoders.storage import StoredAutoencoder, write_folder
 from quadric.autoencoders.tokens import check_tokens, unit_tokens
@@ -42,9 +42,9 @@ class Autoencoder(nn.Module, ABC):
     def errors_of(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> TokenErrors:
         """How badly each unit token is rebuilt from its latents."""
 
-    @abstractmethod
-    def density_of(self, latents: Float[Tensor, "n k"]) -> Float[Tensor, " k"]:
-        """Hoyer density of each latent over the batch."""
+    def density_offset(self) -> Float[Tensor, " k"] | None:
+        """What is taken off the latents before their density is measured, if anything."""
+        return None
 
     @property
     @abstractmethod
@@ -60,7 +60,7 @@ class Autoencoder(nn.Module, ABC):
     def from_tensors(cls, architecture: Any, tensors: dict[str, Tensor]) -> "Autoencoder":
         """The autoencoder that `tensors` was read from."""
 
-    # The four methods below are what users call. Their arguments are plain tensors because `check_tokens` and
+    # The methods below are what users call. Their arguments are plain tensors because `check_tokens` and
     # `_check_mask` say more about a wrong one than a type checker would.
 
     def encode(self, tokens: Tensor) -> Float[Tensor, "n k"]:
@@ -72,14 +72,17 @@ class Autoencoder(nn.Module, ABC):
         """Objective + alpha · density over the tokens (n, d) that the mask (n,) keeps; differentiable."""
         if not (math.isfinite(alpha) and alpha >= 0):
             raise ValueError(f"alpha={alpha} is not a finite number ≥ 0; the paper uses 0.3")
+        return self.loss_sums(tokens, mask).terms(alpha)
+
+    def loss_sums(self, tokens: Tensor, mask: Tensor | None = None) -> LossSums:
+        """What `loss` is made of, before it is divided by the number of tokens: add it up over parts of a batch."""
         tokens = self._prepare(tokens, mask)
         latents = self.encode_prepared(tokens)
         if self.training:
             self.observe(latents.detach())
         errors = self.errors_of(tokens, latents)
-        density = self.density_of(latents).mean()
-        total = errors.objective.mean() + alpha * density
-        return LossTerms(total=total, error=errors.product_space.mean(), density=density)
+        l1, l2_squared = density_norms(latents, self.density_offset())
+        return LossSums(errors.objective.sum(), errors.product_space.sum(), l1, l2_squared, len(tokens))
 
     def error(self, tokens: Tensor, mask: Tensor | None = None) -> Float[Tensor, " n"]:
         """Product-space error of every kept token, ‖X̂ − X‖²/‖X‖²."""
@@ -88,7 +91,7 @@ class Autoencoder(nn.Module, ABC):
 
     def density(self, tokens: Tensor, mask: Tensor | None = None) -> Float[Tensor, " k"]:
         """Hoyer density of every latent over the kept tokens."""
-        return self.density_of(self.encode_prepared(self._prepare(tokens, mask)))
+        return hoyer_density(self.encode_prepared(self._prepare(tokens, mask)), self.density_offset())
 
     def observe(self, latents: Float[Tensor, "n k"]) -> None:
         """Called with the latents of every training batch."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from quadric.autoencoders.autoencoder import Autoencoder, TokenErrors
@@ -15,7 +15,6 @@ from quadric.autoencoders.mixing import Atomic, Composite, Prior, Quadratic
 from quadric.autoencoders.objective import (
     atom_gram,
     blocked_quadratic_form,
-    hoyer_density,
     kernel_error,
     quadratic_form,
 )
@@ -141,7 +140,9 @@ class BilinearAutoencoder(Autoencoder):
 
     @property
     def architecture(self) -> BilinearArchitecture:
-        return self._architecture
+        if not isinstance(self.mixing, Composite):
+            return self._architecture
+        return replace(self._architecture, mixing_density=self.mixing_density)
 
     @property
     def mixing_density(self) -> float:
@@ -167,16 +168,26 @@ class BilinearAutoencoder(Autoencoder):
             return quadratic_form(latents, self.mixing.kernel(atom_gram(left, right, self.symmetric)))
         return blocked_quadratic_form(self.mixing.unmix(latents), left, right, self.symmetric, block_size)
 
-    def density_of(self, latents: Float[Tensor, "n k"]) -> Float[Tensor, " k"]:
-        return hoyer_density(latents, self.offset.to(latents.dtype))
+    def density_offset(self) -> Float[Tensor, " k"]:
+        return self.offset
 
-    def set_mixing_density(self, density: float) -> None:
-        """Keep the globally largest |C|; storage becomes sparse when that pays, which renews the parameters of C."""
+    def set_mixing_density(self, density: float) -> Int[Tensor, " kept"] | None:
+        """Keep the globally largest |C|; storage becomes sparse when that pays, which renews the parameter of C.
+
+        Returns what `Composite.keep_largest` returns: which entries of an already sparse C stayed.
+        """
         check_density(density)
         if not isinstance(self.mixing, Composite):
             raise ValueError(f"the {self.prior} prior has no mixing density to set; choose prior='composite'")
-        self.mixing.keep_largest(density)
-        self._architecture = replace(self._architecture, mixing_density=density)
+        return self.mixing.keep_largest(density)
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Like load_state_dict, but also where the state has another storage of C than this autoencoder."""
+        if isinstance(self.mixing, Composite):
+            prefix = "mixing."
+            own = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
+            self.mixing = self.mixing.state_from(own).to(self.left.device)
+        self.load_state_dict(state)
 
     @torch.no_grad()
     def kernel(self) -> Float[Tensor, "k k"]:

@@ -142,6 +142,16 @@ class Composite(nn.Module):
         half = csr_matmul(values, self.pattern, gram)
         return csr_matmul(values, self.pattern, half.mT)  # (CG)ᵀ = GCᵀ: the Gram matrix is symmetric
 
+    def state_from(self, state: dict[str, Tensor]) -> "Composite":
+        """A mixing of this shape with the storage and the contents of a saved state_dict."""
+        if "values" not in state:
+            mixing = Composite(torch.zeros(self.shape, dtype=state["weight"].dtype), 1.0)
+        else:
+            rows = torch.repeat_interleave(torch.arange(self.shape[0]), state["row_starts"].diff())
+            mixing = Composite.from_entries(rows, state["columns"], state["values"], self.shape)
+        mixing.load_state_dict(state)
+        return mixing
+
     def row(self, latent: int) -> Row:
         if self.values is None:
             weight, mask = self._dense()
@@ -162,19 +172,23 @@ class Composite(nn.Module):
         rows = torch.repeat_interleave(torch.arange(self.shape[0], device=counts.device), counts)
         return rows, pattern.columns, self.values.detach()
 
-    def keep_largest(self, density: float) -> None:
-        """Keep the globally largest |C|, exactly round(density · k · h) of them and at least one."""
+    def keep_largest(self, density: float) -> Int[Tensor, " kept"] | None:
+        """Keep the globally largest |C|, exactly round(density · k · h) of them and at least one.
+
+        Where entries of a sparse C are dropped, returns the old places of those that stay: an optimiser that
+        remembers something of every entry must follow.
+        """
         size = self.shape[0] * self.shape[1]
         n_kept = max(1, round(density * size))
         if self.values is not None:
-            self._thin(n_kept)
-            return
+            return self._thin(n_kept)
         weight, mask = self._dense()
         mask.zero_().view(-1)[weight.detach().abs().view(-1).topk(n_kept, sorted=False).indices] = True
         if n_kept < SPARSE_PAYS_BELOW * size:
             self._store_sparse(*self.entries())
+        return None
 
-    def _thin(self, n_kept: int) -> None:
+    def _thin(self, n_kept: int) -> Tensor | None:
         rows, columns, values = self.entries()
         if n_kept > len(values):
             size = self.shape[0] * self.shape[1]
@@ -182,9 +196,11 @@ class Composite(nn.Module):
                 f"density {n_kept / size:.4g} exceeds the current {len(values) / size:.4g}, and entries already "
                 "dropped from a sparse mixing cannot come back; give a smaller density or start a new autoencoder"
             )
-        if n_kept < len(values):
-            kept = values.abs().topk(n_kept, sorted=False).indices.sort().values
-            self._store_sparse(rows[kept], columns[kept], values[kept])
+        if n_kept == len(values):
+            return None
+        kept = values.abs().topk(n_kept, sorted=False).indices.sort().values
+        self._store_sparse(rows[kept], columns[kept], values[kept])
+        return kept
 
     def _store_sparse(self, rows: Tensor, columns: Tensor, values: Tensor) -> None:
         pattern = csr_pattern(rows, columns, self.shape)

@@ -28,6 +28,23 @@ class LossTerms(NamedTuple):
     """Hoyer density over the batch, averaged over latents."""
 
 
+class LossSums(NamedTuple):
+    """Sums over tokens that make up a loss; those of two batches, or two processes, may simply be added."""
+
+    objective: Float[Tensor, ""]
+    error: Float[Tensor, ""]
+    l1: Float[Tensor, " k"]
+    l2_squared: Float[Tensor, " k"]
+    n_tokens: int
+
+    def terms(self, alpha: float) -> LossTerms:
+        """Mean objective + alpha · mean Hoyer density."""
+        density = density_from_norms(self.l1, self.l2_squared, self.n_tokens).mean()
+        return LossTerms(
+            total=self.objective / self.n_tokens + alpha * density, error=self.error / self.n_tokens, density=density
+        )
+
+
 def atom_gram(left: Float[Tensor, "h d"], right: Float[Tensor, "h d"], symmetric: bool = True) -> Float[Tensor, "h h"]:
     """Inner products of the atoms ½(l rᵀ + r lᵀ), or of the printed l rᵀ when not symmetric.
 
@@ -156,8 +173,15 @@ def hoyer_density(
     """
     if mask is not None:
         latents = latents[mask]
+    return density_from_norms(*density_norms(latents, offset), len(latents))
+
+
+def density_norms(
+    latents: Float[Tensor, "n k"], offset: Float[Tensor, " k"] | None = None
+) -> tuple[Float[Tensor, " k"], Float[Tensor, " k"]]:
+    """‖z − b‖₁ and ‖z − b‖₂² of every latent over the tokens."""
     centred = latents if offset is None else latents - offset
-    return density_from_norms(centred.abs().sum(0), centred.square().sum(0), len(centred))
+    return centred.abs().sum(0), centred.square().sum(0)
 
 
 def density_from_norms(l1: Float[Tensor, " k"], l2_squared: Float[Tensor, " k"], n_tokens: int) -> Float[Tensor, " k"]:

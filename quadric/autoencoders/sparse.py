@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from quadric.autoencoders.autoencoder import Autoencoder, TokenErrors
 from quadric.autoencoders.bilinear import check_positive
-from quadric.autoencoders.objective import LossTerms, hoyer_density, product_space_error
+from quadric.autoencoders.objective import LossTerms, product_space_error
 from quadric.autoencoders.provenance import Provenance
 from quadric.autoencoders.storage import check_shapes
 
@@ -98,9 +98,6 @@ class LinearAutoencoder(Autoencoder):
             product_space=product_space_error(tokens, reconstruction),
             objective=(tokens - reconstruction).square().sum(-1),
         )
-
-    def density_of(self, latents: Float[Tensor, "n k"]) -> Float[Tensor, " k"]:
-        return hoyer_density(latents)
 
     def loss(self, tokens: Tensor, alpha: float = 0.0, mask: Tensor | None = None) -> LossTerms:
         """Squared error + alpha · density; sparsity is built in, so alpha is 0 unless asked for."""

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from quadric.training.loop import StepReport
+    from quadric.training import StepReport
 
 PLAIN_LINES = 10
 

@@ -1,89 +1,131 @@
-"""The training loop: any autoencoder, any iterator of batches."""
+"""The training loop: any number of autoencoders, one stream, every batch seen once by all of them."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import NamedTuple
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any, Protocol, runtime_checkable
 
-import torch
-from jaxtyping import Float
 from torch import Tensor
 
-from quadric.autoencoders import Autoencoder, BilinearAutoencoder
-from quadric.training.schedules import alpha_at, is_mask_frozen, mixing_density_at
+from quadric.training.across import gathered, place
+from quadric.training.checkpoints import Checkpoint, Damaged, newest_checkpoint, write_checkpoint
+from quadric.training.config import TrainingConfig
+from quadric.training.learner import DivergedError, Learner, StepReport
+
+STEPS_BETWEEN_AGREEMENTS = 16
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrainingConfig:
-    """How to fit an autoencoder; the defaults are the paper's."""
+@runtime_checkable
+class Batch(Protocol):
+    """What the loop needs of a batch: activations by hook point, and where they came from."""
 
-    steps: int = 2048
-    """Batches to train on."""
-    alpha: float = 0.3
-    """Weight of the density penalty."""
-    alpha_warmup_steps: int = 256
-    """Steps over which alpha grows linearly from 0."""
-    mixing_density: float = 0.001
-    """Share of C that a composite autoencoder keeps in the end."""
-    learning_rate: float = 0.03
-    """Constant learning rate of Muon."""
-    momentum: float = 0.95
-    """Momentum of Muon."""
+    @property
+    def activations(self) -> dict[str, Tensor]: ...
 
-    def __post_init__(self) -> None:
-        if self.steps < 1:
-            raise ValueError(f"steps={self.steps} is not positive; give at least 1")
-        if not 0 <= self.alpha_warmup_steps <= self.steps:
-            raise ValueError(
-                f"alpha_warmup_steps={self.alpha_warmup_steps} exceeds steps={self.steps}; shorten the warm-up"
-            )
+    @property
+    def documents(self) -> Tensor: ...
 
 
-class StepReport(NamedTuple):
-    """What one step measured."""
+@runtime_checkable
+class Stream(Protocol):
+    """An iterator of batches whose cursor can be saved and restored."""
 
-    step: int
-    error: float
-    density: float
+    def __iter__(self) -> Iterator[Any]: ...
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
+class InterruptedTraining(KeyboardInterrupt):
+    """Training was asked to stop and has saved its state."""
 
 
 def train(
-    autoencoder: Autoencoder,
-    batches: Iterable[Float[Tensor, "n d"]],
+    learners: list[Learner],
+    stream: Stream,
     config: TrainingConfig,
-    on_step: Callable[[StepReport], None] = lambda report: None,
+    checkpoints: Path,
+    on_step: Callable[[int, dict[str, StepReport], int], None] = lambda step, reports, n_tokens: None,
 ) -> None:
-    """Fit the autoencoder in place, one step a batch."""
-    stream = iter(batches)
-    optimisers = _optimisers(autoencoder, config)
-    for step in range(config.steps):
-        _anneal(autoencoder, step, config)
-        tokens = next(stream, None)
-        if tokens is None:
-            raise ValueError(f"the batches ended at step {step} of {config.steps}; give more text or fewer steps")
-        terms = autoencoder.loss(tokens, alpha_at(step, config.alpha, config.alpha_warmup_steps))
-        if not terms.total.isfinite():
-            raise ValueError(
-                f"the loss is {terms.total.item()} at step {step}; lower learning_rate={config.learning_rate}"
-            )
-        terms.total.backward()  # type: ignore[no-untyped-call]
-        for optimiser in optimisers:
-            optimiser.step()
-            optimiser.zero_grad()
-        on_step(StepReport(step, terms.error.item(), terms.density.item()))
+    """Train from where the learners and the stream stand to the last step."""
+    step = learners[0].next_step
+    if step == 0:
+        save(checkpoints, learners, stream, config)  # whatever happens from here on can be resumed
+    batches = iter(stream)
+    with _stop_requests() as stop_requested:
+        while step < config.steps:
+            batch: Batch | None = next(batches, None)
+            if batch is None:
+                raise ValueError(f"the text ended at step {step} of {config.steps}; give more text or fewer steps")
+            try:
+                reports = {each.config.name: each.step(batch.activations[each.config.hook_point]) for each in learners}
+            except DivergedError as problem:
+                raise DivergedError(
+                    f"{problem}, on documents {int(batch.documents.min())} to {int(batch.documents.max())}; the last "
+                    f"checkpoint is untouched: lower learning_rate={config.learning_rate}, or look at that text"
+                ) from None
+            step += 1
+            on_step(step, reports, len(batch.documents))
+            stopping = _agree_to_stop(stop_requested(), step)
+            if step % config.checkpoint_every == 0 or step == config.steps or stopping:
+                save(checkpoints, learners, stream, config)
+            if stopping and step < config.steps:
+                raise InterruptedTraining(f"stopped after step {step} of {config.steps}")
 
 
-def _anneal(autoencoder: Autoencoder, step: int, config: TrainingConfig) -> None:
-    if not isinstance(autoencoder, BilinearAutoencoder) or autoencoder.prior != "composite":
+def save(checkpoints: Path, learners: list[Learner], stream: Stream, config: TrainingConfig) -> None:
+    """Write a checkpoint, once for all processes."""
+    cursors = gathered(stream.state_dict())
+    if place().is_first:
+        states = {learner.config.name: learner.state() for learner in learners}
+        write_checkpoint(checkpoints, Checkpoint(learners[0].next_step, cursors, states), config.keep_checkpoints)
+    gathered(None)  # nobody goes on before the state is safe
+
+
+def resume(checkpoints: Path, learners: list[Learner], stream: Stream) -> list[Damaged]:
+    """Put learners and stream back to the newest whole checkpoint; returns the damaged ones that were passed over."""
+    checkpoint, damaged = newest_checkpoint(checkpoints)
+    if checkpoint is None:
+        return damaged
+    here = place()
+    if len(checkpoint.cursors) != here.world_size:
+        raise ValueError(
+            f"the checkpoint was made by {len(checkpoint.cursors)} processes and this job has {here.world_size}; "
+            f"resume with torchrun --nproc-per-node {len(checkpoint.cursors)}"
+        )
+    for learner in learners:
+        learner.restore(checkpoint.learners[learner.config.name], checkpoint.step)
+    stream.load_state_dict(checkpoint.cursors[here.rank])
+    return damaged
+
+
+def _agree_to_stop(requested: bool, step: int) -> bool:
+    """Processes stop together or not at all, so they ask each other, though not at every step."""
+    if place().world_size == 1:
+        return requested
+    return step % STEPS_BETWEEN_AGREEMENTS == 0 and any(gathered(requested))
+
+
+@contextmanager
+def _stop_requests() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C finishes the step first, so that no state is saved half updated; a second one stops at once."""
+    requested = False
+
+    def remember(number: int, frame: FrameType | None) -> None:
+        nonlocal requested
+        if requested:
+            raise KeyboardInterrupt
+        requested = True
+
+    try:
+        before = signal.signal(signal.SIGINT, remember)
+    except ValueError:  # not the main thread: whoever started it handles signals
+        yield lambda: False
         return
-    if not is_mask_frozen(step, config.steps):
-        autoencoder.set_mixing_density(mixing_density_at(step, config.steps, config.mixing_density))
-
-
-def _optimisers(autoencoder: Autoencoder, config: TrainingConfig) -> list[torch.optim.Optimizer]:
-    """Muon for matrices, AdamW for the rest."""
-    matrices = [parameter for parameter in autoencoder.parameters() if parameter.ndim == 2]
-    others = [parameter for parameter in autoencoder.parameters() if parameter.ndim != 2]
-    muon = torch.optim.Muon(
-        matrices, lr=config.learning_rate, momentum=config.momentum, weight_decay=0.0, adjust_lr_fn="original"
-    )
-    return [muon, torch.optim.AdamW(others, lr=1e-3, weight_decay=0.0)]
+    try:
+        yield lambda: requested
+    finally:
+        signal.signal(signal.SIGINT, before)

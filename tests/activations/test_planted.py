@@ -1,12 +1,10 @@
 """Planted tokens have the geometry that they are said to have."""
 
-from itertools import islice
-
 import pytest
 import torch
 from torch.testing import assert_close
 
-from quadric.activations.planted import PlantedConfig, plant, planted_batches, recover
+from quadric.activations.planted import PlantedConfig, PlantedStream, plant, recover
 
 CONFIG = PlantedConfig(noise=0.0)
 
@@ -17,14 +15,14 @@ def test_manifolds_are_unit_spheres_in_their_subspaces():
     alone = PlantedConfig(noise=0.0, n_active=1)
     for manifold in manifolds:
         assert_close(manifold.basis.mT @ manifold.basis, torch.eye(manifold.basis.shape[1]))
-        (tokens,) = islice(planted_batches([manifold], alone, 50, seed=1), 1)
+        tokens = PlantedStream([manifold], alone, 50, seed=1).tokens(0)
         assert_close(tokens.norm(dim=-1), torch.ones(50))
         assert_close(tokens @ manifold.basis @ manifold.basis.mT, tokens)
 
 
 def test_every_token_is_a_sum_over_as_many_manifolds_as_said():
     manifolds = plant(CONFIG, seed=0)
-    tokens = next(planted_batches(manifolds, CONFIG, 500, seed=1))
+    tokens = PlantedStream(manifolds, CONFIG, 500, seed=1).tokens(0)
     stacked = torch.cat([m.basis for m in manifolds], dim=1)
     assert stacked.shape[1] < CONFIG.d_model, "the coordinates below are unique"
     coordinates = torch.linalg.lstsq(stacked, tokens.mT).solution
@@ -36,9 +34,12 @@ def test_every_token_is_a_sum_over_as_many_manifolds_as_said():
 
 def test_the_stream_is_seeded_and_never_repeats():
     manifolds = plant(CONFIG, seed=0)
-    one, two = (list(islice(planted_batches(manifolds, CONFIG, 10, seed=3), 3)) for _ in range(2))
-    assert all(torch.equal(a, b) for a, b in zip(one, two, strict=True))
-    assert not torch.equal(one[0], one[1])
+    stream, again = (PlantedStream(manifolds, CONFIG, 10, seed=3) for _ in range(2))
+    batches = [batch.activations["planted"] for batch, _ in zip(stream, range(3), strict=False)]
+    assert not torch.equal(batches[0], batches[1])
+    again.load_state_dict({"next": 2})
+    assert torch.equal(next(iter(again)).activations["planted"], batches[2])
+    assert not torch.equal(PlantedStream(manifolds, CONFIG, 10, seed=4).tokens(0), batches[0])
 
 
 def test_a_projector_is_recovered_fully_and_its_complement_not_at_all():
@@ -54,4 +55,4 @@ def test_a_projector_is_recovered_fully_and_its_complement_not_at_all():
 
 def test_more_active_than_planted_is_refused():
     with pytest.raises(ValueError, match="n_active=20 exceeds the 12 manifolds"):
-        next(planted_batches(plant(CONFIG, 0), PlantedConfig(n_active=20), 5, seed=0))
+        PlantedStream(plant(CONFIG, 0), PlantedConfig(n_active=20), 5, seed=0)

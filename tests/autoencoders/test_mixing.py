@@ -67,7 +67,7 @@ def test_density_falls_step_by_step_through_both_storages():
     for density in (0.5, 0.02, 0.005, 0.001):
         ae.set_mixing_density(density)
         assert ae.mixing_density == pytest.approx(density, rel=0.1)
-        assert ae.architecture.mixing_density == density
+        assert ae.architecture.mixing_density == ae.mixing_density
     assert ae.mixing.is_sparse
     largest = full.flatten().abs().topk(3).values.min()
     assert_close(dense_of(ae.mixing), torch.where(full.abs() >= largest, full, 0))

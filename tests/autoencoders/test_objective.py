@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from quadric.autoencoders.objective import (
+    LossSums,
     atom_gram,
     block_pairs,
     blocked_quadratic_form,
@@ -16,7 +17,7 @@ from quadric.autoencoders.objective import (
     product_space_error,
     quadratic_form,
 )
-from tests import naive
+from tests import naive, zoo
 
 
 def random(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> torch.Tensor:
@@ -135,3 +136,11 @@ def test_product_space_error_stays_accurate_where_the_printed_form_cancels():
     printed = (1 + rough.square().sum(-1) ** 2 - 2 * (single * rough).sum(-1) ** 2).double()
     assert_close(ours, exact, rtol=1e-2, atol=0)
     assert ((printed - exact).abs() / exact).max() > 0.5, "the printed form has become stable; use it"
+
+
+@pytest.mark.parametrize("variety", ["atomic", "composite sparse storage", "quadratic"])
+def test_loss_sums_of_parts_add_up_to_the_loss_of_the_whole(variety):
+    ae, x = zoo.make(variety), zoo.tokens(30)
+    one, two = ae.loss_sums(x[:11]), ae.loss_sums(x[11:])
+    together = LossSums(*(a + b for a, b in zip(one, two, strict=True)))
+    assert_close(together.terms(0.3), ae.loss(x, 0.3))

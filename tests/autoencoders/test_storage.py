@@ -75,7 +75,7 @@ def test_config_states_everything_the_weights_do_not(saved):
         "n_latents": 16,
         "n_hidden": 400,
         "prior": "composite",
-        "mixing_density": 0.009,
+        "mixing_density": 58 / 6400,
         "symmetric": True,
         "tied": False,
         "init": "orthogonal",

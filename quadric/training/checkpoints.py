@@ -1,0 +1,96 @@
+"""Checkpoints: everything a run needs to go on as if it had never stopped.
+
+A checkpoint is a folder `step-00000256` with one safetensors file a learner and a state.json that holds the step,
+the stream's cursor of every process and the sha256 of every file. It is written beside and renamed, so that a
+folder of that name is whole unless the disk spoiled it, which the hashes tell.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from safetensors.torch import load as parse_tensors
+from safetensors.torch import save as serialise_tensors
+from torch import Tensor
+
+STATE_NAME = "state.json"
+
+
+class Checkpoint(NamedTuple):
+    """A state of a run after `step` steps."""
+
+    step: int
+    cursors: list[Any]
+    """The stream's cursor, by rank."""
+    learners: dict[str, dict[str, Tensor]]
+
+
+class Damaged(NamedTuple):
+    """A checkpoint that cannot be used, and why."""
+
+    folder: Path
+    reason: str
+
+
+def write_checkpoint(folder: Path, checkpoint: Checkpoint, keep: int) -> Path:
+    """Save a checkpoint under `folder`, then delete all but the newest `keep`."""
+    target = folder / f"step-{checkpoint.step:08d}"
+    beside = folder / f".{target.name}.{os.getpid()}"
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir(parents=True)
+    try:
+        files = {}
+        for name, tensors in checkpoint.learners.items():
+            blob = serialise_tensors({key: value.detach().cpu().contiguous() for key, value in tensors.items()})
+            files[name] = hashlib.sha256(blob).hexdigest()
+            _write_synced(beside / f"{name}.safetensors", blob)
+        state = {"step": checkpoint.step, "cursors": checkpoint.cursors, "sha256": files}
+        _write_synced(beside / STATE_NAME, json.dumps(state).encode())
+        if target.exists():
+            shutil.rmtree(target)
+        beside.replace(target)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+    for old in _newest_first(folder)[keep:]:
+        shutil.rmtree(old)
+    return target
+
+
+def newest_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[Damaged]]:
+    """The newest checkpoint that is whole, and the newer ones that are not."""
+    damaged: list[Damaged] = []
+    for path in _newest_first(folder):
+        try:
+            return _read_checkpoint(path), damaged
+        except (OSError, ValueError, KeyError) as problem:
+            damaged.append(Damaged(path, str(problem) or type(problem).__name__))
+    return None, damaged
+
+
+def _newest_first(folder: Path) -> list[Path]:
+    return sorted(folder.glob("step-*"), reverse=True)
+
+
+def _read_checkpoint(folder: Path) -> Checkpoint:
+    state = json.loads((folder / STATE_NAME).read_bytes())
+    learners = dict(_read_learners(folder, state["sha256"]))
+    return Checkpoint(state["step"], state["cursors"], learners)
+
+
+def _read_learners(folder: Path, hashes: dict[str, str]) -> Iterator[tuple[str, dict[str, Tensor]]]:
+    for name, expected in hashes.items():
+        blob = (folder / f"{name}.safetensors").read_bytes()
+        if hashlib.sha256(blob).hexdigest() != expected:
+            raise ValueError(f"{name}.safetensors does not have the recorded sha256")
+        yield name, parse_tensors(blob)
+
+
+def _write_synced(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())

@@ -1,0 +1,106 @@
+"""What is trained, and how."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from quadric.autoencoders import Autoencoder, BatchTopKAutoencoder, BilinearAutoencoder, TopKAutoencoder
+from quadric.autoencoders.bilinear import Initialisation, check_density
+from quadric.autoencoders.mixing import Prior
+
+Kind = Literal["bilinear", "topk", "batch_topk"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AutoencoderConfig:
+    """One autoencoder to train; the defaults are the paper's."""
+
+    hook_point: str
+    """Canonical name of the place whose activations it learns."""
+    kind: Kind = "bilinear"
+    """Bilinear, or one of the linear baselines."""
+    n_latents: int = 8192
+    """Size of the dictionary."""
+    n_hidden: int | None = None
+    """Atoms; by default twice the latents, or as many where the prior is atomic."""
+    prior: Prior = "composite"
+    """Constraint on the mixing of atoms into latents."""
+    mixing_density: float = 0.001
+    """Share of C that a composite autoencoder keeps in the end."""
+    alpha: float = 0.3
+    """Weight of the density penalty; 0 for the linear baselines, which are sparse by construction."""
+    n_active: int = 32
+    """Latents that fire for a token, in the linear baselines."""
+    symmetric: bool = True
+    """Measure the error with the symmetric kernel rather than the printed one."""
+    tied: bool = False
+    """L = R."""
+    init: Initialisation = "orthogonal"
+    """How L, R and C start."""
+    seed: int = 0
+    """Of the initial weights."""
+
+    def __post_init__(self) -> None:
+        check_density(self.mixing_density)
+        if not self.alpha >= 0:
+            raise ValueError(f"alpha={self.alpha} is not ≥ 0; the paper uses 0.3")
+        self.build(d_model=1)  # impossible sizes are found here, before any text is read
+
+    @property
+    def name(self) -> str:
+        """Says all that may differ between the autoencoders of a run; also the name of their folder."""
+        if self.kind != "bilinear":
+            return f"{self.hook_point}-{self.kind}-k{self.n_latents}-active{self.n_active}-seed{self.seed}"
+        variant = "".join(["-printed" * (not self.symmetric), "-tied" * self.tied, "-xavier" * (self.init == "xavier")])
+        hidden = "" if self.n_hidden is None else f"-h{self.n_hidden}"
+        density = f"-density{self.mixing_density:g}" if self.prior == "composite" else ""
+        sizes = f"k{self.n_latents}{hidden}{density}"
+        return f"{self.hook_point}-{self.prior}{variant}-{sizes}-alpha{self.alpha:g}-seed{self.seed}"
+
+    def build(self, d_model: int) -> Autoencoder:
+        """The autoencoder, untrained; a composite one starts with all of C."""
+        if self.kind != "bilinear":
+            linear = TopKAutoencoder if self.kind == "topk" else BatchTopKAutoencoder
+            return linear(d_model=d_model, n_latents=self.n_latents, n_active=self.n_active, seed=self.seed)
+        return BilinearAutoencoder(
+            d_model=d_model,
+            n_latents=self.n_latents,
+            n_hidden=self.n_hidden,
+            prior=self.prior,
+            mixing_density=1.0 if self.prior == "composite" else None,
+            symmetric=self.symmetric,
+            tied=self.tied,
+            init=self.init,
+            seed=self.seed,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingConfig:
+    """How the autoencoders of a run are fitted; the defaults are the paper's."""
+
+    steps: int = 2048
+    """Batches to train on."""
+    alpha_warmup_steps: int = 256
+    """Steps over which alpha grows linearly from 0."""
+    learning_rate: float = 0.03
+    """Constant learning rate of Muon."""
+    momentum: float = 0.95
+    """Momentum of Muon."""
+    checkpoint_every: int = 256
+    """Steps between checkpoints."""
+    keep_checkpoints: int = 2
+    """Checkpoints to keep; older ones are deleted."""
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "checkpoint_every", "keep_checkpoints"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} is not positive; give at least 1")
+        if not 0 <= self.alpha_warmup_steps <= self.steps:
+            raise ValueError(
+                f"alpha_warmup_steps={self.alpha_warmup_steps} exceeds steps={self.steps}; shorten the warm-up"
+            )
+        if not self.learning_rate > 0 or not 0 <= self.momentum < 1:
+            raise ValueError(
+                f"learning_rate={self.learning_rate} must exceed 0 and momentum={self.momentum} lie in [0, 1); "
+                "the paper uses 0.03 and 0.95"
+            )

@@ -1,0 +1,97 @@
+"""One autoencoder in training: a step at a time, its whole state savable."""
+
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from quadric.autoencoders import Autoencoder, BatchTopKAutoencoder, BilinearAutoencoder
+from quadric.training.across import place, sum_gradients, summed
+from quadric.training.config import AutoencoderConfig, TrainingConfig
+from quadric.training.optimisers import Optimisers
+from quadric.training.schedules import alpha_at, is_mask_frozen, mixing_density_at
+
+
+class StepReport(NamedTuple):
+    """What one step measured, over the whole batch of all processes."""
+
+    step: int
+    error: float
+    density: float
+    alpha: float
+    mixing_density: float | None
+
+
+class DivergedError(ValueError):
+    """The loss is no longer a number; nothing was updated with it."""
+
+
+class Learner:
+    """Fits one autoencoder; draws no random numbers after the autoencoder is made."""
+
+    def __init__(
+        self, autoencoder: Autoencoder, config: AutoencoderConfig, training: TrainingConfig, step: int = 0
+    ) -> None:
+        if isinstance(autoencoder, BatchTopKAutoencoder) and place().world_size > 1:
+            raise ValueError("BatchTopK chooses among all tokens of a batch; train it in one process, without torchrun")
+        self.autoencoder = autoencoder.train()
+        self.config, self.training = config, training
+        self.next_step = step
+        self.optimisers = Optimisers(autoencoder, training.learning_rate, training.momentum)
+
+    def step(self, tokens: Float[Tensor, "n d"]) -> StepReport:
+        """One update on one batch, or on this process's part of it."""
+        step, config = self.next_step, self.config
+        density = self._anneal(step)
+        alpha = alpha_at(step, config.alpha, self.training.alpha_warmup_steps) if config.kind == "bilinear" else 0.0
+        terms = summed(self.autoencoder.loss_sums(tokens)).terms(alpha)
+        if not terms.total.isfinite():
+            raise DivergedError(f"the loss of {config.name} is {terms.total.item()} at step {step}")
+        terms.total.backward()  # type: ignore[no-untyped-call]
+        sum_gradients(self.autoencoder)
+        self.optimisers.step()
+        self.next_step += 1
+        return StepReport(step, terms.error.item(), terms.density.item(), alpha, density)
+
+    def _anneal(self, step: int) -> float | None:
+        """Thin out C as the schedule says; the mask is recomputed until it freezes."""
+        if not isinstance(self.autoencoder, BilinearAutoencoder) or self.autoencoder.prior != "composite":
+            return None
+        density = mixing_density_at(step, self.training.steps, self.config.mixing_density)
+        if not is_mask_frozen(step, self.training.steps):
+            kept = self.autoencoder.set_mixing_density(density)
+            self.optimisers.follow_mixing(kept)
+        return density
+
+    def state(self) -> dict[str, Tensor]:
+        """Parameters, masks and the memory of every optimiser, as named tensors."""
+        tensors = {f"autoencoder.{name}": value for name, value in self.autoencoder.state_dict().items()}
+        for part, optimiser in self.optimisers.all().items():
+            for index, memory in optimiser.state_dict()["state"].items():
+                for name, value in memory.items():
+                    tensors[f"optimiser.{part}.{index}.{name}"] = torch.as_tensor(value)
+        return tensors
+
+    def restore(self, state: dict[str, Tensor], step: int) -> None:
+        """Go back to a saved state, so exactly that the next step gives the same bits."""
+        prefix = "autoencoder."
+        own = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
+        if isinstance(self.autoencoder, BilinearAutoencoder):
+            self.autoencoder.restore(own)
+        else:
+            self.autoencoder.load_state_dict(own)
+        self.next_step = step
+        self.optimisers = Optimisers(self.autoencoder, self.training.learning_rate, self.training.momentum)
+        for part, optimiser in self.optimisers.all().items():
+            memory = _memory(state, f"optimiser.{part}.")
+            optimiser.load_state_dict(optimiser.state_dict() | {"state": memory})
+
+
+def _memory(state: dict[str, Tensor], prefix: str) -> dict[int, dict[str, Any]]:
+    memory: dict[int, dict[str, Any]] = {}
+    for key, value in state.items():
+        if key.startswith(prefix):
+            index, name = key.removeprefix(prefix).split(".", 1)
+            memory.setdefault(int(index), {})[name] = value
+    return memory

@@ -1,0 +1,104 @@
+"""A small training job as a process of its own, to be killed, interrupted, resumed and spread over ranks.
+
+python -m tests.training.job FOLDER [--kill-at STEP] [--kill-while-saving STEP] [--slow SECONDS]
+"""
+
+import argparse
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+from quadric.activations.planted import PlantedConfig, PlantedStream, plant
+from quadric.training import AutoencoderConfig, InterruptedTraining, Learner, TrainingConfig, checkpoints, resume, train
+from quadric.training.across import join_job, leave_job
+
+STEPS, TOKENS = 40, 64
+PLANTED = PlantedConfig(d_model=12, n_directions=2, n_circles=2, n_spheres=0)
+TRAINING = TrainingConfig(steps=STEPS, alpha_warmup_steps=5, checkpoint_every=4)
+CONFIGS = {
+    # The first passes from dense to sparse storage of C and thins out there; the others cover the rest.
+    "sparse": AutoencoderConfig(hook_point="planted", n_latents=40, n_hidden=80, mixing_density=0.003),
+    "dense": AutoencoderConfig(hook_point="planted", n_latents=16, n_hidden=32, mixing_density=0.1, seed=1),
+    "quadratic": AutoencoderConfig(hook_point="planted", n_latents=16, n_hidden=32, prior="quadratic"),
+    "atomic": AutoencoderConfig(hook_point="planted", n_latents=24, prior="atomic", tied=True, alpha=0.1),
+    "topk": AutoencoderConfig(hook_point="planted", kind="topk", n_latents=24, n_active=4),
+    "batch_topk": AutoencoderConfig(hook_point="planted", kind="batch_topk", n_latents=24, n_active=4),
+}
+
+
+def learners(*names: str) -> list[Learner]:
+    return [Learner(CONFIGS[name].build(PLANTED.d_model), CONFIGS[name], TRAINING) for name in names]
+
+
+class Shard:
+    """Every world_size-th token of each planted batch: together the ranks see what one process would see."""
+
+    def __init__(self, rank: int = 0, world_size: int = 1) -> None:
+        self.stream = PlantedStream(plant(PLANTED, 0), PLANTED, TOKENS, seed=0)
+        self.part = slice(rank, None, world_size)
+
+    def __iter__(self):
+        for batch in self.stream:
+            tokens = batch.activations["planted"][self.part]
+            yield type(batch)({"planted": tokens}, batch.documents[self.part])
+
+    def state_dict(self):
+        return self.stream.state_dict()
+
+    def load_state_dict(self, state):
+        self.stream.load_state_dict(state)
+
+
+def fingerprint(each: Learner) -> list[bytes]:
+    """Every bit of a learner's state."""
+    return [name.encode() + bytes(value.contiguous().view(torch.uint8).flatten().tolist()) if value.ndim else
+            name.encode() + repr(value.item()).encode() for name, value in sorted(each.state().items())]  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--kill-at", type=int)
+    parser.add_argument("--kill-while-saving", type=int)
+    parser.add_argument("--slow", type=float, default=0.0)
+    parser.add_argument("--autoencoders", nargs="+", default=["sparse", "topk"])
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    place = join_job()
+    own = learners(*options.autoencoders)
+    stream = Shard(*place)
+    for damaged in resume(options.folder, own, stream):
+        print(f"passed over {damaged.folder.name}: {damaged.reason}", file=sys.stderr)
+
+    def on_step(step, reports, n_tokens):
+        if place.is_first:
+            print(step, next(iter(reports.values())).error, flush=True)
+        if step == options.kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(options.slow)
+
+    if options.kill_while_saving is not None:
+        write = checkpoints._write_synced
+
+        def dying(path, content):
+            write(path, content[: len(content) // 2])
+            if own[0].next_step >= options.kill_while_saving:
+                os.kill(os.getpid(), signal.SIGKILL)
+            write(path, content)
+
+        checkpoints._write_synced = dying
+    try:
+        train(own, stream, TRAINING, options.folder, on_step)
+    except InterruptedTraining as stopped:
+        print(stopped, file=sys.stderr)
+        sys.exit(130)
+    finally:
+        leave_job()
+
+
+if __name__ == "__main__":
+    main()
