@@ -1,6 +1,7 @@
 """A run's report as one HTML file that needs nothing else: no network, no other file."""
 
 from html import escape
+from typing import Any
 
 from quadric.reports.run_report import LABELS, SUMMARISED, RunReport, histogram, readable_bits
 from quadric.reports.terminal import SHARES, readable, shape_words
@@ -203,7 +204,7 @@ def _rows(report: RunReport) -> str:
     return "\n".join(_row(columns, i) for i in report.most_important(len(report.latents)))
 
 
-def _row(columns: dict[str, list[float]], i: int) -> str:
+def _row(columns: dict[str, list[Any]], i: int) -> str:
     cells = []
     for column in COLUMNS:
         value = columns[column][i]
@@ -212,7 +213,7 @@ def _row(columns: dict[str, list[float]], i: int) -> str:
     return f'<tr data-shape="{escape(str(columns["shape"][i]))}">{"".join(cells)}</tr>'
 
 
-def _cell(columns: dict[str, list[float]], column: str, i: int) -> str:
+def _cell(columns: dict[str, list[Any]], column: str, i: int) -> str:
     value = columns[column][i]
     if column == "shape":
         return shape_words(str(columns["figure"][i]), int(columns["dimension"][i]), int(columns["sign"][i]))
