@@ -47,3 +47,10 @@ def test_mistakes_are_one_line(runs, tmp_path, capsys):
     assert main(["compare", *different]) == 1
     assert "hook_point 'layer y' and 'layer x' differ" in capsys.readouterr().err
     assert main(["compare", *different, "--force"]) == 0
+
+
+def test_help_shows_an_example(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["compare", "--help"])
+    assert stop.value.code == 0
+    assert "Example: quadric compare " in capsys.readouterr().out

@@ -78,3 +78,10 @@ def test_a_linear_baseline_is_refused(tmp_path, capsys):
     TopKAutoencoder(d_model=4, n_latents=8, n_active=2).save_pretrained(tmp_path)
     assert main(["report", str(tmp_path)]) == 1
     assert "'topk' autoencoder has directions, not quadratic forms" in capsys.readouterr().err
+
+
+def test_help_shows_an_example(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["report", "--help"])
+    assert stop.value.code == 0
+    assert "Example: quadric report " in capsys.readouterr().out
