@@ -24,12 +24,14 @@ class Eigenpairs(NamedTuple):
 def eigenpairs(
     left: Float[Tensor, "*batch m d"], right: Float[Tensor, "*batch m d"], weights: Float[Tensor, "*batch m"]
 ) -> Eigenpairs:
-    """All eigenpairs in the span of the terms; eigenvalues below the rounding of the terms are exactly zero."""
-    left, right, weights = left.double(), right.double(), weights.double()
+    """All eigenpairs in the span of the terms; eigenvalues below the rounding of the terms are exactly zero.
+
+    Terms that fill the space are added up in the precision of the factors; the rest is float64.
+    """
     vectors = _stacked(left, right)
     if vectors.shape[-2] < vectors.shape[-1]:
         with _one_thread():
-            basis, coordinates = torch.linalg.qr(vectors.mT)
+            basis, coordinates = torch.linalg.qr(vectors.double().mT)
             values, rotation = torch.linalg.eigh(_core(coordinates, weights))
             directions = basis @ rotation
     else:
@@ -43,11 +45,10 @@ def eigenvalues(
     left: Float[Tensor, "*batch m d"], right: Float[Tensor, "*batch m d"], weights: Float[Tensor, "*batch m"]
 ) -> Float[Tensor, "*batch r"]:
     """The eigenvalues alone, at a fraction of the cost."""
-    left, right, weights = left.double(), right.double(), weights.double()
     vectors = _stacked(left, right)
     if vectors.shape[-2] < vectors.shape[-1]:
         with _one_thread():
-            values = torch.linalg.eigvalsh(_core(torch.linalg.qr(vectors.mT, mode="r").R, weights))
+            values = torch.linalg.eigvalsh(_core(torch.linalg.qr(vectors.double().mT, mode="r").R, weights))
     else:
         values = torch.linalg.eigvalsh(_matrix(left, right, weights))
     values = _without_rounding(values, left, right, weights)
@@ -73,18 +74,19 @@ def _stacked(left: Tensor, right: Tensor) -> Tensor:
 def _core(coordinates: Tensor, weights: Tensor) -> Tensor:
     """S = ½(R_l diag(w) R_rᵀ + its transpose), from the coordinates of the stacked vectors in their basis."""
     m = weights.shape[-1]
-    half = (coordinates[..., :m] * weights[..., None, :]) @ coordinates[..., -m:].mT
+    half = (coordinates[..., :m] * weights.double()[..., None, :]) @ coordinates[..., -m:].mT
     return (half + half.mT) / 2
 
 
 def _matrix(left: Tensor, right: Tensor, weights: Tensor) -> Tensor:
-    half = left.mT @ (weights[..., None] * right)
-    return (half + half.mT) / 2
+    """W itself, added up in the precision of its factors."""
+    half = left.mT @ (weights[..., None].to(right) * right)
+    return (half + half.mT).double() / 2
 
 
 def _without_rounding(values: Tensor, left: Tensor, right: Tensor, weights: Tensor) -> Tensor:
     """Terms may cancel, so rounding is judged by their size and not by what is left of them."""
     norms = torch.linalg.vector_norm(left, dim=-1) * torch.linalg.vector_norm(right, dim=-1)
-    size = (weights.abs() * norms).sum(-1, keepdim=True)
+    size = (weights.abs() * norms).sum(-1, keepdim=True).double()
     floor = torch.finfo(values.dtype).eps * max(1, values.shape[-1]) * size
     return torch.where(values.abs() <= floor, 0, values)

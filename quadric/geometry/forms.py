@@ -66,7 +66,7 @@ class Form:
 
     def eigenpairs(self) -> Eigenpairs:
         """Eigenvalues by |λ| descending and their eigenvectors (d, r), where r is the rank."""
-        values, vectors = eigenpairs(self.left, self.right, self.weights)
+        values, vectors = eigenpairs(self.left.double(), self.right.double(), self.weights.double())
         rank = int(values.count_nonzero())
         return Eigenpairs(values[:rank], vectors[:, :rank])
 

@@ -23,6 +23,8 @@ LONGEST_LINE = 42.0
 ROUNDING = 1e-18
 SADDLE_STEPS = 100
 FRACTION_STEPS = 2_000
+NEGLIGIBLE = 1e-200
+"""Terms this much smaller than the largest cannot turn the sign of a sum that floats could tell from zero."""
 
 
 def log_slab_share(threshold: float, d_model: int) -> float:
@@ -78,7 +80,8 @@ def _check_width(d_model: int) -> None:
 
 def _log_positive_share(differences: Tensor, counts: Tensor) -> float:
     """log P(Σ_j a_j χ²(n_j) > 0) for independent χ² with n_j degrees of freedom."""
-    present = (differences != 0) & (counts > 0)
+    largest = float(differences.abs().max())
+    present = (differences.abs() > NEGLIGIBLE * largest) & (counts > 0)
     differences, counts = differences[present], counts[present]
     if not bool((differences > 0).any()):
         return -math.inf

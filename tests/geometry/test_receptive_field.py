@@ -89,7 +89,10 @@ def test_weighted_sums_of_squares_against_sampling(values, threshold):
 
 
 @given(
-    st.lists(st.floats(-2, 2), min_size=1, max_size=8), st.floats(-1.5, 1.5), st.integers(8, 3000), st.floats(0.1, 10)
+    st.lists(st.floats(-2, 2) | st.floats(-1e-8, 1e-8) | st.floats(500, 1000), min_size=1, max_size=8),
+    st.floats(-1.5, 1.5),
+    st.integers(8, 16384),
+    st.floats(0.1, 10),
 )
 @settings(max_examples=100, deadline=None)
 def test_shares_are_probabilities_that_do_not_depend_on_scale(values, threshold, d, scale):
@@ -100,7 +103,7 @@ def test_shares_are_probabilities_that_do_not_depend_on_scale(values, threshold,
         found, rel=1e-6, abs=1e-6
     )
     higher = log_receptive_field_share(eigenvalues, threshold + 0.1, d)
-    assert higher <= found + 1e-9
+    assert higher == -math.inf or higher <= found + 1e-9 * max(1, abs(found))
 
 
 def test_edges():

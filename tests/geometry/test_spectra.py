@@ -113,6 +113,13 @@ def test_small_batches_give_the_same(monkeypatch):
         monkeypatch.undo()
 
 
+def test_large_quadratic_latents_are_added_up_in_single_precision(monkeypatch):
+    exact = all_eigenvalues(trained("quadratic"))
+    monkeypatch.setattr(dictionary_module, "CHEAP_IN_DOUBLE", 0)
+    rounded = all_eigenvalues(trained("quadratic"))
+    assert 0 < float((rounded - exact).abs().max()) < 1e-6 * float(exact.abs().max())
+
+
 def test_eigenspaces_of_repeated_eigenvalues():
     """The planted sphere: any basis of its space is right, the projector is one."""
     ae = planted_shapes(torch.float64)
