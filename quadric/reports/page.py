@@ -78,7 +78,7 @@ table { border-collapse: collapse; } td, th { padding: .15rem .6rem; text-align:
 #latents th[aria-sort=descending] button::after { content: " ▾"; }
 #latents th[aria-sort=ascending] button::after { content: " ▴"; }
 td.words, th.words { text-align: left; }
-.shapes .bar { display: inline-block; height: .8rem; background: var(--bar); }
+.shapes .bar { display: inline-block; height: .8rem; max-width: 35vw; background: var(--bar); }
 .charts { display: flex; flex-wrap: wrap; gap: 1.2rem; }
 figure { margin: 0; } figcaption { font-weight: 600; }
 svg { display: block; } svg rect, svg circle { fill: var(--bar); } svg text { fill: var(--faint); font-size: 11px; }
@@ -209,7 +209,8 @@ def _row(columns: dict[str, list[Any]], i: int) -> str:
     for column in COLUMNS:
         value = columns[column][i]
         css = ' class="words"' if column == "shape" else ""
-        cells.append(f'<td{css} data-value="{escape(str(value))}">{escape(_cell(columns, column, i))}</td>')
+        key = f"{value:.7g}" if isinstance(value, float) else str(value)  # seven digits sort as well as seventeen
+        cells.append(f'<td{css} data-value="{escape(key)}">{escape(_cell(columns, column, i))}</td>')
     return f'<tr data-shape="{escape(str(columns["shape"][i]))}">{"".join(cells)}</tr>'
 
 
