@@ -1,11 +1,15 @@
 """The README tells the truth: its example runs, its commands exist, its links lead somewhere."""
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import tyro
+
+from quadric.cli import COMMANDS
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -17,6 +21,18 @@ def test_the_example_runs_as_printed(tmp_path):
     assert result.returncode == 0, result.stderr
     assert re.match(r"error \d\.\d{3}, density \d\.\d{3}, latents \(1000, 128\)", result.stdout)
     assert result.stderr == ""
+
+
+PAGES = ["README.md", "CONTRIBUTING.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")))]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_documented_commands_are_understood(page):
+    """Every `quadric …` line of a shell block parses: no flag that was renamed, no command that is gone."""
+    text = (ROOT / page).read_text(encoding="utf-8").replace("\\\n", " ")
+    for block in re.findall(r"```(?:sh|bash|console)\n(.*?)```", text, re.DOTALL):
+        for line in re.findall(r"^(?:\$ )?(quadric .*)$", block, re.MULTILINE):
+            tyro.extras.subcommand_cli_from_dict(COMMANDS, args=shlex.split(line, comments=True)[1:])
 
 
 def test_the_two_commands_are_make_targets_on_the_first_screen():
