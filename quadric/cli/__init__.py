@@ -11,9 +11,11 @@ from typing import Protocol
 
 import tyro
 
+from quadric.cli.compare import Compare
 from quadric.cli.corpus import Corpus
 from quadric.cli.demo import Demo
 from quadric.cli.harvest import Harvest
+from quadric.cli.report import Report
 
 
 class Command(Protocol):
@@ -22,10 +24,13 @@ class Command(Protocol):
     def run(self) -> int: ...
 
 
+# In the order in which a new user meets them: the whole, then the stages as data flows through them.
 COMMANDS: dict[str, Callable[..., Command]] = {
     "demo": Demo,
     "corpus": Corpus,
     "harvest": Harvest,
+    "report": Report,
+    "compare": Compare,
 }
 
 

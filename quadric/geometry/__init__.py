@@ -1,1 +1,61 @@
-"""The shape of every latent, from weights alone."""
+"""The shape of every latent, from weights alone: no data, no forward pass.
+
+spectrum(ae, i)          eigenvalues and eigenvectors of one latent
+statistics(ae)           the table of all latents: importance, effective rank, captured, support, shape …
+latent_form(ae, i)       a latent as a `Form`, which can be added, subtracted, scaled and evaluated
+shape_of, level_set      which quadric a spectrum describes, and its axes and radii
+receptive_field_share    how much of the unit sphere a latent fires on
+neighbours(ae)           the latents that live in nearly the same subspace
+frobenius_similarity, hungarian_similarity, compare    how much two autoencoders agree
+description_length(ae)   how many bits the latents take
+"""
+
+from quadric.geometry.comparison import Agreement, Comparison, compare
+from quadric.geometry.description_length import DescriptionLength, description_length
+from quadric.geometry.eigenpairs import Eigenpairs
+from quadric.geometry.forms import Form, combination, latent_form
+from quadric.geometry.neighbours import Neighbours, neighbours
+from quadric.geometry.receptive_field import (
+    half_space_share,
+    log_half_space_share,
+    log_receptive_field_share,
+    log_slab_share,
+    receptive_field_share,
+    slab_share,
+)
+from quadric.geometry.shapes import LevelSet, Shape, level_set, shape_of
+from quadric.geometry.similarity import HungarianSimilarity, frobenius_similarity, hungarian_similarity
+from quadric.geometry.spectra import all_eigenvalues, spectra, spectrum
+from quadric.geometry.statistics import LatentStatistics, statistics
+
+__all__ = [
+    "Agreement",
+    "Comparison",
+    "DescriptionLength",
+    "Eigenpairs",
+    "Form",
+    "HungarianSimilarity",
+    "LatentStatistics",
+    "LevelSet",
+    "Neighbours",
+    "Shape",
+    "all_eigenvalues",
+    "combination",
+    "compare",
+    "description_length",
+    "frobenius_similarity",
+    "half_space_share",
+    "hungarian_similarity",
+    "latent_form",
+    "level_set",
+    "log_half_space_share",
+    "log_receptive_field_share",
+    "log_slab_share",
+    "neighbours",
+    "receptive_field_share",
+    "shape_of",
+    "slab_share",
+    "spectra",
+    "spectrum",
+    "statistics",
+]

@@ -1,0 +1,127 @@
+"""Two autoencoders side by side: every measure of agreement, and beside each what chance would give."""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from quadric.autoencoders import Autoencoder, BilinearAutoencoder
+from quadric.geometry.chance import expected_cross_energy
+from quadric.geometry.eigenspaces import Eigenspace, leading_eigenspace
+from quadric.geometry.kernels import cross_kernel, squared_norm, traces
+from quadric.geometry.similarity import (
+    HungarianSimilarity,
+    comparable,
+    frobenius_from_norms,
+    hungarian_from_kernels,
+    randomly_initialised,
+)
+
+EIGENSPACE_DIMENSION = 64
+NULL_SEED = 1_000_003
+"""Seed of the random initialisation: one that a trained run is unlikely to have started from."""
+
+
+class Portrait(NamedTuple):
+    """What comparing needs to know of one autoencoder; made once, however many it is compared with."""
+
+    autoencoder: BilinearAutoencoder
+    kernel: Float[Tensor, "k k"]
+    energy: float
+    """‖K‖²."""
+    traces: Float[Tensor, " k"]
+    eigenspace: Eigenspace
+
+
+class Agreement(NamedTuple):
+    """How much two autoencoders agree."""
+
+    frobenius: float
+    """Sim_F, as a whole."""
+    hungarian: HungarianSimilarity
+    """Sim_H, latent by latent, matched with their signs as the paper prints it."""
+    sign_free: HungarianSimilarity
+    """Sim_H where W and −W count as the same latent."""
+    eigenspaces: float
+    """Overlap of the leading eigenspaces of WᵀW and W'ᵀW'."""
+
+
+class Comparison(NamedTuple):
+    """Agreement of two autoencoders and what chance gives for the same numbers."""
+
+    agreement: Agreement
+    random: Agreement
+    """The first autoencoder with a random initialisation of the second one's architecture."""
+    rotated_frobenius: float
+    """Sim_F expected between the first and the second, turned by a random rotation; exact, without sampling."""
+    rotated_eigenspaces: float
+    """The overlap of eigenspaces expected after such a rotation."""
+
+
+def compare(a: Autoencoder, b: Autoencoder, *, null_seed: int = NULL_SEED, force: bool = False) -> Comparison:
+    """Every measure of agreement between two autoencoders, with its random null."""
+    first, second = comparable(a, b, force)
+    mine, other = portrait(first), portrait(second)
+    return compare_portraits(mine, other, portrait(randomly_initialised(second, null_seed)))
+
+
+def portrait(autoencoder: BilinearAutoencoder) -> Portrait:
+    """The kernel of an autoencoder and what follows from it."""
+    kernel = cross_kernel(autoencoder, autoencoder)
+    eigenspace = leading_eigenspace(kernel, EIGENSPACE_DIMENSION)
+    return Portrait(autoencoder, kernel, squared_norm(kernel), traces(autoencoder), eigenspace)
+
+
+def compare_portraits(mine: Portrait, other: Portrait, null: Portrait) -> Comparison:
+    """The comparison, where `null` is a random initialisation of the other's architecture."""
+    return Comparison(
+        agreement=agreement(mine, other),
+        random=agreement(mine, null),
+        rotated_frobenius=_rotated_frobenius(mine, other),
+        rotated_eigenspaces=_rotated_eigenspaces(mine, other),
+    )
+
+
+def agreement(mine: Portrait, other: Portrait) -> Agreement:
+    """Every measure of agreement between two autoencoders."""
+    cross = cross_kernel(mine.autoencoder, other.autoencoder)
+    return Agreement(
+        frobenius=frobenius_from_norms(squared_norm(cross), mine.energy, other.energy),
+        hungarian=hungarian_from_kernels(cross, mine.kernel, other.kernel),
+        sign_free=hungarian_from_kernels(cross, mine.kernel, other.kernel, sign_free=True),
+        eigenspaces=_overlap(cross, mine, other),
+    )
+
+
+def _overlap(cross: Tensor, mine: Portrait, other: Portrait) -> float:
+    """‖⟨E_a, E'_b⟩‖² / p between the eigenspaces, both cut to p dimensions."""
+    coefficients, others = _cut(mine, other)
+    p = coefficients.shape[1]
+    products = coefficients.mT.to(cross) @ cross @ others.to(cross)
+    return squared_norm(products) / p if p else 0.0
+
+
+def _cut(mine: Portrait, other: Portrait) -> tuple[Tensor, Tensor]:
+    p = min(len(mine.eigenspace.eigenvalues), len(other.eigenspace.eigenvalues))
+    return mine.eigenspace.coefficients[:, :p], other.eigenspace.coefficients[:, :p]
+
+
+def _rotated_frobenius(mine: Portrait, other: Portrait) -> float:
+    cross = expected_cross_energy(
+        mine.kernel.diagonal().double(),
+        mine.traces,
+        other.kernel.diagonal().double(),
+        other.traces,
+        mine.autoencoder.d_model,
+    )
+    return frobenius_from_norms(cross, mine.energy, other.energy)
+
+
+def _rotated_eigenspaces(mine: Portrait, other: Portrait) -> float:
+    coefficients, others = _cut(mine, other)
+    p = coefficients.shape[1]
+    ones = torch.ones(p, dtype=torch.float64, device=coefficients.device)
+    eigenform_traces = coefficients.mT @ mine.traces, others.mT @ other.traces
+    expected = expected_cross_energy(ones, eigenform_traces[0], ones, eigenform_traces[1], mine.autoencoder.d_model)
+    return expected / p if p else 0.0

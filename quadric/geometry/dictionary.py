@@ -1,0 +1,105 @@
+"""What geometry reads of an autoencoder: which atoms make up each latent, in batches of latents of equal support."""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from quadric.autoencoders import Autoencoder, BilinearAutoencoder
+from quadric.autoencoders.mixing import Composite, Quadratic
+
+BATCH_NUMBERS = 4_000_000
+"""Numbers in the factors of one batch (32 MB in float64): large enough to be fast, small enough for any machine."""
+
+CHEAP_IN_DOUBLE = 2**30
+"""Multiplications h·d² of one quadratic latent up to which it is added up in float64. Beyond, float32 is four times as
+fast and moves eigenvalues by about 1e-6 of the largest."""
+
+Progress = Callable[[int], None]
+"""Told how many latents were finished since the last call."""
+
+
+class Terms(NamedTuple):
+    """Latents with equally many terms: W_i = Σ_j weights_ij ½(l_ij r_ijᵀ + r_ij l_ijᵀ)."""
+
+    latents: Int[Tensor, " b"]
+    left: Float[Tensor, "b m d"]
+    right: Float[Tensor, "b m d"]
+    weights: Float[Tensor, "b m"]
+
+
+def require_bilinear(autoencoder: Autoencoder) -> BilinearAutoencoder:
+    """The autoencoder, if its latents are quadratic forms."""
+    if not isinstance(autoencoder, BilinearAutoencoder):
+        raise ValueError(
+            f"a '{getattr(autoencoder, 'kind', type(autoencoder).__name__)}' autoencoder has directions, not quadratic "
+            "forms; the geometry of latents needs a bilinear one (prior 'atomic', 'composite' or 'quadratic')"
+        )
+    return autoencoder
+
+
+def no_progress(finished: int) -> None:
+    """Tell nobody."""
+
+
+@torch.no_grad()
+def support(autoencoder: Autoencoder) -> Int[Tensor, " k"]:
+    """How many atoms feed into each latent: |{j : C_ij ≠ 0}|."""
+    bilinear = require_bilinear(autoencoder)
+    if isinstance(bilinear.mixing, Quadratic):
+        return bilinear.mixing.weight.count_nonzero(dim=1)
+    return torch.bincount(_entries(bilinear).rows, minlength=bilinear.n_latents)
+
+
+@torch.no_grad()
+def term_batches(autoencoder: Autoencoder) -> Iterator[Terms]:
+    """All latents, grouped so that each batch can be decomposed at once; the order is by support."""
+    bilinear = require_bilinear(autoencoder)
+    quadratic = isinstance(bilinear.mixing, Quadratic)
+    costly = quadratic and bilinear.n_hidden * bilinear.d_model**2 > CHEAP_IN_DOUBLE
+    left = bilinear.left.detach().to(torch.float32 if costly else torch.float64)
+    right = left if bilinear.tied else bilinear.right.detach().to(left)
+    if isinstance(bilinear.mixing, Quadratic):
+        yield from _dense_batches(left, right, bilinear.mixing.weight.detach())
+    else:
+        yield from _sparse_batches(left, right, bilinear)
+
+
+def _dense_batches(left: Tensor, right: Tensor, mixing: Tensor) -> Iterator[Terms]:
+    size = max(1, BATCH_NUMBERS // left.numel())
+    for latents in torch.split(torch.arange(len(mixing), device=mixing.device), size):
+        # expand: every latent sees all atoms, so they need no copies
+        shape = (len(latents), *left.shape)
+        yield Terms(latents, left.expand(shape), right.expand(shape), mixing[latents].to(left))
+
+
+def _sparse_batches(left: Tensor, right: Tensor, autoencoder: BilinearAutoencoder) -> Iterator[Terms]:
+    rows, atoms, weights = _entries(autoencoder)
+    counts = torch.bincount(rows, minlength=autoencoder.n_latents)
+    starts = counts.cumsum(0) - counts
+    for count in sorted(set(counts.tolist())):
+        size = max(1, BATCH_NUMBERS // (2 * max(1, count) * left.shape[1]))
+        for latents in torch.split((counts == count).nonzero()[:, 0], size):
+            places = starts[latents, None] + torch.arange(count, device=starts.device)
+            chosen = atoms[places]
+            factors = left[chosen]
+            yield Terms(latents, factors, factors if right is left else right[chosen], weights[places])
+
+
+class Entries(NamedTuple):
+    """The entries of C that differ from zero, by row."""
+
+    rows: Int[Tensor, " nnz"]
+    atoms: Int[Tensor, " nnz"]
+    weights: Float[Tensor, " nnz"]
+
+
+def _entries(autoencoder: BilinearAutoencoder) -> Entries:
+    if not isinstance(autoencoder.mixing, Composite):
+        every = torch.arange(autoencoder.n_latents, device=autoencoder.left.device)
+        return Entries(every, every, torch.ones_like(every, dtype=torch.float64))
+    rows, atoms, weights = autoencoder.mixing.entries()
+    kept = weights != 0  # an entry inside the mask may still be zero
+    return Entries(rows[kept], atoms[kept], weights[kept].double())

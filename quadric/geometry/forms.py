@@ -1,0 +1,153 @@
+"""A latent, or any combination of latents, as a factored symmetric matrix.
+
+Latents are nonlinear in the token but linear in their weights: w₁ + w₂ ("w₁ and w₂") and w₁ − w₂ ("w₁ and not w₂")
+are forms again, made without data.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from numbers import Real
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from quadric.autoencoders import Autoencoder
+from quadric.autoencoders.objective import cross_gram
+from quadric.geometry.dictionary import require_bilinear
+from quadric.geometry.eigenpairs import Eigenpairs, eigenpairs
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """W = Σ_j w_j ½(l_j r_jᵀ + r_j l_jᵀ), kept as its terms; only `matrix` makes it d×d.
+
+    `+`, `-`, `*` and `/` by a number, and `sum` give forms. Numbers are computed in float64.
+    """
+
+    left: Float[Tensor, "m d"]
+    right: Float[Tensor, "m d"]
+    weights: Float[Tensor, " m"]
+
+    @classmethod
+    def of_direction(cls, direction: Float[Tensor, " d"]) -> "Form":
+        """The rank-1 form wwᵀ: energy along a direction."""
+        return cls(direction[None], direction[None], direction.new_ones(1, dtype=torch.float64))
+
+    @classmethod
+    def total(cls, forms: Iterable["Form"]) -> "Form":
+        """The sum of one or more forms."""
+        parts = list(forms)
+        if not parts:
+            raise ValueError("the sum of no forms has no width; give at least one form")
+        if len(widths := {form.d_model for form in parts}) > 1:
+            raise ValueError(f"forms of widths {sorted(widths)} cannot be added; take latents of one hook point")
+        return cls(
+            torch.cat([form.left for form in parts]),
+            torch.cat([form.right for form in parts]),
+            torch.cat([form.weights for form in parts]),
+        )
+
+    @property
+    def d_model(self) -> int:
+        """Width of the tokens that the form measures."""
+        return self.left.shape[1]
+
+    @property
+    def n_terms(self) -> int:
+        """How many terms the form is kept as; its rank is at most twice that."""
+        return self.left.shape[0]
+
+    def __call__(self, tokens: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
+        """z = xᵀWx of every token as it is."""
+        tokens = tokens.double()
+        return ((tokens @ self.left.double().mT) * (tokens @ self.right.double().mT)) @ self.weights.double()
+
+    def eigenpairs(self) -> Eigenpairs:
+        """Eigenvalues by |λ| descending and their eigenvectors (d, r), where r is the rank."""
+        values, vectors = eigenpairs(self.left.double(), self.right.double(), self.weights.double())
+        rank = int(values.count_nonzero())
+        return Eigenpairs(values[:rank], vectors[:, :rank])
+
+    def trace(self) -> float:
+        """tr W = Σ_j w_j l_j·r_j."""
+        return float((self.left.double() * self.right.double()).sum(-1) @ self.weights.double())
+
+    def inner(self, other: "Form") -> float:
+        """⟨W, W'⟩_F."""
+        gram = cross_gram(self.left.double(), self.right.double(), other.left.double(), other.right.double())
+        return float(self.weights.double() @ gram @ other.weights.double())
+
+    def norm(self) -> float:
+        """‖W‖_F."""
+        return math.sqrt(max(0.0, self.inner(self)))
+
+    def cosine(self, other: "Form") -> float:
+        """⟨W, W'⟩ / ‖W‖‖W'‖: 1 for the same shape, 0 for forms that share nothing or are zero."""
+        scale = self.norm() * other.norm()
+        return self.inner(other) / scale if scale else 0.0
+
+    def restricted_to(self, basis: Float[Tensor, "d s"]) -> "Form":
+        """BᵀWB, the form on the coordinates of a subspace with the orthonormal basis B."""
+        basis = basis.double()
+        identity = torch.eye(basis.shape[1], dtype=basis.dtype, device=basis.device)
+        if not torch.allclose(basis.mT @ basis, identity, atol=1e-5):
+            raise ValueError("the columns of the basis are not orthonormal; take torch.linalg.qr(basis).Q")
+        return Form(self.left.double() @ basis, self.right.double() @ basis, self.weights)
+
+    def matrix(self) -> Float[Tensor, "d d"]:
+        """W itself."""
+        half = self.left.double().mT @ (self.weights.double()[:, None] * self.right.double())
+        return (half + half.mT) / 2
+
+    def __add__(self, other: object) -> "Form":
+        return Form.total([self, other]) if isinstance(other, Form) else NotImplemented
+
+    def __radd__(self, other: object) -> "Form":
+        # `sum` starts from the number 0
+        return self if isinstance(other, int) and other == 0 else NotImplemented
+
+    def __sub__(self, other: object) -> "Form":
+        return self + -other if isinstance(other, Form) else NotImplemented
+
+    def __neg__(self) -> "Form":
+        return self * -1.0
+
+    def __mul__(self, factor: object) -> "Form":
+        return Form(self.left, self.right, self.weights * float(factor)) if isinstance(factor, Real) else NotImplemented
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, divisor: object) -> "Form":
+        return (
+            Form(self.left, self.right, self.weights / float(divisor)) if isinstance(divisor, Real) else NotImplemented
+        )
+
+
+@torch.no_grad()
+def latent_form(autoencoder: Autoencoder, latent: int) -> Form:
+    """W_i of one latent, as the atoms that feed it."""
+    bilinear = require_bilinear(autoencoder)
+    if not 0 <= latent < bilinear.n_latents:
+        raise IndexError(f"latent {latent} is outside 0 … {bilinear.n_latents - 1}")
+    atoms, weights = bilinear.mixing.row(latent)
+    kept = weights != 0
+    return _atoms(bilinear.left, bilinear.right, atoms[kept], weights[kept])
+
+
+@torch.no_grad()
+def combination(autoencoder: Autoencoder, coefficients: Float[Tensor, " k"]) -> Form:
+    """Σ_i a_i W_i over all latents, with one term an atom: the atoms' weights are aC."""
+    bilinear = require_bilinear(autoencoder)
+    mixed = bilinear.mixing.unmix(coefficients.double()[None].to(bilinear.left.device))[0]
+    atoms = mixed.nonzero()[:, 0]
+    return _atoms(bilinear.left, bilinear.right, atoms, mixed[atoms])
+
+
+def _atoms(left: Tensor, right: Tensor, atoms: Tensor, weights: Tensor) -> Form:
+    atoms = atoms.to(left.device)
+    dtype = torch.promote_types(left.dtype, torch.float32)
+    return Form(
+        left.detach()[atoms].to(dtype), right.detach()[atoms].to(dtype), weights.detach().to(left.device).double()
+    )

@@ -1,0 +1,59 @@
+"""Inner products between all forms of two autoencoders, in blocks of atoms.
+
+M = C G C'ᵀ with M_ij = ⟨W_i, W'_j⟩ and G the inner products of the symmetric atoms. Forms are taken as data sees
+them, symmetric, whether or not an autoencoder was trained with the printed kernel.
+"""
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from quadric.autoencoders import BilinearAutoencoder
+from quadric.autoencoders.objective import cross_gram
+
+ATOM_BLOCK = 1_024
+"""Atoms of one side whose inner products with all atoms of the other are held at once."""
+CHEAP_IN_DOUBLE = 2**32
+"""Multiplications h·h'·d up to which float64 costs less than a few seconds."""
+
+
+@torch.no_grad()
+def cross_kernel(a: BilinearAutoencoder, b: BilinearAutoencoder) -> Float[Tensor, "k g"]:
+    """M_ij = ⟨W_i, W'_j⟩ between the latents of two autoencoders of one width; `cross_kernel(a, a)` is the kernel K.
+
+    Small dictionaries are multiplied in float64, large ones in float32, whose rounding moves a similarity by ~1e-7.
+    """
+    cheap = a.n_hidden * b.n_hidden * a.d_model <= CHEAP_IN_DOUBLE
+    dtype = torch.float64 if cheap else torch.float32
+    left, right = _factors(a, dtype)
+    other_left, other_right = _factors(b, dtype)
+    half = left.new_empty(a.n_hidden, b.n_latents)
+    for start in range(0, a.n_hidden, ATOM_BLOCK):
+        rows = slice(start, start + ATOM_BLOCK)
+        half[rows] = b.mixing.mix(cross_gram(left[rows], right[rows], other_left, other_right))
+    return a.mixing.mix(half.mT).mT.contiguous()  # one layout, hence one order of summation, for every prior
+
+
+@torch.no_grad()
+def traces(autoencoder: BilinearAutoencoder) -> Float[Tensor, " k"]:
+    """tr W_i = Σ_j C_ij l_j·r_j of every latent."""
+    left, right = _factors(autoencoder, torch.float64)
+    return autoencoder.mixing.mix((left * right).sum(-1)[None])[0]
+
+
+def _factors(autoencoder: BilinearAutoencoder, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    left = autoencoder.left.detach().to(dtype)
+    return left, left if autoencoder.tied else autoencoder.right.detach().to(dtype)
+
+
+def squared_norm(matrix: Float[Tensor, "k g"]) -> float:
+    """‖M‖_F², added up in float64 without a copy of the matrix in it."""
+    return math.fsum(float(rows.double().square().sum()) for rows in torch.split(matrix, ATOM_BLOCK))
+
+
+def inner(matrix: Float[Tensor, "k g"], other: Float[Tensor, "k g"]) -> float:
+    """⟨A, B⟩_F, added up as `squared_norm` does, so that ⟨A, A⟩ is exactly ‖A‖²."""
+    pairs = zip(torch.split(matrix, ATOM_BLOCK), torch.split(other, ATOM_BLOCK), strict=True)
+    return math.fsum(float((rows.double() * others.double()).sum()) for rows, others in pairs)

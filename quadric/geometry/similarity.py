@@ -1,0 +1,165 @@
+"""How much two autoencoders agree, from weights alone: as a whole, latent by latent, and against chance.
+
+With the cross-Gram matrix M_ij = ⟨W_i, W'_j⟩ and the kernels K = WWᵀ and K' = W'W'ᵀ,
+
+    Sim_F = 2‖M‖² / (‖K‖² + ‖K'‖²)             compares the operators WᵀW and W'ᵀW', whatever the order of latents
+    Sim_H = √⟨PᵀKP, K'⟩ / ‖K'‖                 compares matched latents; P maximises Σ_i M_{i,P(i)}
+    alignment = Σ_i M_{i,P(i)} / √(tr K tr K')  is what P maximised, between −1 and 1
+
+The paper's Sim_F read on k×k kernels would depend on the order of latents; tr(WᵀW W'ᵀW') = ‖M‖² does not.
+
+Sim_H as printed compares how the matched latents lie among each other, not where they lie: two dictionaries of
+orthonormal forms have K = K' = I and hence Sim_H = 1 even if no form of one has anything to do with the other. Read
+it beside its random null, or read the alignment instead.
+"""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from quadric.autoencoders import Autoencoder, BilinearAutoencoder
+from quadric.geometry.dictionary import require_bilinear
+from quadric.geometry.kernels import cross_kernel, inner, squared_norm
+
+
+class HungarianSimilarity(NamedTuple):
+    """Agreement of matched latents; `float(...)` is the similarity."""
+
+    similarity: float
+    """√⟨PᵀKP, K'⟩ / ‖K'‖, as the paper prints it: relative to the second autoencoder, so it may exceed 1."""
+    symmetric: float
+    """√(⟨PᵀKP, K'⟩ / ‖K‖‖K'‖), the same whichever comes first and never above 1."""
+    alignment: float
+    """Σ_i M_{i,P(i)} / √(tr K tr K'): 1 only if all matched forms coincide, near 0 for unrelated ones."""
+    latents: Int[Tensor, " m"]
+    """Latents of the first autoencoder that have a partner; all of them unless the second has fewer."""
+    partners: Int[Tensor, " m"]
+    """The latent of the second autoencoder that each is matched with."""
+    cosines: Float[Tensor, " m"]
+    """⟨W_i, W'_P(i)⟩ / ‖W_i‖‖W'_P(i)‖ of each matched pair; 0 where one of them is empty."""
+    sign_free: bool
+    """Whether W and −W counted as the same latent."""
+
+    def __float__(self) -> float:
+        return self.similarity
+
+
+def frobenius_similarity(a: Autoencoder, b: Autoencoder, *, force: bool = False) -> float:
+    """Sim_F = 2‖M‖² / (‖K‖² + ‖K'‖²): 1 for the same operator on the product space, 0 for orthogonal ones."""
+    first, second = comparable(a, b, force)
+    energies = squared_norm(cross_kernel(first, first)), squared_norm(cross_kernel(second, second))
+    return frobenius_from_norms(squared_norm(cross_kernel(first, second)), *energies)
+
+
+def frobenius_from_norms(cross: float, energy: float, other_energy: float) -> float:
+    """Sim_F from ‖M‖², ‖K‖² and ‖K'‖²; two empty dictionaries agree."""
+    total = energy + other_energy
+    return 2 * cross / total if total else 1.0
+
+
+def hungarian_similarity(
+    a: Autoencoder, b: Autoencoder, *, sign_free: bool = False, force: bool = False
+) -> HungarianSimilarity:
+    """Sim_H with the assignment that maximises Σ_i M_{i,P(i)}.
+
+    W_i → −W_i leaves an autoencoder's function as it is, yet the printed assignment takes it for a disagreement;
+    `sign_free=True` maximises Σ_i |M_{i,P(i)}| instead and lets each partner carry the sign that fits.
+    """
+    first, second = comparable(a, b, force)
+    cross, kernel, other = cross_kernel(first, second), cross_kernel(first, first), cross_kernel(second, second)
+    return hungarian_from_kernels(cross, kernel, other, sign_free)
+
+
+def hungarian_from_kernels(
+    cross: Float[Tensor, "k g"], kernel: Float[Tensor, "k k"], other: Float[Tensor, "g g"], sign_free: bool = False
+) -> HungarianSimilarity:
+    """Sim_H from M, K and K'."""
+    latents, partners = _assignment(cross.abs() if sign_free else cross)
+    products = cross[latents, partners].double()
+    lengths = (kernel.diagonal()[latents].double() * other.diagonal()[partners].double()).sqrt()
+    cosines = torch.where(lengths > 0, products / torch.where(lengths > 0, lengths, 1), 0)
+    matched = kernel[latents[:, None], latents]
+    if sign_free:
+        signs = torch.where(products < 0, -1, 1).to(kernel.dtype)
+        matched *= signs[:, None] * signs
+    agreement = max(0.0, inner(matched, other[partners[:, None], partners]))
+    norm, other_norm = squared_norm(kernel) ** 0.5, squared_norm(other) ** 0.5
+    sizes = float(kernel.diagonal().double().sum()) * float(other.diagonal().double().sum())
+    return HungarianSimilarity(
+        similarity=_share(agreement**0.5, other_norm),
+        symmetric=_share(agreement**0.5, (norm * other_norm) ** 0.5),
+        alignment=_share(float(products.abs().sum() if sign_free else products.sum()), sizes**0.5),
+        latents=latents,
+        partners=partners,
+        cosines=cosines,
+        sign_free=sign_free,
+    )
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else 1.0
+
+
+def _assignment(scores: Tensor) -> tuple[Tensor, Tensor]:
+    """The pairs that maximise the sum of their scores, each latent used at most once."""
+    from scipy.optimize import linear_sum_assignment  # here: it takes longer to import than most reports need
+
+    rows, columns = linear_sum_assignment(scores.cpu().numpy(), maximize=True)
+    return torch.from_numpy(rows).to(scores.device), torch.from_numpy(columns).to(scores.device)
+
+
+def comparable(a: Autoencoder, b: Autoencoder, force: bool = False) -> tuple[BilinearAutoencoder, BilinearAutoencoder]:
+    """Both autoencoders, if their forms measure the same vectors.
+
+    `force` allows different hook points, and different widths by taking the axes of the narrower one for the first
+    axes of the wider one.
+    """
+    first, second = require_bilinear(a), require_bilinear(b)
+    if not force:
+        if first.d_model != second.d_model:
+            raise ValueError(
+                f"d_model={first.d_model} and d_model={second.d_model} differ: these autoencoders read different "
+                "vectors; compare runs of one width, or force it (force=True, --force)"
+            )
+        for what in ("model", "hook_point"):
+            mine, other = getattr(first.provenance, what), getattr(second.provenance, what)
+            if mine and other and mine != other:
+                raise ValueError(
+                    f"{what} '{mine}' and '{other}' differ: these autoencoders read different vectors; compare runs "
+                    "of one hook point, or force it (force=True, --force)"
+                )
+    width = max(first.d_model, second.d_model)
+    return _widened(first, width), _widened(second, width)
+
+
+def _widened(autoencoder: BilinearAutoencoder, width: int) -> BilinearAutoencoder:
+    missing = width - autoencoder.d_model
+    if not missing:
+        return autoencoder
+    tensors = {name: tensor.detach() for name, tensor in autoencoder.tensors().items()}
+    for name in tensors.keys() & {"left", "right"}:
+        tensors[name] = torch.nn.functional.pad(tensors[name], (0, missing))
+    architecture = replace(autoencoder.architecture, d_model=width)
+    return BilinearAutoencoder.from_tensors(architecture, tensors)
+
+
+def randomly_initialised(autoencoder: BilinearAutoencoder, seed: int) -> BilinearAutoencoder:
+    """A fresh autoencoder of the same architecture: what agreement by chance looks like."""
+    shape = autoencoder.architecture
+    return BilinearAutoencoder(
+        d_model=shape.d_model,
+        n_latents=shape.n_latents,
+        n_hidden=shape.n_hidden,
+        prior=shape.prior,
+        mixing_density=shape.mixing_density,
+        symmetric=shape.symmetric,
+        tied=shape.tied,
+        init=shape.init,
+        seed=seed,
+        provenance=autoencoder.provenance,
+        device=autoencoder.left.device,
+        dtype=autoencoder.left.dtype,
+    )

@@ -1,0 +1,135 @@
+"""The numbers of every latent that the paper's viewer shows and that need no data, as one table."""
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from quadric.autoencoders import Autoencoder
+from quadric.geometry.dictionary import Progress, no_progress, support
+from quadric.geometry.shapes import DEFAULT_TOLERANCE, Shape, check_tolerance, shape_of
+from quadric.geometry.spectra import all_eigenvalues
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LatentStatistics:
+    """One row a latent; each column is an attribute, and `columns` gives them all as plain lists."""
+
+    importance: Float[Tensor, " k"]
+    """Σ_j λ_j², divided by its average over latents."""
+    effective_rank: Float[Tensor, " k"]
+    """(Σ|λ|)² / Σλ²: how many eigenvalues carry weight; 0 for an empty latent."""
+    captured_1: Float[Tensor, " k"]
+    """Share of Σ|λ| in the first eigenvalue; 0 for an empty latent, as are the next two."""
+    captured: Float[Tensor, " k"]
+    """Share of Σ|λ| in the first three eigenvalues, the paper's `captured`."""
+    captured_5: Float[Tensor, " k"]
+    """Share of Σ|λ| in the first five eigenvalues."""
+    support: Int[Tensor, " k"]
+    """Atoms that feed into the latent."""
+    positive: Int[Tensor, " k"]
+    """Positive eigenvalues beyond the tolerance."""
+    negative: Int[Tensor, " k"]
+    """Negative eigenvalues beyond the tolerance."""
+    dimension: Int[Tensor, " k"]
+    """Dimension of the latent's own subspace: positive + negative."""
+    sign: Int[Tensor, " k"]
+    """+1 or −1 for a semidefinite latent, else 0."""
+    shape: tuple[str, ...]
+    """slab, ellipsoid, hyperboloid or empty."""
+    figure: tuple[str, ...]
+    """The shape's own name where it has one, e.g. circle or sphere."""
+    norm: Float[Tensor, " k"]
+    """‖W_i‖_F."""
+    eigenvalue: Float[Tensor, " k"]
+    """The eigenvalue of largest magnitude, with its sign."""
+    eigenvalues: Float[Tensor, "k r"]
+    """All eigenvalues by |λ| descending, filled up with zeros."""
+    tolerance: float
+    """Share of a latent's largest |λ| below which an eigenvalue counted as zero for its shape."""
+
+    def __len__(self) -> int:
+        return len(self.importance)
+
+    def __getitem__(self, column: str) -> Any:
+        """A column by its name."""
+        if column not in _COLUMNS:
+            raise KeyError(f"no column {column!r}; there are {', '.join(_COLUMNS)}")
+        return getattr(self, column)
+
+    def captured_curve(self) -> Float[Tensor, "k r"]:
+        """Share of Σ|λ| in the first 1, 2, … eigenvalues."""
+        return captured_curve(self.eigenvalues)
+
+    def columns(self) -> dict[str, list[Any]]:
+        """Every column as a plain list, with the latent's index first."""
+        values = {name: getattr(self, name) for name in _COLUMNS}
+        lists = {name: value.tolist() if isinstance(value, Tensor) else list(value) for name, value in values.items()}
+        return {"latent": list(range(len(self))), **lists}
+
+
+_COLUMNS = tuple(field.name for field in fields(LatentStatistics) if field.name not in ("eigenvalues", "tolerance"))
+
+
+def statistics(
+    autoencoder: Autoencoder, tolerance: float = DEFAULT_TOLERANCE, on_progress: Progress = no_progress
+) -> LatentStatistics:
+    """Everything the weights say about each latent; `tolerance` decides which eigenvalues make up its shape."""
+    check_tolerance(tolerance)
+    return statistics_of(all_eigenvalues(autoencoder, on_progress), support(autoencoder).cpu(), tolerance)
+
+
+def statistics_of(
+    eigenvalues: Float[Tensor, "k r"], support: Int[Tensor, " k"], tolerance: float = DEFAULT_TOLERANCE
+) -> LatentStatistics:
+    """The table of latents with the given eigenvalues, by |λ| descending."""
+    curve = captured_curve(eigenvalues)
+    energy = eigenvalues.square().sum(-1)
+    shapes = [shape_of(row, tolerance) for row in eigenvalues]
+    return LatentStatistics(
+        importance=_ratio(energy, energy.mean()),
+        effective_rank=effective_rank(eigenvalues),
+        captured_1=_captured_by(curve, 1),
+        captured=_captured_by(curve, 3),
+        captured_5=_captured_by(curve, 5),
+        support=support,
+        **_shape_columns(shapes),
+        norm=energy.sqrt(),
+        eigenvalue=eigenvalues[:, 0] if eigenvalues.shape[1] else energy,
+        eigenvalues=eigenvalues,
+        tolerance=tolerance,
+    )
+
+
+def effective_rank(eigenvalues: Float[Tensor, "*k r"]) -> Float[Tensor, "*k"]:
+    """(Σ|λ|)² / Σλ²: r for r equal eigenvalues, 0 for none."""
+    return _ratio(eigenvalues.abs().sum(-1).square(), eigenvalues.square().sum(-1))
+
+
+def captured_curve(eigenvalues: Float[Tensor, "*k r"]) -> Float[Tensor, "*k r"]:
+    """Share of Σ|λ| in the first 1, 2, … eigenvalues, which come by |λ| descending."""
+    running = eigenvalues.abs().cumsum(-1)
+    return _ratio(running, running[..., -1:])
+
+
+def _captured_by(curve: Tensor, count: int) -> Tensor:
+    width = curve.shape[-1]
+    return curve[:, min(count, width) - 1] if width else curve.new_zeros(len(curve))
+
+
+def _ratio(part: Tensor, whole: Tensor) -> Tensor:
+    """part / whole, and 0 where there is nothing to share."""
+    return torch.where(whole == 0, 0, part / torch.where(whole == 0, 1, whole))
+
+
+def _shape_columns(shapes: list[Shape]) -> dict[str, Any]:
+    counted = {
+        name: [getattr(shape, name) for shape in shapes] for name in ("positive", "negative", "dimension", "sign")
+    }
+    return {
+        **{name: torch.tensor(values, dtype=torch.int64) for name, values in counted.items()},
+        "shape": tuple(shape.kind for shape in shapes),
+        "figure": tuple(shape.figure for shape in shapes),
+    }

@@ -1,0 +1,73 @@
+"""A report as a file, its kind chosen by the name's ending."""
+
+import io
+import json
+from collections.abc import Callable, Iterable
+from importlib.util import find_spec
+from pathlib import Path
+
+from quadric.autoencoders.storage import write_atomically
+from quadric.reports.heat_map import comparison_as_png
+from quadric.reports.page import report_as_page
+from quadric.reports.run_comparison import RunComparison
+from quadric.reports.run_report import RunReport
+
+
+def _json(report: RunReport | RunComparison) -> bytes:
+    return (json.dumps(report.as_json(), ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def _page(report: RunReport) -> bytes:
+    return report_as_page(report).encode()
+
+
+def _parquet(report: RunReport) -> bytes:
+    import pyarrow
+    from pyarrow import parquet
+
+    described = {name: value for name, value in report.as_json().items() if name != "latents"}
+    table = pyarrow.table(report.columns()).replace_schema_metadata({"quadric": json.dumps(described)})
+    buffer = io.BytesIO()
+    parquet.write_table(table, buffer)
+    return buffer.getvalue()
+
+
+_WRITERS: dict[str, Callable[[RunReport], bytes]] = {".html": _page, ".json": _json, ".parquet": _parquet}
+_COMPARISON_WRITERS: dict[str, Callable[[RunComparison], bytes]] = {".json": _json, ".png": comparison_as_png}
+
+
+def write_report(report: RunReport, path: Path) -> None:
+    """Write the page, the JSON or the parquet table that the ending of the path asks for."""
+    check_report_paths([path])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, _WRITERS[path.suffix](report))
+
+
+def write_comparison(comparison: RunComparison, path: Path) -> None:
+    """Write the heat map or the JSON that the ending of the path asks for."""
+    check_comparison_paths([path])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, _COMPARISON_WRITERS[path.suffix](comparison))
+
+
+def check_comparison_paths(paths: Iterable[Path]) -> None:
+    """Refuse a path that `write_comparison` could not serve."""
+    _check_endings(paths, _COMPARISON_WRITERS)
+
+
+def check_report_paths(paths: Iterable[Path]) -> None:
+    """Refuse a path that `write_report` could not serve, before anything is computed for it."""
+    _check_endings(paths, _WRITERS)
+
+
+def _check_endings(paths: Iterable[Path], known: Iterable[str]) -> None:
+    """Refuse endings that nothing here writes, and those whose package is not installed."""
+    needs = {".parquet": ("pyarrow", "tables"), ".png": ("matplotlib", "figures")}
+    for path in paths:
+        if path.suffix not in known:
+            raise ValueError(f"'{path}' ends in '{path.suffix}'; choose one of {', '.join(sorted(known))}")
+        if path.is_dir():
+            raise ValueError(f"'{path}' is a folder; give the name of a file")
+        package, extra = needs.get(path.suffix, ("json", ""))
+        if find_spec(package) is None:
+            raise ValueError(f"'{path}' needs {package}; install it with: pip install 'quadric[{extra}]'")

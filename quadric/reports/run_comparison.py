@@ -1,0 +1,122 @@
+"""How much several runs agree with each other: matrices of similarities, with chance beside them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from quadric.autoencoders import Autoencoder
+from quadric.geometry.comparison import NULL_SEED, Agreement, Comparison, Portrait, compare_portraits, portrait
+from quadric.geometry.dictionary import Progress, no_progress
+from quadric.geometry.similarity import HungarianSimilarity, comparable, randomly_initialised
+
+
+class Measure(NamedTuple):
+    """One number of an agreement, and how to say what it is."""
+
+    label: str
+    of: Callable[[Agreement], float]
+
+
+MEASURES = {
+    "frobenius": Measure("Sim_F: dictionaries as wholes", lambda found: found.frobenius),
+    "hungarian": Measure("Sim_H: matched latents, as printed", lambda found: found.hungarian.similarity),
+    "hungarian_symmetric": Measure("Sim_H, normalised by both", lambda found: found.hungarian.symmetric),
+    "alignment": Measure("alignment: matched latents", lambda found: found.hungarian.alignment),
+    "hungarian_sign_free": Measure("Sim_H, W and −W alike", lambda found: found.sign_free.similarity),
+    "alignment_sign_free": Measure("alignment, W and −W alike", lambda found: found.sign_free.alignment),
+    "eigenspaces": Measure("eigenspaces: leading ones", lambda found: found.eigenspaces),
+}
+RELATIVE_TO_SECOND = ("hungarian", "hungarian_sign_free")
+"""Measures divided by ‖K'‖ alone: seen from the other side they are divided by ‖K‖ instead."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RunComparison:
+    """Every pair of runs, compared once."""
+
+    runs: tuple[str, ...]
+    norms: tuple[float, ...]
+    """‖K‖ of each run."""
+    pairs: dict[tuple[int, int], Comparison]
+    """By the places of both runs, the earlier one first."""
+
+    def matrix(self, measure: str) -> list[list[float]]:
+        """The measure between all runs; row i, column j is the similarity of i to j."""
+        values = [[1.0] * len(self.runs) for _ in self.runs]
+        for (i, j), comparison in self.pairs.items():
+            value = MEASURES[measure].of(comparison.agreement)
+            values[i][j] = values[j][i] = value
+            if measure in RELATIVE_TO_SECOND and self.norms[i]:
+                values[j][i] = value * self.norms[j] / self.norms[i]
+        return values
+
+    def as_json(self) -> dict[str, Any]:
+        """Matrices, and every pair with its nulls, its assignment and the cosines of matched forms."""
+        return {
+            "runs": list(self.runs),
+            "matrices": {measure: self.matrix(measure) for measure in MEASURES},
+            "pairs": [_pair_as_json(i, j, comparison) for (i, j), comparison in self.pairs.items()],
+        }
+
+
+def compare_runs(
+    runs: Sequence[str],
+    autoencoders: Sequence[Autoencoder],
+    *,
+    null_seed: int = NULL_SEED,
+    force: bool = False,
+    on_progress: Progress = no_progress,
+) -> RunComparison:
+    """Every measure between all pairs; `on_progress` hears of `steps_to_compare` steps."""
+    widest = max(autoencoders, key=lambda autoencoder: autoencoder.d_model)
+    chosen = [comparable(autoencoder, widest, force)[0] for autoencoder in autoencoders]
+    portraits: list[Portrait] = []
+    pairs: dict[tuple[int, int], Comparison] = {}
+    for j, autoencoder in enumerate(chosen):
+        portraits.append(portrait(autoencoder))
+        on_progress(1)
+        if not j:
+            continue
+        null = portrait(randomly_initialised(autoencoder, null_seed))
+        on_progress(1)
+        for i in range(j):
+            pairs[i, j] = compare_portraits(portraits[i], portraits[j], null)
+            on_progress(1)
+    norms = tuple(known.energy**0.5 for known in portraits)
+    return RunComparison(runs=tuple(runs), norms=norms, pairs=pairs)
+
+
+def steps_to_compare(n_runs: int) -> int:
+    """A portrait of each run, a random one for each but the first, and all pairs."""
+    return 2 * n_runs - 1 + n_runs * (n_runs - 1) // 2
+
+
+def _pair_as_json(i: int, j: int, comparison: Comparison) -> dict[str, Any]:
+    rotated = {"frobenius": comparison.rotated_frobenius, "eigenspaces": comparison.rotated_eigenspaces}
+    return {
+        "first": i,
+        "second": j,
+        "agreement": {name: measure.of(comparison.agreement) for name, measure in MEASURES.items()},
+        "random_initialisation": {name: measure.of(comparison.random) for name, measure in MEASURES.items()},
+        "random_rotation": rotated,
+        "matched": _matched(comparison.agreement.hungarian),
+        "matched_sign_free": _matched(comparison.agreement.sign_free),
+    }
+
+
+def _matched(found: HungarianSimilarity) -> dict[str, list[Any]]:
+    return {
+        "latents": found.latents.tolist(),
+        "partners": found.partners.tolist(),
+        "cosines": found.cosines.tolist(),
+    }
+
+
+def short_names(runs: Sequence[str]) -> list[str]:
+    """The last parts of the runs' paths, as many as it takes to tell them apart."""
+    parts = [run.rstrip("/").split("/") for run in runs]
+    for length in range(1, max(len(part) for part in parts) + 1):
+        names = ["/".join(part[-length:]) for part in parts]
+        if len(set(names)) == len(names):
+            return names
+    return [f"{name} #{place}" for place, name in enumerate(runs, 1)]

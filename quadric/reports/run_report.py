@@ -1,0 +1,147 @@
+"""The weights-only account of one run: every latent's numbers and a summary of them."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from quadric.autoencoders import Autoencoder
+from quadric.geometry import DescriptionLength, LatentStatistics, description_length, statistics
+from quadric.geometry.dictionary import Progress, no_progress, require_bilinear
+from quadric.geometry.shapes import DEFAULT_TOLERANCE, shape_of
+
+QUANTILES = {"min": 0.0, "p05": 0.05, "median": 0.5, "p95": 0.95, "max": 1.0}
+SUMMARISED = ("effective_rank", "captured_1", "captured", "captured_5", "importance", "support", "dimension")
+LABELS = {
+    "effective_rank": "effective rank",
+    "captured_1": "captured, top 1",
+    "captured": "captured, top 3",
+    "captured_5": "captured, top 5",
+    "importance": "importance (average 1×)",
+    "support": "support (atoms)",
+    "dimension": "dimension",
+}
+COARSER_TOLERANCES = (0.01, 0.1)
+SHAPES = ("slab", "ellipsoid", "hyperboloid", "empty")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RunReport:
+    """All that the weights of one run say."""
+
+    run: str
+    """Folder or hub id that the run was loaded from."""
+    architecture: dict[str, Any]
+    provenance: dict[str, Any]
+    latents: LatentStatistics
+    bits: DescriptionLength
+
+    def columns(self) -> dict[str, list[Any]]:
+        """Every latent's numbers, column by column."""
+        return {**self.latents.columns(), "bits": self.bits.alone.tolist()}
+
+    def most_important(self, count: int) -> list[int]:
+        """The latents of largest importance, largest first."""
+        order = self.latents.importance.argsort(descending=True, stable=True)
+        return [int(latent) for latent in order[:count]]
+
+    def shape_counts(self) -> dict[str, int]:
+        """How many latents have each shape."""
+        return _counted(self.latents.shape)
+
+    def shape_counts_by_tolerance(self) -> dict[float, dict[str, int]]:
+        """The same at coarser tolerances too: weak eigenvalues of the other sign decide whether W is indefinite."""
+        found = {self.latents.tolerance: self.shape_counts()}
+        for tolerance in COARSER_TOLERANCES:
+            if tolerance > self.latents.tolerance:
+                found[tolerance] = _counted(shape_of(row, tolerance).kind for row in self.latents.eigenvalues)
+        return found
+
+    def living(self, column: str) -> Tensor:
+        """A column without the empty latents, whose numbers mean nothing."""
+        values: Tensor = self.latents[column]
+        return values[self.latents.norm > 0].double()
+
+    def summary(self) -> dict[str, Any]:
+        """Shapes, quantiles over the latents that are not empty, and description length."""
+        return {
+            "shapes": self.shape_counts(),
+            "shapes_by_tolerance": {f"{key:g}": counts for key, counts in self.shape_counts_by_tolerance().items()},
+            "quantiles": {column: quantiles(self.living(column)) for column in SUMMARISED},
+            "captured_curve_median": self.captured_curve(),
+            "description_length": {
+                "precision": self.bits.precision,
+                "atoms": self.bits.atoms,
+                "supports": self.bits.supports,
+                "weights": self.bits.weights,
+                "total": self.bits.total,
+            },
+        }
+
+    def captured_curve(self) -> list[float]:
+        """The median over latents of the share of Σ|λ| in the first 1, 2, … eigenvalues."""
+        curve = self.latents.captured_curve()[self.latents.norm > 0]
+        medians: list[float] = curve.median(dim=0).values.tolist() if len(curve) else []
+        return medians
+
+    def as_json(self) -> dict[str, Any]:
+        """The whole report as plain values."""
+        return {
+            "run": self.run,
+            "architecture": self.architecture,
+            "provenance": self.provenance,
+            "tolerance": self.latents.tolerance,
+            "summary": self.summary(),
+            "latents": self.columns(),
+        }
+
+
+def report_on(
+    run: str, autoencoder: Autoencoder, tolerance: float = DEFAULT_TOLERANCE, on_progress: Progress = no_progress
+) -> RunReport:
+    """The account of an autoencoder that was loaded from `run`."""
+    bilinear = require_bilinear(autoencoder)
+    return RunReport(
+        run=run,
+        architecture=asdict(bilinear.architecture),
+        provenance=asdict(bilinear.provenance),
+        latents=statistics(bilinear, tolerance, on_progress),
+        bits=description_length(bilinear),
+    )
+
+
+def _counted(shapes: Iterable[str]) -> dict[str, int]:
+    counts = Counter(shapes)
+    return {shape: counts[shape] for shape in SHAPES}
+
+
+def quantiles(values: Tensor) -> dict[str, float]:
+    """Minimum, 5 %, median, 95 % and maximum; nothing for no values."""
+    if not len(values):
+        return {}
+    ordered = values.sort().values  # torch.quantile refuses long inputs
+    return {name: float(ordered[round(share * (len(ordered) - 1))]) for name, share in QUANTILES.items()}
+
+
+def histogram(values: Tensor, bins: int) -> tuple[list[int], float, float]:
+    """Counts in equal bins from the smallest to the largest value, and these two."""
+    if not len(values):
+        return [0] * bins, 0.0, 0.0
+    low, high = float(values.min()), float(values.max())
+    if low == high:
+        return [0] * (bins // 2) + [len(values)] + [0] * (bins - bins // 2 - 1), low, high
+    places = ((values - low) / (high - low) * bins).long().clamp(max=bins - 1)
+    return torch.bincount(places, minlength=bins).tolist(), low, high
+
+
+def readable_bits(bits: float) -> str:
+    """Bits as bytes with a prefix."""
+    size = bits / 8
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.3g} {unit}"
+        size /= 1024
+    return f"{size:.3g} GiB"

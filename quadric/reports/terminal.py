@@ -1,0 +1,134 @@
+"""A run's report and a comparison of runs, as they appear in a terminal."""
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from quadric.reports.run_comparison import MEASURES, RunComparison, short_names
+from quadric.reports.run_report import LABELS, SUMMARISED, RunReport, histogram, readable_bits
+
+BARS = " ▁▂▃▄▅▆▇█"
+HISTOGRAM_BINS = 24
+SHAPE_BAR = 24
+SHOWN = ("frobenius", "hungarian", "alignment_sign_free")
+SHARES = ("captured_1", "captured", "captured_5")
+
+
+def report_in_terminal(report: RunReport, top: int) -> Group:
+    """Headline, shapes, histograms of all latents, and the most important ones."""
+    return Group(_headline(report), "", _shapes(report), "", _histograms(report), "", _most_important(report, top))
+
+
+def _headline(report: RunReport) -> Text:
+    shape = report.architecture
+    density = f", density {shape['mixing_density']:.2g}" if shape["mixing_density"] is not None else ""
+    hook = report.provenance["hook_point"] or "no hook point recorded"
+    return Text.assemble(
+        (report.run, "bold"),
+        f"\n{shape['n_latents']:,} {shape['prior']} latents over d = {shape['d_model']:,}, from "
+        f"{shape['n_hidden']:,} {'tied ' if shape['tied'] else ''}atoms{density}; {hook}\n"
+        f"all forms together: {readable_bits(report.bits.total)} at {report.bits.precision} bits a number",
+    )
+
+
+def _shapes(report: RunReport) -> Table:
+    by_tolerance = report.shape_counts_by_tolerance()
+    table = _table("Shapes, by tolerance for zero eigenvalues", "")
+    for tolerance in by_tolerance:
+        table.add_column(f"{tolerance:g}", justify="right")
+    table.add_column("", no_wrap=True)
+    total = len(report.latents)
+    for shape, count in report.shape_counts().items():
+        counts = [f"{counts[shape]:,}" for counts in by_tolerance.values()]
+        table.add_row(shape, *counts, "█" * round(SHAPE_BAR * count / total))
+    return table
+
+
+def _histograms(report: RunReport) -> Table:
+    table = _table("Latents that are not empty, from the least value to the largest", "")
+    table.add_column("least", justify="right")
+    table.add_column("", no_wrap=True)
+    table.add_column("largest", justify="right")
+    table.add_column("median", justify="right")
+    quantiles = report.summary()["quantiles"]
+    for column in SUMMARISED:
+        if values := quantiles[column]:
+            shown = {name: readable(column, value) for name, value in values.items()}
+            table.add_row(LABELS[column], shown["min"], _bars(report, column), shown["max"], shown["median"])
+    return table
+
+
+def _bars(report: RunReport, column: str) -> str:
+    counts, _, _ = histogram(report.living(column), HISTOGRAM_BINS)
+    most = max(counts)
+    # A bin that holds anything shows at least the lowest bar.
+    return "".join(BARS[-(-count * (len(BARS) - 1) // most)] for count in counts)
+
+
+def _most_important(report: RunReport, top: int) -> Table:
+    chosen = report.most_important(top)
+    table = _table(f"The {len(chosen)} most important latents")
+    for name in ("latent", "imp.", "rank", "top 1", "top 3", "top 5", "atoms", "λ+/λ−", "λ₁"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("shape", no_wrap=True)
+    latents = report.latents
+    for i in chosen:
+        shares = [readable(column, float(latents[column][i])) for column in SHARES]
+        table.add_row(
+            str(i),
+            readable("importance", float(latents.importance[i])),
+            readable("effective_rank", float(latents.effective_rank[i])),
+            *shares,
+            str(int(latents.support[i])),
+            f"{int(latents.positive[i])}/{int(latents.negative[i])}",
+            f"{float(latents.eigenvalue[i]):.2f}",
+            f"{latents.figure[i]}, −" if latents.sign[i] < 0 else latents.figure[i],
+        )
+    return table
+
+
+def _table(title: str, *columns: str) -> Table:
+    return Table(*columns, title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+
+
+def shape_words(figure: str, dimension: int, sign: int) -> str:
+    """The figure with what its name leaves open: its dimension, and that it fires negatively."""
+    words = f"{figure} {dimension}-d" if figure in ("ellipsoid", "hyperboloid") else figure
+    return f"{words}, −" if sign < 0 else words
+
+
+def readable(column: str, value: float) -> str:
+    """A number as its column is read: shares in per cent, importance as a multiple, counts whole."""
+    if column in SHARES:
+        return f"{value:.0%}"
+    if column == "importance":
+        return f"{value:.2f}×"
+    return f"{value:.0f}" if column in ("support", "dimension") else f"{value:.2f}"
+
+
+def comparison_in_terminal(comparison: RunComparison) -> Group:
+    """The main measures as matrices, and every pair with what chance gives."""
+    matrices = [part for measure in SHOWN for part in (_matrix(comparison, measure), "")]
+    return Group(*matrices, _pairs(comparison))
+
+
+def _matrix(comparison: RunComparison, measure: str) -> Table:
+    table = _table(MEASURES[measure].label, "", "run")
+    for number in range(1, len(comparison.runs) + 1):
+        table.add_column(str(number), justify="right")
+    named = zip(short_names(comparison.runs), comparison.matrix(measure), strict=True)
+    for number, (name, row) in enumerate(named, 1):
+        table.add_row(str(number), Text(name), *[f"{value:.3f}" for value in row])
+    return table
+
+
+def _pairs(comparison: RunComparison) -> Table:
+    table = _table("Each pair (in brackets: its first run with a random initialisation of the second)", "pair")
+    chosen = (*SHOWN, "eigenspaces")
+    for measure in chosen:
+        table.add_column(MEASURES[measure].label.split(":")[0], justify="right")
+    for (i, j), found in comparison.pairs.items():
+        cells = [f"{MEASURES[m].of(found.agreement):.3f} ({MEASURES[m].of(found.random):.3f})" for m in chosen]
+        table.add_row(f"{i + 1} – {j + 1}", *cells)
+    return table

@@ -1,0 +1,56 @@
+"""`quadric compare`: matrices over runs, from the command line."""
+
+import json
+
+import pytest
+
+from quadric.autoencoders import Provenance
+from quadric.cli import main
+from quadric.geometry import frobenius_similarity
+from tests.geometry.examples import planted_shapes, trained
+
+
+@pytest.fixture
+def runs(tmp_path):
+    for name, ae in {"a": trained(), "b": trained("atomic"), "c": planted_shapes()}.items():
+        ae.save_pretrained(tmp_path / name)
+    return [str(tmp_path / name) for name in "abc"]
+
+
+def test_it_prints_matrices_and_writes_a_picture(runs, tmp_path, capsys):
+    assert main(["compare", *runs, "--out", str(tmp_path / "c.png"), str(tmp_path / "c.json")]) == 0
+    text = capsys.readouterr().out
+    assert "Sim_F" in text
+    assert "Sim_H" in text
+    assert f"{frobenius_similarity(trained(), trained('atomic')):.3f}" in text
+    assert (tmp_path / "c.png").stat().st_size > 5000
+    assert json.loads((tmp_path / "c.json").read_text())["runs"] == runs
+
+
+def test_json_is_for_programs(runs, capsys):
+    assert main(["compare", *runs, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["matrices"]["frobenius"][0][1] == frobenius_similarity(trained(), trained("atomic"))
+    assert len(found["pairs"]) == 3
+
+
+def test_mistakes_are_one_line(runs, tmp_path, capsys):
+    assert main(["compare", runs[0]]) == 1
+    assert "name at least two" in capsys.readouterr().err
+    assert main(["compare", *runs, "--out", "c.pdf"]) == 1
+    assert "choose one of .json, .png" in capsys.readouterr().err
+    for name in "xy":
+        ae = planted_shapes()
+        ae.provenance = Provenance(hook_point=f"layer {name}")
+        ae.save_pretrained(tmp_path / name)
+    different = [str(tmp_path / name) for name in "xy"]
+    assert main(["compare", *different]) == 1
+    assert "hook_point 'layer y' and 'layer x' differ" in capsys.readouterr().err
+    assert main(["compare", *different, "--force"]) == 0
+
+
+def test_help_shows_an_example(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["compare", "--help"])
+    assert stop.value.code == 0
+    assert "Example: quadric compare " in capsys.readouterr().out

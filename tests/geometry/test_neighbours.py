@@ -1,0 +1,83 @@
+"""Neighbours by subspace overlap, against all pairs of materialised eigenvectors."""
+
+from importlib import import_module
+
+import numpy as np
+import pytest
+import torch
+
+from quadric import BilinearAutoencoder, TopKAutoencoder
+from quadric.geometry import neighbours
+from quadric.geometry.neighbours import BLOCK_COLUMNS
+from tests.geometry.examples import by_hand, orthonormal, planted_shapes, trained
+from tests.zoo import VARIETIES, make
+
+neighbours_module = import_module("quadric.geometry.neighbours")  # the package's attribute is the function
+
+
+def naive_overlaps(ae, largest_rank=16):
+    bases = []
+    for i in range(ae.n_latents):
+        values, vectors = np.linalg.eigh(ae.form(i).double().numpy())
+        order = np.argsort(-np.abs(values))
+        size = np.abs(values).sum() ** 2 / max((values**2).sum(), 1e-300)
+        bases.append(vectors[:, order[: min(largest_rank, round(size))]])
+    overlaps = np.zeros((len(bases), len(bases)))
+    for i, a in enumerate(bases):
+        for j, b in enumerate(bases):
+            if a.shape[1] and b.shape[1]:
+                overlaps[i, j] = ((a.T @ b) ** 2).sum() / np.sqrt(a.shape[1] * b.shape[1])
+    return overlaps, [basis.shape[1] for basis in bases]
+
+
+@pytest.mark.parametrize("block", [BLOCK_COLUMNS, 3])
+@pytest.mark.parametrize("variety", [*VARIETIES, "trained"])
+def test_neighbours_are_the_largest_overlaps(variety, block, monkeypatch):
+    monkeypatch.setattr(neighbours_module, "BLOCK_COLUMNS", block)
+    ae = trained() if variety == "trained" else make(variety)
+    expected, ranks = naive_overlaps(ae)
+    found = neighbours(ae, count=5)
+    assert found.ranks.tolist() == ranks
+    assert found.latents.shape == found.overlaps.shape == (ae.n_latents, 5)
+    for i in range(ae.n_latents):
+        row = np.delete(expected[i], i)
+        np.testing.assert_allclose(found.overlaps[i], -np.sort(-row)[:5], atol=1e-5)
+        np.testing.assert_allclose(expected[i, found.latents[i]], found.overlaps[i], atol=1e-5)
+        assert i not in found.latents[i].tolist()
+
+
+def test_planted_neighbours():
+    """Two circles in one plane are each other's neighbours, whatever their radii; the third shares one axis."""
+    axes = orthonormal(8, 4).mT.float()
+    mixing = torch.tensor([[1.0, 1, 0, 0], [3.0, 3, 0, 0], [0, 1.0, 1, 0], [0, 0, 0, 1.0]])
+    found = neighbours(by_hand(axes, axes.clone(), mixing), count=3)
+    assert found.ranks.tolist() == [2, 2, 2, 1]
+    assert found.latents[0].tolist()[:2] == [1, 2]
+    assert found.overlaps[0].tolist() == pytest.approx([1, 0.5, 0], abs=1e-5)
+
+
+def test_empty_latents_have_no_overlap_and_are_nobodys_neighbour():
+    found = neighbours(planted_shapes())
+    assert found.latents.shape == (6, 5)
+    assert found.overlaps[4].tolist() == [0] * 5
+    assert found.ranks[4] == 0
+
+
+def test_a_single_latent_has_no_neighbours():
+    found = neighbours(BilinearAutoencoder(d_model=3, n_latents=1, prior="atomic"))
+    assert found.latents.shape == (1, 0)
+
+
+def test_the_largest_rank_is_kept_to():
+    ae = make("quadratic")
+    assert max(neighbours(ae, largest_rank=2).ranks.tolist()) == 2
+    told = []
+    neighbours(ae, on_progress=told.append)
+    assert sum(told) == 2 * ae.n_latents
+
+
+def test_mistakes_are_named():
+    with pytest.raises(ValueError, match="count=0"):
+        neighbours(trained(), count=0)
+    with pytest.raises(ValueError, match="'topk' autoencoder has directions"):
+        neighbours(TopKAutoencoder(d_model=4, n_latents=8, n_active=2))

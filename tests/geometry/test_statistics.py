@@ -1,0 +1,125 @@
+"""The table of all latents: planted truths, dense references, edges."""
+
+import numpy as np
+import pytest
+import torch
+
+from quadric import BilinearAutoencoder, TopKAutoencoder
+from quadric.geometry import statistics
+from tests.geometry.examples import planted_shapes, trained
+from tests.zoo import VARIETIES, make
+
+
+def dense_statistics(ae):
+    """The appendix's formulas on numpy.linalg.eigh of every materialised form."""
+    values = np.stack([np.linalg.eigvalsh(ae.form(i).double().numpy()) for i in range(ae.n_latents)])
+    sizes = -np.sort(-np.abs(values), axis=1)
+    nuclear, energy = sizes.sum(1), (sizes**2).sum(1)
+    return {
+        "importance": energy / energy.mean(),
+        "effective_rank": nuclear**2 / energy,
+        "captured_1": sizes[:, :1].sum(1) / nuclear,
+        "captured": sizes[:, :3].sum(1) / nuclear,
+        "captured_5": sizes[:, :5].sum(1) / nuclear,
+        "norm": energy**0.5,
+    }
+
+
+def autoencoders():
+    return [pytest.param(make(variety), id=variety) for variety in VARIETIES if "sparse" not in variety] + [
+        pytest.param(trained(prior), id=f"trained {prior}") for prior in ("atomic", "composite", "quadratic")
+    ]
+
+
+@pytest.mark.parametrize("ae", autoencoders())
+def test_statistics_match_dense_eigh(ae):
+    table = statistics(ae)
+    living = table.norm > 0
+    for column, expected in dense_statistics(ae).items():
+        np.testing.assert_allclose(table[column][living], expected[living], rtol=1e-6, atol=1e-6)
+    assert float(table.importance.mean()) == pytest.approx(1)
+
+
+def test_planted_shapes_are_reported_as_what_they_are():
+    table = statistics(planted_shapes())
+    assert table.figure == ("circle", "sphere", "hyperbola", "slab", "empty", "ellipse")
+    assert table.shape == ("ellipsoid", "ellipsoid", "hyperboloid", "slab", "empty", "ellipsoid")
+    assert table.dimension.tolist() == [2, 3, 2, 1, 0, 2]
+    assert table.positive.tolist() == [2, 3, 1, 1, 0, 0]
+    assert table.negative.tolist() == [0, 0, 1, 0, 0, 2]
+    assert table.sign.tolist() == [1, 1, 0, 1, 0, -1]
+    assert table.support.tolist() == [2, 3, 2, 1, 0, 2]
+    assert table.effective_rank.tolist() == pytest.approx([2, 3, 2, 1, 0, 25 / 17], abs=1e-6)
+    assert table.captured_1.tolist() == pytest.approx([1 / 2, 1 / 3, 1 / 2, 1, 0, 4 / 5], abs=1e-6)
+    assert table.captured.tolist() == pytest.approx([1, 1, 1, 1, 0, 1], abs=1e-6)
+    energies = torch.tensor([2, 0.75, 2, 4, 0, 17])
+    assert table.importance.tolist() == pytest.approx((energies / energies.mean()).tolist(), abs=1e-5)
+    assert table.eigenvalue.tolist()[5] == pytest.approx(-4, abs=1e-5)
+
+
+def test_a_planted_difference_may_also_be_one_bilinear_atom():
+    """uuᵀ − vvᵀ = sym((u + v)(u − v)ᵀ): one atom, not two."""
+    ae = BilinearAutoencoder(d_model=7, n_latents=1, prior="atomic")
+    with torch.no_grad():
+        ae.left.copy_(torch.eye(7)[0] + torch.eye(7)[1])
+        ae.right.copy_(torch.eye(7)[0] - torch.eye(7)[1])
+    table = statistics(ae)
+    assert (table.figure, table.support.tolist()) == (("hyperbola",), [1])
+    assert table.eigenvalues[0].abs().tolist() == pytest.approx([1, 1])
+
+
+def test_flipping_a_latents_sign_changes_only_its_sign():
+    ae = planted_shapes()
+    before = statistics(ae)
+    with torch.no_grad():
+        ae.mixing.weight.neg_()
+    after = statistics(ae)
+    assert after.shape == before.shape
+    assert after.figure == before.figure
+    assert after.sign.tolist() == (-before.sign).tolist()
+    torch.testing.assert_close(after.effective_rank, before.effective_rank)
+    assert (after.positive.tolist(), after.negative.tolist()) == (before.negative.tolist(), before.positive.tolist())
+
+
+def test_the_captured_curve_rises_to_one():
+    table = statistics(trained())
+    curve = table.captured_curve()
+    assert bool((curve.diff(dim=1) >= 0).all())
+    torch.testing.assert_close(curve[:, -1][table.norm > 0], torch.ones(int((table.norm > 0).sum())).double())
+    torch.testing.assert_close(curve[:, 2], table.captured)
+
+
+def test_the_table_gives_columns_by_name_and_as_plain_lists():
+    table = statistics(planted_shapes(), tolerance=0.01)
+    assert len(table) == 6
+    assert table.tolerance == 0.01
+    assert table["support"] is table.support
+    columns = table.columns()
+    assert next(iter(columns)) == "latent"
+    assert all(len(column) == 6 and not isinstance(column[0], torch.Tensor) for column in columns.values())
+    with pytest.raises(KeyError, match="no column 'rank'; there are importance, effective_rank"):
+        _ = table["rank"]
+
+
+@pytest.mark.parametrize(("d", "h"), [(1, 1), (1, 4), (5, 1)])
+def test_the_smallest_sizes(d, h):
+    table = statistics(BilinearAutoencoder(d_model=d, n_latents=3, n_hidden=h, prior="quadratic"))
+    assert bool(table.effective_rank.isfinite().all())
+    assert int(table.dimension.max()) <= min(d, 2 * h)
+    assert bool((table.captured_5 <= 1 + 1e-12).all())
+
+
+def test_a_dictionary_of_nothing_has_no_importance():
+    ae = BilinearAutoencoder(d_model=4, n_latents=3, prior="quadratic")
+    with torch.no_grad():
+        ae.mixing.weight.zero_()
+    table = statistics(ae)
+    assert table.importance.tolist() == table.captured.tolist() == [0, 0, 0]
+    assert table.shape == ("empty",) * 3
+
+
+def test_mistakes_are_named():
+    with pytest.raises(ValueError, match="'topk' autoencoder has directions, not quadratic forms"):
+        statistics(TopKAutoencoder(d_model=4, n_latents=8, n_active=2))
+    with pytest.raises(ValueError, match="tolerance=2"):
+        statistics(planted_shapes(), tolerance=2.0)

@@ -1,0 +1,47 @@
+"""Reports on disk: each ending its own format, mistakes before any work."""
+
+import json
+from importlib import import_module
+
+import pytest
+
+from quadric.reports import files
+from quadric.reports.files import check_comparison_paths, check_report_paths, write_comparison, write_report
+from quadric.reports.run_comparison import compare_runs
+from quadric.reports.run_report import report_on
+from tests.geometry.examples import planted_shapes, trained
+
+
+def test_json_html_and_parquet(tmp_path):
+    report = report_on("run", planted_shapes())
+    for ending in (".json", ".html", ".parquet"):
+        write_report(report, tmp_path / "deep" / f"report{ending}")
+    assert json.loads((tmp_path / "deep/report.json").read_text()) == report.as_json()
+    assert (tmp_path / "deep/report.html").read_text().startswith("<!doctype html>")
+    table = import_module("pyarrow.parquet").read_table(tmp_path / "deep/report.parquet")
+    assert table.to_pydict() == report.columns()
+    assert json.loads(table.schema.metadata[b"quadric"])["tolerance"] == 1e-3
+
+
+def test_a_comparison_as_json_and_picture(tmp_path):
+    comparison = compare_runs(["$a", "b"], [trained(), trained(seed=1)])
+    write_comparison(comparison, tmp_path / "c.json")
+    write_comparison(comparison, tmp_path / "c.png")
+    stored = json.loads((tmp_path / "c.json").read_text())
+    assert stored["matrices"]["frobenius"][0][1] == comparison.pairs[0, 1].agreement.frobenius
+    assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_wrong_paths_are_named(tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match=r"'x.csv' ends in '.csv'; choose one of .html, .json, .parquet"):
+        check_report_paths([tmp_path.__class__("x.csv")])
+    with pytest.raises(ValueError, match=r"choose one of .json, .png"):
+        check_comparison_paths([tmp_path / "x.html"])
+    (tmp_path / "folder.json").mkdir()
+    with pytest.raises(ValueError, match="is a folder"):
+        check_report_paths([tmp_path / "folder.json"])
+    monkeypatch.setattr(files, "find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=r"needs pyarrow; install it with: pip install 'quadric\[tables\]'"):
+        check_report_paths([tmp_path / "x.parquet"])
+    with pytest.raises(ValueError, match=r"needs matplotlib; install it with: pip install 'quadric\[figures\]'"):
+        check_comparison_paths([tmp_path / "x.png"])

@@ -1,0 +1,74 @@
+"""The page: complete, escaped, and in need of nothing else."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from quadric.autoencoders import Provenance
+from quadric.reports.page import report_as_page
+from quadric.reports.run_report import report_on
+from tests.geometry.examples import planted_shapes
+
+NASTY = """</title><script>alert("1")</script><img src='http://example.com/x'>&"""
+
+
+class Page(HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.attributes, self.open = [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.attributes += attributes
+        if tag not in ("meta", "rect", "circle", "polyline", "line"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append(tag)
+        self.attributes += attributes
+
+    def handle_endtag(self, tag):
+        if self.open and self.open[-1] == tag:
+            self.open.pop()
+
+
+@pytest.fixture
+def text():
+    ae = planted_shapes()
+    ae.provenance = Provenance(model=NASTY, corpus=NASTY, hook_point=NASTY)
+    return report_as_page(report_on(NASTY, ae))
+
+
+def test_whatever_comes_from_the_run_is_escaped(text):
+    assert NASTY not in text
+    assert text.count("&lt;script&gt;alert(&quot;1&quot;)") == 5  # title, heading and three facts
+    page = Page(text)
+    assert page.tags.count("script") == 1
+    assert "img" not in page.tags
+
+
+def test_the_page_needs_no_network(text):
+    page = Page(text)
+    names = {name for name, _ in page.attributes}
+    assert not names & {"src", "href", "srcset", "action"}
+    assert not {"link", "iframe", "img"} & set(page.tags)
+    assert "url(" not in text
+    assert "@import" not in text
+    assert ("http-equiv", "Content-Security-Policy") in page.attributes
+
+
+def test_every_tag_is_closed(text):
+    closed = Page(text)
+    assert set(closed.open) <= {"option"}
+
+
+def test_the_table_holds_every_latent_most_important_first(text):
+    body = text[text.index('id="latents"') :]
+    rows = re.findall(r'<tr data-shape="(\w+)"><td data-value="(\d+)">', body)
+    assert [int(latent) for _, latent in rows][:3] == [5, 3, 0]
+    assert sorted(int(latent) for _, latent in rows) == list(range(6))
+    assert ("empty", "4") in rows
+    for figure in ("circle", "sphere", "hyperbola", "slab", "ellipse, −"):
+        assert f">{figure}</td>" in body
