@@ -11,7 +11,7 @@ from measure import write_table
 
 from quadric.activations import ActivationConfig, BatchSize, LanguageModel, LiveStream
 
-LAYER, SEQUENCES, PASSES, ROUNDS = 15, 8, 2, 10
+LAYER, SEQUENCES, PASSES, ROUNDS = 15, 8, 1, 20
 
 
 class Stop(Exception):  # noqa: N818

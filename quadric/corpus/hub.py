@@ -50,6 +50,8 @@ def unreachable(config: CorpusConfig, failure: Exception) -> CorpusError:
     """One line out of the many that the hub's client gives."""
     if isinstance(failure, CorpusError):
         return failure
+    if isinstance(failure, ModuleNotFoundError):
+        return CorpusError(f"hub datasets need {failure.name}; install it with: pip install 'quadric[lm]'")
     reason = f"{type(failure).__name__}: {failure}".splitlines()[0]
     return CorpusError(
         f"cannot read hub dataset '{config.source}' ({reason}); check its name, its subset and the network, "

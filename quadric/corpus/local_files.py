@@ -110,9 +110,11 @@ def _read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _read_parquet(path: Path, config: CorpusConfig) -> Iterator[dict[str, Any]]:
-    import pyarrow
-    import pyarrow.parquet
-
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ModuleNotFoundError as missing:
+        raise CorpusError("reading parquet needs pyarrow; install it with: pip install 'quadric[lm]'") from missing
     try:
         file = pyarrow.parquet.ParquetFile(path)
         wanted = {config.text_field, config.topic_field}

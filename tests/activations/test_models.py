@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from quadric.activations.models import ModelError, find_model, load_model, load_shape, preparation
+from quadric.activations.model_errors import ModelError
+from quadric.activations.models import find_model, load_model, load_shape, preparation
 from quadric.corpus import CorpusConfig, TokenBlocks
 from quadric.resources import SMOLLM2, open_member, sha256_of_file
 from tests.activations.loopback_hub import loopback_hub
@@ -34,6 +35,25 @@ def test_a_folder_of_every_architecture_is_read(architecture: str, tmp_path: Pat
 
 def test_the_precision_is_chosen(tiny_folder: Path) -> None:
     assert load_model(find_model(str(tiny_folder)), device="cpu", dtype="bfloat16").dtype == "bfloat16"
+
+
+def test_without_the_extra_the_remedy_is_to_install_it(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = find_model(str(tiny_folder))
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(ModelError, match=r"needs the package transformers; .* pip install 'quadric\[lm\]'"):
+        load_shape(source)
+
+
+def test_a_model_that_asks_for_consent_says_how_to_give_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    class GatedRepoError(OSError):
+        pass
+
+    def gated(*_: object, **__: object) -> None:
+        raise OSError("wrapped by the loader") from GatedRepoError("403")
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", gated)
+    with pytest.raises(ModelError, match=r"'meta-llama/Llama-3.2-1B' asks for consent; .* `hf auth login`"):
+        find_model("meta-llama/Llama-3.2-1B")
 
 
 def test_a_device_that_is_not_there_is_refused(tiny_folder: Path) -> None:

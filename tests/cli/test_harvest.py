@@ -2,6 +2,10 @@
 
 import json
 import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import huggingface_hub
@@ -152,3 +156,21 @@ def test_a_cache_of_something_else_is_refused(
     message = error_of(arguments(tiny, text, tmp_path / "cache", "--outliers", "keep"), capsys)
     assert 'token_rules.outliers: stored "drop", asked for "keep"' in message
     assert message.endswith("give another folder, or ask for what it holds")
+
+
+def test_an_interrupt_leaves_valid_shards_and_says_how_to_go_on(tiny: Path, tmp_path: Path) -> None:
+    text, out = tmp_path / "long.txt", tmp_path / "cache"
+    text.write_text("Call me Ishmael. Some years ago, never mind how long precisely, I went to sea. " * 20_000)
+    command = arguments(tiny, text, out, "--tokens", "10000000", "--sequences-per-shard", "8")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "quadric", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    while process.poll() is None and len(list(out.glob("shard-*"))) < 2:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 130, errors
+    assert "the same command goes on" in errors
+    assert "Traceback" not in errors
+    ActivationCache(out).verify()
+    assert len(ActivationCache(out)) > 0
