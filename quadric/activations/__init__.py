@@ -1,1 +1,51 @@
-"""Language model + hook points -> stream of token vectors (n, d)."""
+"""Language model + hook points -> stream of token vectors (n, d).
+
+    config = ActivationConfig(model="smollm2", hook_points="layers.15")
+    stream = LiveStream.open(config, batch=BatchSize(sequences=32), repeat=True)
+    for batch in stream:                      # ActivationBatch: activations by hook point, tokens, places
+        step(batch.activations["resid_pre.15"])
+        checkpoint["stream"] = stream.state_dict()
+
+A cache gives the same with `CachedStream(ActivationCache(folder), batch=BatchSize(tokens=8192))`; whoever trains
+needs `ActivationStream` only and cannot tell them apart. The modules, in the order in which data flows:
+
+    models, tokenizer     a language model from the hub, a folder, a GGUF file, or the embedded one
+    hook_points, capture  names of places in it, and a forward pass that ends at the last of them
+    token_rules           which tokens are kept
+    batches, live_stream  batches with a cursor
+    provenance            where they came from
+    harvesting, manifest  activations to disk
+    cache                 and back
+"""
+
+from quadric.activations.batches import ActivationBatch, ActivationStream, BatchSize
+from quadric.activations.cache import ActivationCache, CachedStream
+from quadric.activations.config import ActivationConfig, describe
+from quadric.activations.harvesting import HarvestConfig, harvest
+from quadric.activations.hook_points import HookPoint, parse_hook_point, parse_hook_points
+from quadric.activations.live_stream import LiveStream
+from quadric.activations.models import LanguageModel, find_model, load_model
+from quadric.activations.provenance import Provenance
+from quadric.activations.token_rules import TokenCounts, TokenRules
+
+__all__ = [
+    "ActivationBatch",
+    "ActivationCache",
+    "ActivationConfig",
+    "ActivationStream",
+    "BatchSize",
+    "CachedStream",
+    "HarvestConfig",
+    "HookPoint",
+    "LanguageModel",
+    "LiveStream",
+    "Provenance",
+    "TokenCounts",
+    "TokenRules",
+    "describe",
+    "find_model",
+    "harvest",
+    "load_model",
+    "parse_hook_point",
+    "parse_hook_points",
+]

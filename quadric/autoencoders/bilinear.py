@@ -63,6 +63,11 @@ class BilinearArchitecture:
             )
 
 
+def default_hidden(n_latents: int, prior: Prior) -> int:
+    """The paper's two atoms a latent, or one where the prior is atomic."""
+    return n_latents if prior == "atomic" else 2 * n_latents
+
+
 class BilinearAutoencoder(Autoencoder):
     """A dictionary of quadratic forms, trained to rebuild xxᵀ.
 
@@ -100,8 +105,7 @@ class BilinearAutoencoder(Autoencoder):
             check_positive("block_size", block_size)
         if prior == "composite" and mixing_density is None:
             mixing_density = PAPER_MIXING_DENSITY
-        if n_hidden is None:
-            n_hidden = n_latents if prior == "atomic" else 2 * n_latents
+        n_hidden = default_hidden(n_latents, prior) if n_hidden is None else n_hidden
         architecture = BilinearArchitecture(
             d_model=d_model,
             n_latents=n_latents,
@@ -187,7 +191,7 @@ class BilinearAutoencoder(Autoencoder):
             prefix = "mixing."
             own = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
             self.mixing = self.mixing.state_from(own).to(self.left.device)
-        self.load_state_dict(state)
+        self.load_state_dict({**state, "right": state["left"]} if self.tied else state)
 
     @torch.no_grad()
     def kernel(self) -> Float[Tensor, "k k"]:

@@ -12,7 +12,9 @@ from typing import Protocol
 import tyro
 
 from quadric.cli.compare import Compare
+from quadric.cli.corpus import Corpus
 from quadric.cli.demo import Demo
+from quadric.cli.harvest import Harvest
 from quadric.cli.report import Report
 
 
@@ -22,10 +24,13 @@ class Command(Protocol):
     def run(self) -> int: ...
 
 
+# In the order in which a new user meets them: the whole, then the stages as data flows through them.
 COMMANDS: dict[str, Callable[..., Command]] = {
-    "compare": Compare,
     "demo": Demo,
+    "corpus": Corpus,
+    "harvest": Harvest,
     "report": Report,
+    "compare": Compare,
 }
 
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.nn.functional import all_reduce
+from torch.autograd.function import once_differentiable
 
 from quadric.autoencoders.objective import LossSums
 
@@ -42,13 +42,30 @@ def leave_job() -> None:
         dist.destroy_process_group()
 
 
+class _AllReduce(torch.autograd.Function):
+    """A sum over processes; whoever used the sum asks for gradients, so those are summed too."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor) -> Tensor:
+        total = values.clone()
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        grad = grad.contiguous()
+        dist.all_reduce(grad)
+        return grad
+
+
 def summed(sums: LossSums) -> LossSums:
     """The sums over all processes, differentiable, so that every process sees the loss of the whole batch."""
     if place().world_size == 1:
         return sums
     # One message: objective, error, l1, l2² and the number of tokens side by side.
     flat = torch.cat([sums.objective[None], sums.error[None], sums.l1, sums.l2_squared])
-    total: Tensor = all_reduce(flat)  # type: ignore[no-untyped-call]
+    total: Tensor = _AllReduce.apply(flat)  # type: ignore[no-untyped-call]
     count = torch.tensor(sums.n_tokens, device=flat.device)
     dist.all_reduce(count)
     k = len(sums.l1)

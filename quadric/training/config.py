@@ -3,8 +3,15 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from quadric.autoencoders import Autoencoder, BatchTopKAutoencoder, BilinearAutoencoder, TopKAutoencoder
-from quadric.autoencoders.bilinear import Initialisation, check_density
+from quadric.autoencoders import (
+    Autoencoder,
+    BatchTopKAutoencoder,
+    BilinearArchitecture,
+    BilinearAutoencoder,
+    LinearArchitecture,
+    TopKAutoencoder,
+)
+from quadric.autoencoders.bilinear import Initialisation, check_density, default_hidden
 from quadric.autoencoders.mixing import Prior
 
 Kind = Literal["bilinear", "topk", "batch_topk"]
@@ -43,7 +50,24 @@ class AutoencoderConfig:
         check_density(self.mixing_density)
         if not self.alpha >= 0:
             raise ValueError(f"alpha={self.alpha} is not ≥ 0; the paper uses 0.3")
-        self.build(d_model=1)  # impossible sizes are found here, before any text is read
+        self._check_sizes()
+
+    def _check_sizes(self) -> None:
+        """Impossible sizes are found here, before any text is read."""
+        if self.kind != "bilinear":
+            LinearArchitecture(d_model=1, n_latents=self.n_latents, n_active=self.n_active, seed=self.seed)
+            return
+        BilinearArchitecture(
+            d_model=1,
+            n_latents=self.n_latents,
+            n_hidden=default_hidden(self.n_latents, self.prior) if self.n_hidden is None else self.n_hidden,
+            prior=self.prior,
+            mixing_density=self.mixing_density if self.prior == "composite" else None,
+            symmetric=self.symmetric,
+            tied=self.tied,
+            init=self.init,
+            seed=self.seed,
+        )
 
     @property
     def name(self) -> str:

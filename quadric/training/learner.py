@@ -66,7 +66,9 @@ class Learner:
 
     def state(self) -> dict[str, Tensor]:
         """Parameters, masks and the memory of every optimiser, as named tensors."""
-        tensors = {f"autoencoder.{name}": value for name, value in self.autoencoder.state_dict().items()}
+        # Named parameters come once each: tied factors are one tensor, and are saved as one.
+        own = {**dict(self.autoencoder.named_parameters()), **dict(self.autoencoder.named_buffers())}
+        tensors: dict[str, Tensor] = {f"autoencoder.{name}": value.detach() for name, value in own.items()}
         for part, optimiser in self.optimisers.all().items():
             for index, memory in optimiser.state_dict()["state"].items():
                 for name, value in memory.items():

@@ -8,13 +8,9 @@ from torch import Tensor, nn
 
 from quadric.autoencoders import Autoencoder, BilinearAutoencoder
 from quadric.autoencoders.mixing import Composite
+from quadric.training.muon import Muon
 
 VECTOR_LEARNING_RATE = 1e-3
-
-
-def muon(parameters: list[nn.Parameter], learning_rate: float, momentum: float) -> torch.optim.Muon:
-    """Muon as the paper uses it: constant rate, no weight decay."""
-    return torch.optim.Muon(parameters, lr=learning_rate, momentum=momentum, weight_decay=0.0, adjust_lr_fn="original")
 
 
 def sparse_learning_rate(learning_rate: float, mixing: Composite) -> float:
@@ -30,7 +26,7 @@ class Optimisers:
         self.learning_rate, self.momentum = learning_rate, momentum
         mixing = dict(autoencoder.named_parameters(prefix="")).keys() & {"mixing.weight", "mixing.values"}
         own = {name: p for name, p in autoencoder.named_parameters() if name not in mixing}
-        self.matrices = muon([p for p in own.values() if p.ndim == 2], learning_rate, momentum)
+        self.matrices = Muon([p for p in own.values() if p.ndim == 2], learning_rate, momentum)
         vectors = [p for p in own.values() if p.ndim != 2]
         self.vectors = torch.optim.AdamW(vectors, lr=VECTOR_LEARNING_RATE, weight_decay=0.0)
         self.mixing = self._for_mixing()
@@ -65,7 +61,7 @@ class Optimisers:
         if parameter is None:
             return None
         if parameter.ndim == 2:
-            return muon([parameter], self.learning_rate, self.momentum)
+            return Muon([parameter], self.learning_rate, self.momentum)
         assert isinstance(self.autoencoder, BilinearAutoencoder)
         assert isinstance(self.autoencoder.mixing, Composite)
         rate = sparse_learning_rate(self.learning_rate, self.autoencoder.mixing)

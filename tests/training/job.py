@@ -59,14 +59,14 @@ def fingerprint(each: Learner) -> list[bytes]:
             name.encode() + repr(value.item()).encode() for name, value in sorted(each.state().items())]  # fmt: skip
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("--kill-at", type=int)
     parser.add_argument("--kill-while-saving", type=int)
     parser.add_argument("--slow", type=float, default=0.0)
     parser.add_argument("--autoencoders", nargs="+", default=["sparse", "topk"])
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     place = join_job()
     own = learners(*options.autoencoders)

@@ -1,0 +1,109 @@
+"""Claim: the stream runs at 0.95 or more of the speed of a bare loop that stops the model at the same layer."""
+
+import statistics
+import time
+from collections.abc import Callable
+from itertools import islice
+from typing import NamedTuple
+
+import torch
+from measure import write_table
+
+from quadric.activations import ActivationConfig, BatchSize, LanguageModel, LiveStream
+
+LAYER, SEQUENCES, PASSES, ROUNDS = 15, 8, 2, 10
+
+
+class Stop(Exception):  # noqa: N818
+    pass
+
+
+def full_forward(model: LanguageModel, passes: list[torch.Tensor]) -> None:
+    """(a) Every layer and the head, all hidden states kept: the plain way with transformers."""
+    for tokens in passes:
+        with torch.no_grad():
+            model.causal(input_ids=tokens, use_cache=False, output_hidden_states=True).hidden_states[LAYER]
+
+
+def bare_loop(model: LanguageModel, passes: list[torch.Tensor]) -> None:
+    """(b) The layers before the hook point and nothing else: no text, no rules, no batches."""
+
+    def stop(*_: object) -> None:
+        raise Stop
+
+    handle = model.layers[LAYER].register_forward_pre_hook(stop)
+    for tokens in passes:
+        try:
+            with torch.no_grad():
+                model.decoder(input_ids=tokens, use_cache=False)
+        except Stop:
+            continue
+    handle.remove()
+
+
+def running_stream(config: ActivationConfig, model: LanguageModel, reference: LiveStream) -> Callable[[], None]:
+    """Text to batches, as a training run sees it, once the corpus is open: that happens once a run."""
+    batch = BatchSize(sequences=SEQUENCES)
+    stream = LiveStream(config, model, batch=batch, provenance=reference.provenance, repeat=True, prefetch=0)
+    batches = iter(stream)
+    next(batches)
+
+    def run() -> None:
+        for _ in islice(batches, PASSES):
+            pass
+
+    return run
+
+
+class Taken(NamedTuple):
+    wall: float
+    cpu: float
+    """Seconds of all threads together: what other work on the machine hardly changes."""
+
+
+def measured(ways: dict[str, Callable[[], None]]) -> dict[str, list[Taken]]:
+    """Every way once a round, in an order that turns around every round."""
+    taken: dict[str, list[Taken]] = {name: [] for name in ways}
+    for number in range(ROUNDS):
+        for name in list(ways)[:: 1 if number % 2 else -1]:
+            wall, cpu = time.perf_counter(), time.process_time()
+            ways[name]()
+            taken[name].append(Taken(time.perf_counter() - wall, time.process_time() - cpu))
+    return taken
+
+
+def main() -> None:
+    config = ActivationConfig(hook_points=str(LAYER), sequences_per_forward=SEQUENCES)
+    stream = LiveStream.open(config, device="cpu", batch=BatchSize(sequences=SEQUENCES))
+    passes = [each.sequences.tokens for each in islice(stream.passes(), PASSES)]
+    ways = {
+        "(a) full forward, output_hidden_states": lambda: full_forward(stream.model, passes),
+        "(b) bare loop, stopped at the layer": lambda: bare_loop(stream.model, passes),
+        "quadric's stream": running_stream(config, stream.model, stream),
+    }
+    results = measured(ways)
+    bare = results["(b) bare loop, stopped at the layer"]
+    tokens = PASSES * SEQUENCES * config.corpus.block_length
+    rows = []
+    for name, taken in results.items():
+        speeds = [tokens / each.wall for each in taken]
+        spread = f"{statistics.median(speeds):,.0f} ({min(speeds):,.0f}–{max(speeds):,.0f})"
+        pairs = list(zip(bare, taken, strict=True))
+        wall = statistics.median(reference.wall / each.wall for reference, each in pairs)
+        cpu = statistics.median(reference.cpu / each.cpu for reference, each in pairs)
+        rows.append([name, spread, f"{wall:.3f}", f"{cpu:.3f}"])
+    write_table(
+        "harvest",
+        "Tokens a second from text to activations",
+        ["way", "tokens/s, median (range)", "speed relative to (b)", "the same in CPU time"],
+        rows,
+        f"smollm2, residual stream into layer {LAYER} of 30, {SEQUENCES} sequences of {config.corpus.block_length} "
+        f"tokens a forward pass, {PASSES} passes a round, {ROUNDS} rounds, their order turned around every time; "
+        "ratios are medians over rounds. The stream reads, shuffles, tokenises and packs the text, applies the token "
+        "rules and makes batches; it runs without prefetching here, so that no work hides outside the clock. "
+        "`python benchmarks/bench_harvest.py`",
+    )
+
+
+if __name__ == "__main__":
+    main()

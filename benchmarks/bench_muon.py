@@ -1,0 +1,34 @@
+"""Claim: Newton–Schulz on the small side in float32 beats torch.optim.Muon's on a CPU."""
+
+from statistics import median
+
+import torch
+from measure import alternate, median_and_spread, write_table
+
+from quadric.training.muon import Muon
+
+SHAPES = [(1024, 576), (2048, 576), (4096, 576), (1024, 2048)]
+
+
+def main() -> None:
+    rows = []
+    for shape in SHAPES:
+        parameters = [torch.nn.Parameter(torch.randn(shape)) for _ in range(2)]
+        for parameter in parameters:
+            parameter.grad = torch.randn(shape)
+        theirs = torch.optim.Muon(parameters[:1], lr=0.03, weight_decay=0.0, adjust_lr_fn="original")
+        ours = Muon(parameters[1:], lr=0.03, momentum=0.95)
+        seconds = alternate({"torch": theirs.step, "ours": ours.step}, rounds=5)
+        ratio = median(seconds["torch"]) / median(seconds["ours"])
+        rows.append([f"{shape[0]} × {shape[1]}", *map(median_and_spread, seconds.values()), f"{ratio:.1f}×"])
+    write_table(
+        "muon",
+        "One step of Muon, torch.optim.Muon against ours",
+        ["matrix", "torch (bfloat16, whole)", "ours (float32, small side)", "ratio"],
+        rows,
+        "Median of five alternating rounds, with range. `python benchmarks/bench_muon.py`",
+    )
+
+
+if __name__ == "__main__":
+    main()

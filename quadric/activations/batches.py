@@ -1,0 +1,106 @@
+"""What a stream yields, and what every stream offers: the same from a live model and from a cache."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from quadric.activations.provenance import Provenance
+
+
+@dataclass(frozen=True)
+class ActivationBatch:
+    """Token vectors (raw, float32) and where each comes from; row i of every field is the same token."""
+
+    activations: dict[str, Float[Tensor, "n d"]]
+    """By canonical hook point."""
+    token_ids: Int[Tensor, " n"]
+    documents: Int[Tensor, " n"]
+    """Index of the document in its corpus."""
+    sequences: Int[Tensor, " n"]
+    """Number of the sequence in its epoch."""
+    positions: Int[Tensor, " n"]
+    """Place in the sequence, as the language model counted it."""
+
+    def __len__(self) -> int:
+        return len(self.token_ids)
+
+    def rows(self, start: int, stop: int) -> "ActivationBatch":
+        """A slice of the rows."""
+        return ActivationBatch(
+            {name: vectors[start:stop] for name, vectors in self.activations.items()},
+            *(getattr(self, name)[start:stop] for name in COLUMNS),
+        )
+
+
+COLUMNS = ("token_ids", "documents", "sequences", "positions")
+
+
+def concatenated(batches: Sequence[ActivationBatch]) -> ActivationBatch:
+    """Several batches as one."""
+    if len(batches) == 1:
+        return batches[0]
+    return ActivationBatch(
+        {name: torch.cat([each.activations[name] for each in batches]) for name in batches[0].activations},
+        *(torch.cat([getattr(each, column) for each in batches]) for column in COLUMNS),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchSize:
+    """How much a batch holds: exactly `tokens` rows, or what is kept of `sequences` whole sequences."""
+
+    tokens: int | None = None
+    sequences: int | None = None
+
+    def __post_init__(self) -> None:
+        if (self.tokens is None) == (self.sequences is None):
+            raise ValueError(f"tokens={self.tokens} and sequences={self.sequences}; give exactly one of them")
+        if self.count < 1:
+            raise ValueError(f"a batch of {self.count} {self.unit} is empty; give at least 1")
+
+    @property
+    def unit(self) -> Literal["tokens", "sequences"]:
+        return "sequences" if self.tokens is None else "tokens"
+
+    @property
+    def count(self) -> int:
+        return self.sequences or self.tokens or 0
+
+
+@runtime_checkable
+class ActivationStream(Protocol):
+    """An iterator of batches with a cursor that can be saved and restored.
+
+    Iterating goes on from the cursor. `state_dict()` is the cursor after the last batch that was received,
+    however far the producer has run ahead; a stream made with the same arguments that loads it goes on with
+    the very next batch, bit for bit. The last batch of a stream that does not repeat may be smaller.
+    """
+
+    hook_points: tuple[str, ...]
+    d_model: int
+    provenance: Provenance
+
+    def __iter__(self) -> Iterator[ActivationBatch]: ...
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
+def check_rank(rank: int, world_size: int) -> None:
+    """Raise unless `rank` is one of `world_size` ranks."""
+    if not 0 <= rank < world_size:
+        raise ValueError(f"rank={rank} is not one of world_size={world_size} ranks; give 0 to {world_size - 1}")
+
+
+def check_same_setup(saved: dict[str, Any], own: dict[str, Any]) -> None:
+    """Raise if a cursor was saved by a stream that batches differently: it would point elsewhere here."""
+    differing = [
+        f"{name}: saved {saved.get(name)}, here {value}" for name, value in own.items() if saved.get(name) != value
+    ]
+    if differing:
+        raise ValueError(f"the cursor belongs to another stream ({'; '.join(differing)}); make the stream as it was")

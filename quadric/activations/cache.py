@@ -1,0 +1,251 @@
+"""Read a cache of activations: memory-mapped, in any order, the same batches for the same seed.
+
+Shuffling works in windows: the shards are put in a seeded order, neighbours are joined until a window holds
+enough rows, and the rows of a window are put in a seeded order of their own. Only the row numbers of one
+window are in memory, and only the pages that a batch touches are read.
+"""
+
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from safetensors import safe_open
+from torch import Tensor
+
+from quadric.activations.batches import COLUMNS, ActivationBatch, BatchSize, check_rank, check_same_setup
+from quadric.activations.manifest import CacheError, Shard, read_manifest
+from quadric.activations.prefetch import prefetched
+from quadric.activations.provenance import Provenance
+from quadric.resources import sha256_of_file
+
+OPEN_SHARDS = 128
+WINDOW = 1 << 20
+
+
+class OpenShard(NamedTuple):
+    """A mapped file: tensors whose pages are read when they are touched."""
+
+    activations: dict[str, Tensor]
+    columns: dict[str, Tensor]
+    sequence_tokens: Tensor
+    offsets: Tensor
+    """Row at which each sequence starts, and one past the last."""
+
+
+class ActivationCache:
+    """A folder that `quadric harvest` wrote."""
+
+    def __init__(self, folder: str | Path, *, expected: Provenance | None = None) -> None:
+        self.folder = Path(folder)
+        self.manifest = read_manifest(self.folder)
+        self.provenance = self.manifest.provenance
+        self.hook_points = self.provenance.hook_points
+        self.d_model = self.manifest.layout.d_model
+        if expected is not None:
+            self._check_expected(expected)
+        self.shard = lru_cache(maxsize=OPEN_SHARDS)(self._open_shard)
+
+    def __len__(self) -> int:
+        return self.manifest.rows
+
+    def verify(self) -> None:
+        """Read everything and compare with the recorded checksums."""
+        for shard in self.manifest.shards:
+            path = self.folder / shard.file
+            if not path.is_file() or sha256_of_file(path) != shard.sha256:
+                raise CacheError(f"{path} is missing or damaged; delete {self.folder} and harvest anew")
+
+    def sequence_tokens(self, sequence: int) -> Int[Tensor, " l"]:
+        """All tokens of a sequence, those that the rules left out too: the context of a kept one."""
+        for number, shard in enumerate(self.manifest.shards):
+            if shard.first_sequence <= sequence < shard.first_sequence + shard.sequences:
+                tokens = self.shard(number).sequence_tokens[sequence - shard.first_sequence]
+                return tokens[tokens >= 0]
+        raise CacheError(f"no sequence {sequence} in {self.folder}; it holds {self._n_sequences()}")
+
+    def _n_sequences(self) -> int:
+        return sum(shard.sequences for shard in self.manifest.shards)
+
+    def _check_expected(self, expected: Provenance) -> None:
+        """A cache may hold more hook points than asked for; in all else it must match."""
+        missing = [name for name in expected.hook_points if name not in self.hook_points]
+        found = [line for line in self.provenance.differences(expected) if not line.startswith("hook_points:")]
+        if missing:
+            found.append(f"hook_points: stored {', '.join(self.hook_points)}, asked for {', '.join(missing)} too")
+        if found:
+            raise CacheError(
+                f"the cache in {self.folder} does not match what is asked for ({'; '.join(found)}); "
+                "harvest anew, or ask for what it holds"
+            )
+
+    def _open_shard(self, number: int) -> OpenShard:
+        shard = self.manifest.shards[number]
+        path = self.folder / shard.file
+        if not path.is_file() or path.stat().st_size != shard.bytes:
+            raise CacheError(f"{path} is missing or damaged; delete {self.folder} and harvest anew")
+        with safe_open(path, framework="pt") as file:
+            columns = {name: file.get_tensor(name) for name in COLUMNS}
+            starts = torch.arange(shard.first_sequence, shard.first_sequence + shard.sequences + 1)
+            return OpenShard(
+                {name: file.get_tensor(f"activations.{name}") for name in self.hook_points},
+                columns,
+                file.get_tensor("sequence_tokens"),
+                torch.searchsorted(columns["sequences"], starts),
+            )
+
+
+class CachedStream:
+    """Batches of activations from a cache; see `ActivationStream` for what is promised.
+
+    Batch b of an epoch belongs to rank b mod world_size.
+    """
+
+    def __init__(
+        self,
+        cache: ActivationCache,
+        *,
+        batch: BatchSize,
+        hook_points: tuple[str, ...] | None = None,
+        seed: int | None = 0,
+        rank: int = 0,
+        world_size: int = 1,
+        repeat: bool = False,
+        prefetch: int = 2,
+        window: int = WINDOW,
+    ) -> None:
+        check_rank(rank, world_size)
+        self.cache = cache
+        self.batch = batch
+        self.hook_points = hook_points or cache.hook_points
+        self.d_model = cache.d_model
+        self.provenance = cache.provenance
+        self.seed = seed
+        """Of the order; None keeps the order in which the activations were made."""
+        self.rank, self.world_size = rank, world_size
+        self.repeat = repeat
+        self.prefetch = prefetch
+        self.window = window
+        for name in self.hook_points:
+            if name not in cache.hook_points:
+                raise CacheError(f"no hook point {name} in {cache.folder}; it holds {', '.join(cache.hook_points)}")
+        if repeat and self.n_batches <= rank:
+            raise CacheError(f"{cache.folder} holds {self.n_batches} batches, too few for world_size={world_size}")
+        self._epoch, self._next = 0, 0
+
+    @property
+    def n_batches(self) -> int:
+        """Batches an epoch, over all ranks."""
+        return -(-sum(self._units(shard) for shard in self.cache.manifest.shards) // self.batch.count)
+
+    def __iter__(self) -> Iterator[ActivationBatch]:
+        for epoch, number, batch in prefetched(self._batches(self._epoch, self._next), self.prefetch):
+            self._epoch, self._next = epoch, number + 1
+            yield batch
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"setup": self._setup(), "epoch": self._epoch, "batch": self._next}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        check_same_setup(state["setup"], self._setup())
+        self._epoch, self._next = state["epoch"], state["batch"]
+
+    def _setup(self) -> dict[str, Any]:
+        return {
+            "kind": "cached",
+            "batch": [self.batch.count, self.batch.unit],
+            "rows": len(self.cache),
+            "seed": self.seed,
+            "window": self.window,
+            "rank": self.rank,
+            "world_size": self.world_size,
+        }
+
+    def _batches(self, epoch: int, start: int) -> Iterator[tuple[int, int, ActivationBatch]]:
+        while True:
+            order = _Order(self, epoch)
+            for number in range(start, self.n_batches):
+                if number % self.world_size == self.rank:
+                    yield epoch, number, self._read(order.units(number * self.batch.count, self.batch.count))
+            if not self.repeat:
+                return
+            epoch, start = epoch + 1, 0
+
+    def _units(self, shard: Shard) -> int:
+        return shard.rows if self.batch.unit == "tokens" else shard.sequences
+
+    def _read(self, units: Int[Tensor, "u 2"]) -> ActivationBatch:
+        """The rows of some (shard, unit) pairs, in their order, gathered shard by shard."""
+        shards, rows = self._rows(units)
+        vectors = {name: torch.empty(len(rows), self.d_model) for name in self.hook_points}
+        columns = {name: torch.empty(len(rows), dtype=torch.int64) for name in COLUMNS}
+        for number in sorted(set(shards.tolist())):
+            here = (shards == number).nonzero().squeeze(1)
+            shard = self.cache.shard(number)
+            for name, target in vectors.items():
+                target[here] = shard.activations[name][rows[here]].float()
+            for name, target in columns.items():
+                target[here] = shard.columns[name][rows[here]].long()
+        return ActivationBatch(vectors, **columns)
+
+    def _rows(self, units: Int[Tensor, "u 2"]) -> tuple[Int[Tensor, " n"], Int[Tensor, " n"]]:
+        if self.batch.unit == "tokens":
+            return units[:, 0], units[:, 1]
+        starts = torch.stack([self.cache.shard(int(shard)).offsets[unit] for shard, unit in units])
+        ends = torch.stack([self.cache.shard(int(shard)).offsets[unit + 1] for shard, unit in units])
+        shards = units[:, 0].repeat_interleave(ends - starts)
+        return shards, torch.cat([torch.arange(int(a), int(b)) for a, b in zip(starts, ends, strict=True)])
+
+
+class _Order:
+    """The order of one epoch: which (shard, unit) stands at each place."""
+
+    def __init__(self, stream: CachedStream, epoch: int) -> None:
+        self.seed = stream.seed
+        self.epoch = epoch
+        self.sizes = [stream._units(shard) for shard in stream.cache.manifest.shards]
+        self.windows = self._windows(stream)
+        self._members = lru_cache(maxsize=2)(self._members_of)
+
+    def units(self, start: int, count: int) -> Int[Tensor, "u 2"]:
+        """The units at places `start` to `start + count`, fewer at the end of the epoch."""
+        found, first = [torch.empty(0, 2, dtype=torch.int64)], 0
+        for number, window in enumerate(self.windows):
+            size = sum(self.sizes[shard] for shard in window)
+            if first < start + count and start < first + size:
+                found.append(self._members(number)[max(0, start - first) : start + count - first])
+            first += size
+        return torch.cat(found)
+
+    def _windows(self, stream: CachedStream) -> list[list[int]]:
+        shards = list(range(len(self.sizes)))
+        if self.seed is None:
+            return [[shard] for shard in shards]
+        order = torch.randperm(len(shards), generator=self._generator(0)).tolist()
+        windows: list[list[int]] = []
+        rows = stream.window
+        for shard in order:
+            size = stream.cache.manifest.shards[shard].rows
+            if rows + size > stream.window:
+                windows.append([])
+                rows = 0
+            windows[-1].append(shard)
+            rows += size
+        return windows
+
+    def _members_of(self, number: int) -> Int[Tensor, "u 2"]:
+        window = self.windows[number]
+        members = torch.cat(
+            [torch.stack([torch.full((self.sizes[s],), s), torch.arange(self.sizes[s])], dim=1) for s in window]
+        )
+        if self.seed is None:
+            return members
+        return members[torch.randperm(len(members), generator=self._generator(number + 1))]
+
+    def _generator(self, part: int) -> torch.Generator:
+        # Mixed, not added: epoch 1 of seed 0 must not be epoch 0 of seed 1.
+        mixed = np.random.SeedSequence([self.seed or 0, self.epoch, part]).generate_state(1)[0]
+        return torch.Generator().manual_seed(int(mixed))

@@ -1,0 +1,113 @@
+"""Read hook points during a forward pass that ends at the last of them."""
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from quadric.activations.hook_points import HookPoint, HookPointError
+from quadric.activations.models import LanguageModel
+
+# The norm that reads the residual stream between attention and MLP; Gemma 3 has both of the first two names.
+NORMS_BEFORE_MLP = ("pre_feedforward_layernorm", "post_attention_layernorm", "ln_2")
+ATTENTIONS = ("self_attn", "linear_attn", "attention", "attn")
+
+
+class _LastHookReached(Exception):  # noqa: N818, an early end is not an error
+    """Leaves the forward pass from inside."""
+
+
+def capture(
+    model: LanguageModel,
+    points: Sequence[HookPoint],
+    tokens: Int[Tensor, "s l"],
+    mask: Bool[Tensor, "s l"] | None = None,
+    *,
+    early_stop: bool = True,
+) -> dict[str, Float[Tensor, "s l d"]]:
+    """Activations at hook points, by canonical name; no layer after the last of them runs.
+
+    `mask` is False on padding, which must stand on the right; None means that there is none.
+    """
+    found: dict[str, Tensor] = {}
+    with ExitStack() as hooks, torch.no_grad():
+        for point in sorted(points):
+            last = early_stop and point == max(points)
+            hooks.callback(_register(model, point, _recorder(found, str(point), last)).remove)
+        attention_mask = None if mask is None else mask.long()
+        with suppress(_LastHookReached):
+            model.decoder(input_ids=tokens, attention_mask=attention_mask, use_cache=False)
+    return found
+
+
+def check_hook_points(model: LanguageModel, points: Sequence[HookPoint]) -> None:
+    """Raise if the architecture has no such place, before any work is done."""
+    for point in points:
+        _register(model, point, lambda _: None).remove()
+
+
+def _recorder(found: dict[str, Tensor], name: str, last: bool) -> Callable[[Tensor], None]:
+    owner = threading.get_ident()
+
+    def record(activation: Tensor) -> None:
+        # A stream prefetches in its own thread; whoever uses the same model meanwhile must not be stopped by it.
+        if threading.get_ident() != owner:
+            return
+        found[name] = activation
+        if last:
+            raise _LastHookReached
+
+    return record
+
+
+def _register(model: LanguageModel, point: HookPoint, record: Callable[[Tensor], None]) -> Any:
+    layer = model.layers[point.layer]
+    match point.site:
+        case "resid_pre":
+            return _on_input(layer, record)
+        case "resid_mid":
+            return _on_input(_norm_before_mlp(layer, point), record)
+        case "attn_out":
+            return _on_output(_child(layer, ATTENTIONS, point), record)
+        case "mlp_out":
+            return _on_output(_child(layer, ("mlp",), point), record)
+        case _:
+            return _on_output(layer, record)
+
+
+def _on_input(module: nn.Module, record: Callable[[Tensor], None]) -> Any:
+    def hook(_: nn.Module, positional: tuple[Any, ...], named: dict[str, Any]) -> None:
+        record(positional[0] if positional else named["hidden_states"])
+
+    return module.register_forward_pre_hook(hook, with_kwargs=True)
+
+
+def _on_output(module: nn.Module, record: Callable[[Tensor], None]) -> Any:
+    def hook(_: nn.Module, __: tuple[Any, ...], output: Any) -> None:
+        record(output[0] if isinstance(output, tuple) else output)
+
+    return module.register_forward_hook(hook)
+
+
+def _norm_before_mlp(layer: nn.Module, point: HookPoint) -> nn.Module:
+    if getattr(layer, "use_parallel_residual", False):
+        raise HookPointError(
+            f"{point} does not exist: {type(layer).__name__} adds attention and MLP at once; "
+            f"give resid_pre.{point.layer}, attn_out.{point.layer} or mlp_out.{point.layer}"
+        )
+    return _child(layer, NORMS_BEFORE_MLP, point)
+
+
+def _child(layer: nn.Module, names: Sequence[str], point: HookPoint) -> nn.Module:
+    for name in names:
+        child = getattr(layer, name, None)
+        if isinstance(child, nn.Module):
+            return child
+    raise HookPointError(
+        f"{point} does not exist: {type(layer).__name__} has none of {', '.join(names)}; "
+        f"give resid_pre.{point.layer} instead"
+    )

@@ -1,0 +1,72 @@
+"""What decides the values of a stream of activations."""
+
+from dataclasses import asdict, dataclass, field
+
+from quadric.activations.hook_points import parse_hook_points
+from quadric.activations.models import (
+    ModelDtype,
+    ModelShape,
+    ModelSource,
+    chosen_device,
+    find_model,
+    load_shape,
+    resolved_dtype,
+)
+from quadric.activations.provenance import Provenance
+from quadric.activations.token_rules import TokenRules
+from quadric.corpus import CorpusConfig, identify
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActivationConfig:
+    """Which model reads which text, where it is read, and which tokens are kept."""
+
+    model: str = "smollm2"
+    """A hub id, a folder, a .gguf file, or the embedded smollm2."""
+    model_revision: str | None = None
+    """Revision of a hub model; the newest if left out, and recorded as a commit either way."""
+    model_dtype: ModelDtype = "auto"
+    """Precision of the model; auto is float32 on a CPU and the checkpoint's own on an accelerator."""
+    hook_points: str
+    """Comma-separated places, e.g. layers.18, blocks.5.hook_resid_post or model.layers.5.mlp."""
+    corpus: CorpusConfig = field(default_factory=CorpusConfig)
+    rules: TokenRules = field(default_factory=TokenRules)
+    sequences_per_forward: int = 8
+    """Sequences that the language model reads at once."""
+
+    def __post_init__(self) -> None:
+        if self.sequences_per_forward < 1:
+            raise ValueError(f"sequences_per_forward={self.sequences_per_forward} must be at least 1")
+
+
+def describe(config: ActivationConfig, *, device: str = "auto") -> Provenance:
+    """The provenance that a config will give, found without reading the model's weights."""
+    source = find_model(config.model, config.model_revision)
+    return provenance_of(config, source, load_shape(source), device)
+
+
+def provenance_of(config: ActivationConfig, source: ModelSource, shape: ModelShape, device: str) -> Provenance:
+    """The same, for a model whose files are found already."""
+    if shape.longest is not None and config.corpus.block_length > shape.longest:
+        raise ValueError(
+            f"block_length={config.corpus.block_length} exceeds the {shape.longest} tokens that {source.name} can "
+            "read; shorten it"
+        )
+    dtype = resolved_dtype(config.model_dtype, chosen_device(device))
+    corpus = identify(config.corpus)
+    settings = asdict(config.corpus)
+    own_fields = {name: settings.pop(name) for name in ("split", "packing", "block_length")}
+    for recorded_as_identity in ("source", "revision"):
+        del settings[recorded_as_identity]
+    return Provenance(
+        model=source.name,
+        model_revision=source.revision,
+        model_dtype=shape.checkpoint_dtype if dtype == "auto" else str(dtype).removeprefix("torch."),
+        hook_points=tuple(map(str, parse_hook_points(config.hook_points, shape.n_layers))),
+        tokenizer_fingerprint=shape.tokenizer.fingerprint(),
+        corpus=corpus.name,
+        corpus_revision=corpus.revision,
+        corpus_settings=settings,
+        token_rules=config.rules.as_recorded(shape.tokenizer),
+        **own_fields,
+    )

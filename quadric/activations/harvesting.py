@@ -1,0 +1,235 @@
+"""Write a cache of activations: shards of whole sequences, each listed once it is safely on the disk.
+
+A shard holds a fixed number of sequences and forward passes never straddle two shards, so a harvest that goes
+on after `kill -9` makes the missing shards with the same bytes as one that was never interrupted (on the same
+machine and number of threads, which decide the last bits of a matrix product).
+"""
+
+import fcntl
+import hashlib
+import os
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from safetensors.torch import save
+from torch import Tensor
+from torch.nn.functional import pad
+
+from quadric.activations.batches import COLUMNS, BatchSize, concatenated
+from quadric.activations.config import ActivationConfig, provenance_of
+from quadric.activations.live_stream import ForwardPass, LiveStream
+from quadric.activations.manifest import (
+    NAME,
+    PARTIAL,
+    CacheError,
+    Layout,
+    Manifest,
+    Shard,
+    StoredDtype,
+    read_manifest,
+    write_atomically,
+    write_manifest,
+)
+from quadric.activations.models import find_model, load_model, load_shape
+from quadric.activations.prefetch import prefetched
+from quadric.activations.token_rules import TokenCounts
+
+DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
+COLUMN_DTYPES = {"token_ids": torch.int32, "positions": torch.int32}
+NO_TOKEN = -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class HarvestConfig:
+    """How much is stored, and how."""
+
+    tokens: int
+    """Token vectors to store."""
+    dtype: StoredDtype = "float16"
+    """Number format on disk."""
+    sequences_per_shard: int = 32
+    """Sequences a file; what a killed harvest may have to do again."""
+
+    def __post_init__(self) -> None:
+        if self.tokens < 1:
+            raise ValueError(f"tokens={self.tokens} leaves nothing to do; ask for at least 1")
+        if self.sequences_per_shard < 1:
+            raise ValueError(f"sequences_per_shard={self.sequences_per_shard} must be at least 1")
+
+
+class Progress(NamedTuple):
+    """How far a harvest is."""
+
+    done: int
+    wanted: int
+    here: int
+    """Tokens made by this call; the others were there before."""
+
+
+class HarvestReport(NamedTuple):
+    """What a harvest leaves."""
+
+    manifest: Manifest
+    tokens_before: int
+    """Tokens that the folder already held."""
+
+    @property
+    def nothing_to_do(self) -> bool:
+        return self.tokens_before == self.manifest.rows
+
+
+def harvest(
+    config: ActivationConfig,
+    storage: HarvestConfig,
+    folder: Path,
+    *,
+    device: str = "auto",
+    on_progress: Callable[[Progress], None] = lambda _: None,
+) -> HarvestReport:
+    """Fill a cache folder up to the wanted number of tokens; does nothing if it holds them already."""
+    source = find_model(config.model, config.model_revision)
+    shape = load_shape(source)
+    provenance = provenance_of(config, source, shape, device)
+    # A shard of whole forward passes, so that a pass never straddles two shards.
+    passes = max(1, round(storage.sequences_per_shard / config.sequences_per_forward))
+    layout = Layout(
+        dtype=storage.dtype,
+        d_model=shape.d_model,
+        sequences_per_forward=config.sequences_per_forward,
+        sequences_per_shard=passes * config.sequences_per_forward,
+    )
+    with _locked(folder):
+        manifest = _manifest_to_continue(folder, Manifest(provenance=provenance, layout=layout), storage.tokens)
+        before = manifest.rows
+        if manifest.holds(storage.tokens):
+            return HarvestReport(manifest, before)
+        model = load_model(source, device=device, dtype=config.model_dtype)
+        stream = LiveStream(config, model, batch=BatchSize(sequences=1), provenance=provenance)
+        manifest = _fill(folder, manifest, stream, storage.tokens, passes, on_progress)
+    return HarvestReport(manifest, before)
+
+
+def _manifest_to_continue(folder: Path, fresh: Manifest, tokens: int) -> Manifest:
+    """What the folder holds of what is asked for, without the debris of an interrupted harvest."""
+    for debris in folder.glob(f"*{PARTIAL}"):
+        debris.unlink()
+    if not (folder / NAME).is_file():
+        others = [path.name for path in folder.iterdir() if not path.name.startswith("shard-")]
+        if others:
+            raise CacheError(f"{folder} holds other files ({others[0]} …); give an empty or a new folder")
+        return fresh
+    stored = read_manifest(folder)
+    stored.check_matches(fresh.provenance, fresh.layout, folder)
+    for shard in stored.shards:
+        path = folder / shard.file
+        if not path.is_file() or path.stat().st_size != shard.bytes:
+            raise CacheError(f"{path} is missing or damaged; delete {folder} and harvest anew")
+    if not stored.holds(tokens) and stored.shards and stored.shards[-1].cut:
+        return replace(stored, shards=stored.shards[:-1])
+    return stored
+
+
+def _fill(
+    folder: Path,
+    manifest: Manifest,
+    stream: LiveStream,
+    tokens: int,
+    passes_per_shard: int,
+    on_progress: Callable[[Progress], None],
+) -> Manifest:
+    before, waiting, held = manifest.rows, list[ForwardPass](), 0
+    on_progress(Progress(before, tokens, 0))
+    with closing(_passes(stream, start=len(manifest.shards) * passes_per_shard)) as passes:
+        for forward in passes:
+            waiting.append(forward)
+            held += len(forward.batch)
+            on_progress(Progress(min(manifest.rows + held, tokens), tokens, manifest.rows + held - before))
+            if len(waiting) == passes_per_shard or manifest.rows + held >= tokens:
+                manifest = _add_shard(folder, manifest, waiting, tokens)
+                waiting, held = [], 0
+            if manifest.rows >= tokens:
+                return manifest
+    if waiting:
+        manifest = _add_shard(folder, manifest, waiting, tokens)
+    tail = stream.blocks.tail_tokens if stream.blocks else 0
+    manifest = replace(manifest, exhausted=True, tail_tokens=tail)
+    write_manifest(folder, manifest)
+    return manifest
+
+
+def _passes(stream: LiveStream, start: int) -> Generator[ForwardPass]:
+    yield from prefetched(stream.passes(start=start), stream.prefetch)
+
+
+def _add_shard(folder: Path, manifest: Manifest, passes: list[ForwardPass], tokens: int) -> Manifest:
+    number, room = len(manifest.shards), tokens - manifest.rows
+    tensors = shard_tensors(passes, room, DTYPES[manifest.layout.dtype])
+    data = save(tensors)
+    rows = len(tensors["token_ids"])
+    shard = Shard(
+        file=f"shard-{number:05d}.safetensors",
+        sha256=hashlib.sha256(data).hexdigest(),
+        bytes=len(data),
+        rows=rows,
+        first_sequence=passes[0].sequences.first,
+        sequences=sum(len(each.kept_per_sequence) for each in passes),
+        counts=sum((each.counts for each in passes), TokenCounts()),
+        cut=rows == room,
+    )
+    write_atomically(folder / shard.file, data)
+    manifest = replace(manifest, shards=(*manifest.shards, shard))
+    write_manifest(folder, manifest)
+    return manifest
+
+
+def shard_tensors(passes: list[ForwardPass], room: int, dtype: torch.dtype) -> dict[str, Tensor]:
+    """What a shard stores: up to `room` token vectors with their places, and the tokens of their sequences."""
+    batch = concatenated([each.batch for each in passes]).rows(0, room)
+    columns = {
+        name: getattr(batch, name).to(COLUMN_DTYPES.get(name, torch.int64)).cpu().contiguous() for name in COLUMNS
+    }
+    vectors = {
+        f"activations.{name}": stored_as(values, dtype, name).cpu().contiguous()
+        for name, values in batch.activations.items()
+    }
+    return {**vectors, **columns, "sequence_tokens": _sequence_tokens(passes)}
+
+
+def stored_as(values: Float[Tensor, "n d"], dtype: torch.dtype, name: str) -> Float[Tensor, "n d"]:
+    """Values in the number format of the cache, or an error if it cannot hold them."""
+    stored = values.to(dtype)
+    if not bool(torch.isfinite(stored).all()):
+        largest, kind = values.abs().max(), str(dtype).removeprefix("torch.")
+        raise CacheError(
+            f"an activation of {largest:.0f} at {name} overflows {kind}; store bfloat16 or float32 instead"
+        )
+    return stored
+
+
+def _sequence_tokens(passes: list[ForwardPass]) -> Int[Tensor, "s l"]:
+    """All token ids as the model read them, so that a kept token's context can be shown; padding is -1."""
+    length = max(each.sequences.tokens.shape[1] for each in passes)
+    rows = [each.sequences.tokens.masked_fill(~each.sequences.mask, NO_TOKEN) for each in passes]
+    return torch.cat([pad(row, (0, length - row.shape[1]), value=NO_TOKEN) for row in rows]).int().cpu().contiguous()
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the folder for one harvest at a time; the lock ends with the process, however that ends."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError as failure:
+        raise CacheError(f"cannot use {folder} as a folder ({failure.strerror}); give another") from failure
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError as busy:
+        raise CacheError(f"another harvest is writing to {folder}; wait for it, or give another folder") from busy
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,217 @@
+"""The stream of activations as a language model makes them.
+
+    blocks of a corpus -> forward passes of a few sequences -> token rules -> batches
+
+Forward passes are numbered through the epoch; pass f belongs to rank f mod world_size, so ranks share nothing
+and lose nothing. A cursor is (epoch, forward pass, units of it already given out): going on runs that pass
+again and drops what was given out, which gives the same bits because a pass always holds the same sequences.
+"""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from itertools import islice
+from typing import Any, NamedTuple
+
+import torch
+
+from quadric.activations.batches import (
+    ActivationBatch,
+    BatchSize,
+    check_rank,
+    check_same_setup,
+    concatenated,
+)
+from quadric.activations.capture import capture, check_hook_points
+from quadric.activations.config import ActivationConfig, provenance_of
+from quadric.activations.hook_points import parse_hook_points
+from quadric.activations.models import LanguageModel, find_model, load_model, load_shape
+from quadric.activations.prefetch import prefetched
+from quadric.activations.provenance import Provenance
+from quadric.activations.token_rules import Sequences, TokenCounts, keep_tokens
+from quadric.corpus import Block, CorpusError, TokenBlocks
+
+
+class Cursor(NamedTuple):
+    """Where a live stream stands: the next forward pass, and how much of it is already given out."""
+
+    epoch: int
+    forward: int
+    given: int
+    counts: TokenCounts
+    """Of all passes before this one."""
+
+
+@dataclass(frozen=True)
+class ForwardPass:
+    """What one forward pass gave."""
+
+    epoch: int
+    index: int
+    batch: ActivationBatch
+    kept_per_sequence: list[int]
+    sequences: Sequences
+    counts: TokenCounts
+
+    def units(self, size: BatchSize) -> int:
+        return len(self.batch) if size.unit == "tokens" else len(self.kept_per_sequence)
+
+    def select(self, start: int, stop: int, size: BatchSize) -> ActivationBatch:
+        """The rows of some of its units."""
+        if size.unit == "tokens":
+            return self.batch.rows(start, stop)
+        return self.batch.rows(sum(self.kept_per_sequence[:start]), sum(self.kept_per_sequence[:stop]))
+
+
+class LiveStream:
+    """Batches of activations straight from a language model; see `ActivationStream` for what is promised."""
+
+    def __init__(
+        self,
+        config: ActivationConfig,
+        model: LanguageModel,
+        *,
+        batch: BatchSize,
+        provenance: Provenance,
+        rank: int = 0,
+        world_size: int = 1,
+        repeat: bool = False,
+        prefetch: int = 2,
+    ) -> None:
+        check_rank(rank, world_size)
+        self.config = config
+        self.model = model
+        self.batch = batch
+        self.provenance = provenance
+        self.rank, self.world_size = rank, world_size
+        self.repeat = repeat
+        self.prefetch = prefetch
+        self.points = parse_hook_points(config.hook_points, model.n_layers)
+        check_hook_points(model, self.points)
+        self.hook_points = tuple(map(str, self.points))
+        self.d_model = model.d_model
+        self.blocks: TokenBlocks | None = None
+        """The corpus as it is being read."""
+        self._cursor = Cursor(0, 0, 0, TokenCounts())
+        self._current = TokenCounts()
+
+    @classmethod
+    def open(cls, config: ActivationConfig, *, device: str = "auto", **arguments: Any) -> "LiveStream":
+        """Load the model that a config names and stream from it."""
+        source = find_model(config.model, config.model_revision)
+        provenance = provenance_of(config, source, load_shape(source), device)
+        model = load_model(source, device=device, dtype=config.model_dtype)
+        return cls(config, model, provenance=provenance, **arguments)
+
+    @property
+    def counts(self) -> TokenCounts:
+        """What the token rules did to all forward passes that were touched so far."""
+        return self._cursor.counts + self._current
+
+    def __iter__(self) -> Iterator[ActivationBatch]:
+        parts: list[ActivationBatch] = []
+        held = 0
+        before = self._cursor.counts
+        given = self._cursor.given
+        for forward in prefetched(self.passes(self._cursor.epoch, self._cursor.forward), self.prefetch):
+            units = forward.units(self.batch)
+            while given < units:
+                take = min(self.batch.count - held, units - given)
+                parts.append(forward.select(given, given + take, self.batch))
+                held, given = held + take, given + take
+                if held == self.batch.count:
+                    self._advance(forward, given, before)
+                    yield concatenated(parts)
+                    parts, held = [], 0
+            before, given = before + forward.counts, 0
+            last = forward
+        if parts:
+            self._cursor = Cursor(last.epoch, last.index + 1, 0, before)
+            self._current = TokenCounts()
+            yield concatenated(parts)
+
+    def passes(self, epoch: int = 0, start: int = 0) -> Iterator[ForwardPass]:
+        """This rank's forward passes from number `start` of an epoch on."""
+        size = self.config.sequences_per_forward
+        while True:
+            self.blocks = TokenBlocks(
+                self.config.corpus,
+                self.model.tokenizer,
+                bos=self.config.rules.bos_of(self.model.tokenizer),
+                separator=self.model.tokenizer.separator,
+                epoch=epoch,
+            )
+            blocks, index = iter(self.blocks), -1
+            while group := list(islice(blocks, size)):
+                index += 1
+                if index >= start and index % self.world_size == self.rank:
+                    yield self._run(epoch, index, group)
+            if not self.repeat:
+                return
+            if index < self.rank:
+                raise CorpusError(
+                    f"corpus '{self.config.corpus.source}' fills {index + 1} forward passes, too few for "
+                    f"world_size={self.world_size}; give more text or a smaller sequences_per_forward"
+                )
+            epoch, start = epoch + 1, 0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "setup": self._setup(),
+            "epoch": self._cursor.epoch,
+            "forward": self._cursor.forward,
+            "given": self._cursor.given,
+            "counts": asdict(self._cursor.counts),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        check_same_setup(state["setup"], self._setup())
+        counts = TokenCounts(**state["counts"])
+        self._cursor = Cursor(state["epoch"], state["forward"], state["given"], counts)
+        self._current = TokenCounts()
+
+    def _setup(self) -> dict[str, Any]:
+        return {
+            "kind": "live",
+            "batch": [self.batch.count, self.batch.unit],
+            "sequences_per_forward": self.config.sequences_per_forward,
+            "rank": self.rank,
+            "world_size": self.world_size,
+        }
+
+    def _advance(self, forward: ForwardPass, given: int, before: TokenCounts) -> None:
+        if given < forward.units(self.batch):
+            self._cursor = Cursor(forward.epoch, forward.index, given, before)
+            self._current = forward.counts
+        else:
+            self._cursor = Cursor(forward.epoch, forward.index + 1, 0, before + forward.counts)
+            self._current = TokenCounts()
+
+    def _run(self, epoch: int, index: int, group: list[Block]) -> ForwardPass:
+        first = index * self.config.sequences_per_forward
+        sequences = padded(group, first, self.model.device)
+        mask = None if bool(sequences.mask.all()) else sequences.mask
+        activations = capture(self.model, self.points, sequences.tokens, mask)
+        kept = keep_tokens(activations, sequences, self.config.rules, self.model.tokenizer)
+        place = kept.mask.nonzero()
+        batch = ActivationBatch(
+            kept.activations,
+            sequences.tokens[kept.mask],
+            sequences.documents[kept.mask],
+            place[:, 0] + first,
+            place[:, 1],
+        )
+        return ForwardPass(epoch, index, batch, kept.mask.sum(dim=1).tolist(), sequences, kept.counts)
+
+
+def padded(blocks: list[Block], first: int, device: torch.device) -> Sequences:
+    """Blocks side by side, the shorter ones padded on the right, where no earlier token can see it."""
+    length = max(len(block.tokens) for block in blocks)
+    tokens = torch.zeros(len(blocks), length, dtype=torch.int64)
+    documents = torch.zeros_like(tokens)
+    mask = torch.zeros_like(tokens, dtype=torch.bool)
+    for row, block in enumerate(blocks):
+        size = len(block.tokens)
+        tokens[row, :size] = torch.tensor(block.tokens)
+        documents[row, :size] = torch.tensor(block.documents)
+        mask[row, :size] = True
+    return Sequences(tokens.to(device), documents.to(device), mask.to(device), first)

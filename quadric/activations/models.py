@@ -1,0 +1,308 @@
+"""A language model from the hub, a local folder, a local GGUF file, or the embedded default."""
+
+import hashlib
+import re
+import shutil
+import struct
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from quadric.activations.tokenizer import Tokenizer
+from quadric.resources import SMOLLM2, Resource, cache_folder, open_member, sha256_of_file, sync_to_disk
+
+EMBEDDED = {SMOLLM2.name: SMOLLM2}
+HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
+WEIGHTS = ("*.safetensors", "*.bin", "config.json")
+
+ModelDtype = Literal["auto", "float32", "bfloat16", "float16"]
+
+
+class ModelError(ValueError):
+    """A language model that cannot be found or read."""
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """Where a model's files are, and the identity that provenance records."""
+
+    name: str
+    revision: str
+    location: str
+    """A folder or a hub id."""
+    gguf_file: str | None = None
+    hub_revision: str | None = None
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What every `from_pretrained` is called with."""
+        return {"gguf_file": self.gguf_file} if self.gguf_file else {"revision": self.hub_revision or "main"}
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """What can be said about a model without its weights."""
+
+    n_layers: int
+    d_model: int
+    longest: int | None
+    """Tokens in the longest sequence that the model can read, where it has such a limit."""
+    checkpoint_dtype: str
+    tokenizer: Tokenizer
+
+
+@dataclass(frozen=True)
+class LanguageModel:
+    """A causal language model that is ready to be read."""
+
+    name: str
+    revision: str
+    causal: nn.Module
+    """The whole model, head included: predictions, cross-entropy."""
+    tokenizer: Tokenizer
+
+    @property
+    def decoder(self) -> nn.Module:
+        """The part up to the final norm; an activation needs no head."""
+        decoder: nn.Module = self.causal.get_decoder()  # type: ignore[operator]
+        return decoder
+
+    @property
+    def layers(self) -> nn.ModuleList:
+        """The decoder's layers, whatever the architecture calls them."""
+        for name in ("layers", "h", "blocks"):
+            layers = getattr(self.decoder, name, None)
+            if isinstance(layers, nn.ModuleList):
+                return layers
+        raise ModelError(
+            f"cannot find the layers of {type(self.decoder).__name__} (looked for layers, h, blocks); "
+            "give a decoder-only language model"
+        )
+
+    @property
+    def n_layers(self) -> int:
+        return len(self.layers)
+
+    @property
+    def d_model(self) -> int:
+        return int(self.causal.config.get_text_config().hidden_size)  # type: ignore[union-attr, operator]
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.causal.parameters()).device
+
+    @property
+    def dtype(self) -> str:
+        return str(next(self.causal.parameters()).dtype).removeprefix("torch.")
+
+
+def find_model(model: str, revision: str | None = None) -> ModelSource:
+    """Where `--model` points, decided by its spelling; a path that exists wins over a hub id."""
+    if model in EMBEDDED:
+        resource = EMBEDDED[model]
+        return ModelSource(resource.name, resource.revision, str(_converted(resource)))
+    path = Path(model).expanduser()
+    if model.endswith(".gguf"):
+        return _find_gguf(path)
+    if path.is_dir():
+        return ModelSource(path.resolve().name, _folder_fingerprint(path), str(path))
+    if path.is_file():
+        raise ModelError(f"{path} is not a model; give a folder with config.json, or a .gguf file")
+    if model.startswith((".", "/", "~")) or not HUB_ID.fullmatch(model):
+        raise ModelError(
+            f"no model '{model}'; give a hub id such as Qwen/Qwen3.5-0.8B, a folder that exists, a .gguf "
+            f"file, or {' or '.join(EMBEDDED)}"
+        )
+    commit = _hub_commit(model, revision)
+    return ModelSource(model, commit, model, hub_revision=commit)
+
+
+def preparation(model: str) -> str | None:
+    """What has to be done once before an embedded model can be read, in words; None if it is ready."""
+    if model not in EMBEDDED or _converted_folder(EMBEDDED[model]).is_dir():
+        return None
+    return f"fetching and unpacking {model} into {cache_folder()} (once, about a minute)"
+
+
+def load_shape(source: ModelSource) -> ModelShape:
+    """Tokenizer and sizes of a model, without reading its weights."""
+    from transformers import AutoConfig
+
+    with _plain_errors(source):
+        config = AutoConfig.from_pretrained(source.location, **source.arguments).get_text_config()
+        dtype = str(config.dtype or torch.float32).removeprefix("torch.")
+        longest = getattr(config, "max_position_embeddings", None)
+        return ModelShape(
+            int(config.num_hidden_layers), int(config.hidden_size), longest, dtype, _load_tokenizer(source)
+        )
+
+
+def load_model(source: ModelSource, *, device: str = "auto", dtype: ModelDtype = "auto") -> LanguageModel:
+    """Read a language model; it is never trained, so its parameters take no gradient."""
+    from transformers import AutoModelForCausalLM
+
+    place = chosen_device(device)
+    with _plain_errors(source):
+        model = AutoModelForCausalLM.from_pretrained(
+            source.location, dtype=resolved_dtype(dtype, place), **source.arguments, **_unpacked(source)
+        )
+        tokenizer = _load_tokenizer(source)
+    ready: nn.Module = nn.Module.to(model, place).requires_grad_(False).train(False)
+    return LanguageModel(source.name, source.revision, ready, tokenizer)
+
+
+def chosen_device(device: str) -> torch.device:
+    """The device of that name; for `auto` an accelerator if there is one."""
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if device == "auto":
+        return torch.device(next(name for name, available in there.items() if available))
+    kind = device.partition(":")[0]
+    if not there.get(kind, False):
+        names = ", ".join(name for name, available in there.items() if available)
+        raise ModelError(f"no device '{device}' here; give auto or {names}")
+    return torch.device(device)
+
+
+def resolved_dtype(dtype: ModelDtype, device: torch.device) -> torch.dtype | Literal["auto"]:
+    """The checkpoint's own type on an accelerator; float32 on a CPU, most of which are slower in bfloat16."""
+    if dtype != "auto":
+        return {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}[dtype]
+    return torch.float32 if device.type == "cpu" else "auto"
+
+
+def _load_tokenizer(source: ModelSource) -> Tokenizer:
+    from transformers import AutoTokenizer
+
+    return Tokenizer(AutoTokenizer.from_pretrained(source.location, **source.arguments))
+
+
+def _unpacked(source: ModelSource) -> dict[str, Any]:
+    if source.gguf_file is None:
+        return {}
+    from transformers import GgufConfig
+
+    return {"quantization_config": GgufConfig(dequantize=True)}
+
+
+def _find_gguf(path: Path) -> ModelSource:
+    if not path.is_file():
+        raise ModelError(f"no file {path}; check the path of the .gguf file")
+    with open(path, "rb") as file:
+        start = file.read(8)
+    if len(start) < 8 or start[:4] != b"GGUF" or struct.unpack("<I", start[4:])[0] > 16:
+        raise ModelError(f"{path} is not a GGUF file; download it again")
+    return ModelSource(path.name, f"sha256:{sha256_of_file(path)}", str(path.parent), gguf_file=path.name)
+
+
+def _folder_fingerprint(folder: Path) -> str:
+    """Hash of config and weights: a folder has no commit, and its name says nothing about its content."""
+    if not (folder / "config.json").is_file():
+        raise ModelError(f"{folder} has no config.json; give the folder that save_pretrained wrote")
+    digest = hashlib.sha256()
+    for path in sorted({path for pattern in WEIGHTS for path in folder.glob(pattern)}):
+        digest.update(f"{path.name} {sha256_of_file(path)}\n".encode())
+    return f"sha256:{digest.hexdigest()}"
+
+
+def _hub_commit(model: str, revision: str | None) -> str:
+    """The commit that a hub revision names; from the local hub cache if the hub cannot be reached."""
+    import huggingface_hub as hub
+
+    with _plain_errors(ModelSource(model, "", model)):
+        try:
+            hub.HfApi().model_info(model, revision=revision)  # answers at once, where a download would try again
+            config: Any = hub.hf_hub_download(model, "config.json", revision=revision)
+        except Exception:
+            config = hub.try_to_load_from_cache(model, "config.json", revision=revision)
+            if not isinstance(config, str):
+                raise
+        return Path(config).parent.name  # the hub's client keeps every commit in a folder of that name
+
+
+def _converted_folder(resource: Resource) -> Path:
+    return cache_folder() / f"{resource.name}-{resource.version}-{resource.sha256[:12]}"
+
+
+def _converted(resource: Resource) -> Path:
+    """The embedded model as a safetensors folder: unpacking the GGUF takes far longer than reading it."""
+    folder = _converted_folder(resource)
+    if not folder.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".convert-") as workplace:
+            _convert(resource, Path(workplace), folder)
+    return folder
+
+
+def _convert(resource: Resource, workplace: Path, folder: Path) -> None:
+    packed, plain = workplace / "model.gguf", workplace / "plain"
+    with open_member(resource, resource.members[0]) as member, open(packed, "wb") as file:
+        shutil.copyfileobj(member, file)
+    loaded = load_model(_find_gguf(packed), device="cpu", dtype="float32")
+    with _quiet():
+        loaded.causal.save_pretrained(plain)  # type: ignore[operator]
+        loaded.tokenizer.hf.save_pretrained(plain)
+    for path in plain.iterdir():
+        sync_to_disk(path)
+    try:
+        plain.rename(folder)
+    except OSError:
+        if not folder.is_dir():  # another process may have finished the same conversion first
+            raise
+    sync_to_disk(folder.parent)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep transformers' own bars and warnings off the terminal while a model loads."""
+    from transformers.utils import logging as untyped
+
+    logging: Any = untyped
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        # The GGUF reader's bar asks nobody whether it is wanted.
+        with redirect_stderr(StringIO()):
+            yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
+
+
+@contextmanager
+def _plain_errors(source: ModelSource) -> Iterator[None]:
+    """Turn whatever a loader raises into one line with the remedy."""
+    try:
+        with _quiet():
+            yield
+    except Exception as failure:
+        raise ModelError(_explanation(source, failure)) from failure
+
+
+def _explanation(source: ModelSource, failure: Exception) -> str:
+    chain = [failure]
+    while (cause := chain[-1].__cause__ or chain[-1].__context__) is not None and len(chain) < 10:
+        chain.append(cause)  # type: ignore[arg-type]
+    kinds = {type(link).__name__ for link in chain}
+    reason = f"{type(failure).__name__}: {failure}".strip().splitlines()[0]
+    if source.gguf_file:
+        path = f"{source.location}/{source.gguf_file}"
+        return f"cannot read {path} ({reason}); the file may be damaged or cut off: download it again"
+    if Path(source.location).is_dir():
+        return f"cannot read the model in {source.location} ({reason}); write it again with save_pretrained"
+    if kinds & {"GatedRepoError"}:
+        return f"model '{source.name}' asks for consent; accept its licence on the hub and run `hf auth login`"
+    if kinds & {"RepositoryNotFoundError", "RevisionNotFoundError"}:
+        return f"the hub has no model '{source.name}' (or not that revision); check the spelling"
+    return (
+        f"cannot load model '{source.name}' from the hub ({reason}); check the name and the network, or "
+        f"give a local folder, a .gguf file or {' or '.join(EMBEDDED)}"
+    )

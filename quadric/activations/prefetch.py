@@ -1,0 +1,57 @@
+"""Overlap a producer with its consumer."""
+
+import queue
+import threading
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+Item = TypeVar("Item")
+_END = object()
+
+
+def prefetched(items: Iterable[Item], depth: int) -> Iterator[Item]:
+    """The same items, made by a thread that runs up to `depth` items ahead; 0 makes them on demand.
+
+    An exception of the producer reaches the consumer in its place. Leaving the loop early ends the thread.
+    """
+    if depth == 0:
+        yield from items
+        return
+    ready: queue.Queue[object] = queue.Queue(maxsize=depth)
+    stop = threading.Event()
+    thread = threading.Thread(target=_produce, args=(items, ready, stop), name="quadric-prefetch", daemon=True)
+    thread.start()
+    try:
+        while (item := ready.get()) is not _END:
+            if isinstance(item, _Failure):
+                raise item.error
+            yield item  # type: ignore[misc]
+    finally:
+        stop.set()
+        thread.join()
+
+
+class _Failure:
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+def _produce(items: Iterable[Item], ready: "queue.Queue[object]", stop: threading.Event) -> None:
+    try:
+        for item in items:
+            if not _put(ready, item, stop):
+                return
+        _put(ready, _END, stop)
+    except BaseException as error:
+        _put(ready, _Failure(error), stop)
+
+
+def _put(ready: "queue.Queue[object]", item: object, stop: threading.Event) -> bool:
+    """Wait for room, but not for a consumer that has left."""
+    while not stop.is_set():
+        try:
+            ready.put(item, timeout=0.1)
+        except queue.Full:
+            continue
+        return True
+    return False

@@ -1,0 +1,75 @@
+"""Where activations came from, in enough detail to make them again."""
+
+import json
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from quadric.version import __version__
+
+NOT_COMPARED = ("quadric_version",)
+
+
+class ProvenanceError(ValueError):
+    """Activations that came from elsewhere than was asked for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provenance:
+    """Everything that decides the values of a stream, but not how it is batched or stored."""
+
+    model: str
+    model_revision: str
+    model_dtype: str
+    hook_points: tuple[str, ...]
+    tokenizer_fingerprint: str
+    corpus: str
+    corpus_revision: str
+    corpus_settings: dict[str, Any]
+    split: str
+    packing: str
+    block_length: int
+    token_rules: dict[str, Any]
+    normalisation: str = "none"
+    """Vectors are stored as the model made them; scaling them is the autoencoder's."""
+    quadric_version: str = __version__
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self) | {"hook_points": list(self.hook_points)}
+
+    def for_hook_point(self, hook_point: str) -> dict[str, Any]:
+        """What an autoencoder of one hook point keeps in its config."""
+        if hook_point not in self.hook_points:
+            raise ProvenanceError(f"no hook point '{hook_point}' here; there are {', '.join(self.hook_points)}")
+        record = self.to_dict()
+        del record["hook_points"]
+        return {"hook_point": hook_point, **record}
+
+    @classmethod
+    def from_dict(cls, record: dict[str, Any]) -> "Provenance":
+        """Read what `to_dict` gave; unknown or missing keys are errors."""
+        names = {field.name for field in fields(cls)}
+        if names != set(record):
+            raise ProvenanceError(
+                f"provenance has unknown fields {sorted(set(record) - names)} and lacks "
+                f"{sorted(names - set(record))}; it was written by another version of quadric"
+            )
+        return cls(**record | {"hook_points": tuple(record["hook_points"])})
+
+    def differences(self, asked: "Provenance") -> list[str]:
+        """Every field in which what is stored differs from what is asked for, both values named."""
+        return differences(self.to_dict(), asked.to_dict(), NOT_COMPARED)
+
+
+def differences(stored: dict[str, Any], asked: dict[str, Any], ignore: tuple[str, ...] = ()) -> list[str]:
+    """`field: stored X, asked for Y` for every field that differs, nested ones by their path."""
+    found = []
+    for name in [*stored, *(name for name in asked if name not in stored)]:
+        here, there = stored.get(name), asked.get(name)
+        if name in ignore or here == there:
+            continue
+        if isinstance(here, dict) and isinstance(there, dict):
+            found += [f"{name}.{line}" for line in differences(here, there)]
+        else:
+            found.append(f"{name}: stored {json.dumps(here)}, asked for {json.dumps(there)}")
+    return found

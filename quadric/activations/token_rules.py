@@ -1,0 +1,189 @@
+"""Which tokens reach the stream: explicit rules, recorded in provenance, counted.
+
+Padding never does. By default neither do special tokens, the BOS among them, nor attention-sink outliers:
+tokens on which a model parks its attention and whose norm is tens or hundreds of times that of the others.
+
+An outlier is measured against the median norm of its own sequence, over the tokens that the other rules keep.
+So the verdict depends on nothing but the sequence: it is the same live and from disk, before and after a
+resume, and on any number of ranks. A token that is an outlier at one hook point is dropped at all of them,
+because the rows of all hook points belong together.
+"""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from quadric.activations.tokenizer import Tokenizer
+
+OUTLIER_MEDIAN = "over the tokens of a sequence that the other rules keep"
+
+
+class ActivationError(ValueError):
+    """A vector that no autoencoder can use."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenRules:
+    """Which tokens are left out, and why."""
+
+    prepend_bos: Literal["auto", "always", "never"] = "auto"
+    """Put a BOS before every sequence; auto does what the model's tokenizer does."""
+    bos: Literal["keep", "drop"] = "drop"
+    """The vector at a BOS that was put before a sequence."""
+    special_tokens: Literal["keep", "drop"] = "drop"
+    """Vectors at all other special tokens, e.g. at the separators between packed documents."""
+    outliers: Literal["keep", "drop", "clip"] = "drop"
+    """Vectors longer than outlier_factor medians of their sequence; clip scales them down to that."""
+    outlier_factor: float = 10.0
+    """How many medians long an outlier is."""
+
+    def __post_init__(self) -> None:
+        if not self.outlier_factor > 1:
+            raise ValueError(f"outlier_factor={self.outlier_factor} must exceed 1; outliers=keep turns the rule off")
+
+    def bos_of(self, tokenizer: Tokenizer) -> int | None:
+        """The token put before every sequence, or None."""
+        if self.prepend_bos == "always" and tokenizer.bos is None:
+            raise ValueError("prepend_bos=always, but the tokenizer has no BOS token; use prepend_bos=auto or never")
+        wanted = tokenizer.adds_bos if self.prepend_bos == "auto" else self.prepend_bos == "always"
+        return tokenizer.bos if wanted else None
+
+    def as_recorded(self, tokenizer: Tokenizer) -> dict[str, Any]:
+        """The rules as provenance keeps them: with 'auto' resolved and the unchangeable ones spelt out."""
+        return asdict(self) | {
+            "prepend_bos": "always" if self.bos_of(tokenizer) is not None else "never",
+            "separator": None if tokenizer.separator is None else tokenizer.decode(tokenizer.separator),
+            "padding": "drop",
+            "outlier_median": OUTLIER_MEDIAN,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenCounts:
+    """What became of every position that the language model read."""
+
+    positions: int = 0
+    padding: int = 0
+    bos: int = 0
+    """BOS tokens dropped."""
+    special: int = 0
+    """Other special tokens dropped."""
+    outliers: int = 0
+    """Tokens that are an outlier at one hook point or more: dropped or clipped, as the rule says."""
+    outliers_at: dict[str, int] = field(default_factory=dict)
+    """The same by hook point."""
+    kept: int = 0
+
+    def __add__(self, other: "TokenCounts") -> "TokenCounts":
+        numbers = {
+            name: getattr(self, name) + getattr(other, name)
+            for name in ("positions", "padding", "bos", "special", "outliers", "kept")
+        }
+        hooks = [*self.outliers_at, *(name for name in other.outliers_at if name not in self.outliers_at)]
+        at = {name: self.outliers_at.get(name, 0) + other.outliers_at.get(name, 0) for name in hooks}
+        return TokenCounts(**numbers, outliers_at=at)
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """What one forward pass reads."""
+
+    tokens: Int[Tensor, "s l"]
+    documents: Int[Tensor, "s l"]
+    mask: Bool[Tensor, "s l"]
+    """False on padding."""
+    first: int
+    """Number of the first sequence in its epoch."""
+
+
+class KeptTokens(NamedTuple):
+    activations: dict[str, Float[Tensor, "n d"]]
+    mask: Bool[Tensor, "s l"]
+    counts: TokenCounts
+
+
+def keep_tokens(
+    activations: dict[str, Float[Tensor, "s l d"]],
+    sequences: Sequences,
+    rules: TokenRules,
+    tokenizer: Tokenizer,
+) -> KeptTokens:
+    """The vectors that the rules let through, in float32, and the account of the others."""
+    bos, special = _bos_and_special(sequences, rules, tokenizer)
+    keep = sequences.mask.clone()
+    keep &= ~bos if rules.bos == "drop" else True
+    keep &= ~special if rules.special_tokens == "drop" else True
+    limits = {name: _outlier_limits(vectors, keep, sequences, name, rules) for name, vectors in activations.items()}
+    at = {name: limit.excess & keep for name, limit in limits.items()}
+    outliers = torch.stack(list(at.values())).any(dim=0)
+    counts = TokenCounts(
+        positions=keep.numel(),
+        padding=int((~sequences.mask).sum()),
+        bos=int(bos.sum()) if rules.bos == "drop" else 0,
+        special=int(special.sum()) if rules.special_tokens == "drop" else 0,
+        outliers=int(outliers.sum()),
+        outliers_at={name: int(excess.sum()) for name, excess in at.items()},
+        kept=int((keep & ~outliers).sum() if rules.outliers == "drop" else keep.sum()),
+    )
+    if rules.outliers == "drop":
+        keep &= ~outliers
+    rows = {name: _rows(vectors, keep, limits[name], rules) for name, vectors in activations.items()}
+    return KeptTokens(rows, keep, counts)
+
+
+class _OutlierLimits(NamedTuple):
+    norms: Float[Tensor, "s l"]
+    limits: Float[Tensor, "s 1"]
+    excess: Bool[Tensor, "s l"]
+
+
+def _bos_and_special(
+    sequences: Sequences, rules: TokenRules, tokenizer: Tokenizer
+) -> tuple[Bool[Tensor, "s l"], Bool[Tensor, "s l"]]:
+    bos = torch.zeros_like(sequences.mask)
+    # Only the one put in front: in GPT-2 the same token also separates documents, and is special there.
+    bos[:, 0] = rules.bos_of(tokenizer) is not None
+    special_ids = torch.tensor(sorted(tokenizer.special), device=sequences.tokens.device, dtype=torch.int64)
+    return bos, torch.isin(sequences.tokens, special_ids) & sequences.mask & ~bos
+
+
+def _outlier_limits(
+    vectors: Float[Tensor, "s l d"],
+    keep: Bool[Tensor, "s l"],
+    sequences: Sequences,
+    name: str,
+    rules: TokenRules,
+) -> _OutlierLimits:
+    norms = torch.linalg.vector_norm(vectors, dim=-1, dtype=torch.float32)
+    usable = torch.isfinite(norms) & (norms > 0)
+    if not bool((usable | ~keep).all()):
+        raise ActivationError(_place_of_bad_vector(norms, keep & ~usable, sequences, name))
+    if rules.outliers == "keep":
+        return _OutlierLimits(norms, torch.full_like(norms[:, :1], torch.inf), torch.zeros_like(keep))
+    medians = norms.masked_fill(~keep, torch.nan).nanmedian(dim=1, keepdim=True).values
+    limits = rules.outlier_factor * medians
+    return _OutlierLimits(norms, limits, norms > limits)
+
+
+def _rows(
+    vectors: Float[Tensor, "s l d"], keep: Bool[Tensor, "s l"], limit: _OutlierLimits, rules: TokenRules
+) -> Float[Tensor, "n d"]:
+    rows = vectors[keep].float()
+    if rules.outliers == "clip":
+        scale = torch.where(limit.excess, limit.limits / limit.norms, 1.0)
+        rows = rows * scale[keep].unsqueeze(1)
+    return rows
+
+
+def _place_of_bad_vector(norms: Float[Tensor, "s l"], bad: Bool[Tensor, "s l"], sequences: Sequences, name: str) -> str:
+    sequence, position = bad.nonzero()[0].tolist()
+    value = "zero" if norms[sequence, position] == 0 else "not finite"
+    return (
+        f"the activation at {name} is {value} at document {int(sequences.documents[sequence, position])}, "
+        f"sequence {sequences.first + sequence}, position {position} "
+        f"(token {int(sequences.tokens[sequence, position])}); "
+        "run the model in float32, or check its weights"
+    )

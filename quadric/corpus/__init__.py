@@ -1,0 +1,31 @@
+"""Text -> documents in a fixed order -> blocks of tokens.
+
+    source       documents in the order in which the source holds them, numbered
+    order        a seeded shuffle, and a held-out part cut by document
+    blocks       token ids of fixed length, or one sequence a document
+
+Everything is decided by `CorpusConfig`: the same config gives the same blocks, on any machine.
+"""
+
+from quadric.corpus.blocks import Block, TokenBlocks, TokenEncoder
+from quadric.corpus.config import CorpusConfig, CorpusError, Document
+from quadric.corpus.order import is_held_out, ordered_documents
+from quadric.corpus.sources import CorpusIdentity, identify, read_documents
+from quadric.corpus.statistics import CorpusStatistics, corpus_statistics, topics_by_document
+
+__all__ = [
+    "Block",
+    "CorpusConfig",
+    "CorpusError",
+    "CorpusIdentity",
+    "CorpusStatistics",
+    "Document",
+    "TokenBlocks",
+    "TokenEncoder",
+    "corpus_statistics",
+    "identify",
+    "is_held_out",
+    "ordered_documents",
+    "read_documents",
+    "topics_by_document",
+]

@@ -1,0 +1,111 @@
+"""Documents -> sequences of token ids, as the language model reads them."""
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from quadric.corpus.config import CorpusConfig, CorpusError, Document
+from quadric.corpus.order import ordered_documents
+
+DOCUMENTS_AT_ONCE = 64
+
+
+@runtime_checkable
+class TokenEncoder(Protocol):
+    """What packing needs to know of a tokenizer."""
+
+    def encode(self, texts: list[str]) -> list[list[int]]: ...
+
+
+class Block(NamedTuple):
+    """One sequence for the language model, and the document that each of its tokens belongs to."""
+
+    tokens: list[int]
+    documents: list[int]
+
+
+class TokenBlocks:
+    """The blocks of one epoch of a corpus, in a fixed order."""
+
+    def __init__(
+        self,
+        config: CorpusConfig,
+        encoder: TokenEncoder,
+        *,
+        bos: int | None,
+        separator: int | None,
+        epoch: int = 0,
+    ) -> None:
+        self.config = config
+        self.encoder = encoder
+        self.bos = bos
+        """Put before every block; None puts nothing."""
+        self.separator = separator
+        """Put after every document when packing; None puts nothing."""
+        self.epoch = epoch
+        self.documents_read = 0
+        self.tokens_read = 0
+        self.tail_tokens = 0
+        """Tokens left at the end that did not fill a block."""
+
+    def __iter__(self) -> Iterator[Block]:
+        self.documents_read = self.tokens_read = self.tail_tokens = 0
+        encoded = self._encoded(ordered_documents(self.config, self.epoch))
+        empty = True
+        for block in self._packed(encoded) if self.config.packing == "packed" else self._separate(encoded):
+            empty = False
+            yield block
+        if empty:
+            raise CorpusError(self._why_empty())
+
+    def _encoded(self, documents: Iterable[Document]) -> Iterator[tuple[int, list[int]]]:
+        """Token ids of each document, encoded some at a time because the tokenizer is faster so."""
+        documents = iter(documents)
+        while some := list(islice(documents, DOCUMENTS_AT_ONCE)):
+            for document, tokens in zip(some, self.encoder.encode([each.text for each in some]), strict=True):
+                self.documents_read += 1
+                self.tokens_read += len(tokens)
+                yield document.index, tokens
+
+    def _packed(self, encoded: Iterable[tuple[int, list[int]]]) -> Iterator[Block]:
+        tokens: list[int] = []
+        owners: list[int] = []
+        separator = [] if self.separator is None else [self.separator]
+        for index, document_tokens in encoded:
+            tokens += document_tokens + separator
+            owners += [index] * (len(document_tokens) + len(separator))
+            start = 0
+            while len(tokens) - start >= self._span:
+                yield self._block(tokens, owners, start)
+                start += self._span
+            del tokens[:start], owners[:start]
+        self.tail_tokens = len(tokens)
+
+    def _separate(self, encoded: Iterable[tuple[int, list[int]]]) -> Iterator[Block]:
+        """A document longer than a block continues in the next sequence."""
+        for index, tokens in encoded:
+            for start in range(0, len(tokens), self._span):
+                yield self._block(tokens, [index] * len(tokens), start)
+
+    @property
+    def _span(self) -> int:
+        return self.config.block_length - (self.bos is not None)
+
+    def _block(self, tokens: list[int], owners: list[int], start: int) -> Block:
+        own = tokens[start : start + self._span]
+        documents = owners[start : start + self._span]
+        if self.bos is None:
+            return Block(own, documents)
+        return Block([self.bos, *own], [documents[0], *documents])
+
+    def _why_empty(self) -> str:
+        source, split = self.config.source, self.config.split
+        if self.tokens_read:
+            return (
+                f"corpus '{source}' ({split}) has {self.tokens_read} tokens, fewer than one block of "
+                f"{self.config.block_length}; give more text, a smaller block_length, or packing=separate"
+            )
+        return (
+            f"corpus '{source}' has no text in its {split} part; give a corpus with text, another "
+            "held_out_fraction, or a document_separator that cuts a single file into documents"
+        )

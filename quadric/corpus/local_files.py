@@ -1,0 +1,125 @@
+"""Documents from .txt, .jsonl and .parquet files, read one at a time; .txt.gz and .jsonl.gz too."""
+
+import glob
+import gzip
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from quadric.corpus.config import CorpusConfig, CorpusError, Document
+from quadric.resources import sha256_of_file
+
+SUFFIXES = (".txt", ".jsonl", ".parquet", ".txt.gz", ".jsonl.gz")
+
+
+def has_wildcard(source: str) -> bool:
+    return any(mark in source for mark in "*?[")
+
+
+def files_of(source: str) -> list[Path]:
+    """The files behind a path, a folder or a glob, sorted by name so that their order is fixed."""
+    path = Path(source).expanduser()
+    if path.is_file():
+        found = [path]
+        if not _is_readable(path):
+            raise CorpusError(f"{path} is not a corpus file; give {', '.join(SUFFIXES)}")
+        return found
+    if path.is_dir():
+        found = [file for file in path.rglob("*") if _is_readable(file)]
+    elif has_wildcard(source):
+        found = [Path(name) for name in glob.glob(str(path), recursive=True) if _is_readable(Path(name))]
+    else:
+        raise CorpusError(f"no file or folder '{source}'; check the path, or give a glob such as 'texts/*.txt'")
+    if not found:
+        raise CorpusError(f"no {', '.join(SUFFIXES)} file in '{source}'; give files of one of these kinds")
+    return sorted(found)
+
+
+def fingerprint(source: str) -> str:
+    """Hash of the names and bytes of all files, independent of the folder they lie in."""
+    digest = hashlib.sha256()
+    for path in files_of(source):
+        digest.update(f"{path.name} {sha256_of_file(path)}\n".encode())
+    return f"sha256:{digest.hexdigest()}"
+
+
+def read(config: CorpusConfig) -> Iterator[Document]:
+    """Documents of all files behind `config.source`, numbered through."""
+    number = count()
+    for path in files_of(config.source):
+        for text, topic in _read_file(path, config):
+            yield Document(next(number), text, topic)
+
+
+def _is_readable(path: Path) -> bool:
+    return path.is_file() and path.name.endswith(SUFFIXES)
+
+
+def _read_file(path: Path, config: CorpusConfig) -> Iterator[tuple[str, str | None]]:
+    name = path.name.removesuffix(".gz")
+    try:
+        if name.endswith(".txt"):
+            yield from ((text, None) for text in _read_text(path, config.document_separator))
+        else:
+            fields = _read_parquet(path, config) if name.endswith(".parquet") else _read_jsonl(path)
+            for place, record in enumerate(fields, start=1):
+                yield text_and_topic(record, config, f"{path}, record {place}")
+    except UnicodeDecodeError as wrong:
+        raise CorpusError(f"{path} is not UTF-8 text ({wrong.reason}); convert it, e.g. with iconv") from wrong
+
+
+def text_and_topic(record: dict[str, Any], config: CorpusConfig, place: str) -> tuple[str, str | None]:
+    """The two fields that matter of one record, or an error that lists the fields there are."""
+    text = record.get(config.text_field)
+    if not isinstance(text, str):
+        found = ", ".join(record) or "none"
+        raise CorpusError(f"{place} has no text in field '{config.text_field}'; name one of its fields: {found}")
+    topic = record.get(config.topic_field) if config.topic_field else None
+    return text, None if topic is None else str(topic)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Iterable[str]]:
+    opener = gzip.open if path.name.endswith(".gz") else open
+    with opener(path, "rt", encoding="utf-8") as file:
+        yield file
+
+
+def _read_text(path: Path, separator: str | None) -> list[str]:
+    with _opened(path) as lines:
+        text = "".join(lines)
+    return text.split(separator) if separator else [text]
+
+
+def _read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
+    with _opened(path) as lines:
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            try:
+                record = json.loads(line)
+            except json.JSONDecodeError as wrong:
+                raise CorpusError(f"{path}, line {number} is not JSON ({wrong.msg}); give one object a line") from wrong
+            if not isinstance(record, dict):
+                raise CorpusError(f"{path}, line {number} holds no object; give one object a line")
+            yield record
+
+
+def _read_parquet(path: Path, config: CorpusConfig) -> Iterator[dict[str, Any]]:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        file = pyarrow.parquet.ParquetFile(path)
+        wanted = {config.text_field, config.topic_field}
+        # A file without the wanted column is read with all its columns, so that the error can name them.
+        columns = [name for name in file.schema_arrow.names if name in wanted] or None
+        for batch in file.iter_batches(batch_size=1024, columns=columns):
+            yield from batch.to_pylist()
+    except (pyarrow.ArrowInvalid, pyarrow.ArrowIOError) as wrong:
+        reason = str(wrong).splitlines()[0]
+        raise CorpusError(f"{path} is not a readable parquet file ({reason}); write or copy it again") from wrong

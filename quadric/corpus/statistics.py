@@ -1,0 +1,73 @@
+"""What a corpus contains."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from quadric.corpus.blocks import TokenEncoder
+from quadric.corpus.config import CorpusConfig, CorpusError, Document
+from quadric.corpus.order import is_held_out
+from quadric.corpus.sources import read_documents
+
+DOCUMENTS_AT_ONCE = 256
+
+
+@dataclass
+class CorpusStatistics:
+    """Counts over all documents of a corpus, both splits together."""
+
+    documents: int = 0
+    held_out_documents: int = 0
+    characters: int = 0
+    words: int = 0
+    tokens: int | None = None
+    """None if no tokenizer was given."""
+    shortest: int = 0
+    """Characters of the shortest document."""
+    longest: int = 0
+    topics: Counter[str] = field(default_factory=Counter)
+    """Documents by topic label; empty if the corpus has none."""
+
+
+def corpus_statistics(
+    config: CorpusConfig, encoder: TokenEncoder | None = None, limit: int | None = None
+) -> CorpusStatistics:
+    """Count a corpus, or its first `limit` documents; tokens are counted only with an encoder."""
+    statistics = CorpusStatistics(tokens=None if encoder is None else 0)
+    waiting: list[Document] = []
+    for document in read_documents(config):
+        waiting.append(document)
+        if len(waiting) == DOCUMENTS_AT_ONCE or statistics.documents + len(waiting) == limit:
+            _count(statistics, waiting, config, encoder)
+            waiting = []
+        if statistics.documents == limit:
+            break
+    _count(statistics, waiting, config, encoder)
+    if not statistics.documents:
+        raise CorpusError(f"corpus '{config.source}' has no text; give files that are not empty")
+    return statistics
+
+
+def topics_by_document(config: CorpusConfig) -> dict[int, str]:
+    """Topic label of every document that has one, by document index."""
+    return {each.index: each.topic for each in read_documents(config) if each.topic is not None}
+
+
+def _count(
+    statistics: CorpusStatistics,
+    documents: list[Document],
+    config: CorpusConfig,
+    encoder: TokenEncoder | None,
+) -> None:
+    if not documents:
+        return
+    lengths = [len(document.text) for document in documents]
+    statistics.shortest = min([*lengths, statistics.shortest or lengths[0]])
+    statistics.longest = max([*lengths, statistics.longest])
+    statistics.documents += len(documents)
+    statistics.characters += sum(lengths)
+    statistics.words += sum(len(document.text.split()) for document in documents)
+    statistics.held_out_documents += sum(is_held_out(each, config.held_out_fraction) for each in documents)
+    statistics.topics.update(each.topic for each in documents if each.topic is not None)
+    if encoder is not None:
+        encoded = encoder.encode([document.text for document in documents])
+        statistics.tokens = (statistics.tokens or 0) + sum(map(len, encoded))

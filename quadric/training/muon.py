@@ -1,0 +1,70 @@
+"""Muon with its Newton–Schulz iteration in float32 on the small side of the matrix.
+
+torch.optim.Muon iterates on the whole matrix in bfloat16. Every factor that it multiplies the matrix X by is a
+polynomial in XᵀX, and those commute, so the iteration can run on the small Gram matrix alone:
+
+    A₀ = XᵀX,   P = aI + bA + cA²,   A ← PAP,   Q ← QP,   and in the end X Q.
+
+One pass over the tall matrix at each end instead of two in each of five rounds, and in float32, which CPUs multiply
+faster than bfloat16 (benchmarks/results/muon.md) and which keeps the last bit of a sum from becoming its third digit.
+"""
+
+from collections.abc import Callable, Iterable
+from math import sqrt
+from typing import Any, overload
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+ROUNDS = 5
+TINY = 1e-7
+
+
+def orthogonalised(matrix: Float[Tensor, "m n"]) -> Float[Tensor, "m n"]:
+    """The matrix with its singular values brought near 1: US'Vᵀ with S' ≈ 1 for USVᵀ."""
+    if matrix.shape[0] < matrix.shape[1]:
+        return orthogonalised(matrix.mT).mT
+    a, b, c = COEFFICIENTS
+    norm: Tensor = torch.linalg.matrix_norm(matrix)
+    tall = matrix / norm.clamp(min=TINY)
+    gram = tall.mT @ tall
+    identity = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
+    product = identity
+    for _ in range(ROUNDS):
+        factor = torch.addmm(b * gram, gram, gram, alpha=c) + a * identity
+        gram = factor @ gram @ factor
+        product = product @ factor
+    return tall @ product
+
+
+class Muon(torch.optim.Optimizer):
+    """Momentum, orthogonalised: what torch.optim.Muon does with adjust_lr_fn="original" and no weight decay."""
+
+    def __init__(self, parameters: Iterable[nn.Parameter], lr: float, momentum: float) -> None:
+        super().__init__(parameters, {"lr": lr, "momentum": momentum})
+
+    @overload
+    def step(self, closure: None = None) -> None: ...
+
+    @overload
+    def step(self, closure: Callable[[], float]) -> float: ...
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    self._update(parameter, parameter.grad, group["lr"], group["momentum"])
+
+    def _update(self, parameter: Tensor, grad: Tensor, lr: float, momentum: float) -> None:
+        state = self.state[parameter]
+        if not state:
+            state["momentum_buffer"] = torch.zeros_like(grad)
+        buffer = state["momentum_buffer"]
+        buffer.lerp_(grad, 1 - momentum)
+        ahead = grad.lerp(buffer, momentum)  # Nesterov's look ahead
+        rows, columns = parameter.shape
+        direction = orthogonalised(ahead.to(torch.promote_types(ahead.dtype, torch.float32)))
+        parameter.sub_(direction.to(parameter.dtype), alpha=lr * sqrt(max(1, rows / columns)))

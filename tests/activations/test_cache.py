@@ -1,0 +1,208 @@
+"""A cache gives back what was stored, in any order, without loading it all."""
+
+import json
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from quadric.activations import (
+    ActivationBatch,
+    ActivationCache,
+    ActivationConfig,
+    ActivationStream,
+    BatchSize,
+    CachedStream,
+    HarvestConfig,
+    LiveStream,
+    describe,
+    harvest,
+)
+from quadric.activations.manifest import CacheError
+from quadric.corpus import CorpusConfig
+
+TOKENS = 700
+
+
+@pytest.fixture(scope="module")
+def config(tiny_folder: Path, texts: Path) -> ActivationConfig:
+    corpus = CorpusConfig(source=str(texts), block_length=32)
+    return ActivationConfig(model=str(tiny_folder), hook_points="1,3", corpus=corpus, sequences_per_forward=2)
+
+
+@pytest.fixture(scope="module")
+def folder(config: ActivationConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("cache")
+    storage = HarvestConfig(tokens=TOKENS, sequences_per_shard=4, dtype="float32")
+    harvest(config, storage, path, device="cpu")
+    return path
+
+
+def stream_of(folder: Path, batch: BatchSize | None = None, **arguments: Any) -> CachedStream:
+    return CachedStream(ActivationCache(folder), batch=batch or BatchSize(tokens=60), **arguments)
+
+
+def places(batches: list[ActivationBatch]) -> list[tuple[int, int]]:
+    return [
+        place for batch in batches for place in zip(batch.sequences.tolist(), batch.positions.tolist(), strict=True)
+    ]
+
+
+def assert_same(found: list[ActivationBatch], expected: list[ActivationBatch]) -> None:
+    assert places(found) == places(expected)
+    assert [len(batch) for batch in found] == [len(batch) for batch in expected]
+    for one, other in zip(found, expected, strict=True):
+        assert torch.equal(one.token_ids, other.token_ids)
+        assert torch.equal(one.documents, other.documents)
+        for name in other.activations:
+            assert torch.equal(one.activations[name], other.activations[name])
+
+
+def test_it_is_a_stream(folder: Path) -> None:
+    assert isinstance(stream_of(folder), ActivationStream)
+
+
+@pytest.mark.parametrize("size", [BatchSize(tokens=70), BatchSize(sequences=3)])
+def test_unshuffled_it_is_the_live_stream(config: ActivationConfig, folder: Path, size: BatchSize) -> None:
+    live = LiveStream.open(config, device="cpu", batch=size)
+    cached = list(stream_of(folder, size, seed=None))
+    whole = 9 if size.unit == "tokens" else len(cached) - 1  # the last one ends where the cache ends
+    assert_same(cached[:whole], list(islice(live, whole)))
+    assert live.provenance == ActivationCache(folder).provenance
+
+
+@pytest.mark.parametrize("window", [1, 200, 1 << 20])
+@pytest.mark.parametrize("size", [BatchSize(tokens=60), BatchSize(sequences=3)])
+def test_shuffling_is_a_permutation_by_seed(folder: Path, window: int, size: BatchSize) -> None:
+    stored = list(stream_of(folder, size, seed=None))
+    first = list(stream_of(folder, size, seed=1, window=window))
+    assert sorted(places(first)) == places(stored)
+    assert places(first) != places(stored)
+    assert_same(list(stream_of(folder, size, seed=1, window=window)), first)
+    assert places(list(stream_of(folder, size, seed=2, window=window))) != places(first)
+    if size.unit == "tokens":
+        assert {len(batch) for batch in first[:-1]} == {60}
+
+
+def test_a_row_keeps_its_vector_when_shuffled(folder: Path) -> None:
+    def by_place(batches: list[ActivationBatch]) -> dict[tuple[int, int], torch.Tensor]:
+        vectors = torch.cat([batch.activations["resid_pre.3"] for batch in batches])
+        return dict(zip(places(batches), vectors, strict=True))
+
+    stored, shuffled = by_place(list(stream_of(folder, seed=None))), by_place(list(stream_of(folder, seed=4)))
+    assert stored.keys() == shuffled.keys()
+    assert all(torch.equal(stored[place], shuffled[place]) for place in stored)
+
+
+def test_a_wide_window_mixes_shards(folder: Path) -> None:
+    batch = next(iter(stream_of(folder, seed=1)))
+    assert len(set((batch.sequences // 4).tolist())) > 3
+
+
+@pytest.mark.parametrize("world_size", [2, 3])
+@pytest.mark.parametrize("size", [BatchSize(tokens=60), BatchSize(sequences=3)])
+def test_ranks_share_nothing_and_lose_nothing(folder: Path, world_size: int, size: BatchSize) -> None:
+    parts = [list(stream_of(folder, size, rank=rank, world_size=world_size)) for rank in range(world_size)]
+    whole = list(stream_of(folder, size))
+    assert sorted(place for part in parts for place in places(part)) == sorted(places(whole))
+    assert_same(parts[1], whole[1::world_size])
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_a_restored_stream_goes_on_with_the_very_next_batch(folder: Path, world_size: int) -> None:
+    arguments = {"seed": 3, "window": 200, "repeat": True, "rank": world_size - 1, "world_size": world_size}
+    stream, batches, states = stream_of(folder, **arguments), [], []
+    for batch in islice(stream, 20):
+        batches.append(batch)
+        states.append(json.loads(json.dumps(stream.state_dict())))
+    for stop in range(0, 19, 4):
+        restored = stream_of(folder, **arguments)
+        restored.load_state_dict(states[stop])
+        assert_same(list(islice(restored, 19 - stop)), batches[stop + 1 :])
+
+
+def test_every_epoch_has_its_own_order(folder: Path) -> None:
+    once = list(stream_of(folder, seed=3))
+    twice = list(islice(stream_of(folder, seed=3, repeat=True), 2 * len(once)))
+    assert_same(twice[: len(once)], once)
+    assert places(twice[len(once) :]) != places(once)
+    assert sorted(places(twice[len(once) :])) == sorted(places(once))
+    assert places(twice[len(once) :]) != places(list(stream_of(folder, seed=4)))
+
+
+def test_one_hook_point_of_several_can_be_read(folder: Path) -> None:
+    batch = next(iter(stream_of(folder, hook_points=("resid_pre.3",))))
+    assert list(batch.activations) == ["resid_pre.3"]
+    with pytest.raises(CacheError, match=r"no hook point resid_pre.2 .* it holds resid_pre.1, resid_pre.3"):
+        stream_of(folder, hook_points=("resid_pre.2",))
+
+
+def test_shards_are_mapped_and_not_read(folder: Path) -> None:
+    cache = ActivationCache(folder)
+    tensor = cache.shard(0).activations["resid_pre.1"]
+    maps = Path("/proc/self/maps").read_text()
+    assert str(folder / "shard-00000.safetensors") in maps
+    address = tensor.data_ptr()
+    ranges = [line.split()[0].split("-") for line in maps.splitlines() if "shard-00000" in line]
+    assert any(int(start, 16) <= address < int(end, 16) for start, end in ranges)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_precision_comes_back_as_float32(
+    config: ActivationConfig, folder: Path, tmp_path: Path, dtype: Any
+) -> None:
+    harvest(config, HarvestConfig(tokens=100, sequences_per_shard=4, dtype=dtype), tmp_path, device="cpu")
+    half = next(iter(stream_of(tmp_path, seed=None))).activations["resid_pre.3"]
+    full = next(iter(stream_of(folder, seed=None))).activations["resid_pre.3"]
+    assert half.dtype == torch.float32
+    assert torch.equal(half, full.to(getattr(torch, dtype)).float())
+
+
+def test_the_context_of_a_token_is_kept(config: ActivationConfig, folder: Path) -> None:
+    cache = ActivationCache(folder)
+    stream = LiveStream.open(config, device="cpu", batch=BatchSize(sequences=1))
+    for forward in islice(stream.passes(), 3):
+        for row in range(2):
+            expected = forward.sequences.tokens[row]
+            assert cache.sequence_tokens(forward.sequences.first + row).tolist() == expected.tolist()
+    batch = next(iter(stream_of(folder)))
+    for sequence, position, token in zip(batch.sequences, batch.positions, batch.token_ids, strict=True):
+        assert cache.sequence_tokens(int(sequence))[position] == token
+    with pytest.raises(CacheError, match="no sequence 9999"):
+        cache.sequence_tokens(9999)
+
+
+def test_a_run_refuses_a_cache_from_elsewhere(config: ActivationConfig, folder: Path) -> None:
+    ActivationCache(folder, expected=describe(config, device="cpu"))
+    ActivationCache(folder, expected=describe(replace(config, hook_points="3"), device="cpu"))
+    other = replace(config, hook_points="2", corpus=replace(config.corpus, seed=9))
+    with pytest.raises(CacheError, match=r"corpus_settings.seed: stored 0, asked for 9; hook_points: .* resid_pre.2"):
+        ActivationCache(folder, expected=describe(other, device="cpu"))
+
+
+def test_verifying_finds_a_flipped_bit(config: ActivationConfig, tmp_path: Path) -> None:
+    harvest(config, HarvestConfig(tokens=200, sequences_per_shard=4), tmp_path, device="cpu")
+    cache = ActivationCache(tmp_path)
+    cache.verify()
+    path = tmp_path / "shard-00001.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(CacheError, match=r"shard-00001.safetensors is missing or damaged"):
+        cache.verify()
+    path.unlink()
+    with pytest.raises(CacheError, match="missing or damaged"):
+        list(CachedStream(cache, batch=BatchSize(tokens=60)))
+
+
+def test_a_folder_that_is_no_cache_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CacheError, match=r"has no manifest.json; give a folder that `quadric harvest` wrote"):
+        ActivationCache(tmp_path)
+
+
+def test_a_repeating_rank_without_work_is_refused(folder: Path) -> None:
+    with pytest.raises(CacheError, match="too few for world_size=5"):
+        stream_of(folder, BatchSize(tokens=500), rank=4, world_size=5, repeat=True)

