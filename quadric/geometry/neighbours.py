@@ -14,7 +14,7 @@ from quadric.geometry.spectra import spectra
 from quadric.geometry.statistics import effective_rank
 
 DEFAULT_COUNT = 20
-LARGEST_RANK = 16
+LARGEST_RANK = 8
 BLOCK_COLUMNS = 2_048
 """Eigenvectors on each side of one block of inner products (16 MB in float32)."""
 

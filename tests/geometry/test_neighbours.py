@@ -15,7 +15,7 @@ from tests.zoo import VARIETIES, make
 neighbours_module = import_module("quadric.geometry.neighbours")  # the package's attribute is the function
 
 
-def naive_overlaps(ae, largest_rank=16):
+def naive_overlaps(ae, largest_rank=8):
     bases = []
     for i in range(ae.n_latents):
         values, vectors = np.linalg.eigh(ae.form(i).double().numpy())
