@@ -25,7 +25,7 @@ from quadric.activations.harvesting import HarvestConfig, harvest
 from quadric.activations.hook_points import HookPoint, parse_hook_point, parse_hook_points
 from quadric.activations.live_stream import LiveStream
 from quadric.activations.models import LanguageModel, find_model, load_model
-from quadric.activations.provenance import Provenance
+from quadric.activations.provenance import StreamProvenance
 from quadric.activations.token_rules import TokenCounts, TokenRules
 
 __all__ = [
@@ -39,7 +39,7 @@ __all__ = [
     "HookPoint",
     "LanguageModel",
     "LiveStream",
-    "Provenance",
+    "StreamProvenance",
     "TokenCounts",
     "TokenRules",
     "describe",

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from quadric.activations.provenance import Provenance
+from quadric.activations.provenance import StreamProvenance
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class ActivationStream(Protocol):
 
     hook_points: tuple[str, ...]
     d_model: int
-    provenance: Provenance
+    provenance: StreamProvenance
 
     def __iter__(self) -> Iterator[ActivationBatch]: ...
 

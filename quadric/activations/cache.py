@@ -19,7 +19,7 @@ from torch import Tensor
 from quadric.activations.batches import COLUMNS, ActivationBatch, BatchSize, check_rank, check_same_setup
 from quadric.activations.manifest import CacheError, Shard, read_manifest
 from quadric.activations.prefetch import prefetched
-from quadric.activations.provenance import Provenance
+from quadric.activations.provenance import StreamProvenance
 from quadric.resources import sha256_of_file
 
 OPEN_SHARDS = 128
@@ -39,7 +39,7 @@ class OpenShard(NamedTuple):
 class ActivationCache:
     """A folder that `quadric harvest` wrote."""
 
-    def __init__(self, folder: str | Path, *, expected: Provenance | None = None) -> None:
+    def __init__(self, folder: str | Path, *, expected: StreamProvenance | None = None) -> None:
         self.folder = Path(folder)
         self.manifest = read_manifest(self.folder)
         self.provenance = self.manifest.provenance
@@ -70,7 +70,7 @@ class ActivationCache:
     def _n_sequences(self) -> int:
         return sum(shard.sequences for shard in self.manifest.shards)
 
-    def _check_expected(self, expected: Provenance) -> None:
+    def _check_expected(self, expected: StreamProvenance) -> None:
         """A cache may hold more hook points than asked for; in all else it must match."""
         missing = [name for name in expected.hook_points if name not in self.hook_points]
         found = [line for line in self.provenance.differences(expected) if not line.startswith("hook_points:")]

@@ -12,7 +12,7 @@ from quadric.activations.models import (
     load_shape,
     resolved_dtype,
 )
-from quadric.activations.provenance import Provenance
+from quadric.activations.provenance import StreamProvenance
 from quadric.activations.token_rules import TokenRules
 from quadric.corpus import CorpusConfig, identify
 
@@ -39,13 +39,13 @@ class ActivationConfig:
             raise ValueError(f"sequences_per_forward={self.sequences_per_forward} must be at least 1")
 
 
-def describe(config: ActivationConfig, *, device: str = "auto") -> Provenance:
+def describe(config: ActivationConfig, *, device: str = "auto") -> StreamProvenance:
     """The provenance that a config will give, found without reading the model's weights."""
     source = find_model(config.model, config.model_revision)
     return provenance_of(config, source, load_shape(source), device)
 
 
-def provenance_of(config: ActivationConfig, source: ModelSource, shape: ModelShape, device: str) -> Provenance:
+def provenance_of(config: ActivationConfig, source: ModelSource, shape: ModelShape, device: str) -> StreamProvenance:
     """The same, for a model whose files are found already."""
     if shape.longest is not None and config.corpus.block_length > shape.longest:
         raise ValueError(
@@ -58,7 +58,7 @@ def provenance_of(config: ActivationConfig, source: ModelSource, shape: ModelSha
     own_fields = {name: settings.pop(name) for name in ("split", "packing", "block_length")}
     for recorded_as_identity in ("source", "revision"):
         del settings[recorded_as_identity]
-    return Provenance(
+    return StreamProvenance(
         model=source.name,
         model_revision=source.revision,
         model_dtype=shape.checkpoint_dtype if dtype == "auto" else str(dtype).removeprefix("torch."),

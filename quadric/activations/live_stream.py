@@ -26,7 +26,7 @@ from quadric.activations.config import ActivationConfig, provenance_of
 from quadric.activations.hook_points import parse_hook_points
 from quadric.activations.models import LanguageModel, find_model, load_model, load_shape
 from quadric.activations.prefetch import prefetched
-from quadric.activations.provenance import Provenance
+from quadric.activations.provenance import StreamProvenance
 from quadric.activations.token_rules import Sequences, TokenCounts, keep_tokens
 from quadric.corpus import Block, CorpusError, TokenBlocks
 
@@ -71,7 +71,7 @@ class LiveStream:
         model: LanguageModel,
         *,
         batch: BatchSize,
-        provenance: Provenance,
+        provenance: StreamProvenance,
         rank: int = 0,
         world_size: int = 1,
         repeat: bool = False,

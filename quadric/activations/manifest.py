@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from quadric.activations.provenance import Provenance, differences
+from quadric.activations.provenance import StreamProvenance, differences
 from quadric.activations.token_rules import TokenCounts
 from quadric.resources import sync_to_disk
 
@@ -59,7 +59,7 @@ class Shard:
 class Manifest:
     """Contents of a cache folder."""
 
-    provenance: Provenance
+    provenance: StreamProvenance
     layout: Layout
     shards: tuple[Shard, ...] = ()
     exhausted: bool = False
@@ -79,7 +79,7 @@ class Manifest:
         """Whether nothing is left to do for so many tokens."""
         return self.exhausted or self.rows >= tokens
 
-    def check_matches(self, provenance: Provenance, layout: Layout, folder: Path) -> None:
+    def check_matches(self, provenance: StreamProvenance, layout: Layout, folder: Path) -> None:
         """Refuse to go on with activations that come from elsewhere or are stored otherwise."""
         found = self.provenance.differences(provenance) + differences(asdict(self.layout), asdict(layout))
         if found:
@@ -103,7 +103,7 @@ def read_manifest(folder: Path) -> Manifest:
         if record.pop("format") != FORMAT:
             raise CacheError(f"{path} has another format than {FORMAT}; harvest it anew with this version")
         return Manifest(
-            provenance=Provenance.from_dict(record.pop("provenance")),
+            provenance=StreamProvenance.from_dict(record.pop("provenance")),
             layout=Layout(**record.pop("layout")),
             shards=tuple(_shard(shard) for shard in record.pop("shards")),
             **record,

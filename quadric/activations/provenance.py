@@ -4,6 +4,7 @@ import json
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from quadric.autoencoders import Provenance
 from quadric.version import __version__
 
 NOT_COMPARED = ("quadric_version",)
@@ -14,7 +15,7 @@ class ProvenanceError(ValueError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Provenance:
+class StreamProvenance:
     """Everything that decides the values of a stream, but not how it is batched or stored."""
 
     model: str
@@ -37,16 +38,17 @@ class Provenance:
         """Plain values for JSON."""
         return asdict(self) | {"hook_points": list(self.hook_points)}
 
-    def for_hook_point(self, hook_point: str) -> dict[str, Any]:
-        """What an autoencoder of one hook point keeps in its config."""
+    def for_hook_point(self, hook_point: str) -> Provenance:
+        """What an autoencoder of one hook point keeps in its config; scaling to unit norm is its own doing."""
         if hook_point not in self.hook_points:
             raise ProvenanceError(f"no hook point '{hook_point}' here; there are {', '.join(self.hook_points)}")
         record = self.to_dict()
-        del record["hook_points"]
-        return {"hook_point": hook_point, **record}
+        for name in ("hook_points", "normalisation", "quadric_version"):
+            del record[name]
+        return Provenance(hook_point=hook_point, **record)
 
     @classmethod
-    def from_dict(cls, record: dict[str, Any]) -> "Provenance":
+    def from_dict(cls, record: dict[str, Any]) -> "StreamProvenance":
         """Read what `to_dict` gave; unknown or missing keys are errors."""
         names = {field.name for field in fields(cls)}
         if names != set(record):
@@ -56,7 +58,7 @@ class Provenance:
             )
         return cls(**record | {"hook_points": tuple(record["hook_points"])})
 
-    def differences(self, asked: "Provenance") -> list[str]:
+    def differences(self, asked: "StreamProvenance") -> list[str]:
         """Every field in which what is stored differs from what is asked for, both values named."""
         return differences(self.to_dict(), asked.to_dict(), NOT_COMPARED)
 

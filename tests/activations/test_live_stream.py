@@ -18,7 +18,7 @@ from quadric.activations import (
     BatchSize,
     LanguageModel,
     LiveStream,
-    Provenance,
+    StreamProvenance,
     TokenRules,
     describe,
     find_model,
@@ -47,7 +47,7 @@ def loaded(model: str) -> LanguageModel:
 
 
 @cache
-def described(config: ActivationConfig) -> Provenance:
+def described(config: ActivationConfig) -> StreamProvenance:
     return describe(config, device="cpu")
 
 

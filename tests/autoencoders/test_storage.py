@@ -19,7 +19,7 @@ PROVENANCE = Provenance(
     tokenizer_fingerprint="sha256:0f",
     corpus="text/*.jsonl",
     corpus_revision="sha256:1e",
-    token_rules="drop special tokens; drop norm > 10 × median",
+    token_rules={"special_tokens": "drop", "outliers": "drop", "outlier_factor": 10.0},
 )
 
 
@@ -92,6 +92,13 @@ FAULTS = {
     "unknown key": (lambda c: c.update(colour="red"), r"unknown keys \['colour'\]"),
     "unknown architecture key": (lambda c: c["architecture"].update(depth=3), r"architecture has unknown keys"),
     "unknown provenance key": (lambda c: c["provenance"].update(moon=1), r"provenance has unknown keys \['moon'\]"),
+    "number for a name": (lambda c: c["provenance"].update(model=3), "model=3 in config.json is not str or null"),
+    "no normalisation": (lambda c: c["provenance"].update(normalisation=None), "normalisation=None.* is not str"),
+    "size of another type": (lambda c: c["architecture"].update(n_hidden=400.0), "n_hidden=400.0.* is not int"),
+    "number for a switch": (lambda c: c["architecture"].update(tied=1), "tied=1.* is not bool"),
+    "switch for a number": (lambda c: c["architecture"].update(seed=True), "seed=True.* is not int"),
+    "null for a prior": (lambda c: c["architecture"].update(prior=None), "prior=None.* is not str"),
+    "text for a share": (lambda c: c["architecture"].update(mixing_density="1"), "is not float or null"),
     "missing key": (lambda c: c["architecture"].pop("tied"), r"architecture lacks the keys \['tied'\]"),
     "other shape": (set_shape, r"'left' has shape \(400, 12\); the architecture needs \(400, 13\)"),
     "other prior": (
@@ -196,15 +203,3 @@ def test_write_atomically_replaces_and_cleans_up(tmp_path):
     write_atomically(path, b"two")
     assert path.read_bytes() == b"two"
     assert os.listdir(tmp_path) == ["file"]
-
-
-def test_provenance_takes_text_only():
-    with pytest.raises(ValueError, match="normalisation=None is not text"):
-        Provenance.__post_init__(_raw_provenance(normalisation=None))
-
-
-def _raw_provenance(**values):
-    provenance = object.__new__(Provenance)
-    for name, value in values.items():
-        object.__setattr__(provenance, name, value)
-    return provenance
