@@ -20,10 +20,12 @@ class Measure(NamedTuple):
 MEASURES = {
     "frobenius": Measure("Sim_F: dictionaries as wholes", lambda found: found.frobenius),
     "hungarian": Measure("Sim_H: matched latents, as printed", lambda found: found.hungarian.similarity),
-    "hungarian_symmetric": Measure("Sim_H, normalised by both", lambda found: found.hungarian.symmetric),
+    "hungarian_symmetric": Measure("Sim_H: normalised by both", lambda found: found.hungarian.symmetric),
     "alignment": Measure("alignment: matched latents", lambda found: found.hungarian.alignment),
-    "hungarian_sign_free": Measure("Sim_H, W and −W alike", lambda found: found.sign_free.similarity),
-    "alignment_sign_free": Measure("alignment, W and −W alike", lambda found: found.sign_free.alignment),
+    "hungarian_sign_free": Measure("Sim_H ±: W and −W alike", lambda found: found.sign_free.similarity),
+    "alignment_sign_free": Measure(
+        "alignment ±: matched latents, W and −W alike", lambda found: found.sign_free.alignment
+    ),
     "eigenspaces": Measure("eigenspaces: leading ones", lambda found: found.eigenspaces),
 }
 RELATIVE_TO_SECOND = ("hungarian", "hungarian_sign_free")

@@ -89,7 +89,12 @@ def _most_important(report: RunReport, top: int) -> Table:
 
 
 def _table(title: str, *columns: str) -> Table:
-    return Table(*columns, title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    # A title wraps at the width of its table, so the table is made as wide as its title.
+    table = Table(
+        *columns, title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0)
+    )
+    table.min_width = len(title) + 2
+    return table
 
 
 def shape_words(figure: str, dimension: int, sign: int) -> str:
@@ -124,7 +129,7 @@ def _matrix(comparison: RunComparison, measure: str) -> Table:
 
 
 def _pairs(comparison: RunComparison) -> Table:
-    table = _table("Each pair (in brackets: its first run with a random initialisation of the second)", "pair")
+    table = _table("Each pair (in brackets: the first with a random initialisation of the second)", "pair")
     chosen = (*SHOWN, "eigenspaces")
     for measure in chosen:
         table.add_column(MEASURES[measure].label.split(":")[0], justify="right")
