@@ -229,13 +229,13 @@ def _converted(resource: Resource) -> Path:
     folder = _converted_folder(resource)
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".convert-") as workplace:
-            _convert(resource, Path(workplace), folder)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".convert-") as scratch:
+            _convert(resource, Path(scratch), folder)
     return folder
 
 
-def _convert(resource: Resource, workplace: Path, folder: Path) -> None:
-    packed, plain = workplace / "model.gguf", workplace / "plain"
+def _convert(resource: Resource, scratch: Path, folder: Path) -> None:
+    packed, plain = scratch / "model.gguf", scratch / "plain"
     with open_member(resource, resource.members[0]) as member, open(packed, "wb") as file:
         shutil.copyfileobj(member, file)
     loaded = load_model(_find_gguf(packed), device="cpu", dtype="float32")

@@ -16,8 +16,9 @@ from quadric.autoencoders.csr import CsrPattern, csr_matmul, csr_pattern
 
 Prior = Literal["atomic", "composite", "quadratic"]
 
-SPARSE_PAYS_BELOW = 0.01
-"""Density under which sparse products beat dense ones (benchmarks/results/mixing.md)."""
+SPARSE_BELOW = 0.01
+"""Density under which C is stored sparse. Sparse products win from about 10 % down (benchmarks/results/mixing.md), but
+only dense storage lets an entry come back, so we wait until they are four times as fast."""
 
 
 class Row(NamedTuple):
@@ -100,7 +101,7 @@ class Composite(nn.Module):
         mixing = cls.__new__(cls)
         nn.Module.__init__(mixing)
         mixing.shape = shape
-        if len(values) < SPARSE_PAYS_BELOW * shape[0] * shape[1]:
+        if len(values) < SPARSE_BELOW * shape[0] * shape[1]:
             mixing._store_sparse(rows, columns, values)
             return mixing
         weight = torch.zeros(shape, dtype=values.dtype, device=values.device)
@@ -184,7 +185,7 @@ class Composite(nn.Module):
             return self._thin(n_kept)
         weight, mask = self._dense()
         mask.zero_().view(-1)[weight.detach().abs().view(-1).topk(n_kept, sorted=False).indices] = True
-        if n_kept < SPARSE_PAYS_BELOW * size:
+        if n_kept < SPARSE_BELOW * size:
             self._store_sparse(*self.entries())
         return None
 

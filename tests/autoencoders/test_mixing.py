@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from quadric import BilinearAutoencoder
-from quadric.autoencoders.mixing import SPARSE_PAYS_BELOW, Composite, Quadratic
+from quadric.autoencoders.mixing import SPARSE_BELOW, Composite, Quadratic
 
 
 def weight(k: int = 12, h: int = 50) -> torch.Tensor:
@@ -19,7 +19,7 @@ def dense_of(mixing: Composite) -> torch.Tensor:
     return matrix
 
 
-@pytest.mark.parametrize("density", [1.0, 0.3, SPARSE_PAYS_BELOW, SPARSE_PAYS_BELOW * 0.9, 1e-6])
+@pytest.mark.parametrize("density", [1.0, 0.3, SPARSE_BELOW, SPARSE_BELOW * 0.9, 1e-6])
 def test_composite_keeps_exactly_the_globally_largest(density):
     full = weight()
     mixing = Composite(full.clone(), density)
@@ -34,7 +34,7 @@ def test_ties_do_not_let_more_through():
     assert mixing.n_entries == 25
 
 
-@pytest.mark.parametrize("density", [0.2, SPARSE_PAYS_BELOW * 0.9])
+@pytest.mark.parametrize("density", [0.2, SPARSE_BELOW * 0.9])
 def test_composite_answers_as_the_dense_matrix_does(density):
     mixing = Composite(weight(), density)
     same = Quadratic(dense_of(mixing))

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import huggingface_hub
@@ -163,12 +164,20 @@ def test_an_interrupt_leaves_valid_shards_and_says_how_to_go_on(tiny: Path, tmp_
     text.write_text("Call me Ishmael. Some years ago, never mind how long precisely, I went to sea. " * 20_000)
     command = arguments(tiny, text, out, "--tokens", "10000000", "--sequences-per-shard", "8")
     process = subprocess.Popen(
-        [sys.executable, "-m", "quadric", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "quadric", *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A shell starts background jobs with SIGINT ignored, and children inherit that; this one must hear it.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
-    while process.poll() is None and len(list(out.glob("shard-*"))) < 2:
-        time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=120)
+    try:
+        while process.poll() is None and len(list(out.glob("shard-*"))) < 2:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=120)
+    finally:
+        process.kill()
     assert process.returncode == 130, errors
     assert "the same command goes on" in errors
     assert "Traceback" not in errors
