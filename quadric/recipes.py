@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 
 from quadric.activations.planted import PlantedConfig, PlantedStream, Recovery, plant, recover
-from quadric.autoencoders import BilinearAutoencoder
+from quadric.autoencoders import BilinearAutoencoder, Provenance
 from quadric.training import AutoencoderConfig, Learner, StepReport, TrainingConfig, train
 
 TOKENS_A_STEP = 1024
@@ -35,6 +35,7 @@ def planted_demo(steps: int, seed: int, on_step: Callable[[StepReport], None]) -
     )
     autoencoder = config.build(planted.d_model)
     assert isinstance(autoencoder, BilinearAutoencoder)
+    autoencoder.provenance = Provenance(hook_point=PlantedStream.hook_point, corpus=f"planted manifolds, seed {seed}")
     chance = recover(_forms(autoencoder), manifolds)
     stream = PlantedStream(manifolds, planted, TOKENS_A_STEP, seed)
     learner = Learner(autoencoder, config, training)

@@ -12,4 +12,5 @@ def test_demo_trains_reports_and_saves(tmp_path, capsys):
     assert "step 20/20" in captured.err
     ae = quadric.load(tmp_path / "run")
     assert ae.prior == "composite"
+    assert ae.provenance.corpus == "planted manifolds, seed 0"
     assert ae.mixing_density < 0.04
