@@ -53,6 +53,7 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint, keep: int) -> Path:
         if target.exists():
             shutil.rmtree(target)
         beside.replace(target)
+        _sync_folder(folder)  # the rename must be on the disk before older checkpoints go
     finally:
         shutil.rmtree(beside, ignore_errors=True)
     for old in _newest_first(folder)[keep:]:
@@ -87,6 +88,14 @@ def _read_learners(folder: Path, hashes: dict[str, str]) -> Iterator[tuple[str, 
         if hashlib.sha256(blob).hexdigest() != expected:
             raise ValueError(f"{name}.safetensors does not have the recorded sha256")
         yield name, parse_tensors(blob)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _write_synced(path: Path, content: bytes) -> None:

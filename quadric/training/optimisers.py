@@ -24,10 +24,9 @@ class Optimisers:
     def __init__(self, autoencoder: Autoencoder, learning_rate: float, momentum: float) -> None:
         self.autoencoder = autoencoder
         self.learning_rate, self.momentum = learning_rate, momentum
-        mixing = dict(autoencoder.named_parameters(prefix="")).keys() & {"mixing.weight", "mixing.values"}
-        own = {name: p for name, p in autoencoder.named_parameters() if name not in mixing}
-        self.matrices = Muon([p for p in own.values() if p.ndim == 2], learning_rate, momentum)
-        vectors = [p for p in own.values() if p.ndim != 2]
+        rest = [p for p in autoencoder.parameters() if p is not self._mixing_parameter()]
+        self.matrices = Muon([p for p in rest if p.ndim == 2], learning_rate, momentum)
+        vectors = [p for p in rest if p.ndim != 2]
         self.vectors = torch.optim.AdamW(vectors, lr=VECTOR_LEARNING_RATE, weight_decay=0.0)
         self.mixing = self._for_mixing()
 
