@@ -1,22 +1,71 @@
-"""What a run leaves on disk, and how to get it back."""
+"""What a run leaves on disk, and how to get it back.
+
+    RUN/run.json             what was asked for
+    RUN/metrics.jsonl        what every step measured
+    RUN/checkpoints/         what training needs to go on
+    RUN/autoencoders/NAME/   what it learned; each is a folder as save_pretrained makes it
+    RUN/evidence/NAME/       what data says about its latents
+
+Nothing in it names a place outside, so a run folder can be moved, and an autoencoder's folder taken out of it.
+"""
 
 import os
 import re
 from pathlib import Path
 
 from quadric.autoencoders import Autoencoder, load_pretrained
+from quadric.autoencoders.storage import CONFIG_NAME
 from quadric.hub import download
+
+AUTOENCODERS = "autoencoders"
+EVIDENCE = "evidence"
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
-def load(folder_or_hub_id: str | os.PathLike[str], *, revision: str | None = None) -> Autoencoder:
-    """The autoencoder in a local folder or, if there is none of that name, in a repository of the hub."""
+def load(
+    folder_or_hub_id: str | os.PathLike[str], *, autoencoder: str | None = None, revision: str | None = None
+) -> Autoencoder:
+    """The autoencoder in a local folder or, if there is none of that name, in a repository of the hub.
+
+    Of a run that trained several, `autoencoder` names the one to load.
+    """
     if Path(folder_or_hub_id).is_dir():
         if revision is not None:
             raise ValueError(f"revision={revision!r} is for the hub, but '{folder_or_hub_id}' is a local folder")
-        return load_pretrained(folder_or_hub_id)
+        return load_pretrained(autoencoder_folder(Path(folder_or_hub_id), autoencoder))
     name = os.fspath(folder_or_hub_id)
     if not _HUB_ID.fullmatch(name):
-        raise FileNotFoundError(f"no folder '{name}'; give a folder made by save_pretrained, or a hub id 'owner/name'")
-    return load_pretrained(download(name, revision))
+        raise FileNotFoundError(
+            f"no folder '{name}'; give a run, a folder made by save_pretrained, or a hub id 'owner/name'"
+        )
+    return load_pretrained(autoencoder_folder(download(name, revision), autoencoder))
+
+
+def autoencoder_folders(folder: Path) -> dict[str, Path]:
+    """The trained autoencoders of a run by name; a folder made by save_pretrained counts as a run of one."""
+    if (folder / CONFIG_NAME).is_file() or not (folder / AUTOENCODERS).is_dir():
+        return {folder.resolve().name: folder}
+    return {path.name: path for path in sorted((folder / AUTOENCODERS).iterdir()) if (path / CONFIG_NAME).is_file()}
+
+
+def autoencoder_folder(folder: Path, name: str | None = None) -> Path:
+    """The folder of one autoencoder of a run; its name may be left out where there is only one."""
+    folders = autoencoder_folders(folder)
+    if not folders:
+        raise FileNotFoundError(
+            f"'{folder}' holds no trained autoencoder yet; go on with quadric train --resume {folder}"
+        )
+    if name is None and len(folders) == 1:
+        return next(iter(folders.values()))
+    if name not in folders:
+        choices = ", ".join(folders)
+        raise ValueError(
+            f"autoencoder={name!r} does not name one of the {len(folders)} of '{folder}'; choose from: {choices}"
+        )
+    return folders[name]
+
+
+def evidence_folder(folder: Path, name: str) -> Path:
+    """Where the evidence about one autoencoder of a run is kept."""
+    return folder / EVIDENCE / name

@@ -157,7 +157,7 @@ def test_entries_out_of_place_are_refused():
 def test_missing_folders_name_the_remedy(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no config\.json.*save_pretrained"):
         quadric.load(tmp_path)
-    with pytest.raises(FileNotFoundError, match="give a folder made by save_pretrained, or a hub id"):
+    with pytest.raises(FileNotFoundError, match="give a run, a folder made by save_pretrained, or a hub id"):
         quadric.load(tmp_path / "nothing")
     with pytest.raises(ValueError, match="revision='main' is for the hub"):
         quadric.load(tmp_path, revision="main")
