@@ -127,24 +127,24 @@ def _read_weights(folder: Path, weights: WeightsFile) -> dict[str, Tensor]:
         raise ValueError(f"{path} is not a safetensors file ({problem}); save the autoencoder again") from None
 
 
-def record_from_json(record: type[Record], values: object, where: str) -> Record:
-    """A dataclass from a JSON object with exactly its fields."""
+def record_from_json(record: type[Record], values: object, where: str, file: str = CONFIG_NAME) -> Record:
+    """A dataclass from a JSON object with exactly its fields; `file` is named where it is wrong."""
     if not isinstance(values, dict):
-        raise ValueError(f"{where} in {CONFIG_NAME} is {values!r}; expected an object")
+        raise ValueError(f"{where} in {file} is {values!r}; expected an object")
     _check_keys(values, {field.name for field in fields(record)}, where)  # type: ignore[arg-type]
     for name, hint in get_type_hints(record).items():
-        _check_type(f"{where} {name}", values[name], hint)
+        _check_type(f"{where} {name}", values[name], hint, file)
     return record(**values)
 
 
-def _check_type(what: str, value: object, hint: Any) -> None:
+def _check_type(what: str, value: object, hint: Any, file: str) -> None:
     """Refuse a JSON value of another type than a field has; what a Literal may be is the record's own business."""
     options = get_args(hint) if get_origin(hint) is UnionType else (hint,)
     types = [str if get_origin(each) is Literal else get_origin(each) or each for each in options]
     fits = isinstance(value, (*types, int) if float in types else tuple(types))
     if not fits or (isinstance(value, bool) and bool not in types):
         expected = " or ".join("null" if each is type(None) else each.__name__ for each in types)
-        raise ValueError(f"{what}={value!r} in {CONFIG_NAME} is not {expected}; was the file edited?")
+        raise ValueError(f"{what}={value!r} in {file} is not {expected}; was the file edited?")
 
 
 def _check_keys(values: dict[str, Any], expected: set[str], where: str) -> None:

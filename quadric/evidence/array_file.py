@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,10 +54,10 @@ def write_arrays(path: Path, arrays: Mapping[str, Array], metadata: Mapping[str,
     return WrittenFile(size, digest.hexdigest())
 
 
-def _pieces(arrays: Mapping[str, Array], metadata: Mapping[str, str]):  # type: ignore[no-untyped-def]
+def _pieces(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> Iterator[bytes | memoryview]:
     yield _header(arrays, metadata)
     for array in arrays.values():
-        flat = memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+        flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
         for start in range(0, len(flat), PIECE):
             yield flat[start : start + PIECE]
 

@@ -32,7 +32,7 @@ class _Ranked(NamedTuple):
     def take(self, order: Int64[Array, "r q"]) -> "_Ranked":
         return _Ranked(*(np.take_along_axis(column, order, axis=1) for column in self))
 
-    def __add__(self, other: "_Ranked") -> "_Ranked":  # type: ignore[override]
+    def beside(self, other: "_Ranked") -> "_Ranked":
         return _Ranked(*(np.concatenate(pair, axis=1) for pair in zip(self, other, strict=True)))
 
 
@@ -51,8 +51,8 @@ class StrongestContexts:
         for sign, factor in enumerate(SIGNS):
             strengths = block.values * factor
             weakest = self.strengths[block.latents, sign, -1]
-            wanted = (strengths >= weakest[:, None]) & (strengths > 0)
-            rows = wanted.any(axis=1).nonzero()[0]
+            wanted: Bool[Array, "b n"] = (strengths >= weakest[:, None]) & (strengths > 0)
+            rows = np.flatnonzero(wanted.any(axis=1))
             if len(rows):
                 self._enter(block, sign, rows, np.where(wanted[rows], strengths[rows], 0), windows)
 
@@ -63,7 +63,7 @@ class StrongestContexts:
             mine, theirs = self._kept(slice(None), sign), other._kept(slice(None), sign)
             theirs = theirs._replace(tokens=theirs.tokens - n_contexts)
             coordinates = np.concatenate([self.coordinates[:, sign], other.coordinates[:, sign]], axis=1)
-            best = _strongest_distinct(mine + theirs, n_contexts)
+            best = _strongest_distinct(mine.beside(theirs), n_contexts)
             self._store(np.arange(len(self.places)), sign, best)
             self.coordinates[:, sign] = np.take_along_axis(coordinates, (-1 - best.tokens)[..., None], axis=1)
 
@@ -72,10 +72,14 @@ class StrongestContexts:
     ) -> None:
         latents = rows + block.latents.start
         kept = self._kept(latents, sign)
-        best = _strongest_distinct(kept + _leading(strengths, block.places, windows, AT_ONCE), kept.places.shape[1])
+        best = _strongest_distinct(
+            kept.beside(_leading(strengths, block.places, windows, AT_ONCE)), kept.places.shape[1]
+        )
         for row in _undecided(strengths, best).nonzero()[0]:
             everything = _leading(strengths[row : row + 1], block.places, windows, len(block.places))
-            alone = _strongest_distinct(_Ranked(*(c[row : row + 1] for c in kept)) + everything, kept.places.shape[1])
+            alone = _strongest_distinct(
+                _Ranked(*(c[row : row + 1] for c in kept)).beside(everything), kept.places.shape[1]
+            )
             for column, own in zip(best, alone, strict=True):
                 column[row] = own[0]
         before = self.coordinates[latents, sign]

@@ -11,7 +11,7 @@ POSITION_BITS = 20
 
 def place_of(sequences: Int64[Array, " n"], positions: Int64[Array, " n"]) -> Int64[Array, " n"]:
     """Sequence and position as one number."""
-    return (sequences << POSITION_BITS) | positions
+    return np.asarray((sequences << POSITION_BITS) | positions)
 
 
 def sequence_of(places: Int64[Array, "*shape"]) -> Int64[Array, "*shape"]:

@@ -58,4 +58,4 @@ def project(
 def places_within(counts: Int64[Array, " b"]) -> Int64[Array, " c"]:
     """0, 1, … in each of consecutive groups of the given sizes."""
     starts = counts.cumsum() - counts
-    return np.arange(counts.sum()) - starts.repeat(counts)
+    return np.asarray(np.arange(counts.sum()) - starts.repeat(counts))

@@ -102,7 +102,7 @@ def _weights(values: Array, epsilon: float | np.float32) -> Array:
     weights = np.abs(values)
     weights += epsilon
     np.square(weights, out=weights)
-    return np.square(weights, out=weights)
+    return np.asarray(np.square(weights, out=weights))
 
 
 def _exchange(kept: Float64[Array, "b m"], found: _Candidates) -> tuple[Int64[Array, " e"], tuple[Array, Array]]:

@@ -128,7 +128,7 @@ class NumberedText(NamedTuple):
     read: TextRead
     sequences: Int64[Array, " s"]
 
-    def index(self, places: Int64[Array, "*shape"]) -> Int64[Array, "*shape"]:
+    def indices_of(self, places: Int64[Array, "*shape"]) -> Int64[Array, "*shape"]:
         """Places as indices into the text; missing ones stay missing."""
         number = np.searchsorted(self.sequences, sequence_of(places)).clip(max=len(self.sequences) - 1)
         return np.where(places < 0, places, self.read.sequence_starts[number] + position_of(places))

@@ -42,12 +42,12 @@ def pair_hashes(latents: UInt32[Array, " b"], tokens: TokenCounters) -> UInt32[A
     mixed ^= mixed >> np.uint32(13)
     mixed *= np.uint32(0xC2B2AE35)
     mixed ^= mixed >> np.uint32(16)
-    return mixed
+    return np.asarray(mixed)
 
 
 def exponentials(hashes: UInt32[Array, " c"]) -> Float64[Array, " c"]:
     """Standard exponential variables −log(1 − u), with u strictly between 0 and 1."""
-    return -np.log1p(-(hashes + 0.5) * TWO_TO_MINUS_32)
+    return np.asarray(-np.log1p(-(hashes + 0.5) * TWO_TO_MINUS_32))
 
 
 def lower_bounds(hashes: UInt32[Array, "b n"]) -> Float32[Array, "b n"]:
