@@ -47,12 +47,14 @@ def project(
     if len(latents) >= DENSE_SHARE * len(axes) * len(tokens):
         every = torch.einsum("nd,bda->bna", tokens, axes)
         return np.asarray(every[latents, chosen].numpy())
-    counts = np.bincount(latents, minlength=len(axes))
-    within = places_within(counts)
-    table = np.zeros((len(axes), max(1, counts.max())), dtype=np.int64)
-    table[latents, within] = chosen
-    gathered = tokens[torch.from_numpy(table)]
-    return np.asarray((gathered @ axes)[latents, within].numpy())
+    # One small product a latent: a batched one over all of them takes several times as long.
+    ends = np.searchsorted(latents, np.arange(len(axes) + 1))
+    rows = torch.from_numpy(chosen)
+    projected = torch.empty(len(latents), axes.shape[2])
+    for latent in np.flatnonzero(np.diff(ends)).tolist():
+        own = slice(ends[latent], ends[latent + 1])
+        torch.mm(tokens.index_select(0, rows[own]), axes[latent], out=projected[own])
+    return np.asarray(projected.numpy())
 
 
 def places_within(counts: Int64[Array, " b"]) -> Int64[Array, " c"]:

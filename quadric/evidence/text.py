@@ -3,7 +3,8 @@
 A live stream's text is cut anew from the corpus by the same rules, which costs little beside the model. A cache holds
 the token ids of its sequences, but documents only of the tokens it kept: there a dropped position counts to the
 document of the kept token before it, or after it at the start of a sequence. That is right for a separator and a BOS,
-and may be off by a document for an outlier that begins one.
+and may be off by a document for an outlier that begins one, or after
+the very last token of a cache that was cut to a number of tokens.
 """
 
 from bisect import bisect_right
