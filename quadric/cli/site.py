@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 if TYPE_CHECKING:
+    from quadric.activations import ActivationStream
     from quadric.autoencoders import BilinearAutoencoder
     from quadric.evidence import Evidence
     from quadric.site.export import Exhibit
@@ -156,10 +157,11 @@ class Site:
             file=sys.stderr,
         )
         own = autoencoder.provenance
-        if self.cache is None:
-            stream = open_live(own, model=self.model, corpus=self.corpus, batch_tokens=BATCH_TOKENS, device=self.device)
-        else:
+        stream: ActivationStream
+        if self.cache is not None:
             stream = open_cached(own, self.cache, BATCH_TOKENS)
+        else:
+            stream = open_live(own, model=self.model, corpus=self.corpus, batch_tokens=BATCH_TOKENS, device=self.device)
         text = text_behind(stream, self.model)
         with token_progress(f"evidence {name}") as show:
             return collect(autoencoder, stream, folder, n_tokens=tokens, settings=settings, text=text, on_progress=show)
