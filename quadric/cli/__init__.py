@@ -15,6 +15,7 @@ from quadric.cli.compare import Compare
 from quadric.cli.corpus import Corpus
 from quadric.cli.demo import Demo
 from quadric.cli.harvest import Harvest
+from quadric.cli.label import Label
 from quadric.cli.report import Report
 from quadric.cli.site import Site
 
@@ -33,6 +34,7 @@ COMMANDS: dict[str, Callable[..., Command]] = {
     "report": Report,
     "compare": Compare,
     "site": Site,
+    "label": Label,
 }
 
 
