@@ -16,6 +16,7 @@ from quadric.cli.corpus import Corpus
 from quadric.cli.demo import Demo
 from quadric.cli.harvest import Harvest
 from quadric.cli.report import Report
+from quadric.cli.view import View
 
 
 class Command(Protocol):
@@ -31,6 +32,7 @@ COMMANDS: dict[str, Callable[..., Command]] = {
     "harvest": Harvest,
     "report": Report,
     "compare": Compare,
+    "view": View,
 }
 
 
