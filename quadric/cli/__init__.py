@@ -18,6 +18,7 @@ from quadric.cli.harvest import Harvest
 from quadric.cli.label import Label
 from quadric.cli.report import Report
 from quadric.cli.site import Site
+from quadric.cli.view import View
 
 
 class Command(Protocol):
@@ -35,6 +36,7 @@ COMMANDS: dict[str, Callable[..., Command]] = {
     "compare": Compare,
     "site": Site,
     "label": Label,
+    "view": View,
 }
 
 
