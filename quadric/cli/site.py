@@ -30,8 +30,8 @@ class Site:
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """Run folders, or folders made by save_pretrained."""
-    out: Path
-    """Folder of the site; an earlier site there is replaced."""
+    out: Path | None = None
+    """Folder of the site; an earlier site there is replaced. By default RUN/site, where quadric view RUN finds it."""
     title: str = "Quadric"
     """Title of the site."""
     tokens: int | None = None
@@ -58,7 +58,8 @@ class Site:
         from quadric.site.export import site_parts
 
         self._check()
-        writer.check_replaceable(self.out)
+        out = self.out or self.runs[0] / "site"
+        writer.check_replaceable(out)
         writer.check_viewer_built(writer.STATIC)
         exhibits = self._exhibits()
         n_latents = sum(exhibit.autoencoder.n_latents for exhibit in exhibits)
@@ -66,7 +67,7 @@ class Site:
             texts, dictionaries = site_parts(exhibits, with_map=self.map, on_progress=advance)
         with latent_progress("pages", n_latents) as advance:
             manifest = writer.write_site(
-                self.out,
+                out,
                 title=self.title,
                 texts=texts,
                 dictionaries=dictionaries,
@@ -74,9 +75,9 @@ class Site:
                 static=writer.STATIC,
                 on_progress=advance,
             )
-        size = sum(path.stat().st_size for path in self.out.rglob("*") if path.is_file())
+        size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
         names = ", ".join(entry.name for entry in manifest.dictionaries)
-        print(f"Wrote {self.out}: {n_latents:,} latents of {names}, {size / 1e6:,.1f} MB.")
+        print(f"Wrote {out}: {n_latents:,} latents of {names}, {size / 1e6:,.1f} MB.")
         for text in manifest.texts:
             if text.attribution:
                 print(f"Text {text.name}: {text.attribution}.")
@@ -85,6 +86,8 @@ class Site:
     def _check(self) -> None:
         if not self.runs:
             raise ValueError("no run is named; give at least one folder, e.g. quadric site runs/demo --out site")
+        if self.out is None and len(self.runs) > 1:
+            raise ValueError("a site of several runs belongs to none of them; name its folder with --out")
         for name in ("tokens", "points"):
             value = getattr(self, name)
             if value is not None and value < 2:

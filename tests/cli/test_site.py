@@ -61,8 +61,8 @@ def test_a_run_becomes_a_site_and_the_second_time_needs_no_model(
     shown = capsys.readouterr()
     assert "GB of memory" in shown.err
     assert "18 latents of first, second" in shown.out
-    assert main(["site", str(run), "--out", str(tmp_path / "again"), "--no-map"]) == 0
-    assert (tmp_path / "again/data/first/latents/00008.st").is_file()
+    assert main(["site", str(run), "--no-map"]) == 0
+    assert (run / "site/data/first/latents/00008.st").is_file()
     assert "scoring" not in capsys.readouterr().err
 
 
@@ -104,6 +104,7 @@ def test_mistakes_are_said_in_one_line(
 
     out = ["--out", str(tmp_path / "site"), "--no-map"]
     assert "no run is named" in complaint(*out)
+    assert "name its folder with --out" in complaint(str(run), str(run))
     assert "tokens=1 is too few" in complaint(str(run), *out, "--tokens", "1")
     assert "no config.json" in complaint(str(tmp_path / "nowhere"), *out)
     (tmp_path / "empty/autoencoders").mkdir(parents=True)
