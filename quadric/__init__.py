@@ -7,6 +7,8 @@ The stages, in the order in which data flows through them:
 3. `quadric.training`      fits autoencoders to any iterator of batches
 4. `quadric.run_folder`    what a run leaves on disk: save, load, verify
 5. `quadric.geometry`      the shape of every latent, from weights alone
+6. `quadric.evidence`      what data says about every latent: points, contexts, statistics, labels
+7. `quadric.site`          both, as a static site
 """
 
 from importlib import import_module
@@ -29,7 +31,7 @@ _HOME = {
     "load": "quadric.run_folder",
     "push": "quadric.hub",
 }
-_STAGES = ("activations", "autoencoders", "geometry", "training")
+_STAGES = ("activations", "autoencoders", "evidence", "geometry", "training")
 
 __all__ = [
     "BatchTopKAutoencoder",
