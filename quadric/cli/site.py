@@ -169,7 +169,7 @@ class Site:
             settings=settings,
         )
         print(
-            f"{name}: scoring up to {tokens:,} tokens; at most {need.peak / 1e9:.1f} GB of memory beside the model, "
+            f"{name}: scoring up to {tokens:,} tokens; about {need.peak / 1e9:.1f} GB of memory beside the model, "
             f"{need.result / 1e9:.2f} GB on disk in {folder}; the time left is shown from the second batch on",
             file=sys.stderr,
         )
