@@ -16,6 +16,7 @@ from quadric.cli.corpus import Corpus
 from quadric.cli.demo import Demo
 from quadric.cli.harvest import Harvest
 from quadric.cli.report import Report
+from quadric.cli.train import Train
 
 
 class Command(Protocol):
@@ -29,6 +30,7 @@ COMMANDS: dict[str, Callable[..., Command]] = {
     "demo": Demo,
     "corpus": Corpus,
     "harvest": Harvest,
+    "train": Train,
     "report": Report,
     "compare": Compare,
 }

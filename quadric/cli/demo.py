@@ -23,7 +23,7 @@ class Demo:
         from rich.table import Table
 
         from quadric.cli.progress import step_progress
-        from quadric.recipes import planted_demo
+        from quadric.planted_run import planted_demo
 
         console = Console()
         console.print(

@@ -1,6 +1,6 @@
 """The demo's recipe finds what was planted, and an untrained autoencoder does not."""
 
-from quadric.recipes import planted_demo
+from quadric.planted_run import planted_demo
 
 
 def test_circles_and_spheres_are_found():
