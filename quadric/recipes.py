@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Literal
 
-from quadric.activations import ActivationConfig, describe
+from quadric.activations import ActivationConfig, find_model, parse_hook_points
+from quadric.activations.models import load_shape
 from quadric.corpus import CorpusConfig
 from quadric.run_config import RunConfig
 from quadric.training import AutoencoderConfig, TrainingConfig
@@ -71,7 +72,7 @@ def run(scale: Scale, activations: ActivationConfig, grid: Grid, *, cache: str |
     """Lay a scale over a grid."""
     return RunConfig(
         activations=activations,
-        autoencoders=autoencoders(describe(activations).hook_points, scale, grid),
+        autoencoders=autoencoders(_canonical(activations), scale, grid),
         training=TrainingConfig(
             steps=scale.steps,
             alpha_warmup_steps=scale.alpha_warmup_steps,
@@ -82,6 +83,12 @@ def run(scale: Scale, activations: ActivationConfig, grid: Grid, *, cache: str |
         epochs=scale.epochs,
         cache=cache,
     )
+
+
+def _canonical(activations: ActivationConfig) -> tuple[str, ...]:
+    """The hook points by their stored names; the model's shape is read for it, and no text."""
+    shape = load_shape(find_model(activations.model, activations.model_revision))
+    return tuple(map(str, parse_hook_points(activations.hook_points, shape.n_layers)))
 
 
 def autoencoders(hook_points: tuple[str, ...], scale: Scale, grid: Grid) -> tuple[AutoencoderConfig, ...]:

@@ -90,9 +90,9 @@ def set_shape(config):
 
 FAULTS = {
     "unknown key": (lambda c: c.update(colour="red"), r"unknown keys \['colour'\]"),
-    "unknown architecture key": (lambda c: c["architecture"].update(depth=3), r"architecture in config.json has unknown keys"),
-    "unknown provenance key": (lambda c: c["provenance"].update(moon=1), r"provenance in config.json has unknown keys \['moon'\]"),
-    "number for a name": (lambda c: c["provenance"].update(model=3), "provenance in config.json: model=3 is not str or null"),
+    "unknown architecture key": (lambda c: c["architecture"].update(depth=3), "architecture in .* has unknown keys"),
+    "unknown provenance key": (lambda c: c["provenance"].update(moon=1), r"provenance in .* unknown keys \['moon'\]"),
+    "number for a name": (lambda c: c["provenance"].update(model=3), "provenance in .*: model=3 is not str or null"),
     "no normalisation": (lambda c: c["provenance"].update(normalisation=None), "normalisation=None.* is not str"),
     "size of another type": (lambda c: c["architecture"].update(n_hidden=400.0), "n_hidden=400.0.* is not int"),
     "number for a switch": (lambda c: c["architecture"].update(tied=1), "tied=1.* is not bool"),
