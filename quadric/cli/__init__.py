@@ -14,6 +14,7 @@ import tyro
 from quadric.cli.compare import Compare
 from quadric.cli.corpus import Corpus
 from quadric.cli.demo import Demo
+from quadric.cli.evaluate import Evaluate
 from quadric.cli.harvest import Harvest
 from quadric.cli.report import Report
 from quadric.cli.train import Train
@@ -31,6 +32,7 @@ COMMANDS: dict[str, Callable[..., Command]] = {
     "corpus": Corpus,
     "harvest": Harvest,
     "train": Train,
+    "evaluate": Evaluate,
     "report": Report,
     "compare": Compare,
 }
