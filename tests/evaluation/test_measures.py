@@ -32,7 +32,7 @@ def test_dead_and_dense_latents_are_counted():
     with torch.no_grad():
         ae.encoder_bias[:3] = -100.0  # never fire
         ae.encoder_bias[3:5] = 100.0  # fire alike for every token
-            ae.encoder_bias[5:] = -0.5  # fire seldom
+        ae.encoder_bias[5:] = -0.5  # fire seldom
     measuring = Measuring(ae)
     measuring.add(tokens(200), torch.zeros(200, dtype=torch.int64), torch.zeros(200, dtype=torch.int64))
     found = measuring.measures()
