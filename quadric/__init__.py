@@ -5,8 +5,9 @@ The stages, in the order in which data flows through them:
 1. `quadric.activations`   a language model and text become a stream of token vectors (n, d)
 2. `quadric.autoencoders`  dictionaries whose latents are quadratic forms, and linear baselines
 3. `quadric.training`      fits autoencoders to any iterator of batches
-4. `quadric.run_folder`    what a run leaves on disk: save, load, verify
-5. `quadric.geometry`      the shape of every latent, from weights alone
+4. `quadric.run_folder`    what a run leaves on disk, and how to get it back
+5. `quadric.evaluation`    how good it is, on text it was not trained on
+6. `quadric.geometry`      the shape of every latent, from weights alone
 """
 
 from importlib import import_module
@@ -29,7 +30,7 @@ _HOME = {
     "load": "quadric.run_folder",
     "push": "quadric.hub",
 }
-_STAGES = ("activations", "autoencoders", "geometry", "training")
+_STAGES = ("activations", "autoencoders", "evaluation", "geometry", "training")
 
 __all__ = [
     "BatchTopKAutoencoder",
