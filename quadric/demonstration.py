@@ -21,7 +21,9 @@ from quadric.recipes import DEMO_TOKENS, demo
 from quadric.run_config import FILE_NAME, RunConfig, read_run_config, write_run_config
 from quadric.run_folder import autoencoder_folders, evidence_folder, load
 from quadric.running import carry_on, is_finished
-from quadric.site.building import Exhibit, build_site, has_site
+from quadric.site.building import build_site
+from quadric.site.export import Exhibit
+from quadric.site.writer import is_site
 
 ACTIVATIONS, SITE = "activations", "site"
 PARTS = ("activations", "training", "evidence", "geometry", "pages")
@@ -64,7 +66,7 @@ def demonstrate(folder: Path, wanted: Demonstration, on_progress: OnProgress) ->
     autoencoder = require_bilinear(load(folder))
     (name,) = autoencoder_folders(folder)
     evidence = _evidence(folder, name, autoencoder, wanted, on_progress)
-    if not has_site(folder / SITE):
+    if not is_site(folder / SITE):
         exhibit = Exhibit(name=name, autoencoder=autoencoder, evidence=evidence, source=str(folder))
         build_site([exhibit], folder / SITE, title="Quadric demo", on_progress=on_progress)
     return worth_a_look(statistics(autoencoder), evidence)
