@@ -19,6 +19,7 @@ from quadric.cli.harvest import Harvest
 from quadric.cli.report import Report
 from quadric.cli.site import Site
 from quadric.cli.train import Train
+from quadric.cli.view import View
 
 
 class Command(Protocol):
@@ -37,6 +38,7 @@ COMMANDS: dict[str, Callable[..., Command]] = {
     "report": Report,
     "compare": Compare,
     "site": Site,
+    "view": View,
 }
 
 

@@ -134,6 +134,7 @@ class Site:
         return None
 
     def _collected(self, name: str, autoencoder: "BilinearAutoencoder", folder: Path) -> "Evidence":
+        from quadric.activations import ActivationStream
         from quadric.cli.token_progress import token_progress
         from quadric.evidence import EvidenceSettings, collect, memory_need, text_behind
         from quadric.evidence.opening import open_cached, open_live
@@ -154,6 +155,7 @@ class Site:
             file=sys.stderr,
         )
         own = autoencoder.provenance
+        stream: ActivationStream
         if self.cache is None:
             stream = open_live(own, model=self.model, corpus=self.corpus, batch_tokens=BATCH_TOKENS, device=self.device)
         else:

@@ -6,7 +6,7 @@
     SITE/data/texts/TEXT/sequences.st   where sequences and documents begin
     SITE/data/texts/TEXT/00000.st       65,536 token ids each
     SITE/data/DICTIONARY/index.st       LatentColumns: one number a latent and column
-    SITE/data/DICTIONARY/labels.json    a LatentLabel a latent (gzip'd)
+    SITE/data/DICTIONARY/labels.json.gz a LatentLabel a latent
     SITE/data/DICTIONARY/tokens.st      which latents a token drives; read when someone searches
     SITE/data/DICTIONARY/latents/06724.st
 

@@ -164,7 +164,7 @@ def _write_dictionary(
     where = f"data/{dictionary.entry.name}"
     search = TokenSearch(len(text.vocabulary))
     _put(folder, f"{where}/index.st", pack(_column_tensors(dictionary.columns)), tally)
-    _put(folder, f"{where}/labels.json", _labels(dictionary.labels), tally)
+    _put(folder, f"{where}/labels.json.gz", _labels(dictionary.labels), tally)
     written = 0
     for record in dictionary.latents:
         check_latent(record, written, dictionary, text)

@@ -4,6 +4,7 @@ z is exactly Σ λ_j u_j² over the stored axes, so the level set drawn by the v
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from quadric.site.schema import (
     SiteDictionary,
     SiteText,
 )
+from quadric.site.writer import write_site
 
 N_AXES = 8
 HOSTILE = [
@@ -109,6 +111,18 @@ def synthetic_dictionary(
     )
 
 
+def write_synthetic_site(folder: Path, *, n_latents: int = 48, n_points: int = 600, n_dictionaries: int = 1) -> Path:
+    """A whole site on disk, with the built viewer."""
+    text = synthetic_text()
+    names = ["composite", "atomic", "quadratic"][:n_dictionaries]
+    dictionaries = [
+        synthetic_dictionary(text, name=name, n_latents=n_latents, n_points=n_points, seed=seed)
+        for seed, name in enumerate(names)
+    ]
+    write_site(folder, title="Synthetic shapes", texts=[text], dictionaries=dictionaries)
+    return folder
+
+
 def synthetic_entry(name: str, text: str, n_latents: int, n_points: int) -> DictionaryEntry:
     """A manifest entry that fills every field."""
     return DictionaryEntry(
@@ -190,6 +204,7 @@ def _records(
         tokens = text.token_ids[places]
         kinds = [_kind_of_token(text.vocabulary[token], latent) for token in tokens]
         coordinates = np.stack([_coordinate(latent.form, *kind, generator) for kind in kinds])
+        coordinates[:, len(values) :] = 0
         z = (np.square(coordinates[:, : len(values)]) @ values).astype(np.float32)
         order = np.argsort(-np.abs(z), kind="stable")
         yield _record(text, index, len(latents), values, places[order], z[order], coordinates[order], generator)

@@ -49,7 +49,7 @@ def test_every_file_of_the_format_is_there_and_no_other(tmp_path, static, text):
         path.relative_to(tmp_path / "site").as_posix() for path in (tmp_path / "site").rglob("*") if path.is_file()
     }
     latents = {f"data/composite/latents/{latent:05d}.st" for latent in range(7)}
-    beside = {"index.st", "labels.json", "tokens.st"}
+    beside = {"index.st", "labels.json.gz", "tokens.st"}
     texts = {f"data/texts/synthetic/{name}.st" for name in ("vocabulary", "sequences", "00000", "00001")}
     assert names == {"index.html", "data/site.json", *texts, *latents, *(f"data/composite/{name}" for name in beside)}
     assert not list(tmp_path.glob(".site*"))
