@@ -12,7 +12,7 @@ from typing import NamedTuple
 from quadric.activations import ActivationCache, BatchSize, CachedStream, HarvestConfig, harvest
 from quadric.activations.harvesting import Progress
 from quadric.autoencoders import BilinearAutoencoder
-from quadric.evidence import Evidence, EvidenceSettings, collect
+from quadric.evidence import Evidence, EvidenceSettings, collect, text_behind
 from quadric.evidence.labels import MIXED
 from quadric.evidence.storage import has_evidence
 from quadric.geometry import LatentStatistics, statistics
@@ -120,9 +120,10 @@ def _evidence(
     if has_evidence(place):
         return Evidence.load(place)
     stream = CachedStream(ActivationCache(folder / ACTIVATIONS), batch=BatchSize(tokens=4096), seed=None)
+    text = text_behind(stream, wanted.config.activations.model)
     settings = EvidenceSettings(n_points=wanted.points)
 
     def show(state: Progress) -> None:
         on_progress("evidence", state.done, state.wanted)
 
-    return collect(autoencoder, stream, place, n_tokens=wanted.tokens, settings=settings, on_progress=show)
+    return collect(autoencoder, stream, place, n_tokens=wanted.tokens, settings=settings, text=text, on_progress=show)

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-SECONDS_BETWEEN_LINES = 2.0
+SECONDS_BETWEEN_LINES = 5.0
 
 
 @contextmanager
@@ -44,10 +44,15 @@ def part_progress(parts: Sequence[str] = ()) -> Iterator[Callable[[str, int, int
 
 
 class _PlainParts:
+    """A line now and then, and one at the end of a part that had any; quick work is silent."""
+
     def __init__(self) -> None:
         self.last = time.monotonic()
+        self.begun: set[str] = set()
 
     def __call__(self, part: str, done: int, wanted: int) -> None:
-        if time.monotonic() - self.last >= SECONDS_BETWEEN_LINES or done == wanted:
+        due = time.monotonic() - self.last >= SECONDS_BETWEEN_LINES
+        if due or (part in self.begun and done == wanted):
             self.last = time.monotonic()
+            self.begun.add(part)
             print(f"{part} {done:,}/{wanted:,}", file=sys.stderr)

@@ -39,6 +39,6 @@ class Demo:
         for each in found:
             print(f"  {each.latent:>4}  {each.label}  ({each.shape}, importance {each.importance:.1f}×)")
         if found:
-            print(f"\nSee them:      quadric view {self.out} --open-latent {found[0].latent}")
+            print(f"\nSee them:      quadric view {self.out} --latent {found[0].latent}")
         print(f"How good is it? quadric evaluate {self.out}\nWeights alone:  quadric report {self.out}")
         return 0
