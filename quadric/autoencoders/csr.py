@@ -66,7 +66,7 @@ class _CsrMatmul(torch.autograd.Function):
     def forward(ctx: Any, values: Tensor, pattern: CsrPattern, dense: Tensor) -> Tensor:
         ctx.pattern = pattern
         ctx.save_for_backward(values, dense)
-        return _matrix(values, pattern) @ dense
+        return _product(_matrix(values, pattern), dense)
 
     @staticmethod
     @once_differentiable
@@ -76,7 +76,7 @@ class _CsrMatmul(torch.autograd.Function):
         if ctx.needs_input_grad[0]:
             grad_values = _sampled(grad, dense.mT, values, ctx.pattern)
         if ctx.needs_input_grad[2]:
-            grad_dense = _matrix(values[ctx.pattern.by_column], ctx.pattern.transposed()) @ grad
+            grad_dense = _product(_matrix(values[ctx.pattern.by_column], ctx.pattern.transposed()), grad)
         return grad_values, None, grad_dense
 
 
@@ -93,10 +93,10 @@ class _CsrCongruence(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, values: Tensor, pattern: CsrPattern, gram: Tensor) -> Tensor:
         sparse = _matrix(values, pattern)
-        mixed = (sparse @ gram).mT.contiguous()  # the sparse product wants its right factor row by row
+        mixed = _product(sparse, gram).mT.contiguous()  # the sparse product wants its right factor row by row
         ctx.pattern = pattern
         ctx.save_for_backward(values, mixed)
-        return sparse @ mixed
+        return _product(sparse, mixed)
 
     @staticmethod
     @once_differentiable
@@ -108,8 +108,14 @@ class _CsrCongruence(torch.autograd.Function):
             grad_values = 2 * _sampled(share, mixed.mT, values, ctx.pattern)
         if ctx.needs_input_grad[2]:
             transposed = _matrix(values[ctx.pattern.by_column], ctx.pattern.transposed())
-            grad_gram = transposed @ (transposed @ share).mT.contiguous()
+            grad_gram = _product(transposed, _product(transposed, share).mT.contiguous())
         return grad_values, None, grad_gram
+
+
+def _product(sparse: Tensor, dense: Tensor) -> Tensor:
+    """Into memory of our own: the operator would fill and copy a second result of the same size."""
+    product = torch.empty(sparse.shape[0], dense.shape[1], dtype=dense.dtype, device=dense.device)
+    return torch.addmm(product, sparse, dense, beta=0, out=product)
 
 
 def _sampled(left: Tensor, right: Tensor, values: Tensor, pattern: CsrPattern) -> Tensor:
