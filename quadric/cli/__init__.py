@@ -15,6 +15,7 @@ from quadric.cli.compare import Compare
 from quadric.cli.corpus import Corpus
 from quadric.cli.demo import Demo
 from quadric.cli.harvest import Harvest
+from quadric.cli.plan import Plan
 from quadric.cli.report import Report
 
 
@@ -29,6 +30,7 @@ COMMANDS: dict[str, Callable[..., Command]] = {
     "demo": Demo,
     "corpus": Corpus,
     "harvest": Harvest,
+    "plan": Plan,
     "report": Report,
     "compare": Compare,
 }
