@@ -16,6 +16,7 @@ from quadric.cli.corpus import Corpus
 from quadric.cli.demo import Demo
 from quadric.cli.evaluate import Evaluate
 from quadric.cli.harvest import Harvest
+from quadric.cli.plan import Plan
 from quadric.cli.report import Report
 from quadric.cli.site import Site
 from quadric.cli.train import Train
@@ -33,6 +34,7 @@ COMMANDS: dict[str, Callable[..., Command]] = {
     "demo": Demo,
     "corpus": Corpus,
     "harvest": Harvest,
+    "plan": Plan,
     "train": Train,
     "evaluate": Evaluate,
     "report": Report,
