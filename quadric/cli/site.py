@@ -29,8 +29,8 @@ class Site:
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """Run folders, or folders made by save_pretrained."""
-    out: Path
-    """Folder of the site; an earlier site there is replaced."""
+    out: Path | None = None
+    """Folder of the site; an earlier site there is replaced. By default RUN/site, where quadric view RUN finds it."""
     title: str = "Quadric"
     """Title of the site."""
     tokens: int | None = None
@@ -57,13 +57,14 @@ class Site:
         from quadric.site.checking import HostingLimits
 
         self._check()
-        writer.check_replaceable(self.out)
+        out = self.out or self.runs[0] / "site"
+        writer.check_replaceable(out)
         writer.check_viewer_built(writer.STATIC)
         exhibits = self._exhibits()
         with part_progress() as show:
             manifest = build_site(
                 exhibits,
-                self.out,
+                out,
                 title=self.title,
                 with_map=self.map,
                 limits=HostingLimits() if self.hosting_limits else None,
@@ -71,9 +72,9 @@ class Site:
                 on_progress=show,
             )
         n_latents = sum(exhibit.autoencoder.n_latents for exhibit in exhibits)
-        size = sum(path.stat().st_size for path in self.out.rglob("*") if path.is_file())
+        size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
         names = ", ".join(entry.name for entry in manifest.dictionaries)
-        print(f"Wrote {self.out}: {n_latents:,} latents of {names}, {size / 1e6:,.1f} MB.")
+        print(f"Wrote {out}: {n_latents:,} latents of {names}, {size / 1e6:,.1f} MB.")
         for text in manifest.texts:
             if text.attribution:
                 print(f"Text {text.name}: {text.attribution}.")
@@ -82,6 +83,8 @@ class Site:
     def _check(self) -> None:
         if not self.runs:
             raise ValueError("no run is named; give at least one folder, e.g. quadric site runs/demo --out site")
+        if self.out is None and len(self.runs) > 1:
+            raise ValueError("a site of several runs belongs to none of them; name its folder with --out")
         for name in ("tokens", "points"):
             value = getattr(self, name)
             if value is not None and value < 2:
@@ -156,10 +159,10 @@ class Site:
         )
         own = autoencoder.provenance
         stream: ActivationStream
-        if self.cache is None:
-            stream = open_live(own, model=self.model, corpus=self.corpus, batch_tokens=BATCH_TOKENS, device=self.device)
-        else:
+        if self.cache is not None:
             stream = open_cached(own, self.cache, BATCH_TOKENS)
+        else:
+            stream = open_live(own, model=self.model, corpus=self.corpus, batch_tokens=BATCH_TOKENS, device=self.device)
         text = text_behind(stream, self.model)
         with token_progress(f"evidence {name}") as show:
             return collect(autoencoder, stream, folder, n_tokens=tokens, settings=settings, text=text, on_progress=show)

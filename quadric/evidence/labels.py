@@ -21,6 +21,7 @@ SMALLEST_SHARE = 0.03
 SMALLEST_SIGN = 0.1
 """Share of the firing energy below which a sign is left out of a label."""
 MIXED = "mixed"
+WHITE_SPACE = {" ": "␣", "\n": "⏎", "\r": "␍", "\t": "⇥", "\u00a0": "⍽"}
 
 
 class Spellings(NamedTuple):
@@ -54,7 +55,7 @@ def readable(letters: bytes) -> str:
         return "‹" + letters.hex(" ") + "›"
     if text.strip():
         return text.strip()
-    return text.replace("\n", "⏎").replace("\t", "⇥").replace(" ", "␣")
+    return "".join(WHITE_SPACE.get(character, f"‹U+{ord(character):04X}›") for character in text)
 
 
 class SignTokens(NamedTuple):

@@ -16,6 +16,7 @@ def test_spellings_that_differ_by_case_or_space_are_one() -> None:
 def test_white_space_and_parts_of_characters_can_be_read() -> None:
     assert readable(b"\n\n") == "⏎⏎"
     assert readable(b"  ") == "␣␣"
+    assert readable("\u00a0\u2003".encode()) == "⍽‹U+2003›"
     assert readable("é ".encode()) == "é"
     assert readable(b"\xc3") == "‹c3›"
 

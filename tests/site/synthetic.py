@@ -160,7 +160,8 @@ def _latent(index: int) -> Latent:
 
 
 def _eigenvalues(form: str, index: int) -> np.ndarray:
-    values = np.array(FORMS[form][0]) * (0.4 + 1.2 * np.exp(-index / 14))
+    jitter = np.random.default_rng(index).uniform(0.6, 1.0, len(FORMS[form][0])) ** (form != "circle")
+    values = np.array(FORMS[form][0]) * jitter * (0.4 + 1.2 * np.exp(-index / 14))
     return values[np.argsort(-np.abs(values), kind="stable")].astype(np.float32)
 
 

@@ -73,6 +73,8 @@ function Loaded({ site, entry, route, theme, go, index, text, latent, turnPage }
   const scatter = useRef<Scatter | null>(null);
   const [hovered, setHovered] = useState<number | null>(null);
   const [neighbour, setNeighbour] = useState<number | null>(null);
+  const { versus } = route;
+  const other = useLoaded(versus === null ? "" : `${entry.name} ${versus}`, () => (versus === null ? null : site.latent(entry, versus)));
   const shared = useShared(site, entry, latent, neighbour);
   const shown = useMemo(() => shownAxes(latent, route.axes, route.control), [latent, route.axes.join(), route.control]);
   const captured = capturedBy(latent, shown);
@@ -110,6 +112,8 @@ function Loaded({ site, entry, route, theme, go, index, text, latent, turnPage }
         <section class={`panel picture ${route.versus === null ? "" : "comparing"}`} aria-label="Picture">
           <Toolbar {...tools} />
           <div class="views">
+            <div class="comparison">
+            {versus !== null && <p class="comparison-title"><b>{latent.latent} <bdi>{label}</bdi></b></p>}
             <LatentView
               {...{ site, text, latent, camera, theme, pins }}
               axes={route.axes}
@@ -125,9 +129,10 @@ function Loaded({ site, entry, route, theme, go, index, text, latent, turnPage }
               onCamera={keepCamera}
               onScatter={(each) => (scatter.current = each)}
             />
+            </div>
             {route.versus !== null && (
               <Comparison
-                {...{ site, entry, text, theme, camera, latent, index, hovered, route }}
+                {...{ site, text, theme, camera, latent, index, hovered, route, other }}
                 onHover={setHovered}
                 onCamera={keepCamera}
                 onClose={() => change({ versus: null })}
@@ -146,18 +151,24 @@ function Loaded({ site, entry, route, theme, go, index, text, latent, turnPage }
           </footer>
         </section>
         <aside class="side">
+          <section class="panel" aria-label="Spectrum">
+            <h2>Spectrum</h2>
+            <Spectrum latent={latent} axes={route.axes} captured={captured} onAxes={(axes) => change({ axes })} />
+          </section>
           <section class="panel" aria-label="Contexts">
             <h2>Strongest contexts</h2>
             <Contexts latent={latent} text={text} hovered={hovered} pins={pins} onHover={setHovered} onPin={pin} />
           </section>
+          {other.value && (
+            <section class="panel" aria-label={`Contexts of latent ${versus}`}>
+              <h2>Strongest contexts of {versus}</h2>
+              <Contexts latent={other.value} text={text} hovered={null} pins={[]} onHover={() => {}} />
+            </section>
+          )}
         </aside>
       </div>
       <Pins site={site} text={text} latent={latent} pins={pins} onPin={pin} onHover={setHovered} />
       <div class="details">
-        <section class="panel" aria-label="Spectrum">
-          <h2>Spectrum</h2>
-          <Spectrum latent={latent} axes={route.axes} captured={captured} onAxes={(axes) => change({ axes })} />
-        </section>
         <section class="panel" aria-label="Firing">
           <h2>Firing</h2>
           <Firing latent={latent} entry={entry} index={index} text={text} />
