@@ -7,6 +7,7 @@ The stages, in the order in which data flows through them:
 3. `quadric.training`      fits autoencoders to any iterator of batches
 4. `quadric.run_folder`    what a run leaves on disk: save, load, verify
 5. `quadric.geometry`      the shape of every latent, from weights alone
+6. `quadric.site`          a static site of all latents, to see in a browser; one latent in a notebook
 """
 
 from importlib import import_module
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from quadric.autoencoders import BatchTopKAutoencoder, BilinearAutoencoder, LossTerms, TopKAutoencoder
     from quadric.hub import push
     from quadric.run_folder import load
+    from quadric.site.notebook import show
 
 # Resolved on first use: `quadric --help` must not wait for torch.
 _HOME = {
@@ -28,8 +30,9 @@ _HOME = {
     "TopKAutoencoder": "quadric.autoencoders",
     "load": "quadric.run_folder",
     "push": "quadric.hub",
+    "show": "quadric.site.notebook",
 }
-_STAGES = ("activations", "autoencoders", "geometry", "training")
+_STAGES = ("activations", "autoencoders", "geometry", "site", "training")
 
 __all__ = [
     "BatchTopKAutoencoder",
@@ -40,6 +43,7 @@ __all__ = [
     "geometry",
     "load",
     "push",
+    "show",
 ]
 
 
