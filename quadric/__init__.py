@@ -8,8 +8,8 @@ The stages, in the order in which data flows through them:
 4. `quadric.run_folder`    what a run leaves on disk, and how to get it back
 5. `quadric.evaluation`    how good it is, on text it was not trained on
 6. `quadric.geometry`      the shape of every latent, from weights alone
-7. `quadric.evidence`      what data says about every latent
-8. `quadric.site`          a static site of all latents, to see in a browser; one latent in a notebook
+7. `quadric.evidence`      what data says about every latent: points, contexts, statistics, labels
+8. `quadric.site`          both, as a static site; one latent in a notebook
 """
 
 from importlib import import_module

@@ -91,8 +91,7 @@ class Site:
                 raise ValueError(f"{name}={value} is too few to show anything; give at least 2")
 
     def _exhibits(self) -> list["Exhibit"]:
-        from quadric.autoencoders import load_pretrained
-        from quadric.geometry.dictionary import require_bilinear
+        from quadric.autoencoders import BilinearAutoencoder, load_pretrained
         from quadric.run_folder import autoencoder_folder, autoencoder_folders, evidence_folder
         from quadric.site.export import Exhibit, unused_name
 
@@ -102,7 +101,10 @@ class Site:
             if not folders:
                 autoencoder_folder(run)  # says what is missing
             for name, folder in folders.items():
-                autoencoder = require_bilinear(load_pretrained(folder))
+                autoencoder = load_pretrained(folder)
+                if not isinstance(autoencoder, BilinearAutoencoder):
+                    print(f"{name} is a linear baseline, whose latents have no shape; left out", file=sys.stderr)
+                    continue
                 evidence = self._evidence(name, autoencoder, evidence_folder(run, name))
                 exhibits.append(
                     Exhibit(
@@ -113,6 +115,8 @@ class Site:
                         source_autoencoder=name if len(folders) > 1 else None,
                     )
                 )
+        if not exhibits:
+            raise ValueError("none of the runs holds a bilinear autoencoder; a site shows the shapes of its latents")
         return exhibits
 
     def _evidence(self, name: str, autoencoder: "BilinearAutoencoder", folder: Path) -> "Evidence":
@@ -134,7 +138,17 @@ class Site:
             return f"has {evidence.settings.n_points} points a latent"
         if self.tokens is not None and evidence.n_tokens != self.tokens and not evidence.notes:
             return f"is of {evidence.n_tokens:,} tokens"
+        if self._other_text(evidence):
+            return f"is of other activations of '{evidence.provenance.corpus}'"
         return None
+
+    def _other_text(self, evidence: "Evidence") -> bool:
+        if self.cache is not None:
+            from quadric.activations import ActivationCache
+
+            stored = ActivationCache(self.cache).provenance
+            return stored.for_hook_point(evidence.provenance.hook_point or "") != evidence.provenance
+        return self.corpus is not None and evidence.provenance.corpus not in (self.corpus, Path(self.corpus).name)
 
     def _collected(self, name: str, autoencoder: "BilinearAutoencoder", folder: Path) -> "Evidence":
         from quadric.activations import ActivationStream
@@ -153,7 +167,7 @@ class Site:
             settings=settings,
         )
         print(
-            f"{name}: scoring up to {tokens:,} tokens; at most {need.peak / 1e9:.1f} GB of memory beside the model, "
+            f"{name}: scoring up to {tokens:,} tokens; about {need.peak / 1e9:.1f} GB of memory beside the model, "
             f"{need.result / 1e9:.2f} GB on disk in {folder}; the time left is shown from the second batch on",
             file=sys.stderr,
         )
@@ -164,5 +178,11 @@ class Site:
         else:
             stream = open_live(own, model=self.model, corpus=self.corpus, batch_tokens=BATCH_TOKENS, device=self.device)
         text = text_behind(stream, self.model)
-        with token_progress(f"evidence {name}") as show:
-            return collect(autoencoder, stream, folder, n_tokens=tokens, settings=settings, text=text, on_progress=show)
+        try:
+            with token_progress(f"evidence {name}") as show:
+                return collect(
+                    autoencoder, stream, folder, n_tokens=tokens, settings=settings, text=text, on_progress=show
+                )
+        except KeyboardInterrupt:
+            print(f"\nwhat was gathered stays in {folder}; the same command goes on", file=sys.stderr)
+            raise

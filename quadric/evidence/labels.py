@@ -17,10 +17,13 @@ MOST_TOKENS = 3
 SMALLEST_PART = 0.2
 """Of the best token's contribution, below which a token is left out of a label."""
 SMALLEST_SHARE = 0.03
-"""Of the firing energy; a sign whose best token has less is called mixed."""
+"""Of the firing energy; a sign whose best token has less prefers many tokens, and its label ends in an ellipsis."""
+SMALLEST_LIFT = 5.0
+"""Of the best token of such a sign, below which it prefers nothing in particular and is called mixed."""
 SMALLEST_SIGN = 0.1
 """Share of the firing energy below which a sign is left out of a label."""
 MIXED = "mixed"
+ELLIPSIS = "…"
 WHITE_SPACE = {" ": "␣", "\n": "⏎", "\r": "␍", "\t": "⇥", "\u00a0": "⍽"}
 
 
@@ -68,10 +71,12 @@ class SignTokens(NamedTuple):
 
 def sign_tokens(preference: TokenPreference, groups: Spellings, share: float) -> SignTokens:
     """The best tokens of a sign: up to three, none far weaker than the best."""
-    if not len(preference.tokens) or preference.shares[0] < SMALLEST_SHARE:
+    broad = not len(preference.tokens) or preference.shares[0] < SMALLEST_SHARE
+    if broad and (not len(preference.tokens) or preference.lifts[0] < SMALLEST_LIFT):
         return SignTokens([MIXED] if share > 0 else [], share)
     strong = preference.contributions >= SMALLEST_PART * preference.contributions[0]
-    return SignTokens([groups.texts[token] for token in preference.tokens[strong][:MOST_TOKENS]], share)
+    texts = [groups.texts[token] for token in preference.tokens[strong][:MOST_TOKENS]]
+    return SignTokens([*texts, ELLIPSIS] if broad else texts, share)
 
 
 def label(positive: SignTokens, negative: SignTokens) -> str:

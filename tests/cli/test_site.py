@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from quadric import BilinearAutoencoder
+from quadric import BilinearAutoencoder, TopKAutoencoder
 from quadric.activations import ActivationConfig, HarvestConfig, describe, harvest
 from quadric.autoencoders import Provenance
 from quadric.cli import main
@@ -89,9 +89,30 @@ def test_evidence_about_other_weights_or_of_another_size_is_collected_anew(
     changed.save_pretrained(run / "autoencoders/first")
     assert main(command) == 0
     assert "first is about other weights; collecting anew" in capsys.readouterr().err
+    more = Path(config.corpus.source).with_name("more")
+    more.mkdir(exist_ok=True)
+    (more / "one.txt").write_text("Another text. " * 40, encoding="utf-8")
+    other = [str(more) if part == config.corpus.source else part for part in command]
+    assert main(other) == 0
+    assert "is of other activations" in capsys.readouterr().err
+    assert main(command) == 0
+    capsys.readouterr()
     command[command.index("200")] = "250"
     assert main(command) == 0
     assert "is of 200 tokens; collecting anew" in capsys.readouterr().err
+
+
+def test_linear_baselines_are_left_out_and_said(
+    run: Path, tmp_path: Path, config: ActivationConfig, static: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    TopKAutoencoder(d_model=D_MODEL, n_latents=8, n_active=2).save_pretrained(run / "autoencoders/linear")
+    assert main(arguments(run, tmp_path / "site", config, "--tokens", "100", "--no-map")) == 0
+    shown = capsys.readouterr()
+    assert "linear is a linear baseline" in shown.err
+    assert "18 latents of first, second" in shown.out
+    only = ["site", str(run / "autoencoders/linear"), "--out", str(tmp_path / "other")]
+    assert main(only) == 1
+    assert "none of the runs holds a bilinear autoencoder" in capsys.readouterr().err
 
 
 def test_mistakes_are_said_in_one_line(

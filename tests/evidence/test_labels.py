@@ -42,3 +42,10 @@ def test_a_sign_without_a_favourite_is_mixed() -> None:
     groups = spellings([str(i).encode() for i in range(200)], frequencies)
     broad = preferences(np.arange(100).astype(np.int32), np.ones(100), frequencies)
     assert sign_tokens(broad, groups, 1.0).texts == ["mixed"]
+
+
+def test_a_sign_with_many_favourites_names_the_best_and_says_that_there_are_more() -> None:
+    frequencies = np.full(2000, 1 / 2000)
+    groups = spellings([str(i).encode() for i in range(2000)], frequencies)
+    broad = preferences(np.tile(np.arange(40), 5).astype(np.int32), np.ones(200), frequencies)
+    assert sign_tokens(broad, groups, 1.0).texts == ["0", "1", "2", "…"]
