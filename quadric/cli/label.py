@@ -46,7 +46,7 @@ class Label:
     """Print what would be asked about the first of them, and ask nothing."""
 
     def run(self) -> int:
-        from quadric.cli.latent_progress import latent_progress
+        from quadric.cli.counted_progress import counted_progress
         from quadric.evidence import Evidence
         from quadric.evidence.endpoints import Endpoint
         from quadric.evidence.labelling import label_latents
@@ -67,7 +67,7 @@ class Label:
         if key is None and self.endpoint is None:
             raise ValueError(f"the environment has no {variable}; set it, or name another with --key-variable")
         endpoint = Endpoint(url=self.endpoint or ENDPOINTS[self.api], model=self.model, api=self.api, key=key)
-        with latent_progress("labels", len(latents)) as advance:
+        with counted_progress("labels", len(latents)) as advance:
             report = label_latents(folder, latents, endpoint, concurrency=self.concurrency, on_progress=advance)
         return _said(report, latents)
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 if TYPE_CHECKING:
-    from quadric.activations import ActivationStream
     from quadric.autoencoders import BilinearAutoencoder
     from quadric.evidence import Evidence
     from quadric.site.export import Exhibit
@@ -52,29 +51,27 @@ class Site:
     """Refuse a site that free static hosts would not take: 20,000 files, 25 MiB a file, 1 GB in all."""
 
     def run(self) -> int:
-        from quadric.cli.latent_progress import latent_progress
+        from quadric.cli.counted_progress import part_progress
         from quadric.site import writer
+        from quadric.site.building import build_site
         from quadric.site.checking import HostingLimits
-        from quadric.site.export import site_parts
 
         self._check()
         out = self.out or self.runs[0] / "site"
         writer.check_replaceable(out)
         writer.check_viewer_built(writer.STATIC)
         exhibits = self._exhibits()
-        n_latents = sum(exhibit.autoencoder.n_latents for exhibit in exhibits)
-        with latent_progress("geometry", 3 * n_latents) as advance:
-            texts, dictionaries = site_parts(exhibits, with_map=self.map, on_progress=advance)
-        with latent_progress("pages", n_latents) as advance:
-            manifest = writer.write_site(
+        with part_progress() as show:
+            manifest = build_site(
+                exhibits,
                 out,
                 title=self.title,
-                texts=texts,
-                dictionaries=dictionaries,
+                with_map=self.map,
                 limits=HostingLimits() if self.hosting_limits else None,
                 static=writer.STATIC,
-                on_progress=advance,
+                on_progress=show,
             )
+        n_latents = sum(exhibit.autoencoder.n_latents for exhibit in exhibits)
         size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
         names = ", ".join(entry.name for entry in manifest.dictionaries)
         print(f"Wrote {out}: {n_latents:,} latents of {names}, {size / 1e6:,.1f} MB.")
@@ -154,6 +151,7 @@ class Site:
         return self.corpus is not None and evidence.provenance.corpus not in (self.corpus, Path(self.corpus).name)
 
     def _collected(self, name: str, autoencoder: "BilinearAutoencoder", folder: Path) -> "Evidence":
+        from quadric.activations import ActivationStream
         from quadric.cli.token_progress import token_progress
         from quadric.evidence import EvidenceSettings, collect, memory_need, text_behind
         from quadric.evidence.opening import open_cached, open_live

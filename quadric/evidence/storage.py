@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from quadric.autoencoders import Provenance
-from quadric.autoencoders.storage import read_versioned_json, record_from_json, write_atomically
+from quadric.autoencoders.records import record_from_json
+from quadric.autoencoders.storage import read_versioned_json, write_atomically
 from quadric.evidence.array_file import read_arrays, write_arrays
 from quadric.evidence.record import (
     Contexts,
@@ -91,9 +92,9 @@ def load_evidence(folder: str | os.PathLike[str]) -> Evidence:
     rest = _load(folder, record.rest)
     where = str(folder / NAME)
     return Evidence(
-        settings=record_from_json(EvidenceSettings, record.settings, "settings", where),
+        settings=record_from_json(EvidenceSettings, record.settings, f"settings in {where}"),
         n_tokens=record.n_tokens,
-        provenance=record_from_json(Provenance, record.provenance, "provenance", where),
+        provenance=record_from_json(Provenance, record.provenance, f"provenance in {where}"),
         weights_sha256=record.weights_sha256,
         corpus_licence=record.corpus_licence,
         text=_text(rest, where),
@@ -121,7 +122,7 @@ def read_record(folder: Path) -> EvidenceFile:
     if not path.is_file():
         raise FileNotFoundError(f"no {NAME} in '{folder}'; make evidence with quadric site RUN --out DIR")
     values = read_versioned_json(path, FORMAT, FORMAT_VERSION, "Quadric evidence", "delete the folder and collect anew")
-    return record_from_json(EvidenceFile, values, "the record", str(path))
+    return record_from_json(EvidenceFile, values, str(path))
 
 
 def _write_record(folder: Path, record: EvidenceFile) -> None:
@@ -139,7 +140,7 @@ def _store(folder: Path, name: str, arrays: Mapping[str, Array]) -> StoredFile:
 
 
 def _load(folder: Path, values: dict[str, Any]) -> dict[str, Array]:
-    stored = record_from_json(StoredFile, values, "a file", str(folder / NAME))
+    stored = record_from_json(StoredFile, values, f"a file in {folder / NAME}")
     path = folder / stored.file
     if path.parent != folder or not path.is_file():
         raise FileNotFoundError(f"'{stored.file}' named by {folder / NAME} is missing; collect the evidence anew")
@@ -187,7 +188,7 @@ def _labels_from_json(values: dict[str, Any], where: str) -> Labels:
     written = values.get("from_model")
     if written is not None:
         texts = {int(latent): text for latent, text in written["texts"].items()}
-        written = record_from_json(ModelLabels, {**written, "texts": texts}, "labels", where)
+        written = record_from_json(ModelLabels, {**written, "texts": texts}, f"labels in {where}")
     expected = {field.name for field in fields(Labels)}
     if values.keys() != expected:
         raise ValueError(f"labels in {where} have the keys {sorted(values)}; expected {sorted(expected)}")

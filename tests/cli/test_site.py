@@ -132,7 +132,7 @@ def test_mistakes_are_said_in_one_line(
     assert "holds no trained autoencoder" in complaint(str(tmp_path / "empty"), *out)
     planted = BilinearAutoencoder(d_model=8, n_latents=4, prior="atomic", provenance=Provenance(corpus="planted"))
     planted.save_pretrained(tmp_path / "planted")
-    assert "names no language model" in complaint(str(tmp_path / "planted"), *out)
+    assert "does not record its model" in complaint(str(tmp_path / "planted"), *out)
     (tmp_path / "full").mkdir()
     (tmp_path / "full/letter.txt").write_text("mine")
     assert "not a site made by Quadric" in complaint(str(run), "--out", str(tmp_path / "full"))

@@ -6,7 +6,7 @@ import { STATISTICS } from "./columns.ts";
 import { Comparison } from "./comparison.tsx";
 import { Contexts, Pins } from "./contexts.tsx";
 import type { Index, Latent, Site, SiteText } from "./data.ts";
-import { picture, pointsAsCsv, save, snippet } from "./exports.ts";
+import { picture, pointsAsCsv, save } from "./exports.ts";
 import { Firing } from "./firing.tsx";
 import { capturedBy, shownAxes } from "./geometry.ts";
 import { useKeys, useLoaded } from "./hooks.ts";
@@ -21,6 +21,7 @@ import { SHAPES } from "./schema.ts";
 import type { DictionaryEntry } from "./schema.ts";
 import { Spectrum } from "./spectrum.tsx";
 import { Problem, Skeleton } from "./states.tsx";
+import { snippet } from "./take-away.ts";
 import { startingLevel, SurfaceControl, TakeAway, Toolbar } from "./toolbar.tsx";
 
 export interface LatentPageProps {
