@@ -80,7 +80,9 @@ def sign_tokens(preference: TokenPreference, before: TokenPreference, groups: Sp
     if len(preference.tokens) and before.contributions[0] <= preference.contributions[0]:
         return own
     followed = f"after {groups.texts[before.tokens[0]]}"
-    return SignTokens([followed, *(text for text in own.texts if text != MIXED)], share)
+    if own.texts in ([], [MIXED]):
+        return SignTokens([followed], share)
+    return SignTokens([f"{followed}: {own.texts[0]}", *own.texts[1:]], share)
 
 
 def _best_tokens(preference: TokenPreference, groups: Spellings, share: float) -> SignTokens:

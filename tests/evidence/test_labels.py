@@ -60,8 +60,9 @@ def test_a_token_that_all_follow_is_named_if_it_tells_more() -> None:
     groups = spellings([bytes([97 + i]) for i in range(20)], np.full(20, 0.05))
     spread = preferences(np.repeat(np.arange(10), 10).astype(np.int32), np.ones(100), groups.frequencies)
     same = preferences(np.full(100, 7), np.ones(100), groups.frequencies)
-    assert sign_tokens(spread, same, groups, 1.0).texts == ["after h", "a", "b", "c"]
+    assert sign_tokens(spread, same, groups, 1.0).texts == ["after h: a", "b", "c"]
     assert sign_tokens(same, same, groups, 1.0).texts == ["h"]
+    assert sign_tokens(NOTHING, same, groups, 1.0).texts == ["after h"]
     assert sign_tokens(same, spread, groups, 1.0).texts == ["h"]
 
 
