@@ -86,7 +86,8 @@ class Viewer:
 
     def picture(self, which: int = 0) -> bytes:
         """The scatter as it looks once it has come to rest."""
-        self.page.wait_for_timeout(600)
+        frames = "for (let i = 0; i < 4; i++) await new Promise(requestAnimationFrame)"
+        self.page.evaluate(f"async () => {{ {frames} }}")
         return self.page.locator(".scene").nth(which).screenshot()
 
     def sweep(self, wanted: str, which: int = 0, steps: int = 24) -> tuple[float, float]:

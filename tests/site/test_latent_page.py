@@ -107,7 +107,7 @@ def test_axes_can_be_hidden(viewer):
 )
 def test_every_colouring_has_its_legend(viewer, colour, legend):
     page = viewer.open(CONE)
-    page.get_by_label("Colour", exact=True).select_option(colour)
+    page.get_by_role("combobox", name="Colour", exact=True).select_option(colour)
     expect(page.locator(".legend")).to_contain_text(legend)
 
 

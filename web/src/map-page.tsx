@@ -168,7 +168,7 @@ function Choice({ name, value, onChoose }: { name: string; value: string; onChoo
   return (
     <label>
       {name}
-      <select value={value} onChange={(event) => onChoose(event.currentTarget.value)}>
+      <select aria-label={name} value={value} onChange={(event) => onChoose(event.currentTarget.value)}>
         {ALL_STATISTICS.map(({ key, name: title }) => <option key={key} value={key}>{title.toLowerCase()}</option>)}
       </select>
     </label>
