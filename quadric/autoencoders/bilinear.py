@@ -22,6 +22,7 @@ from quadric.autoencoders.objective import (
     quadratic_form,
 )
 from quadric.autoencoders.provenance import Provenance
+from quadric.autoencoders.rank_one import leading_eigenpairs, rank_one_vectors
 from quadric.autoencoders.sparse_mixing import SparseMixing
 from quadric.autoencoders.storage import check_shapes
 
@@ -31,6 +32,7 @@ PAPER_MIXING_DENSITY = 0.001
 LARGEST_DENSE_GRAM = 16_384
 """Atoms up to which the h×h Gram matrix is held at once (1 GiB in float32); beyond, it is walked in blocks."""
 DEFAULT_BLOCK = 4_096
+TOKENS_AT_ONCE = 512  # whose Krylov bases are held at once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,6 +192,16 @@ class BilinearAutoencoder(Autoencoder):
     def _kernel(self, dtype: torch.dtype) -> Tensor:
         left, right, mixing = self._live(dtype)
         return mixing.kernel(atom_gram(left, right, self.symmetric))
+
+    def vectors_of(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> Float[Tensor, "n d"]:
+        """√λ₁ v₁ of X̂, with the sign for which x̂·x ≥ 0."""
+        left, right = self._factors(tokens.dtype)
+        parts = []
+        for start in range(0, len(tokens), TOKENS_AT_ONCE):
+            some = tokens[start : start + TOKENS_AT_ONCE]
+            weights = self.mixing.unmix(latents[start : start + TOKENS_AT_ONCE])
+            parts.append(rank_one_vectors(leading_eigenpairs(left, right, weights, some), some))
+        return torch.cat(parts)
 
     def density_offset(self) -> Float[Tensor, " k"]:
         return self.offset
