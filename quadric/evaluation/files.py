@@ -40,7 +40,7 @@ def _csv(found: list[Evaluation]) -> str:
 
 
 def keep_in_runs(found: list[Evaluation]) -> None:
-    """Leave every evaluation in the folder of its run, for the site to show; a hub id or a lone autoencoder has none."""
+    """Leave every evaluation in the folder of its run, for the site to show; a lone autoencoder has none."""
     for run in dict.fromkeys(each.run for each in found):
         if (Path(run) / "run.json").is_file():
             write_evaluations([each for each in found if each.run == run], Path(run) / IN_RUN)
