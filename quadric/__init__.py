@@ -5,9 +5,11 @@ The stages, in the order in which data flows through them:
 1. `quadric.activations`   a language model and text become a stream of token vectors (n, d)
 2. `quadric.autoencoders`  dictionaries whose latents are quadratic forms, and linear baselines
 3. `quadric.training`      fits autoencoders to any iterator of batches
-4. `quadric.run_folder`    what a run leaves on disk: save, load, verify
-5. `quadric.geometry`      the shape of every latent, from weights alone
-6. `quadric.site`          a static site of all latents, to see in a browser; one latent in a notebook
+4. `quadric.run_folder`    what a run leaves on disk, and how to get it back
+5. `quadric.evaluation`    how good it is, on text it was not trained on
+6. `quadric.geometry`      the shape of every latent, from weights alone
+7. `quadric.evidence`      what data says about every latent: points, contexts, statistics, labels
+8. `quadric.site`          both, as a static site; one latent in a notebook
 """
 
 from importlib import import_module
@@ -32,7 +34,7 @@ _HOME = {
     "push": "quadric.hub",
     "show": "quadric.site.notebook",
 }
-_STAGES = ("activations", "autoencoders", "geometry", "site", "training")
+_STAGES = ("activations", "autoencoders", "evaluation", "evidence", "geometry", "site", "training")
 
 __all__ = [
     "BatchTopKAutoencoder",

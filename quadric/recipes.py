@@ -1,50 +1,124 @@
-"""Whole runs as functions: the demo's and, as they come, the paper's."""
+"""Whole runs as functions that return a RunConfig: the paper's, and a smaller one for a CPU.
 
-from collections.abc import Callable
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import NamedTuple
+A recipe is a scale (how large, how long) laid over a grid (hook points × priors × alphas × seeds).
+"""
 
-import torch
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Literal
 
-from quadric.activations.planted import PlantedConfig, PlantedStream, Recovery, plant, recover
-from quadric.autoencoders import BilinearAutoencoder, Provenance
-from quadric.training import AutoencoderConfig, Learner, StepReport, TrainingConfig, train
+from quadric.activations import ActivationConfig, find_model, parse_hook_points
+from quadric.activations.models import load_shape
+from quadric.corpus import CorpusConfig
+from quadric.run_config import RunConfig
+from quadric.training import AutoencoderConfig, TrainingConfig
 
-TOKENS_A_STEP = 1024
+Dictionary = Literal["atomic", "composite", "quadratic", "topk", "batch_topk"]
+"""A prior, or one of the linear baselines."""
 
-
-class PlantedRun(NamedTuple):
-    """What the demo trained and found."""
-
-    autoencoder: BilinearAutoencoder
-    error: float
-    """On tokens that were not trained on."""
-    found: list[Recovery]
-    chance: list[Recovery]
-    """The same search among the latents of the untrained autoencoder."""
+FINEWEB = CorpusConfig(source="HuggingFaceFW/fineweb", subset="sample-10BT")
 
 
-def planted_demo(steps: int, seed: int, on_step: Callable[[StepReport], None]) -> PlantedRun:
-    """A composite autoencoder on planted directions, circles and spheres."""
-    planted = PlantedConfig()
-    manifolds = plant(planted, seed)
-    training = TrainingConfig(steps=steps, alpha_warmup_steps=steps // 8)
-    config = AutoencoderConfig(
-        hook_point=PlantedStream.hook_point, n_latents=64, n_hidden=128, mixing_density=0.03, seed=seed
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """How large the dictionaries are and how long they are trained; the defaults are the paper's."""
+
+    n_latents: int = 8192
+    n_hidden: int | None = None
+    """Atoms; twice the latents if left out. An atomic dictionary has as many as latents, whatever is said here."""
+    mixing_density: float = 0.001
+    n_active: int = 32
+    # The paper names 2¹¹ steps of 32 × 256 tokens and "8M tokens"; the steps make 16.8 M. The steps stand.
+    steps: int = 2048
+    alpha_warmup_steps: int = 256
+    sequences_per_step: int = 32
+    epochs: int = 1
+    checkpoint_every: int = 256
+    keep_checkpoints: int = 2
+
+
+PAPER = Scale()
+# Fits the embedded text once, and two cores in a quarter of an hour, most of it the language model's.
+SMALL = Scale(
+    n_latents=1024, mixing_density=0.002, steps=200, alpha_warmup_steps=32, sequences_per_step=16, checkpoint_every=50
+)
+# A first look in five minutes: activations of few tokens, read often. Denser mixing than the paper's, since 0.1 % of
+# so small a C would leave a latent one atom.
+DEMO = Scale(
+    n_latents=512, mixing_density=0.006, steps=300, alpha_warmup_steps=40, sequences_per_step=16, epochs=12,
+    checkpoint_every=100,
+)  # fmt: skip
+DEMO_TOKENS = 110_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """What varies between the autoencoders of a run; one is trained for every combination."""
+
+    dictionaries: tuple[Dictionary, ...] = ("composite",)
+    alphas: tuple[float, ...] = (0.3,)
+    """Of the bilinear ones; the baselines have none."""
+    seeds: tuple[int, ...] = (0,)
+
+
+def paper(model: str, layers: str, *, corpus: CorpusConfig = FINEWEB, grid: Grid | None = None) -> RunConfig:
+    """The paper's hyperparameters on any model: k = 8,192, h = 16,384, 2,048 steps of 32 × 256 tokens."""
+    return run(PAPER, ActivationConfig(model=model, hook_points=layers, corpus=corpus), grid or Grid())
+
+
+def small(
+    model: str = "smollm2", layers: str = "15", *, corpus: CorpusConfig | None = None, grid: Grid | None = None
+) -> RunConfig:
+    """The same recipe at a size for two CPU cores: k = 1,024, h = 2,048, 200 steps of 16 × 256 tokens."""
+    return run(
+        SMALL, ActivationConfig(model=model, hook_points=layers, corpus=corpus or CorpusConfig()), grid or Grid()
     )
-    autoencoder = config.build(planted.d_model)
-    assert isinstance(autoencoder, BilinearAutoencoder)
-    autoencoder.provenance = Provenance(hook_point=PlantedStream.hook_point, corpus=f"planted manifolds, seed {seed}")
-    chance = recover(_forms(autoencoder), manifolds)
-    stream = PlantedStream(manifolds, planted, TOKENS_A_STEP, seed)
-    learner = Learner(autoencoder, config, training)
-    with TemporaryDirectory() as checkpoints:  # ten seconds of work are not worth resuming
-        train([learner], stream, training, Path(checkpoints), lambda step, reports, _: on_step(reports[config.name]))
-    held_out = PlantedStream(manifolds, planted, 4 * TOKENS_A_STEP, seed + 1).tokens(0)
-    error = autoencoder.eval().error(held_out).mean().item()
-    return PlantedRun(autoencoder, error, recover(_forms(autoencoder), manifolds), chance)
 
 
-def _forms(autoencoder: BilinearAutoencoder) -> torch.Tensor:
-    return torch.stack([autoencoder.form(latent) for latent in range(autoencoder.n_latents)])
+def demo(cache: str) -> RunConfig:
+    """The embedded model and text at a size for five minutes: k = 512, h = 1,024, 300 steps from stored activations."""
+    return run(DEMO, ActivationConfig(hook_points="15"), Grid(), cache=cache)
+
+
+def run(scale: Scale, activations: ActivationConfig, grid: Grid, *, cache: str | None = None) -> RunConfig:
+    """Lay a scale over a grid."""
+    return RunConfig(
+        activations=activations,
+        autoencoders=autoencoders(_canonical(activations), scale, grid),
+        training=TrainingConfig(
+            steps=scale.steps,
+            alpha_warmup_steps=scale.alpha_warmup_steps,
+            checkpoint_every=scale.checkpoint_every,
+            keep_checkpoints=scale.keep_checkpoints,
+        ),
+        sequences_per_step=scale.sequences_per_step,
+        epochs=scale.epochs,
+        cache=cache,
+    )
+
+
+def _canonical(activations: ActivationConfig) -> tuple[str, ...]:
+    """The hook points by their stored names; the model's shape is read for it, and no text."""
+    shape = load_shape(find_model(activations.model, activations.model_revision))
+    return tuple(map(str, parse_hook_points(activations.hook_points, shape.n_layers)))
+
+
+def autoencoders(hook_points: tuple[str, ...], scale: Scale, grid: Grid) -> tuple[AutoencoderConfig, ...]:
+    """One for every combination that makes a difference."""
+    found: dict[str, AutoencoderConfig] = {}
+    for hook_point, dictionary, alpha, seed in product(hook_points, grid.dictionaries, grid.alphas, grid.seeds):
+        config = _autoencoder(scale, AutoencoderConfig(hook_point=hook_point, alpha=alpha, seed=seed), dictionary)
+        found[config.name] = config
+    return tuple(found.values())
+
+
+def _autoencoder(scale: Scale, config: AutoencoderConfig, dictionary: Dictionary) -> AutoencoderConfig:
+    if dictionary == "topk" or dictionary == "batch_topk":
+        return replace(config, kind=dictionary, n_latents=scale.n_latents, n_active=scale.n_active, alpha=0.0)
+    return replace(
+        config,
+        prior=dictionary,
+        n_latents=scale.n_latents,
+        n_hidden=None if dictionary == "atomic" else scale.n_hidden,
+        mixing_density=scale.mixing_density,
+    )

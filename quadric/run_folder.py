@@ -30,16 +30,21 @@ def load(
 
     Of a run that trained several, `autoencoder` names the one to load.
     """
+    return load_pretrained(autoencoder_folder(local_folder(folder_or_hub_id, revision=revision), autoencoder))
+
+
+def local_folder(folder_or_hub_id: str | os.PathLike[str], *, revision: str | None = None) -> Path:
+    """The folder itself or, if there is none of that name, what the hub has under it, downloaded."""
     if Path(folder_or_hub_id).is_dir():
         if revision is not None:
             raise ValueError(f"revision={revision!r} is for the hub, but '{folder_or_hub_id}' is a local folder")
-        return load_pretrained(autoencoder_folder(Path(folder_or_hub_id), autoencoder))
+        return Path(folder_or_hub_id)
     name = os.fspath(folder_or_hub_id)
     if not _HUB_ID.fullmatch(name):
         raise FileNotFoundError(
             f"no folder '{name}'; give a run, a folder made by save_pretrained, or a hub id 'owner/name'"
         )
-    return load_pretrained(autoencoder_folder(download(name, revision), autoencoder))
+    return download(name, revision)
 
 
 def autoencoder_folders(folder: Path) -> dict[str, Path]:

@@ -72,9 +72,9 @@ def _register(model: LanguageModel, point: HookPoint, record: Callable[[Tensor],
         case "resid_mid":
             return _on_input(_norm_before_mlp(layer, point), record)
         case "attn_out":
-            return _on_output(_child(layer, ATTENTIONS, point), record)
+            return _on_output(child(layer, ATTENTIONS, point), record)
         case "mlp_out":
-            return _on_output(_child(layer, ("mlp",), point), record)
+            return _on_output(child(layer, ("mlp",), point), record)
         case _:
             return _on_output(layer, record)
 
@@ -99,10 +99,11 @@ def _norm_before_mlp(layer: nn.Module, point: HookPoint) -> nn.Module:
             f"{point} does not exist: {type(layer).__name__} adds attention and MLP at once; "
             f"give resid_pre.{point.layer}, attn_out.{point.layer} or mlp_out.{point.layer}"
         )
-    return _child(layer, NORMS_BEFORE_MLP, point)
+    return child(layer, NORMS_BEFORE_MLP, point)
 
 
-def _child(layer: nn.Module, names: Sequence[str], point: HookPoint) -> nn.Module:
+def child(layer: nn.Module, names: Sequence[str], point: HookPoint) -> nn.Module:
+    """The first of some submodules that a layer has."""
     for name in names:
         child = getattr(layer, name, None)
         if isinstance(child, nn.Module):

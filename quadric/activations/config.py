@@ -1,6 +1,8 @@
 """What decides the values of a stream of activations."""
 
-from dataclasses import asdict, dataclass, field
+import re
+from dataclasses import asdict, dataclass, field, fields
+from typing import cast
 
 from quadric.activations.hook_points import parse_hook_points
 from quadric.activations.models import (
@@ -14,6 +16,7 @@ from quadric.activations.models import (
 )
 from quadric.activations.provenance import StreamProvenance
 from quadric.activations.token_rules import TokenRules
+from quadric.autoencoders import Provenance
 from quadric.corpus import CorpusConfig, identify
 
 
@@ -70,3 +73,39 @@ def provenance_of(config: ActivationConfig, source: ModelSource, shape: ModelSha
         token_rules=config.rules.as_recorded(shape.tokenizer),
         **own_fields,
     )
+
+
+def config_from(provenance: Provenance, *, model: str | None = None, corpus: str | None = None) -> ActivationConfig:
+    """The config that gives an autoencoder the activations it was trained on.
+
+    `model` and `corpus` say where they are now: provenance knows a folder or a file by its name only.
+    """
+    required = ("model", "hook_point", "corpus", "corpus_settings", "split", "packing", "block_length", "token_rules")
+    if missing := [name for name in required if getattr(provenance, name) is None]:
+        raise ValueError(
+            f"the autoencoder does not record its {', '.join(missing)}, so its activations cannot be made again; "
+            "train it with quadric train, which records them"
+        )
+    assert provenance.model is not None
+    assert provenance.hook_point is not None
+    assert provenance.corpus_settings is not None
+    assert provenance.token_rules is not None
+    own = {field.name for field in fields(TokenRules)}
+    settings = provenance.corpus_settings | {
+        "source": corpus or provenance.corpus,
+        "revision": _hub_revision(provenance.corpus_revision) if corpus is None else None,
+        **{name: getattr(provenance, name) for name in ("split", "packing", "block_length")},
+    }
+    return ActivationConfig(
+        model=model or provenance.model,
+        model_revision=_hub_revision(provenance.model_revision) if model is None else None,
+        model_dtype=cast(ModelDtype, provenance.model_dtype or "auto"),
+        hook_points=provenance.hook_point,
+        corpus=CorpusConfig(**settings),
+        rules=TokenRules(**{name: value for name, value in provenance.token_rules.items() if name in own}),
+    )
+
+
+def _hub_revision(recorded: str | None) -> str | None:
+    """A commit of the hub can be asked for; the hash of a file or a package can only be compared."""
+    return recorded if recorded and re.fullmatch(r"[0-9a-f]{40}", recorded) else None

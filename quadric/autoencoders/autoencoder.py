@@ -42,6 +42,10 @@ class Autoencoder(nn.Module, ABC):
     def errors_of(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> TokenErrors:
         """How badly each unit token is rebuilt from its latents."""
 
+    @abstractmethod
+    def vectors_of(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> Float[Tensor, "n d"]:
+        """What each unit token is rebuilt as, as a vector; `tokens` may decide what latents cannot, a sign."""
+
     def density_offset(self) -> Float[Tensor, " k"] | None:
         """What is taken off the latents before their density is measured, if anything."""
         return None
@@ -76,22 +80,33 @@ class Autoencoder(nn.Module, ABC):
 
     def loss_sums(self, tokens: Tensor, mask: Tensor | None = None) -> LossSums:
         """What `loss` is made of, before it is divided by the number of tokens: add it up over parts of a batch."""
-        tokens = self._prepare(tokens, mask)
+        tokens = self.prepare(tokens, mask)
         latents = self.encode_prepared(tokens)
         if self.training:
             self.observe(latents.detach())
+        return self.sums_of(tokens, latents)
+
+    def sums_of(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> LossSums:
+        """The sums that make up the loss, from unit tokens and their latents."""
         errors = self.errors_of(tokens, latents)
         l1, l2_squared = density_norms(latents, self.density_offset())
         return LossSums(errors.objective.sum(), errors.product_space.sum(), l1, l2_squared, len(tokens))
 
     def error(self, tokens: Tensor, mask: Tensor | None = None) -> Float[Tensor, " n"]:
         """Product-space error of every kept token, ‖X̂ − X‖²/‖X‖²."""
-        tokens = self._prepare(tokens, mask)
+        tokens = self.prepare(tokens, mask)
         return self.errors_of(tokens, self.encode_prepared(tokens)).product_space
 
     def density(self, tokens: Tensor, mask: Tensor | None = None) -> Float[Tensor, " k"]:
         """Hoyer density of every latent over the kept tokens."""
-        return hoyer_density(self.encode_prepared(self._prepare(tokens, mask)), self.density_offset())
+        return hoyer_density(self.encode_prepared(self.prepare(tokens, mask)), self.density_offset())
+
+    @torch.no_grad()
+    def rebuild(self, tokens: Tensor) -> Float[Tensor, "n d"]:
+        """x̂ of every token, at the token's own length: what to put in its place in the language model."""
+        unit = self.prepare(tokens)
+        norms: Tensor = torch.linalg.vector_norm(tokens, dim=-1, keepdim=True, dtype=unit.dtype)
+        return self.vectors_of(unit, self.encode_prepared(unit)) * norms
 
     def observe(self, latents: Float[Tensor, "n k"]) -> None:
         """Called with the latents of every training batch."""
@@ -106,7 +121,8 @@ class Autoencoder(nn.Module, ABC):
         )
         write_folder(folder, stored, __version__)
 
-    def _prepare(self, tokens: Tensor, mask: Tensor | None) -> Tensor:
+    def prepare(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+        """The kept tokens, checked, at unit norm and in working precision."""
         if mask is not None:
             tokens = tokens[_check_mask(mask, tokens)]
         check_tokens(tokens, self.d_model)

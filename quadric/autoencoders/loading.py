@@ -4,8 +4,9 @@ import os
 
 from quadric.autoencoders.autoencoder import Autoencoder
 from quadric.autoencoders.bilinear import BilinearArchitecture, BilinearAutoencoder
+from quadric.autoencoders.records import record_from_json
 from quadric.autoencoders.sparse import BatchTopKAutoencoder, LinearArchitecture, TopKAutoencoder
-from quadric.autoencoders.storage import read_folder, record_from_json
+from quadric.autoencoders.storage import CONFIG_NAME, read_folder
 
 _KINDS: dict[str, tuple[type[Autoencoder], type]] = {
     BilinearAutoencoder.kind: (BilinearAutoencoder, BilinearArchitecture),
@@ -21,7 +22,7 @@ def load_pretrained(folder: str | os.PathLike[str]) -> Autoencoder:
         raise ValueError(f"'{folder}' holds a {stored.kind!r} autoencoder; this Quadric knows {', '.join(_KINDS)}")
     autoencoder, architecture = _KINDS[stored.kind]
     loaded = autoencoder.from_tensors(
-        record_from_json(architecture, stored.architecture, "architecture"), stored.tensors
+        record_from_json(architecture, stored.architecture, f"architecture in {CONFIG_NAME}"), stored.tensors
     )
     loaded.provenance = stored.provenance
     return loaded.eval()

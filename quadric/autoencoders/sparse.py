@@ -92,6 +92,9 @@ class LinearAutoencoder(Autoencoder):
         """The reconstruction x̂ of each token."""
         return latents @ self.decoder.to(latents.dtype) + self.decoder_bias.to(latents.dtype)
 
+    def vectors_of(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> Float[Tensor, "n d"]:
+        return self.decode(latents)
+
     def errors_of(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> TokenErrors:
         reconstruction = self.decode(latents)
         return TokenErrors(

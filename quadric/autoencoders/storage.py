@@ -7,10 +7,9 @@ before the new config is in place: whenever the process dies, the folder holds o
 import hashlib
 import json
 import os
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import UnionType
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.torch import load as parse_tensors
@@ -18,12 +17,11 @@ from safetensors.torch import save as serialise_tensors
 from torch import Tensor
 
 from quadric.autoencoders.provenance import Provenance
+from quadric.autoencoders.records import check_keys, record_from_json
 
 FORMAT = "quadric-autoencoder"
 FORMAT_VERSION = 1
 CONFIG_NAME = "config.json"
-
-Record = TypeVar("Record")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,13 +71,13 @@ def read_folder(folder: str | os.PathLike[str]) -> StoredAutoencoder:
     """Load what `write_folder` saved, refusing whatever is not exactly that."""
     folder = Path(folder)
     config = _read_config(folder / CONFIG_NAME)
-    weights = record_from_json(WeightsFile, config["weights"], "weights")
+    weights = record_from_json(WeightsFile, config["weights"], f"weights in {CONFIG_NAME}")
     if not isinstance(config["kind"], str) or not isinstance(config["architecture"], dict):
         raise ValueError(f"{folder / CONFIG_NAME}: kind must be text and architecture an object; save it again")
     return StoredAutoencoder(
         kind=config["kind"],
         architecture=config["architecture"],
-        provenance=record_from_json(Provenance, config["provenance"], "provenance"),
+        provenance=record_from_json(Provenance, config["provenance"], f"provenance in {CONFIG_NAME}"),
         tensors=_read_weights(folder, weights),
     )
 
@@ -87,18 +85,9 @@ def read_folder(folder: str | os.PathLike[str]) -> StoredAutoencoder:
 def _read_config(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise FileNotFoundError(f"no {CONFIG_NAME} in '{path.parent}'; expected a folder made by save_pretrained")
-    try:
-        config = json.loads(path.read_bytes())
-    except ValueError as problem:
-        raise ValueError(f"{path} is not valid JSON ({problem}); restore the file or save again") from None
-    if not isinstance(config, dict) or config.get("format") != FORMAT:
-        raise ValueError(f"{path} does not describe a Quadric autoencoder (no format: {FORMAT!r})")
-    version = config.get("format_version")
-    if not isinstance(version, int) or version > FORMAT_VERSION:
-        raise ValueError(
-            f"{path} has format version {version!r}, newer than the {FORMAT_VERSION} this Quadric reads; "
-            "upgrade with pip install -U quadric"
-        )
+    config = read_versioned_json(
+        path, FORMAT, FORMAT_VERSION, "a Quadric autoencoder", "restore the file or save again"
+    )
     expected = {
         "format",
         "format_version",
@@ -108,8 +97,25 @@ def _read_config(path: Path) -> dict[str, Any]:
         "provenance",
         "weights",
     }
-    _check_keys(config, expected, str(path))
+    check_keys(config, expected, str(path))
     return config
+
+
+def read_versioned_json(path: Path, format_name: str, version: int, what: str, remedy: str) -> dict[str, Any]:
+    """A JSON object that says which format it has, and no newer one than `version`."""
+    try:
+        values = json.loads(path.read_bytes())
+    except ValueError as problem:
+        raise ValueError(f"{path} is not valid JSON ({problem}); {remedy}") from None
+    if not isinstance(values, dict) or values.get("format") != format_name:
+        raise ValueError(f"{path} does not describe {what} (no format: {format_name!r})")
+    found = values.get("format_version")
+    if not isinstance(found, int) or found > version:
+        raise ValueError(
+            f"{path} has format version {found!r}, newer than the {version} this Quadric reads; "
+            "upgrade with pip install -U quadric"
+        )
+    return values
 
 
 def _read_weights(folder: Path, weights: WeightsFile) -> dict[str, Tensor]:
@@ -125,33 +131,6 @@ def _read_weights(folder: Path, weights: WeightsFile) -> dict[str, Tensor]:
         return parse_tensors(blob)
     except SafetensorError as problem:
         raise ValueError(f"{path} is not a safetensors file ({problem}); save the autoencoder again") from None
-
-
-def record_from_json(record: type[Record], values: object, where: str) -> Record:
-    """A dataclass from a JSON object with exactly its fields."""
-    if not isinstance(values, dict):
-        raise ValueError(f"{where} in {CONFIG_NAME} is {values!r}; expected an object")
-    _check_keys(values, {field.name for field in fields(record)}, where)  # type: ignore[arg-type]
-    for name, hint in get_type_hints(record).items():
-        _check_type(f"{where} {name}", values[name], hint)
-    return record(**values)
-
-
-def _check_type(what: str, value: object, hint: Any) -> None:
-    """Refuse a JSON value of another type than a field has; what a Literal may be is the record's own business."""
-    options = get_args(hint) if get_origin(hint) is UnionType else (hint,)
-    types = [str if get_origin(each) is Literal else get_origin(each) or each for each in options]
-    fits = isinstance(value, (*types, int) if float in types else tuple(types))
-    if not fits or (isinstance(value, bool) and bool not in types):
-        expected = " or ".join("null" if each is type(None) else each.__name__ for each in types)
-        raise ValueError(f"{what}={value!r} in {CONFIG_NAME} is not {expected}; was the file edited?")
-
-
-def _check_keys(values: dict[str, Any], expected: set[str], where: str) -> None:
-    if unknown := sorted(values.keys() - expected):
-        raise ValueError(f"{where} has unknown keys {unknown}; expected only {sorted(expected)}")
-    if missing := sorted(expected - values.keys()):
-        raise ValueError(f"{where} lacks the keys {missing}; the file was edited or is incomplete")
 
 
 def check_shapes(tensors: dict[str, Tensor], expected: dict[str, tuple[int, ...]]) -> None:

@@ -31,7 +31,7 @@ class Compare:
 
         from rich.console import Console
 
-        from quadric.cli.latent_progress import latent_progress
+        from quadric.cli.counted_progress import counted_progress
         from quadric.reports.files import check_comparison_paths, write_comparison
         from quadric.reports.run_comparison import compare_runs, steps_to_compare
         from quadric.reports.terminal import comparison_in_terminal
@@ -41,7 +41,7 @@ class Compare:
             raise ValueError(f"{len(self.run_folders)} run given; name at least two to compare")
         check_comparison_paths(self.out)
         autoencoders = [load(folder) for folder in self.run_folders]
-        with latent_progress("comparing", steps_to_compare(len(autoencoders))) as advance:
+        with counted_progress("comparing", steps_to_compare(len(autoencoders))) as advance:
             comparison = compare_runs(
                 self.run_folders, autoencoders, null_seed=self.null_seed, force=self.force, on_progress=advance
             )

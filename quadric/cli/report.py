@@ -31,7 +31,7 @@ class Report:
 
         from rich.console import Console
 
-        from quadric.cli.latent_progress import latent_progress
+        from quadric.cli.counted_progress import counted_progress
         from quadric.geometry.dictionary import require_bilinear
         from quadric.geometry.shapes import check_tolerance
         from quadric.reports.files import check_report_paths, write_report
@@ -44,7 +44,7 @@ class Report:
         check_tolerance(self.tolerance)
         check_report_paths(self.out)
         autoencoder = require_bilinear(load(self.run_folder))
-        with latent_progress("spectra", autoencoder.n_latents) as advance:
+        with counted_progress("spectra", autoencoder.n_latents) as advance:
             report = report_on(self.run_folder, autoencoder, self.tolerance, advance)
         if self.json:
             json.dump(report.as_json(), sys.stdout, ensure_ascii=False, allow_nan=False)

@@ -11,11 +11,15 @@ import tyro
 class View:
     """Serve a site on the loopback address and open it in the browser; Ctrl-C ends it.
 
-    Example: quadric view runs/demo
+    A run that has no site yet gets one first, in RUN/site.
+
+    Example: quadric view runs/demo --latent 17
     """
 
     site: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="SITE_OR_RUN")]
-    """Folder made by quadric site, or a run that holds one."""
+    """Folder made by quadric site, or a run."""
+    latent: int | None = None
+    """Open the page of this latent."""
     port: int = 8417
     """Port to listen on; 0 takes any free one."""
     open: bool = True
@@ -24,10 +28,18 @@ class View:
     def run(self) -> int:
         import webbrowser
 
+        from quadric.cli.site import Site
+        from quadric.run_folder import autoencoder_folders
         from quadric.site.serve import address_of, site_folder, site_server
+        from quadric.site.writer import is_site
 
+        if self.latent is not None and self.latent < 0:
+            raise ValueError(f"latent={self.latent} is negative; latents count from 0")
+        own = self.site / "site"
+        if self.site.is_dir() and not is_site(self.site) and not is_site(own) and autoencoder_folders(self.site):
+            Site(runs=(self.site,), out=own).run()
         with site_server(site_folder(self.site), self.port) as server:
-            address = address_of(server)
+            address = address_of(server) + ("" if self.latent is None else f"#/latent/{self.latent}")
             print(f"{self.site} is at {address}  (Ctrl-C ends it)", flush=True)
             if self.open:
                 webbrowser.open(address)

@@ -8,7 +8,7 @@ Everything is decided by `CorpusConfig`: the same config gives the same blocks, 
 """
 
 from quadric.corpus.blocks import Block, TokenBlocks, TokenEncoder
-from quadric.corpus.config import CorpusConfig, CorpusError, Document
+from quadric.corpus.config import CorpusConfig, CorpusError, Document, Split
 from quadric.corpus.order import is_held_out, ordered_documents
 from quadric.corpus.sources import CorpusIdentity, identify, read_documents
 from quadric.corpus.statistics import CorpusStatistics, corpus_statistics, topics_by_document
@@ -20,6 +20,7 @@ __all__ = [
     "CorpusIdentity",
     "CorpusStatistics",
     "Document",
+    "Split",
     "TokenBlocks",
     "TokenEncoder",
     "corpus_statistics",

@@ -52,15 +52,15 @@ def write_comparison(comparison: RunComparison, path: Path) -> None:
 
 def check_comparison_paths(paths: Iterable[Path]) -> None:
     """Refuse a path that `write_comparison` could not serve."""
-    _check_endings(paths, _COMPARISON_WRITERS)
+    check_endings(paths, _COMPARISON_WRITERS)
 
 
 def check_report_paths(paths: Iterable[Path]) -> None:
     """Refuse a path that `write_report` could not serve, before anything is computed for it."""
-    _check_endings(paths, _WRITERS)
+    check_endings(paths, _WRITERS)
 
 
-def _check_endings(paths: Iterable[Path], known: Iterable[str]) -> None:
+def check_endings(paths: Iterable[Path], known: Iterable[str]) -> None:
     """Refuse endings that nothing here writes, and those whose package is not installed."""
     needs = {".parquet": ("pyarrow", "tables"), ".png": ("matplotlib", "figures")}
     for path in paths:

@@ -21,6 +21,7 @@ class StepReport(NamedTuple):
     density: float
     alpha: float
     mixing_density: float | None
+    n_tokens: int
 
 
 class DivergedError(ValueError):
@@ -45,14 +46,15 @@ class Learner:
         step, config = self.next_step, self.config
         density = self._anneal(step)
         alpha = alpha_at(step, config.alpha, self.training.alpha_warmup_steps) if config.kind == "bilinear" else 0.0
-        terms = summed(self.autoencoder.loss_sums(tokens)).terms(alpha)
+        sums = summed(self.autoencoder.loss_sums(tokens))
+        terms = sums.terms(alpha)
         if not terms.total.isfinite():
             raise DivergedError(f"the loss of {config.name} is {terms.total.item()} at step {step}")
         terms.total.backward()  # type: ignore[no-untyped-call]
         sum_gradients(self.autoencoder)
         self.optimisers.step()
         self.next_step += 1
-        return StepReport(step, terms.error.item(), terms.density.item(), alpha, density)
+        return StepReport(step, terms.error.item(), terms.density.item(), alpha, density, sums.n_tokens)
 
     def _anneal(self, step: int) -> float | None:
         """Thin out C as the schedule says; the mask is recomputed until it freezes."""

@@ -48,7 +48,7 @@ def train(
     stream: Stream,
     config: TrainingConfig,
     checkpoints: Path,
-    on_step: Callable[[int, dict[str, StepReport], int], None] = lambda step, reports, n_tokens: None,
+    on_step: Callable[[int, dict[str, StepReport]], None] = lambda step, reports: None,
 ) -> None:
     """Train from where the learners and the stream stand to the last step."""
     step = learners[0].next_step
@@ -68,7 +68,7 @@ def train(
                     f"checkpoint is untouched: lower learning_rate={config.learning_rate}, or look at that text"
                 ) from None
             step += 1
-            on_step(step, reports, len(batch.documents))
+            on_step(step, reports)
             stopping = _agree_to_stop(stop_requested(), step)
             if step % config.checkpoint_every == 0 or step == config.steps or stopping:
                 save(checkpoints, learners, stream, config)

@@ -90,16 +90,16 @@ def set_shape(config):
 
 FAULTS = {
     "unknown key": (lambda c: c.update(colour="red"), r"unknown keys \['colour'\]"),
-    "unknown architecture key": (lambda c: c["architecture"].update(depth=3), r"architecture has unknown keys"),
-    "unknown provenance key": (lambda c: c["provenance"].update(moon=1), r"provenance has unknown keys \['moon'\]"),
-    "number for a name": (lambda c: c["provenance"].update(model=3), "model=3 in config.json is not str or null"),
+    "unknown architecture key": (lambda c: c["architecture"].update(depth=3), "architecture in .* has unknown keys"),
+    "unknown provenance key": (lambda c: c["provenance"].update(moon=1), r"provenance in .* unknown keys \['moon'\]"),
+    "number for a name": (lambda c: c["provenance"].update(model=3), "provenance in .*: model=3 is not str or null"),
     "no normalisation": (lambda c: c["provenance"].update(normalisation=None), "normalisation=None.* is not str"),
     "size of another type": (lambda c: c["architecture"].update(n_hidden=400.0), "n_hidden=400.0.* is not int"),
     "number for a switch": (lambda c: c["architecture"].update(tied=1), "tied=1.* is not bool"),
     "switch for a number": (lambda c: c["architecture"].update(seed=True), "seed=True.* is not int"),
     "null for a prior": (lambda c: c["architecture"].update(prior=None), "prior=None.* is not str"),
     "text for a share": (lambda c: c["architecture"].update(mixing_density="1"), "is not float or null"),
-    "missing key": (lambda c: c["architecture"].pop("tied"), r"architecture lacks the keys \['tied'\]"),
+    "missing key": (lambda c: c["architecture"].pop("tied"), r"architecture in config.json lacks the keys \['tied'\]"),
     "other shape": (set_shape, r"'left' has shape \(400, 12\); the architecture needs \(400, 13\)"),
     "other prior": (
         lambda c: c["architecture"].update(prior="quadratic", mixing_density=None),

@@ -74,7 +74,7 @@ def main(arguments: list[str] | None = None) -> None:
     for damaged in resume(options.folder, own, stream):
         print(f"passed over {damaged.folder.name}: {damaged.reason}", file=sys.stderr)
 
-    def on_step(step, reports, n_tokens):
+    def on_step(step, reports):
         if place.is_first:
             print(step, next(iter(reports.values())).error, flush=True)
         if step == options.kill_at:

@@ -1,0 +1,88 @@
+"""What a language model predicts when some of its vectors are replaced by others."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from quadric.activations.capture import ATTENTIONS, child
+from quadric.activations.hook_points import HookPoint, HookPointError
+from quadric.activations.models import LanguageModel
+
+
+class Replacement(NamedTuple):
+    """Vectors to put at a hook point, at the positions where the mask is True and nowhere else."""
+
+    point: HookPoint
+    mask: Bool[Tensor, "s l"]
+    vectors: Float[Tensor, "n d"]
+
+
+def predictions(
+    model: LanguageModel,
+    tokens: Int[Tensor, "s l"],
+    mask: Bool[Tensor, "s l"] | None = None,
+    replacement: Replacement | None = None,
+) -> Float[Tensor, "s l v"]:
+    """Logits of the next token at every position; `mask` is False on padding, which must stand on the right."""
+    attention_mask = None if mask is None else mask.long()
+    with torch.no_grad(), _spliced(model, replacement):
+        logits: Tensor = model.causal(input_ids=tokens, attention_mask=attention_mask, use_cache=False).logits
+    return logits.float()
+
+
+@contextmanager
+def _spliced(model: LanguageModel, replacement: Replacement | None) -> Iterator[None]:
+    if replacement is None:
+        yield
+        return
+
+    def replaced(hidden: Tensor) -> Tensor:
+        hidden = hidden.clone()
+        hidden[replacement.mask] = replacement.vectors.to(hidden.dtype)
+        return hidden
+
+    hook = _register(model, replacement.point, replaced)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+def _register(model: LanguageModel, point: HookPoint, replaced: Callable[[Tensor], Tensor]) -> Any:
+    layer = model.layers[point.layer]
+    match point.site:
+        case "resid_pre":
+            return _on_input(layer, replaced)
+        case "attn_out":
+            return _on_output(child(layer, ATTENTIONS, point), replaced)
+        case "mlp_out":
+            return _on_output(child(layer, ("mlp",), point), replaced)
+        case "resid_post":
+            return _on_output(layer, replaced)
+        case _:
+            # The norm that reads it is not the only one who does: the residual goes on past it.
+            raise HookPointError(
+                f"nothing can be spliced in at {point}; train at resid_pre, attn_out or mlp_out instead"
+            )
+
+
+def _on_input(module: nn.Module, replaced: Callable[[Tensor], Tensor]) -> Any:
+    def hook(
+        _: nn.Module, positional: tuple[Any, ...], named: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        if positional:
+            return (replaced(positional[0]), *positional[1:]), named
+        return positional, named | {"hidden_states": replaced(named["hidden_states"])}
+
+    return module.register_forward_pre_hook(hook, with_kwargs=True)
+
+
+def _on_output(module: nn.Module, replaced: Callable[[Tensor], Tensor]) -> Any:
+    def hook(_: nn.Module, __: tuple[Any, ...], output: Any) -> Any:
+        return (replaced(output[0]), *output[1:]) if isinstance(output, tuple) else replaced(output)
+
+    return module.register_forward_hook(hook)

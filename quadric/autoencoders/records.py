@@ -1,0 +1,44 @@
+"""Dataclasses from JSON, strictly: a key too many or too few, or a value of another type, is an error."""
+
+from dataclasses import fields, is_dataclass
+from types import UnionType
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+Record = TypeVar("Record")
+
+
+def record_from_json(record: type[Record], values: object, where: str) -> Record:
+    """A dataclass from a JSON object with exactly its fields; fields may be dataclasses, or tuples of them."""
+    if not isinstance(values, dict):
+        raise ValueError(f"{where} is {values!r}; expected an object")
+    check_keys(values, {field.name for field in fields(record)}, where)  # type: ignore[arg-type]
+    hints = get_type_hints(record)
+    return record(**{name: _field(values[name], hints[name], f"{where}: {name}") for name in hints})
+
+
+def _field(value: object, hint: Any, where: str) -> object:
+    if is_dataclass(hint) and isinstance(hint, type):
+        return record_from_json(hint, value, where)
+    if get_origin(hint) is tuple and isinstance(value, list):
+        member = get_args(hint)[0]
+        return tuple(_field(each, member, f"{where}[{index}]") for index, each in enumerate(value))
+    _check_type(where, value, hint)
+    return value
+
+
+def _check_type(where: str, value: object, hint: Any) -> None:
+    """Refuse a JSON value of another type than a field has; what a Literal may be is the record's own business."""
+    options = get_args(hint) if get_origin(hint) is UnionType else (hint,)
+    types = [str if get_origin(each) is Literal else get_origin(each) or each for each in options]
+    fits = isinstance(value, (*types, int) if float in types else tuple(types))
+    if not fits or (isinstance(value, bool) and bool not in types):
+        expected = " or ".join("null" if each is type(None) else each.__name__ for each in types)
+        raise ValueError(f"{where}={value!r} is not {expected}; was the file edited?")
+
+
+def check_keys(values: dict[str, Any], expected: set[str], where: str) -> None:
+    """Refuse an object with other keys than the expected ones."""
+    if unknown := sorted(values.keys() - expected):
+        raise ValueError(f"{where} has unknown keys {unknown}; expected only {sorted(expected)}")
+    if missing := sorted(expected - values.keys()):
+        raise ValueError(f"{where} lacks the keys {missing}; the file was edited or is incomplete")

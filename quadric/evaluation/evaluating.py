@@ -1,0 +1,191 @@
+"""Any number of autoencoders on held-out text, from as few passes of the language model as possible."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from quadric.activations import ActivationConfig, BatchSize, LiveStream, parse_hook_point
+from quadric.activations.config import config_from
+from quadric.activations.hook_points import HookPoint
+from quadric.activations.live_stream import ForwardPass
+from quadric.activations.provenance import ProvenanceError
+from quadric.activations.splicing import Replacement, predictions
+from quadric.autoencoders import Autoencoder
+from quadric.corpus import Split
+from quadric.evaluation.measures import Measuring
+from quadric.evaluation.record import Evaluation, kind_of
+from quadric.evaluation.recovered import PredictionSums, Recovered
+
+OnProgress = Callable[[str, int, int], None]
+"""What is being done, how many tokens of it are done, and of how many."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationSettings:
+    """How much text to read, and which."""
+
+    tokens: int = 32768
+    """Held-out tokens to measure the error on."""
+    spliced_tokens: int = 4096
+    """Of these, tokens in sequences to predict with rebuilt vectors; 0 leaves that out."""
+    split: Split = "held_out"
+    """The held-out documents, or those that were trained on."""
+    model: str | None = None
+    """Where the language model is, if not where its name says."""
+    corpus: str | None = None
+    """Another text, or where the text is."""
+
+    def __post_init__(self) -> None:
+        if self.tokens < 1 or self.spliced_tokens < 0:
+            raise ValueError(f"tokens={self.tokens} and spliced_tokens={self.spliced_tokens} must be ≥ 1 and ≥ 0")
+
+
+class Candidate(NamedTuple):
+    """An autoencoder to evaluate, and what to call it."""
+
+    run: str
+    name: str
+    autoencoder: Autoencoder
+
+    @property
+    def hook_point(self) -> str:
+        assert self.autoencoder.provenance.hook_point is not None
+        return self.autoencoder.provenance.hook_point
+
+
+def evaluate(
+    candidates: list[Candidate],
+    settings: EvaluationSettings,
+    *,
+    device: str = "auto",
+    on_progress: OnProgress = lambda what, done, wanted: None,
+) -> list[Evaluation]:
+    """Evaluate all of them; those that were trained on the same model and text share its passes."""
+    groups: dict[str, list[Candidate]] = {}
+    for candidate in candidates:
+        groups.setdefault(repr(_config(candidate, settings)), []).append(candidate)
+    found = {id(each): result for group in groups.values()
+             for each, result in zip(group, _evaluate(group, settings, device, on_progress), strict=True)}  # fmt: skip
+    return [found[id(candidate)] for candidate in candidates]
+
+
+def _config(candidate: Candidate, settings: EvaluationSettings) -> ActivationConfig:
+    """What a candidate reads, whatever the hook point."""
+    config = config_from(candidate.autoencoder.provenance, model=settings.model, corpus=settings.corpus)
+    return replace(config, hook_points="0", corpus=replace(config.corpus, split=settings.split))
+
+
+def _evaluate(
+    group: list[Candidate], settings: EvaluationSettings, device: str, on_progress: OnProgress
+) -> list[Evaluation]:
+    names = ",".join(dict.fromkeys(each.hook_point for each in group))
+    config = replace(_config(group[0], settings), hook_points=names)
+    stream = LiveStream.open(config, device=device, batch=BatchSize(tokens=4096))
+    for candidate in group:
+        _check_model(candidate, stream)
+        candidate.autoencoder.to(stream.model.device).eval()
+    measurings, means = _measure(group, stream, settings.tokens, on_progress)
+    recovered = _recover(group, stream, means, settings.spliced_tokens, on_progress)
+    return [
+        Evaluation(
+            run=each.run,
+            name=each.name,
+            kind=kind_of(each.autoencoder),
+            n_latents=each.autoencoder.n_latents,
+            n_hidden=getattr(each.autoencoder, "n_hidden", None),
+            hook_point=each.hook_point,
+            measures=measuring.measures(),
+            recovered=result,
+        )
+        for each, measuring, result in zip(group, measurings, recovered, strict=True)
+    ]
+
+
+def _check_model(candidate: Candidate, stream: LiveStream) -> None:
+    """Numbers from another model than the autoencoder's would look like numbers."""
+    recorded = candidate.autoencoder.provenance
+    for name in ("model_revision", "tokenizer_fingerprint"):
+        here, there = getattr(stream.provenance, name), getattr(recorded, name)
+        if here != there:
+            raise ProvenanceError(
+                f"{candidate.name} was trained on the {name} {there}, and '{stream.config.model}' has {here}; "
+                "give its own model with --model"
+            )
+
+
+def _measure(
+    group: list[Candidate], stream: LiveStream, tokens: int, on_progress: OnProgress
+) -> tuple[list[Measuring], dict[str, Tensor]]:
+    """The first pass: errors and latents of every autoencoder, and the mean vector of every hook point."""
+    measurings = [Measuring(each.autoencoder) for each in group]
+    sums = {name: torch.zeros(stream.d_model, dtype=torch.float64) for name in stream.hook_points}
+    done = 0
+    for batch in stream:
+        batch = batch.rows(0, min(len(batch), tokens - done))
+        for name, vectors in batch.activations.items():
+            sums[name] += vectors.double().sum(0).cpu()
+        for candidate, measuring in zip(group, measurings, strict=True):
+            measuring.add(batch.activations[candidate.hook_point], batch.sequences, batch.positions)
+        done += len(batch)
+        on_progress("errors", done, tokens)
+        if done == tokens:
+            break
+    return measurings, {name: (total / max(done, 1)).float() for name, total in sums.items()}
+
+
+class _Condition(NamedTuple):
+    """One way of replacing vectors, and what became of the predictions."""
+
+    point: HookPoint
+    rebuild: Callable[[Tensor], Tensor]
+    sums: PredictionSums
+
+
+def _recover(
+    group: list[Candidate], stream: LiveStream, means: dict[str, Tensor], tokens: int, on_progress: OnProgress
+) -> list[Recovered | None]:
+    """The second pass: whole sequences, predicted with rebuilt vectors."""
+    if not tokens:
+        return [None] * len(group)
+    device = stream.model.device
+    points = {name: parse_hook_point(name, stream.model.n_layers) for name in stream.hook_points}
+    own = [_Condition(points[each.hook_point], each.autoencoder.rebuild, PredictionSums()) for each in group]
+    zero = {name: _Condition(point, torch.zeros_like, PredictionSums()) for name, point in points.items()}
+    mean = {
+        name: _Condition(point, means[name].to(device).expand_as, PredictionSums()) for name, point in points.items()
+    }
+    original, done = PredictionSums(), 0
+    for forward in stream.passes():
+        _predict(stream, forward, [*own, *zero.values(), *mean.values()], original)
+        done += int(forward.sequences.mask.sum())
+        on_progress("predictions", min(done, tokens), tokens)
+        if done >= tokens:
+            break
+    return [
+        Recovered(
+            n_tokens=original.n_tokens,
+            original=original.mean().cross_entropy,
+            spliced=condition.sums.mean(),
+            zero=zero[each.hook_point].sums.mean(),
+            mean=mean[each.hook_point].sums.mean(),
+        )
+        for each, condition in zip(group, own, strict=True)
+    ]
+
+
+def _predict(stream: LiveStream, forward: ForwardPass, conditions: list[_Condition], original: PredictionSums) -> None:
+    """One forward pass of the untouched model, and one of every condition."""
+    read = forward.sequences
+    untouched = predictions(stream.model, read.tokens, read.mask)
+    original.add(untouched, untouched, read.tokens, read.mask)
+    kept = torch.zeros_like(read.mask)
+    kept[forward.batch.sequences - read.first, forward.batch.positions] = True
+    for condition in conditions:
+        vectors = condition.rebuild(forward.batch.activations[str(condition.point)])
+        replaced = Replacement(condition.point, kept, vectors)
+        condition.sums.add(
+            predictions(stream.model, read.tokens, read.mask, replaced), untouched, read.tokens, read.mask
+        )

@@ -1,0 +1,36 @@
+"""Evaluations as files, their kind chosen by the name's ending."""
+
+import csv
+import io
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from quadric.autoencoders.storage import write_atomically
+from quadric.evaluation.record import Evaluation
+from quadric.reports.files import check_endings
+
+ENDINGS = (".csv", ".json")
+
+
+def check_evaluation_paths(paths: Iterable[Path]) -> None:
+    """Refuse a path that `write_evaluations` could not serve, before anything is computed for it."""
+    check_endings(paths, ENDINGS)
+
+
+def write_evaluations(found: list[Evaluation], path: Path) -> None:
+    """Write the table (.csv) or everything (.json)."""
+    check_evaluation_paths([path])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = _csv(found) if path.suffix == ".csv" else json.dumps([each.as_json() for each in found], indent=1) + "\n"
+    write_atomically(path, text.encode())
+
+
+def _csv(found: list[Evaluation]) -> str:
+    rows = [each.as_row() for each in found]
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns)
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()

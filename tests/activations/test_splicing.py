@@ -1,0 +1,46 @@
+"""Replacing vectors inside a language model."""
+
+import pytest
+import torch
+
+from quadric.activations.capture import capture
+from quadric.activations.hook_points import HookPointError, parse_hook_point
+from quadric.activations.splicing import Replacement, predictions
+from tests.activations.tiny import ARCHITECTURES, N_LAYERS, tiny_model
+
+TOKENS = torch.randint(2, 250, (3, 11), generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize(
+    "name", ["resid_pre.0", "resid_pre.2", "attn_out.1", "mlp_out.1", f"resid_post.{N_LAYERS - 1}"]
+)
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_vectors_put_back_where_they_were_change_nothing(architecture, name):
+    model = tiny_model(architecture)
+    point = parse_hook_point(name, N_LAYERS)
+    own = capture(model, [point], TOKENS)[str(point)]
+    mask = torch.ones_like(TOKENS, dtype=torch.bool)
+    untouched = predictions(model, TOKENS)
+    assert torch.equal(predictions(model, TOKENS, None, Replacement(point, mask, own[mask])), untouched)
+    changed = predictions(model, TOKENS, None, Replacement(point, mask, 2 * own[mask].roll(1, dims=0)))
+    assert not torch.allclose(changed, untouched, atol=1e-2)
+    assert torch.equal(predictions(model, TOKENS), untouched)  # the hook is gone
+
+
+def test_only_masked_positions_are_replaced_and_the_past_cannot_see_them():
+    model = tiny_model()
+    point = parse_hook_point("1", N_LAYERS)
+    mask = torch.zeros_like(TOKENS, dtype=torch.bool)
+    mask[1, 5] = True
+    changed = predictions(model, TOKENS, None, Replacement(point, mask, torch.full((1, 32), 3.0)))
+    untouched = predictions(model, TOKENS)
+    assert torch.allclose(changed[[0, 2]], untouched[[0, 2]], atol=1e-5)
+    assert torch.allclose(changed[1, :5], untouched[1, :5], atol=1e-5)
+    assert not torch.allclose(changed[1, 5:], untouched[1, 5:], atol=1e-2)
+
+
+def test_what_flows_past_the_norm_cannot_be_replaced_there():
+    point = parse_hook_point("resid_mid.1", N_LAYERS)
+    mask = torch.ones_like(TOKENS, dtype=torch.bool)
+    with pytest.raises(HookPointError, match=r"spliced in at resid_mid\.1"):
+        predictions(tiny_model(), TOKENS, None, Replacement(point, mask, torch.zeros(33, 32)))

@@ -1,0 +1,132 @@
+"""`quadric evaluate` as its user sees it, and against the plain definitions."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+import quadric
+from quadric.activations import BatchSize, LiveStream
+from quadric.activations.config import config_from
+from quadric.cli import main
+from tests.tiny_runs import make_tiny_world, train_command
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_tiny_world(tmp_path_factory.mktemp("world"))
+
+
+@pytest.fixture(scope="module")
+def run(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    command = train_command(world, folder, "--prior", "composite", "topk", "--held-out-fraction", "0.3")
+    assert main([*command, "--layers", "1,2"]) == 0
+    return folder
+
+
+def places(world: Path) -> list[str]:
+    return ["--model", str(world / "tiny-llama"), "--corpus", str(world / "text.txt"), "--device", "cpu"]
+
+
+def evaluate(world: Path, *arguments: str) -> int:
+    return main(["evaluate", *arguments, *places(world), "--tokens", "300"])
+
+
+def test_every_autoencoder_is_measured_on_held_out_text(
+    world: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [str(tmp_path / "all.json"), str(tmp_path / "table.csv")]
+    assert evaluate(world, str(run), "--spliced-tokens", "64", "--out", *files) == 0
+    printed = capsys.readouterr()
+    assert "CE recov." in printed.out
+    assert "sign for which x̂·x ≥ 0" in printed.out.replace("\n", " ")
+    found = json.loads((tmp_path / "all.json").read_text())
+    with (tmp_path / "table.csv").open() as file:
+        assert [row["name"] for row in csv.DictReader(file)] == [each["name"] for each in found]
+    assert sorted((each["kind"], each["hook_point"]) for each in found) == [
+        *[("composite", "resid_pre.1"), ("composite", "resid_pre.2")],
+        *[("topk", "resid_pre.1"), ("topk", "resid_pre.2")],
+    ]
+    for each in found:
+        assert each["error_low"] < each["error"] < each["error_high"]
+        assert each["cross_entropy_zero"] != each["cross_entropy_original"]
+        assert sum(place["n_tokens"] for place in each["by_position"]) == 300
+
+
+def test_the_error_is_that_of_the_held_out_tokens_and_of_no_others(
+    world: Path, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert evaluate(world, str(run), "--spliced-tokens", "0", "--json") == 0
+    found = {each["name"]: each for each in json.loads(capsys.readouterr().out)}
+    for name, each in found.items():
+        ae = quadric.load(run, autoencoder=name)
+        config = config_from(ae.provenance, model=str(world / "tiny-llama"), corpus=str(world / "text.txt"))
+        for split, same in (("held_out", True), ("train", False)):
+            stream = LiveStream.open(_with_split(config, split), device="cpu", batch=BatchSize(tokens=300))
+            vectors = next(iter(stream)).activations[each["hook_point"]]
+            assert (each["error"] == pytest.approx(ae.error(vectors).mean().item(), rel=1e-4)) is same
+
+
+def _with_split(config, split):
+    from dataclasses import replace
+
+    return replace(config, corpus=replace(config.corpus, split=split))
+
+
+def test_a_perfect_autoencoder_recovers_everything(
+    world: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # As many active latents as dimensions, encoder and decoder orthonormal, both signs: x̂ = x.
+    provenance = quadric.load(run, autoencoder=_name(run, "topk")).provenance
+    perfect = quadric.TopKAutoencoder(d_model=32, n_latents=64, n_active=64)
+    with torch.no_grad():
+        axes = torch.cat([torch.eye(32), -torch.eye(32)])
+        perfect.encoder.copy_(axes)
+        perfect.decoder.copy_(axes)
+    perfect.provenance = provenance
+    perfect.save_pretrained(tmp_path / "perfect")
+    capsys.readouterr()
+    assert evaluate(world, str(tmp_path / "perfect"), "--spliced-tokens", "64", "--json") == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert found["error"] == pytest.approx(0, abs=1e-5)
+    assert found["cross_entropy_recovered_zero"] == pytest.approx(1, abs=1e-3)
+    assert found["divergence_recovered_mean"] == pytest.approx(1, abs=1e-3)
+
+
+def _name(run: Path, kind: str) -> str:
+    return next(path.name for path in (run / "autoencoders").iterdir() if kind in path.name)
+
+
+def test_the_wrong_model_is_refused(world: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = make_tiny_world(tmp_path / "other")
+    (other / "tiny-llama" / "more.bin").write_bytes(b"another model")
+    assert evaluate(other, str(run)) == 1
+    assert "give its own model with --model" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere"], "no folder 'nowhere'"),
+        (["RUN", "--tokens", "0"], "tokens=0"),
+        (["RUN", "--out", "table.xlsx"], "choose one of .csv, .json"),
+        (["RUN", "--model", "nowhere/at/all"], "no model 'nowhere/at/all'"),
+    ],
+)
+def test_mistakes_are_one_line(
+    arguments: list[str], message: str, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["evaluate", *[str(run) if word == "RUN" else word for word in arguments]]) == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert len(error.strip().splitlines()) == 1
+
+
+def test_an_autoencoder_without_a_past_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    quadric.TopKAutoencoder(d_model=8, n_latents=9, n_active=2).save_pretrained(tmp_path / "ae")
+    assert main(["evaluate", str(tmp_path / "ae")]) == 1
+    assert "does not record its model" in capsys.readouterr().err

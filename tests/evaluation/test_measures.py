@@ -1,0 +1,73 @@
+"""Held-out measurements against their plain definitions."""
+
+import pytest
+import torch
+
+import quadric
+from quadric.evaluation.measures import Measuring, bootstrap_interval, error_by_position
+
+
+def tokens(n, seed=0, d=8):
+    return torch.randn(n, d, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("size", [1, 7, 60])
+def test_batches_add_up_to_the_whole(size):
+    ae = quadric.BilinearAutoencoder(d_model=8, n_latents=12, prior="atomic", seed=3)
+    x, sequences, positions = tokens(60), torch.arange(60) // 6, torch.arange(60) % 6
+    measuring = Measuring(ae)
+    for start in range(0, 60, size):
+        part = slice(start, start + size)
+        measuring.add(x[part], sequences[part], positions[part])
+    found = measuring.measures()
+    assert found.n_tokens == 60
+    assert found.error.mean == pytest.approx(ae.error(x).mean().item(), rel=1e-5)
+    assert found.density == pytest.approx(ae.density(x).mean().item(), rel=1e-5)
+    assert [each.n_tokens for each in found.by_position] == [10, 10, 20, 20]
+    assert found.by_position[2].error == pytest.approx(ae.error(x[(positions == 2) | (positions == 3)]).mean().item())
+
+
+def test_dead_and_dense_latents_are_counted():
+    ae = quadric.TopKAutoencoder(d_model=8, n_latents=10, n_active=10)
+    with torch.no_grad():
+        ae.encoder_bias[:3] = -100.0  # never fire
+        ae.encoder_bias[3:5] = 100.0  # fire alike for every token
+        ae.encoder_bias[5:] = -0.5  # fire seldom
+    measuring = Measuring(ae)
+    measuring.add(tokens(200), torch.zeros(200, dtype=torch.int64), torch.zeros(200, dtype=torch.int64))
+    found = measuring.measures()
+    assert found.dead_share == pytest.approx(0.3)
+    assert found.dense_share == pytest.approx(0.2)
+
+
+def test_a_latent_that_only_whispers_is_dead():
+    ae = quadric.BilinearAutoencoder(d_model=8, n_latents=10, prior="atomic")
+    with torch.no_grad():
+        ae.left[4] *= 1e-4
+    measuring = Measuring(ae)
+    measuring.add(tokens(200), torch.zeros(200, dtype=torch.int64), torch.zeros(200, dtype=torch.int64))
+    assert measuring.measures().dead_share == pytest.approx(0.1)
+
+
+def test_the_interval_covers_the_truth_about_as_often_as_it_says():
+    # Sequences that differ and tokens in them that agree: an interval over tokens would be far too narrow.
+    generator = torch.Generator().manual_seed(0)
+    hits = 0
+    for _ in range(200):
+        level = torch.randn(40, generator=generator).repeat_interleave(25)
+        errors = level + 0.1 * torch.randn(1000, generator=generator)
+        found = bootstrap_interval(errors, torch.arange(1000) // 25)
+        hits += found.low <= 0 <= found.high
+    assert 0.88 <= hits / 200 <= 0.99
+
+
+def test_positions_are_grouped_by_powers_of_two():
+    positions = torch.tensor([0, 1, 2, 3, 4, 5, 6, 7, 8, 20])
+    found = error_by_position(positions.double(), positions)
+    assert [(each.first, each.last) for each in found] == [(0, 0), (1, 1), (2, 3), (4, 7), (8, 15), (16, 31)]
+    assert [each.error for each in found] == [0, 1, 2.5, 5.5, 8, 20]
+
+
+def test_no_tokens_at_all_is_an_error():
+    with pytest.raises(ValueError, match="no held-out tokens"):
+        Measuring(quadric.TopKAutoencoder(d_model=8, n_latents=9, n_active=2)).measures()

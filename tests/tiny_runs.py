@@ -1,0 +1,43 @@
+"""Whole runs on a tiny random language model and a page of text: seconds, but nothing left out."""
+
+from pathlib import Path
+
+from tests.activations.tiny import save_tiny
+
+WORDS = "All happy families are alike; each unhappy family is unhappy in its own way. "
+
+
+def make_tiny_world(folder: Path) -> Path:
+    """A folder with a model and with text in documents that all differ."""
+    save_tiny(folder / "tiny-llama")
+    (folder / "text.txt").write_text("\n\n".join(f"{number}. {WORDS * 3}" for number in range(60)))
+    return folder
+
+
+def flags(world: Path) -> list[str]:
+    """Which activations: what harvest and train share."""
+    return [
+        *("--model", str(world / "tiny-llama"), "--corpus", str(world / "text.txt"), "--document-separator", "\n\n"),
+        *("--block-length", "32", "--sequences-per-forward", "2", "--device", "cpu"),
+    ]
+
+
+def train_command(world: Path, out: Path, *more: str) -> list[str]:
+    """A small run; later flags override earlier ones."""
+    return [
+        *(
+            "train",
+            *flags(world),
+            "--layer",
+            "2",
+            "--n-latents",
+            "24",
+            "--n-active",
+            "4",
+            "--mixing-density",
+            "0.1",
+            "--steps",
+            "8",
+        ),
+        *("--sequences-per-step", "4", "--checkpoint-every", "2", "--out", str(out), *more),
+    ]
