@@ -40,7 +40,7 @@ type Program = { program: WebGLProgram; at: Record<string, WebGLUniformLocation 
 const AXIS_REACH = 1.12;
 const SURFACE_BOUND = 1.25;
 const UNIFORMS =
-  "rotation aspect shift zoom eye flat2d progress pixels ring ink dim lambda level far tint bound".split(" ");
+  "rotation aspect shift zoom eye flat2d progress pixels ring ink dim lambda level far tint bound middle".split(" ");
 
 export class Scatter {
   readonly canvas: HTMLCanvasElement;
@@ -61,6 +61,7 @@ export class Scatter {
   private marked: number[] = [];
   private dim = 1;
   private frame = 0;
+  private origin: Rgb = [0, 0, 0];
   private lineVertices = 0;
   private readonly forget: () => void;
 
@@ -101,9 +102,11 @@ export class Scatter {
     this.redraw();
   }
 
-  setAxes(axes: AxisLine[]): void {
+  /** Axes through a point of the frame, which is also where the surface has its centre. */
+  setAxes(axes: AxisLine[], origin: Rgb): void {
     this.axes = axes;
-    const vertices = axes.flatMap((axis) => lineOf(axis));
+    this.origin = origin;
+    const vertices = axes.flatMap((axis) => lineOf(axis, origin));
     this.lineVertices = vertices.length / 8;
     this.fill("lines", Float32Array.from(vertices));
     this.redraw();
@@ -170,7 +173,7 @@ export class Scatter {
 
   axisEnds(): { axis: AxisLine; x: number; y: number }[] {
     return this.axes.map((axis) => {
-      const end = [0, 0, 0];
+      const end = [...this.origin];
       end[axis.direction] = AXIS_REACH * 1.06;
       return { axis, ...this.place(end) };
     });
@@ -289,6 +292,7 @@ export class Scatter {
     gl.uniform3f(this.surfaces.at.lambda, ...lambda);
     gl.uniform1f(this.surfaces.at.level, level);
     gl.uniform3f(this.surfaces.at.tint, ...tint);
+    gl.uniform3f(this.surfaces.at.middle, ...this.origin);
     gl.uniform1f(this.surfaces.at.bound, SURFACE_BOUND);
     for (const other of [1, 2, 3]) gl.disableVertexAttribArray(other);
     this.attribute(0, "quad", 2, gl.FLOAT);
@@ -314,9 +318,9 @@ export class Scatter {
 }
 
 /** Vertices of a line through the origin in both directions, since z depends only on the square of a coordinate. */
-function lineOf({ direction, dashed, colour }: AxisLine): number[] {
+function lineOf({ direction, dashed, colour }: AxisLine, origin: Rgb): number[] {
   const vertex = (end: number) => {
-    const at = [0, 0, 0];
+    const at = [...origin];
     at[direction] = end * AXIS_REACH;
     return [...at, ...colour, 0.9, dashed ? (end + 1) * 14 : -1];
   };

@@ -4,7 +4,7 @@ import type { Camera } from "./camera.ts";
 import { alongSequence, css, ofActivation, PALETTES, strongest } from "./colours.ts";
 import type { Colouring, Theme } from "./colours.ts";
 import type { Latent } from "./data.ts";
-import { largestValue, levelIn, positionsOf, radiusOf, shownAxes, whyNoSurface } from "./geometry.ts";
+import { frameOf, largestValue, levelIn, originIn, positionsOf, shownAxes, whyNoSurface } from "./geometry.ts";
 import type { ShownAxis } from "./geometry.ts";
 import { NoWebGl, Scatter } from "./scatter.ts";
 import type { AxisLine, Rgb } from "./scatter.ts";
@@ -45,7 +45,7 @@ export function Scene(props: SceneProps) {
     () => shownAxes(props.latent, props.axes, props.control),
     [props.latent, props.axes.join(), props.control],
   );
-  const radius = useMemo(() => radiusOf(shown), [shown]);
+  const frame = useMemo(() => frameOf(shown), [shown]);
   const first = useRef(true);
 
   useEffect(() => {
@@ -68,20 +68,20 @@ export function Scene(props: SceneProps) {
   }, []);
 
   useEffect(() => {
-    const cloud = { positions: positionsOf(shown, radius), ...looksOf(props) };
+    const cloud = { positions: positionsOf(shown, frame), ...looksOf(props) };
     scatter.current?.show(cloud, props.animate && !first.current ? 450 : 0);
     first.current = false;
-  }, [shown, radius, props.latent, props.colour, props.positions, props.theme]);
+  }, [shown, frame, props.latent, props.colour, props.positions, props.theme]);
 
   useEffect(() => {
-    scatter.current?.setAxes(props.eigenaxes ? axisLines(shown, props.theme) : []);
-  }, [shown, props.eigenaxes, props.theme]);
+    scatter.current?.setAxes(props.eigenaxes ? axisLines(shown, props.theme) : [], originIn(frame));
+  }, [shown, frame, props.eigenaxes, props.theme]);
 
   useEffect(() => {
     const hidden = props.surface === null || whyNoSurface(shown, props.surface) !== null;
-    const surface = hidden ? null : { ...levelIn(shown, props.surface!, radius), tint: PALETTES[props.theme].surface };
+    const surface = hidden ? null : { ...levelIn(shown, props.surface!, frame), tint: PALETTES[props.theme].surface };
     scatter.current?.setSurface(surface);
-  }, [shown, radius, props.surface, props.theme]);
+  }, [shown, frame, props.surface, props.theme]);
 
   useEffect(() => {
     if (!scatter.current) return;

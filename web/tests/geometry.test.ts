@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { Camera, HOME, rotationMatrix, VIEWS } from "../src/camera.ts";
 import type { Latent } from "../src/data.ts";
 import { lastAtMost, starts } from "../src/data.ts";
-import { capturedBy, levelIn, positionsOf, radiusOf, shownAxes, surfaceName, whyNoSurface } from "../src/geometry.ts";
+import { capturedBy, frameOf, levelIn, originIn, positionsOf, shownAxes, surfaceName, whyNoSurface } from "../src/geometry.ts";
 
 const LATENT = {
   rank: 2,
@@ -29,13 +29,24 @@ test("captured is the share of all |λ|, listed or not", () => {
 
 test("a point lies on the level set of its own activation, in the picture's units", () => {
   const shown = shownAxes(LATENT, [0, 1, 2], false);
-  const radius = radiusOf(shown);
-  const positions = positionsOf(shown, radius);
+  const frame = frameOf(shown);
+  const positions = positionsOf(shown, frame);
+  const origin = originIn(frame);
   for (const point of [0, 1]) {
-    const { lambda, level } = levelIn(shown, LATENT.values[point], radius);
-    const sum = lambda.reduce((total, each, axis) => total + each * positions[3 * point + axis] ** 2, 0);
+    const { lambda, level } = levelIn(shown, LATENT.values[point], frame);
+    const sum = lambda.reduce((total, each, axis) => total + each * (positions[3 * point + axis] - origin[axis]) ** 2, 0);
     assert.ok(Math.abs(sum - level) < 1e-6);
   }
+});
+
+test("the frame holds all points and the origin, and has a size even when empty", () => {
+  const shown = shownAxes(LATENT, [0, 1, 2], false);
+  const frame = frameOf(shown);
+  assert.deepEqual(frame.centre.map((part) => Math.round(1000 * part)), [250, 125, 150]);
+  assert.equal(frame.radius, 0.25);
+  for (const place of [...positionsOf(shown, frame), ...originIn(frame)]) assert.ok(Math.abs(place) <= 1 + 1e-6);
+  const empty = shown.map((axis) => ({ ...axis, values: new Float32Array() }));
+  assert.deepEqual(frameOf(empty), { centre: [0, 0, 0], radius: 1 });
 });
 
 test("a surface says what it is, or why there is none", () => {
