@@ -68,7 +68,8 @@ export function levelIn(shown: ShownAxis[], level: number, { radius }: Frame): {
 
 /** Why a level set cannot be seen, or null. */
 export function whyNoSurface(shown: ShownAxis[], level: number): string | null {
-  if (shown.every(({ lambda }) => lambda === 0)) return "z does not depend on the axes shown, so there is no level set to draw.";
+  if (shown.every(({ lambda }) => lambda === 0))
+    return "z does not depend on the axes shown, so there is no level set to draw.";
   if (level === 0) return null;
   const meets = shown.some(({ lambda }) => lambda * level > 0);
   return meets ? null : `No point of the axes shown reaches z = ${level.toPrecision(2)}: their λ have the other sign.`;

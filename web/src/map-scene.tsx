@@ -64,7 +64,8 @@ export function MapScene(props: Props) {
     if (!scatter.current) return;
     scatter.current.ink = PALETTES[theme].ink;
     scatter.current.mark(hovered === null ? [] : [hovered]);
-    scatter.current.onDraw = () => overlay.current && drawFrame(overlay.current, scatter.current!, props, stretch, lasso.drawn.current);
+    scatter.current.onDraw = () =>
+      overlay.current && drawFrame(overlay.current, scatter.current!, props, stretch, lasso.drawn.current);
     scatter.current.redraw();
   });
 
@@ -79,12 +80,19 @@ export function MapScene(props: Props) {
   return (
     <div class="map-scene" ref={box}>
       <div class={`scene ${props.selecting ? "selecting" : ""}`} {...lasso.pointer}>
-        <canvas ref={points} class="scene-points" role="img" aria-label={`Map of ${index.labels.length} latents; the list below has the same ones`} />
+        <canvas
+          ref={points}
+          class="scene-points"
+          role="img"
+          aria-label={`Map of ${index.labels.length} latents; the list below has the same ones`}
+        />
         <canvas ref={overlay} class="scene-overlay" aria-hidden="true" />
       </div>
       {at && hovered !== null && (
         <div class={`tooltip ${at.y < 130 ? "below" : ""}`} ref={(element) => placeTooltip(element, at.x, at.y)}>
-          <header><b>{hovered}</b> <bdi>{labelOf(index, hovered)}</bdi></header>
+          <header>
+            <b>{hovered}</b> <bdi>{labelOf(index, hovered)}</bdi>
+          </header>
           <dl>
             {[...new Set([route.x, route.y, route.size, route.colour])].map((key) => (
               <div key={key}>
@@ -160,7 +168,10 @@ function useLasso(props: Props, scatter: { current: Scatter | null }, stretch: [
     onWheel: (event: WheelEvent) => {
       event.preventDefault();
       const at = local(event);
-      const about: [number, number] = [(at.x - at.box.width / 2) / at.side / MARGIN, -(at.y - at.box.height / 2) / at.side / MARGIN];
+      const about: [number, number] = [
+        (at.x - at.box.width / 2) / at.side / MARGIN,
+        -(at.y - at.box.height / 2) / at.side / MARGIN,
+      ];
       scatter.current?.camera.zoomBy(Math.exp(-event.deltaY / 400), about);
     },
   };
@@ -177,7 +188,8 @@ function looks({ index, route, passes, theme }: Props): { colours: Uint8Array; s
   const base = Math.min(1, Math.max(0.45, 26 / Math.sqrt(count)));
   const { categories } = PALETTES[theme];
   for (let i = 0; i < count; i++) {
-    const rgb = byColour.key === "shape" ? categories[colourValues[i]] : alongSequence(theme, colourScale(colourValues[i]));
+    const rgb =
+      byColour.key === "shape" ? categories[colourValues[i]] : alongSequence(theme, colourScale(colourValues[i]));
     colours.set([...rgb.map((part) => Math.round(255 * part)), passes[i] ? 215 : 26], 4 * i);
     sizes[i] = base * (5 + 15 * Math.sqrt(sizeScale(sizeValues[i])) ** 1.6) * (passes[i] ? 1 : 0.7);
   }
@@ -225,7 +237,14 @@ function drawFrame(
   if (lasso) drawLasso(pen, scatter, lasso, stretch, css(palette.surface));
 }
 
-function drawTick(pen: CanvasRenderingContext2D, place: 0 | 1, at: number, text: string, width: number, height: number): void {
+function drawTick(
+  pen: CanvasRenderingContext2D,
+  place: 0 | 1,
+  at: number,
+  text: string,
+  width: number,
+  height: number,
+): void {
   pen.beginPath();
   if (place) {
     pen.moveTo(0, at);
@@ -240,7 +259,13 @@ function drawTick(pen: CanvasRenderingContext2D, place: 0 | 1, at: number, text:
   if (!place && at > 60 && at < width - 20) pen.fillText(text, at, height - 8);
 }
 
-function drawLasso(pen: CanvasRenderingContext2D, scatter: Scatter, corners: number[], stretch: [number, number], colour: string): void {
+function drawLasso(
+  pen: CanvasRenderingContext2D,
+  scatter: Scatter,
+  corners: number[],
+  stretch: [number, number],
+  colour: string,
+): void {
   pen.beginPath();
   for (let i = 0; i < corners.length; i += 2) {
     const { x, y } = scatter.place([corners[i] * stretch[0], corners[i + 1] * stretch[1], 0]);

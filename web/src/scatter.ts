@@ -67,7 +67,11 @@ export class Scatter {
 
   constructor(canvas: HTMLCanvasElement, camera: Camera, flat: boolean) {
     // No multisampling: software GL would be two to three times as slow, and the points smooth their own edges.
-    const gl = canvas.getContext("webgl2", { antialias: false, premultipliedAlpha: true, preserveDrawingBuffer: false });
+    const gl = canvas.getContext("webgl2", {
+      antialias: false,
+      premultipliedAlpha: true,
+      preserveDrawingBuffer: false,
+    });
     if (!gl) throw new NoWebGl("this browser offers no WebGL2");
     this.gl = gl;
     this.canvas = canvas;
@@ -257,7 +261,10 @@ export class Scatter {
   private drawMarks(): void {
     if (!this.marked.length) return;
     const gl = this.gl;
-    const rows = this.marked.flatMap((i) => [...this.cloud.positions.subarray(3 * i, 3 * i + 3), this.cloud.sizes[i] || 6]);
+    const rows = this.marked.flatMap((i) => [
+      ...this.cloud.positions.subarray(3 * i, 3 * i + 3),
+      this.cloud.sizes[i] || 6,
+    ]);
     this.fill("marks", Float32Array.from(rows));
     this.use(this.points);
     gl.disable(gl.DEPTH_TEST);
@@ -303,7 +310,14 @@ export class Scatter {
     gl.depthMask(true);
   }
 
-  private attribute(at: number, name: keyof Scatter["buffers"], size: number, type: number, stride = 0, from = 0): void {
+  private attribute(
+    at: number,
+    name: keyof Scatter["buffers"],
+    size: number,
+    type: number,
+    stride = 0,
+    from = 0,
+  ): void {
     const gl = this.gl;
     gl.bindBuffer(gl.ARRAY_BUFFER, this.buffers[name]);
     gl.enableVertexAttribArray(at);
@@ -329,14 +343,19 @@ function lineOf({ direction, dashed, colour }: AxisLine, origin: Rgb): number[] 
 
 function linked(gl: WebGL2RenderingContext, vertex: string, fragment: string): Program {
   const program = gl.createProgram();
-  for (const [kind, source] of [[gl.VERTEX_SHADER, vertex], [gl.FRAGMENT_SHADER, fragment]] as const) {
+  for (const [kind, source] of [
+    [gl.VERTEX_SHADER, vertex],
+    [gl.FRAGMENT_SHADER, fragment],
+  ] as const) {
     const shader = gl.createShader(kind)!;
     gl.shaderSource(shader, source);
     gl.compileShader(shader);
-    if (!gl.getShaderParameter(shader, gl.COMPILE_STATUS)) throw new NoWebGl(gl.getShaderInfoLog(shader) ?? "no shader");
+    if (!gl.getShaderParameter(shader, gl.COMPILE_STATUS))
+      throw new NoWebGl(gl.getShaderInfoLog(shader) ?? "no shader");
     gl.attachShader(program, shader);
   }
   gl.linkProgram(program);
-  if (!gl.getProgramParameter(program, gl.LINK_STATUS)) throw new NoWebGl(gl.getProgramInfoLog(program) ?? "no program");
+  if (!gl.getProgramParameter(program, gl.LINK_STATUS))
+    throw new NoWebGl(gl.getProgramInfoLog(program) ?? "no program");
   return { program, at: Object.fromEntries(UNIFORMS.map((name) => [name, gl.getUniformLocation(program, name)])) };
 }
