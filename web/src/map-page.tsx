@@ -43,7 +43,6 @@ function LoadedMap({ site, entry, route, theme, go, index }: Props & { index: In
     [index, layout, JSON.stringify(route.filters), route.hideDense, route.lasso?.join()],
   );
   const list = useMemo(() => listed(index, route, passes), [index, passes, route.sort, route.ascending]);
-  const important = useMemo(() => mostImportant(index), [index]);
   const change = (part: Partial<MapRoute>) => go({ ...route, ...part }, false);
   const open = (latent: number) => go({ ...LATENT, dictionary: entry.name, latent }, true);
   useKeys({
@@ -81,32 +80,46 @@ function LoadedMap({ site, entry, route, theme, go, index }: Props & { index: In
               : `Each dot is a latent. Drag to move, scroll to zoom, shift-drag to select; click one to open it.`}
           </p>
         </section>
-        <aside class="panel important" aria-label="Most important latents">
-          <h2>Most important</h2>
-          <ol>
-            {important.map((latent) => (
-              <li
-                key={latent}
-                class={hovered === latent ? "hovered" : ""}
-                onPointerEnter={() => setHovered(latent)}
-                onPointerLeave={() => setHovered(null)}
-              >
-                <a href={formatRoute({ ...LATENT, dictionary: entry.name, latent })}>
-                  <span class="number">{latent}</span>
-                  <LabelText index={index} latent={latent} />
-                  <span class="value">{statistic("importance").format(index.columns.importance![latent])}</span>
-                </a>
-              </li>
-            ))}
-          </ol>
-          <p class="quiet">Labels are unevaluated.</p>
-        </aside>
+        <Important {...{ entry, index, hovered }} onHover={setHovered} />
       </div>
       <div class="map-below">
         <Filters index={index} route={route} passing={list.length} onChange={change} />
         <LatentList {...{ entry, index, route, list, hovered }} onHover={setHovered} onChange={change} />
       </div>
     </main>
+  );
+}
+
+interface HoverProps {
+  entry: DictionaryEntry;
+  index: Index;
+  hovered: number | null;
+  onHover: (latent: number | null) => void;
+}
+
+function Important({ entry, index, hovered, onHover }: HoverProps) {
+  const important = useMemo(() => mostImportant(index), [index]);
+  return (
+    <aside class="panel important" aria-label="Most important latents">
+      <h2>Most important</h2>
+      <ol>
+        {important.map((latent) => (
+          <li
+            key={latent}
+            class={hovered === latent ? "hovered" : ""}
+            onPointerEnter={() => onHover(latent)}
+            onPointerLeave={() => onHover(null)}
+          >
+            <a href={formatRoute({ ...LATENT, dictionary: entry.name, latent })}>
+              <span class="number">{latent}</span>
+              <LabelText index={index} latent={latent} />
+              <span class="value">{statistic("importance").format(index.columns.importance![latent])}</span>
+            </a>
+          </li>
+        ))}
+      </ol>
+      <p class="quiet">Labels are unevaluated.</p>
+    </aside>
   );
 }
 
@@ -212,13 +225,9 @@ function Choice({ name, value, onChoose }: { name: string; value: string; onChoo
   );
 }
 
-interface ListProps {
-  entry: DictionaryEntry;
-  index: Index;
+interface ListProps extends HoverProps {
   route: MapRoute;
   list: number[];
-  hovered: number | null;
-  onHover: (latent: number | null) => void;
   onChange: (part: Partial<MapRoute>) => void;
 }
 
@@ -258,25 +267,7 @@ function LatentList({ entry, index, route, list, hovered, onHover, onChange }: L
           </thead>
           <tbody>
             {list.slice(0, rows).map((latent) => (
-              <tr
-                key={latent}
-                class={hovered === latent ? "hovered" : ""}
-                onPointerEnter={() => onHover(latent)}
-                onPointerLeave={() => onHover(null)}
-              >
-                <td class="number">{latent}</td>
-                <th scope="row">
-                  <a href={formatRoute({ ...LATENT, dictionary: entry.name, latent })}>
-                    <LabelText index={index} latent={latent} />
-                  </a>
-                </th>
-                <td>{SHAPES[index.columns.shape![latent]]}</td>
-                {STATISTICS.map(({ key, format }) => (
-                  <td key={key} class="value">
-                    {format(index.columns[key]![latent])}
-                  </td>
-                ))}
-              </tr>
+              <LatentRow key={latent} {...{ entry, index, hovered, onHover, latent }} />
             ))}
           </tbody>
         </table>
@@ -287,5 +278,28 @@ function LatentList({ entry, index, route, list, hovered, onHover, onChange }: L
         </button>
       )}
     </section>
+  );
+}
+
+function LatentRow({ entry, index, hovered, onHover, latent }: HoverProps & { latent: number }) {
+  return (
+    <tr
+      class={hovered === latent ? "hovered" : ""}
+      onPointerEnter={() => onHover(latent)}
+      onPointerLeave={() => onHover(null)}
+    >
+      <td class="number">{latent}</td>
+      <th scope="row">
+        <a href={formatRoute({ ...LATENT, dictionary: entry.name, latent })}>
+          <LabelText index={index} latent={latent} />
+        </a>
+      </th>
+      <td>{SHAPES[index.columns.shape![latent]]}</td>
+      {STATISTICS.map(({ key, format }) => (
+        <td key={key} class="value">
+          {format(index.columns[key]![latent])}
+        </td>
+      ))}
+    </tr>
   );
 }

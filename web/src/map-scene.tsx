@@ -1,5 +1,5 @@
 // The map of all latents: a flat scatter with ticks, hover, click and lasso.
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { Camera } from "./camera.ts";
 import { alongSequence, css, PALETTES } from "./colours.ts";
 import type { Theme } from "./colours.ts";
@@ -29,36 +29,39 @@ interface Props {
 
 const MARGIN = 0.94;
 
-export function MapScene(props: Props) {
-  const { index, route, layout, passes, theme, hovered } = props;
-  const [box, size] = useSize<HTMLDivElement>();
-  const camera = useMemo(() => new Camera(), []);
-  const points = useRef<HTMLCanvasElement>(null);
-  const overlay = useRef<HTMLCanvasElement>(null);
+/** A flat scatter that lives as long as its canvas and glides when the layout changes. */
+function useMapScatter(props: Props, size: { width: number; height: number }) {
+  const { layout, route } = props;
+  const canvas = useRef<HTMLCanvasElement>(null);
   const scatter = useRef<Scatter | null>(null);
   const first = useRef(true);
   const [failure, setFailure] = useState(false);
   const still = useMedia("(prefers-reduced-motion: reduce)");
   const stretch = stretchOf(size);
-
   useEffect(() => {
     try {
-      scatter.current = new Scatter(points.current!, camera, true);
+      scatter.current = new Scatter(canvas.current!, new Camera(), true);
     } catch (problem) {
       if (!(problem instanceof NoWebGl)) throw problem;
       setFailure(true);
     }
     return () => scatter.current?.close();
   }, []);
-
   useEffect(() => {
     if (!scatter.current || !size.width) return;
     const positions = new Float32Array(3 * layout.x.length);
     layout.x.forEach((x, i) => positions.set([x * stretch[0], layout.y[i] * stretch[1], 0], 3 * i));
     scatter.current.show({ positions, ...looks(props) }, first.current || still ? 0 : 700);
     first.current = false;
-  }, [layout, passes, theme, route.size, route.colour, size.width, size.height]);
+  }, [layout, props.passes, props.theme, route.size, route.colour, size.width, size.height]);
+  return { canvas, scatter, failure, stretch };
+}
 
+export function MapScene(props: Props) {
+  const { index, theme, hovered } = props;
+  const [box, size] = useSize<HTMLDivElement>();
+  const overlay = useRef<HTMLCanvasElement>(null);
+  const { canvas, scatter, failure, stretch } = useMapScatter(props, size);
   const lasso = useLasso(props, scatter, stretch);
   useEffect(() => {
     if (!scatter.current) return;
@@ -81,28 +84,33 @@ export function MapScene(props: Props) {
     <div class="map-scene" ref={box}>
       <div class={`scene ${props.selecting ? "selecting" : ""}`} {...lasso.pointer}>
         <canvas
-          ref={points}
+          ref={canvas}
           class="scene-points"
           role="img"
           aria-label={`Map of ${index.labels.length} latents; the list below has the same ones`}
         />
         <canvas ref={overlay} class="scene-overlay" aria-hidden="true" />
       </div>
-      {at && hovered !== null && (
-        <div class={`tooltip ${at.y < 130 ? "below" : ""}`} ref={(element) => placeTooltip(element, at.x, at.y)}>
-          <header>
-            <b>{hovered}</b> <bdi>{labelOf(index, hovered)}</bdi>
-          </header>
-          <dl>
-            {[...new Set([route.x, route.y, route.size, route.colour])].map((key) => (
-              <div key={key}>
-                <dt>{statistic(key).short}</dt>
-                <dd>{statistic(key).format(index.columns[statistic(key).key]![hovered])}</dd>
-              </div>
-            ))}
-          </dl>
-        </div>
-      )}
+      {at && hovered !== null && <MapTooltip {...props} latent={hovered} x={at.x} y={at.y} />}
+    </div>
+  );
+}
+
+function MapTooltip({ index, route, latent, x, y }: Props & { latent: number; x: number; y: number }) {
+  const shown = [...new Set([route.x, route.y, route.size, route.colour])].map(statistic);
+  return (
+    <div class={`tooltip ${y < 130 ? "below" : ""}`} ref={(element) => placeTooltip(element, x, y)}>
+      <header>
+        <b>{latent}</b> <bdi>{labelOf(index, latent)}</bdi>
+      </header>
+      <dl>
+        {shown.map(({ key, short, format }) => (
+          <div key={key}>
+            <dt>{short}</dt>
+            <dd>{format(index.columns[key]![latent])}</dd>
+          </div>
+        ))}
+      </dl>
     </div>
   );
 }

@@ -92,28 +92,42 @@ export function Search({ site, entry, onOpen, onClose }: Props) {
         onInput={(event) => setQuery(event.currentTarget.value)}
         onKeyDown={keys}
       />
-      <ul id="found" role="listbox" aria-label="Latents found" tabIndex={-1}>
-        {found.map(({ latent, why }, i) => (
-          <li
-            key={`${latent} ${why}`}
-            id={`found-${i}`}
-            role="option"
-            aria-selected={i === at}
-            onClick={() => onOpen(latent)}
-            onPointerMove={() => setAt(i)}
-          >
-            <span class="number">{latent}</span>
-            <bdi class="label">{labelOf(index, latent)}</bdi>
-            <span class="why quiet">
-              <bdi>{why}</bdi>
-            </span>
-          </li>
-        ))}
-      </ul>
+      <FoundList {...{ found, index, at, onOpen }} onAt={setAt} />
       <p class="quiet" role="status">
         {spoken(state, found.length)}
       </p>
     </dialog>
+  );
+}
+
+interface FoundProps {
+  found: Found[];
+  index: Index | null;
+  at: number;
+  onAt: (at: number) => void;
+  onOpen: (latent: number) => void;
+}
+
+function FoundList({ found, index, at, onAt, onOpen }: FoundProps) {
+  return (
+    <ul id="found" role="listbox" aria-label="Latents found" tabIndex={-1}>
+      {found.map(({ latent, why }, i) => (
+        <li
+          key={`${latent} ${why}`}
+          id={`found-${i}`}
+          role="option"
+          aria-selected={i === at}
+          onClick={() => onOpen(latent)}
+          onPointerMove={() => onAt(i)}
+        >
+          <span class="number">{latent}</span>
+          <bdi class="label">{labelOf(index, latent)}</bdi>
+          <span class="why quiet">
+            <bdi>{why}</bdi>
+          </span>
+        </li>
+      ))}
+    </ul>
   );
 }
 
