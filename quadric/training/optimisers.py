@@ -49,7 +49,7 @@ class Optimisers:
             return
         self.mixing = after = self._for_mixing()
         places = self._places_in_dense() if kept is None else (kept,)
-        if after is not None:
+        if isinstance(after, type(before) | PatternMuon):  # Muon's momentum means the same on the pattern
             for memory in before.state.values():
                 after.state[parameter] = {name: v[places] if v.ndim else v for name, v in memory.items()}
 
