@@ -202,7 +202,7 @@ export class Scatter {
   }
 
   private fit(): number {
-    return this.flat ? 0.94 : 0.84;
+    return this.flat ? 0.94 : 0.76;
   }
 
   private now(): Float32Array {
