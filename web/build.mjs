@@ -7,7 +7,14 @@ import { fileURLToPath } from "node:url";
 const here = dirname(fileURLToPath(import.meta.url));
 const out = resolve(process.argv[2] ?? join(here, "../quadric/site/static"));
 const fonts = join(here, "node_modules/@fontsource-variable/inter");
-const shared = { absWorkingDir: here, bundle: true, minify: true, target: "es2022", legalComments: "none", logLevel: "warning" };
+const shared = {
+  absWorkingDir: here,
+  bundle: true,
+  minify: true,
+  target: "es2022",
+  legalComments: "none",
+  logLevel: "warning",
+};
 const jsx = { jsx: "automatic", jsxImportSource: "preact" };
 
 rmSync(out, { recursive: true, force: true });
@@ -20,7 +27,13 @@ await build({
   external: ["*.woff2"],
 });
 // The picture alone, as one script and one sheet that a notebook can hold in a frame.
-await build({ ...shared, ...jsx, entryPoints: ["src/notebook.tsx"], format: "iife", outfile: join(out, "notebook.js") });
+await build({
+  ...shared,
+  ...jsx,
+  entryPoints: ["src/notebook.tsx"],
+  format: "iife",
+  outfile: join(out, "notebook.js"),
+});
 await build({ ...shared, entryPoints: ["src/notebook.css"], outfile: join(out, "notebook.css") });
 
 const policy = Object.entries(JSON.parse(readFileSync(join(here, "csp.json"), "utf8")))

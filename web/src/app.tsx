@@ -38,11 +38,22 @@ export function App() {
   };
   return (
     <>
-      <Header {...{ site, choice, choose }} entry={standing} onDialog={setDialog} onDictionary={(name) => go({ ...MAP, dictionary: name }, true)} />
+      <Header
+        {...{ site, choice, choose }}
+        entry={standing}
+        onDialog={setDialog}
+        onDictionary={(name) => go({ ...MAP, dictionary: name }, true)}
+      />
       <Guard key={`${route.dictionary} ${route.page}`}>
         {!entry ? (
           <ProblemPage error={new Error(`This site has no dictionary “${route.dictionary}”.`)}>
-            <p>{site.manifest.dictionaries.map(({ name }) => <a key={name} href={`#/${encodeURIComponent(name)}`}>{name} </a>)}</p>
+            <p>
+              {site.manifest.dictionaries.map(({ name }) => (
+                <a key={name} href={`#/${encodeURIComponent(name)}`}>
+                  {name}{" "}
+                </a>
+              ))}
+            </p>
           </ProblemPage>
         ) : route.page === "map" ? (
           <MapPage key={entry.name} {...{ site, entry, route, theme, go }} />
@@ -51,7 +62,9 @@ export function App() {
         )}
       </Guard>
       <Footer site={site} entry={standing} />
-      {dialog === "search" && <Search site={site} entry={standing} onOpen={openLatent} onClose={() => setDialog(null)} />}
+      {dialog === "search" && (
+        <Search site={site} entry={standing} onOpen={openLatent} onClose={() => setDialog(null)} />
+      )}
       {dialog === "help" && <Help onClose={() => setDialog(null)} />}
     </>
   );
@@ -76,7 +89,11 @@ function Header({ site, entry, choice, choose, onDialog, onDictionary }: HeaderP
         <label class="dictionary">
           <span class="hidden">Dictionary</span>
           <select value={entry.name} onChange={(event) => onDictionary(event.currentTarget.value)}>
-            {site.manifest.dictionaries.map(({ name }) => <option key={name} value={name}>{name}</option>)}
+            {site.manifest.dictionaries.map(({ name }) => (
+              <option key={name} value={name}>
+                {name}
+              </option>
+            ))}
           </select>
         </label>
       )}
@@ -91,7 +108,9 @@ function Header({ site, entry, choice, choose, onDialog, onDictionary }: HeaderP
           <option value="dark">Dark</option>
         </select>
       </label>
-      <button type="button" onClick={() => onDialog("help")} aria-label="Help">?</button>
+      <button type="button" onClick={() => onDialog("help")} aria-label="Help">
+        ?
+      </button>
     </header>
   );
 }

@@ -19,7 +19,8 @@ export const STATISTICS: Statistic[] = [
     key: "density",
     name: "Density",
     short: "density",
-    explain: "Hoyer density of z over all scored tokens: near 0 when few tokens carry all activation, 1 when all carry the same.",
+    explain:
+      "Hoyer density of z over all scored tokens: near 0 when few tokens carry all activation, 1 when all carry the same.",
     log: false,
     format: share,
   },

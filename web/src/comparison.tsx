@@ -30,9 +30,23 @@ export function Comparison(props: Props) {
   const { text, latent, index, hovered, route } = props;
   const versus = route.versus!;
   const { value: other, error } = props.other;
-  const close = <button type="button" class="plain" onClick={props.onClose}>End comparison</button>;
-  if (error) return <div class="comparison"><Problem error={error}>{close}</Problem></div>;
-  if (!other) return <div class="comparison"><Skeleton what={`latent ${versus}`} /></div>;
+  const close = (
+    <button type="button" class="plain" onClick={props.onClose}>
+      End comparison
+    </button>
+  );
+  if (error)
+    return (
+      <div class="comparison">
+        <Problem error={error}>{close}</Problem>
+      </div>
+    );
+  if (!other)
+    return (
+      <div class="comparison">
+        <Skeleton what={`latent ${versus}`} />
+      </div>
+    );
   const twin = hovered === null ? -1 : other.places.indexOf(latent.places[hovered]);
   return (
     <div class="comparison" role="region" aria-label={`Comparison with latent ${versus}`}>

@@ -24,7 +24,11 @@ export function ContextLine({ text, tokens, centre, from, positive }: LineProps)
     const begins = i > 0 && text.documentStarts[lastAtMost(text.documentStarts, place)] === place;
     return (
       <bdi key={i}>
-        {begins && <i class="document-start" title="another document begins">¶</i>}
+        {begins && (
+          <i class="document-start" title="another document begins">
+            ¶
+          </i>
+        )}
         {words[i]}
       </bdi>
     );
@@ -35,7 +39,10 @@ export function ContextLine({ text, tokens, centre, from, positive }: LineProps)
   const all = words.map((_, i) => word(i));
   return (
     <span class="context-line">
-      <span class="before">{all.slice(0, middle)}<bdi>{indent}</bdi></span>
+      <span class="before">
+        {all.slice(0, middle)}
+        <bdi>{indent}</bdi>
+      </span>
       <mark class={positive ? "positive" : "negative"}>{all[middle]}</mark>
       <span class="after">{all.slice(middle + 1)}</span>
     </span>
@@ -107,7 +114,9 @@ export function Around({ site, text, latent, point, reach }: AroundProps) {
   if (error) return <span class="quiet">the text around it cannot be read: {(error as Error).message}</span>;
   if (!value) return <span class="quiet">…</span>;
   const { from, tokens } = value;
-  return <ContextLine text={text} tokens={tokens} centre={place - from} from={from} positive={latent.values[point] >= 0} />;
+  return (
+    <ContextLine text={text} tokens={tokens} centre={place - from} from={from} positive={latent.values[point] >= 0} />
+  );
 }
 
 interface PinsProps {
@@ -129,13 +138,17 @@ export function Pins({ site, text, latent, pins, onPin, onHover }: PinsProps) {
         {pins.map((point) => (
           <li key={point} onPointerEnter={() => onHover(point)} onPointerLeave={() => onHover(null)}>
             <header>
-              <b><bdi>{text.vocabulary.text(latent.tokens[point])}</bdi></b>
+              <b>
+                <bdi>{text.vocabulary.text(latent.tokens[point])}</bdi>
+              </b>
               <span class="value">z = {signed(latent.values[point], 3)}</span>
               <button type="button" class="plain" aria-label={`Unpin point ${point}`} onClick={() => onPin(point)}>
                 Unpin
               </button>
             </header>
-            <p><Around site={site} text={text} latent={latent} point={point} reach={64} /></p>
+            <p>
+              <Around site={site} text={text} latent={latent} point={point} reach={64} />
+            </p>
           </li>
         ))}
       </ol>

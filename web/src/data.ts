@@ -66,7 +66,11 @@ export class Site {
   static async open(): Promise<Site> {
     const manifest = await readJson<SiteManifest>("data/site.json");
     if (manifest?.format !== FORMAT)
-      throw new SiteError("Not a Quadric site", "data/site.json does not describe one.", "Export it with quadric site.");
+      throw new SiteError(
+        "Not a Quadric site",
+        "data/site.json does not describe one.",
+        "Export it with quadric site.",
+      );
     if (manifest.schema_version !== SCHEMA_VERSION)
       throw new SiteError(
         manifest.schema_version > SCHEMA_VERSION ? "This site is newer than its viewer" : "This site is too old",
@@ -246,12 +250,20 @@ async function read(path: string): Promise<ArrayBuffer> {
   try {
     response = await fetch(path);
   } catch {
-    throw new SiteError("The server does not answer", `${path} could not be fetched.`, "Is quadric view still running?");
+    throw new SiteError(
+      "The server does not answer",
+      `${path} could not be fetched.`,
+      "Is quadric view still running?",
+    );
   }
   if (response.status === 404)
     throw new SiteError("A file of this site is missing", `${path} is not there.`, "Export or upload the site again.");
   if (!response.ok)
-    throw new SiteError("The server refused a file", `${path}: status ${response.status}.`, "Look at the server's log.");
+    throw new SiteError(
+      "The server refused a file",
+      `${path}: status ${response.status}.`,
+      "Look at the server's log.",
+    );
   const content = await response.arrayBuffer();
   try {
     return await gunzip(content);
@@ -261,7 +273,11 @@ async function read(path: string): Promise<ArrayBuffer> {
 }
 
 function broken(path: string, why: string): SiteError {
-  return new SiteError("A file of this site is damaged", `${path} cannot be read: ${why}.`, "Export or upload it again.");
+  return new SiteError(
+    "A file of this site is damaged",
+    `${path} cannot be read: ${why}.`,
+    "Export or upload it again.",
+  );
 }
 
 async function readTensors(path: string): Promise<Tensors> {

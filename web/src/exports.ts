@@ -15,7 +15,13 @@ export function save(name: string, content: Blob): void {
 }
 
 /** The scatter with its axes' names and a caption that says what it is. */
-export function picture(scatter: Scatter, overlay: HTMLCanvasElement, background: string, ink: string, caption: string[]) {
+export function picture(
+  scatter: Scatter,
+  overlay: HTMLCanvasElement,
+  background: string,
+  ink: string,
+  caption: string[],
+) {
   scatter.draw();
   const { width, height } = scatter.canvas;
   const scale = width / Math.max(1, scatter.canvas.clientWidth);

@@ -26,14 +26,30 @@ export function Filters({ index, route, passing, onChange }: Props) {
     <section class="panel filters" aria-label="Filters">
       <h2>Filters</h2>
       {STATISTICS.map((each) => (
-        <Bounds key={each.key} statistic={each} values={index.columns[each.key]!} bounds={route.filters[each.key]} onSet={(bounds) => set(each.key, bounds)} />
+        <Bounds
+          key={each.key}
+          statistic={each}
+          values={index.columns[each.key]!}
+          bounds={route.filters[each.key]}
+          onSet={(bounds) => set(each.key, bounds)}
+        />
       ))}
       <label class="check">
-        <input type="checkbox" checked={route.hideDense} onChange={(event) => onChange({ hideDense: event.currentTarget.checked })} />
+        <input
+          type="checkbox"
+          checked={route.hideDense}
+          onChange={(event) => onChange({ hideDense: event.currentTarget.checked })}
+        />
         Hide dense latents (density above {DENSE})
       </label>
-      <p class="quiet" role="status">{passing.toLocaleString("en")} pass</p>
-      {active && <button type="button" onClick={() => onChange({ filters: {}, hideDense: false, lasso: null })}>Clear all</button>}
+      <p class="quiet" role="status">
+        {passing.toLocaleString("en")} pass
+      </p>
+      {active && (
+        <button type="button" onClick={() => onChange({ filters: {}, hideDense: false, lasso: null })}>
+          Clear all
+        </button>
+      )}
     </section>
   );
 }
@@ -59,17 +75,33 @@ function Bounds({ statistic, values, bounds, onSet }: BoundsProps) {
     <fieldset class="bounds" title={statistic.explain}>
       <legend>
         <span>{statistic.name}</span>
-        <span class="value">{statistic.format(low)} – {statistic.format(high)}</span>
+        <span class="value">
+          {statistic.format(low)} – {statistic.format(high)}
+        </span>
       </legend>
       <div class="two-ended">
         <svg viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true">
           <rect class="whole" width="100" height="4" rx="2" />
           <rect x={step(low)} width={Math.max(0, step(high) - step(low))} height="4" />
         </svg>
-      <input type="range" min={0} max={STEPS} value={step(low)} aria-label={`Least ${statistic.name.toLowerCase()}`} aria-valuetext={statistic.format(low)}
-        onInput={(event) => move(Math.min(Number(event.currentTarget.value), step(high)), step(high))} />
-      <input type="range" min={0} max={STEPS} value={step(high)} aria-label={`Largest ${statistic.name.toLowerCase()}`} aria-valuetext={statistic.format(high)}
-        onInput={(event) => move(step(low), Math.max(Number(event.currentTarget.value), step(low)))} />
+        <input
+          type="range"
+          min={0}
+          max={STEPS}
+          value={step(low)}
+          aria-label={`Least ${statistic.name.toLowerCase()}`}
+          aria-valuetext={statistic.format(low)}
+          onInput={(event) => move(Math.min(Number(event.currentTarget.value), step(high)), step(high))}
+        />
+        <input
+          type="range"
+          min={0}
+          max={STEPS}
+          value={step(high)}
+          aria-label={`Largest ${statistic.name.toLowerCase()}`}
+          aria-valuetext={statistic.format(high)}
+          onInput={(event) => move(step(low), Math.max(Number(event.currentTarget.value), step(low)))}
+        />
       </div>
     </fieldset>
   );

@@ -27,8 +27,8 @@ export function Firing({ latent, entry, index, text }: Props) {
         </p>
       </div>
       <p class="quiet">
-        Of {entry.sampling.positive_share}. Fires ({entry.sampling.firing_threshold}) on {(100 * firing).toPrecision(2)} % of
-        tokens.
+        Of {entry.sampling.positive_share}. Fires ({entry.sampling.firing_threshold}) on {(100 * firing).toPrecision(2)}{" "}
+        % of tokens.
       </p>
       <Lifts lifts={latent.lifts[0]} text={text} positive />
       <Lifts lifts={latent.lifts[1]} text={text} positive={false} />
@@ -61,9 +61,16 @@ function Quantiles({ latent, probabilities }: { latent: Latent; probabilities: n
             <title>{`${+(100 * probabilities[low]).toFixed(2)} % to ${+(100 * probabilities[high]).toFixed(2)} %`}</title>
           </rect>
         ))}
-        <text x="100" y="32">0</text>
+        <text x="100" y="32">
+          0
+        </text>
         {[quantiles[0], quantiles[count - 1]].map(
-          (end) => Math.abs(x(end) - 100) > 18 && <text key={end} x={x(end)} y="32">{signed(end)}</text>,
+          (end) =>
+            Math.abs(x(end) - 100) > 18 && (
+              <text key={end} x={x(end)} y="32">
+                {signed(end)}
+              </text>
+            ),
         )}
       </svg>
     </figure>
@@ -73,7 +80,10 @@ function Quantiles({ latent, probabilities }: { latent: Latent; probabilities: n
 function Lifts({ lifts, text, positive }: { lifts: Lift[]; text: SiteText; positive: boolean }) {
   if (!lifts.length) return null;
   return (
-    <ul class={`lifts ${positive ? "positive" : "negative"}`} aria-label={`Over-represented where z ${positive ? ">" : "<"} 0`}>
+    <ul
+      class={`lifts ${positive ? "positive" : "negative"}`}
+      aria-label={`Over-represented where z ${positive ? ">" : "<"} 0`}
+    >
       {lifts.map(({ token, lift }) => (
         <li key={token} title={`${lift.toPrecision(3)} times as common here as in the text`}>
           <bdi>{text.vocabulary.text(token)}</bdi>

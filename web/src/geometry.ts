@@ -29,30 +29,47 @@ export function capturedBy(latent: Latent, shown: ShownAxis[]): number {
   return Math.min(1, shown.reduce((sum, axis) => sum + Math.abs(axis.lambda), 0) / latent.totalWeight);
 }
 
-/** One scale for all axes, so that a circle stays a circle: the largest coordinate shown. */
-export function radiusOf(shown: ShownAxis[]): number {
-  let radius = 0;
-  for (const { values } of shown) for (const value of values) radius = Math.max(radius, Math.abs(value));
-  return radius || 1;
+/** What the picture frames: activations often lie to one side of the origin, which must stay in sight all the same. */
+export interface Frame {
+  centre: Rgb;
+  /** One scale for all axes, so that a circle stays a circle. */
+  radius: number;
 }
 
-export function positionsOf(shown: ShownAxis[], radius: number): Float32Array {
+/** The middle of the points and the origin, and the largest extent about it. */
+export function frameOf(shown: ShownAxis[]): Frame {
+  const ends = shown.map(({ values }) => {
+    let [low, high] = [0, 0];
+    for (const value of values) [low, high] = [Math.min(low, value), Math.max(high, value)];
+    return [low, high];
+  });
+  const radius = Math.max(...ends.map(([low, high]) => (high - low) / 2));
+  return { centre: ends.map(([low, high]) => (low + high) / 2) as Rgb, radius: radius || 1 };
+}
+
+export function positionsOf(shown: ShownAxis[], { centre, radius }: Frame): Float32Array {
   const count = shown[0].values.length;
   const positions = new Float32Array(3 * count);
   shown.forEach(({ values }, place) => {
-    for (let i = 0; i < count; i++) positions[3 * i + place] = values[i] / radius;
+    for (let i = 0; i < count; i++) positions[3 * i + place] = (values[i] - centre[place]) / radius;
   });
   return positions;
 }
 
-/** z = τ in units of the radius: Σ λ (radius·u)² = τ. */
-export function levelIn(shown: ShownAxis[], level: number, radius: number): { lambda: Rgb; level: number } {
+/** Where the origin is in the frame. */
+export function originIn({ centre, radius }: Frame): Rgb {
+  return centre.map((part) => -part / radius) as Rgb;
+}
+
+/** z = τ in the frame's units: Σ λ (radius·u)² = τ, with u from the origin. */
+export function levelIn(shown: ShownAxis[], level: number, { radius }: Frame): { lambda: Rgb; level: number } {
   return { lambda: shown.map(({ lambda }) => lambda) as Rgb, level: level / (radius * radius) };
 }
 
 /** Why a level set cannot be seen, or null. */
 export function whyNoSurface(shown: ShownAxis[], level: number): string | null {
-  if (shown.every(({ lambda }) => lambda === 0)) return "z does not depend on the axes shown, so there is no level set to draw.";
+  if (shown.every(({ lambda }) => lambda === 0))
+    return "z does not depend on the axes shown, so there is no level set to draw.";
   if (level === 0) return null;
   const meets = shown.some(({ lambda }) => lambda * level > 0);
   return meets ? null : `No point of the axes shown reaches z = ${level.toPrecision(2)}: their λ have the other sign.`;

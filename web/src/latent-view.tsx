@@ -54,12 +54,19 @@ export function LatentView(props: Props) {
         }}
       />
       {hover && hover.point < latent.values.length && (
-        <div class={`tooltip ${hover.y < 130 ? "below" : ""}`} ref={(element) => placeTooltip(element, hover.x, hover.y)}>
+        <div
+          class={`tooltip ${hover.y < 130 ? "below" : ""}`}
+          ref={(element) => placeTooltip(element, hover.x, hover.y)}
+        >
           <header>
-            <b><bdi>{text.vocabulary.text(latent.tokens[hover.point])}</bdi></b>
+            <b>
+              <bdi>{text.vocabulary.text(latent.tokens[hover.point])}</bdi>
+            </b>
             <span class="value">z = {signed(latent.values[hover.point], 3)}</span>
           </header>
-          <p><Around site={props.site} text={text} latent={latent} point={hover.point} reach={8} /></p>
+          <p>
+            <Around site={props.site} text={text} latent={latent} point={hover.point} reach={8} />
+          </p>
           <small class="quiet">click to pin</small>
         </div>
       )}

@@ -43,7 +43,6 @@ function LoadedMap({ site, entry, route, theme, go, index }: Props & { index: In
     [index, layout, JSON.stringify(route.filters), route.hideDense, route.lasso?.join()],
   );
   const list = useMemo(() => listed(index, route, passes), [index, passes, route.sort, route.ascending]);
-  const important = useMemo(() => mostImportant(index), [index]);
   const change = (part: Partial<MapRoute>) => go({ ...route, ...part }, false);
   const open = (latent: number) => go({ ...LATENT, dictionary: entry.name, latent }, true);
   useKeys({
@@ -55,8 +54,12 @@ function LoadedMap({ site, entry, route, theme, go, index }: Props & { index: In
   return (
     <main class="map-page">
       <header class="map-title">
-        <h1><bdi>{site.manifest.title}</bdi></h1>
-        <p class="quiet"><Account entry={entry} /></p>
+        <h1>
+          <bdi>{site.manifest.title}</bdi>
+        </h1>
+        <p class="quiet">
+          <Account entry={entry} />
+        </p>
       </header>
       <div class="map-stage">
         <section class="panel map-panel" aria-label="Map of latents">
@@ -77,21 +80,7 @@ function LoadedMap({ site, entry, route, theme, go, index }: Props & { index: In
               : `Each dot is a latent. Drag to move, scroll to zoom, shift-drag to select; click one to open it.`}
           </p>
         </section>
-        <aside class="panel important" aria-label="Most important latents">
-          <h2>Most important</h2>
-          <ol>
-            {important.map((latent) => (
-              <li key={latent} class={hovered === latent ? "hovered" : ""} onPointerEnter={() => setHovered(latent)} onPointerLeave={() => setHovered(null)}>
-                <a href={formatRoute({ ...LATENT, dictionary: entry.name, latent })}>
-                  <span class="number">{latent}</span>
-                  <LabelText index={index} latent={latent} />
-                  <span class="value">{statistic("importance").format(index.columns.importance![latent])}</span>
-                </a>
-              </li>
-            ))}
-          </ol>
-          <p class="quiet">Labels are unevaluated.</p>
-        </aside>
+        <Important {...{ entry, index, hovered }} onHover={setHovered} />
       </div>
       <div class="map-below">
         <Filters index={index} route={route} passing={list.length} onChange={change} />
@@ -101,21 +90,61 @@ function LoadedMap({ site, entry, route, theme, go, index }: Props & { index: In
   );
 }
 
+interface HoverProps {
+  entry: DictionaryEntry;
+  index: Index;
+  hovered: number | null;
+  onHover: (latent: number | null) => void;
+}
+
+function Important({ entry, index, hovered, onHover }: HoverProps) {
+  const important = useMemo(() => mostImportant(index), [index]);
+  return (
+    <aside class="panel important" aria-label="Most important latents">
+      <h2>Most important</h2>
+      <ol>
+        {important.map((latent) => (
+          <li
+            key={latent}
+            class={hovered === latent ? "hovered" : ""}
+            onPointerEnter={() => onHover(latent)}
+            onPointerLeave={() => onHover(null)}
+          >
+            <a href={formatRoute({ ...LATENT, dictionary: entry.name, latent })}>
+              <span class="number">{latent}</span>
+              <LabelText index={index} latent={latent} />
+              <span class="value">{statistic("importance").format(index.columns.importance![latent])}</span>
+            </a>
+          </li>
+        ))}
+      </ol>
+      <p class="quiet">Labels are unevaluated.</p>
+    </aside>
+  );
+}
+
 /** What the colours of the map mean. */
 function MapLegend({ index, route, theme }: { index: Index; route: MapRoute; theme: Theme }) {
   const { key, name, log, format } = statistic(route.colour);
   if (key === "shape")
     return (
       <ul class="map-legend" aria-label="Colours">
-        {SHAPES.map((shape, i) => <Swatch key={shape} colour={css(PALETTES[theme].categories[i])} name={shape} />)}
+        {SHAPES.map((shape, i) => (
+          <Swatch key={shape} colour={css(PALETTES[theme].categories[i])} name={shape} />
+        ))}
       </ul>
     );
   const [low, high] = drawnRange(index.columns[key]!, log);
   return (
     <div class="map-legend" role="group" aria-label="Colours">
-      <span>{name} {format(low)}</span>
+      <span>
+        {name} {format(low)}
+      </span>
       <Scale colour={(t) => alongSequence(theme, t)} />
-      <span>{format(high)}{log ? ", log scale" : ""}</span>
+      <span>
+        {format(high)}
+        {log ? ", log scale" : ""}
+      </span>
     </div>
   );
 }
@@ -147,8 +176,16 @@ function MapToolbar({ index, entry, route, selecting, change, onSelecting }: Too
   return (
     <div class="toolbar" role="toolbar" aria-label="Map">
       <div class="segments" role="group" aria-label="Layout">
-        <button type="button" aria-pressed={!umap} onClick={() => change({ layout: "statistics", lasso: null })}>Statistics</button>
-        <button type="button" aria-pressed={umap} disabled={!index.columns.umap_x} title={entry.umap ?? "This site has no UMAP"} onClick={() => change({ layout: "umap", lasso: null })}>
+        <button type="button" aria-pressed={!umap} onClick={() => change({ layout: "statistics", lasso: null })}>
+          Statistics
+        </button>
+        <button
+          type="button"
+          aria-pressed={umap}
+          disabled={!index.columns.umap_x}
+          title={entry.umap ?? "This site has no UMAP"}
+          onClick={() => change({ layout: "umap", lasso: null })}
+        >
           UMAP
         </button>
       </div>
@@ -156,10 +193,19 @@ function MapToolbar({ index, entry, route, selecting, change, onSelecting }: Too
       {!umap && <Choice name="Y" value={route.y} onChoose={(y) => change({ y, lasso: null })} />}
       <Choice name="Size" value={route.size} onChoose={(size) => change({ size })} />
       <Choice name="Colour" value={route.colour} onChoose={(colour) => change({ colour })} />
-      <button type="button" aria-pressed={selecting} onClick={() => onSelecting(!selecting)} title="Draw around latents (key l, or shift-drag)">
+      <button
+        type="button"
+        aria-pressed={selecting}
+        onClick={() => onSelecting(!selecting)}
+        title="Draw around latents (key l, or shift-drag)"
+      >
         Lasso
       </button>
-      {route.lasso && <button type="button" onClick={() => change({ lasso: null })}>Clear selection</button>}
+      {route.lasso && (
+        <button type="button" onClick={() => change({ lasso: null })}>
+          Clear selection
+        </button>
+      )}
     </div>
   );
 }
@@ -169,19 +215,19 @@ function Choice({ name, value, onChoose }: { name: string; value: string; onChoo
     <label>
       {name}
       <select aria-label={name} value={value} onChange={(event) => onChoose(event.currentTarget.value)}>
-        {ALL_STATISTICS.map(({ key, name: title }) => <option key={key} value={key}>{title.toLowerCase()}</option>)}
+        {ALL_STATISTICS.map(({ key, name: title }) => (
+          <option key={key} value={key}>
+            {title.toLowerCase()}
+          </option>
+        ))}
       </select>
     </label>
   );
 }
 
-interface ListProps {
-  entry: DictionaryEntry;
-  index: Index;
+interface ListProps extends HoverProps {
   route: MapRoute;
   list: number[];
-  hovered: number | null;
-  onHover: (latent: number | null) => void;
   onChange: (part: Partial<MapRoute>) => void;
 }
 
@@ -190,7 +236,8 @@ const PAGE = 40;
 function LatentList({ entry, index, route, list, hovered, onHover, onChange }: ListProps) {
   const [rows, setRows] = useState(PAGE);
   useEffect(() => setRows(PAGE), [list]);
-  const sort = (key: string) => onChange(route.sort === key ? { ascending: !route.ascending } : { sort: key, ascending: false });
+  const sort = (key: string) =>
+    onChange(route.sort === key ? { ascending: !route.ascending } : { sort: key, ascending: false });
   const heading = (key: string, name: string, explain: string) => (
     <th scope="col" key={key} aria-sort={route.sort === key ? (route.ascending ? "ascending" : "descending") : "none"}>
       <button type="button" class="plain" title={explain} onClick={() => sort(key)}>
@@ -211,26 +258,48 @@ function LatentList({ entry, index, route, list, hovered, onHover, onChange }: L
           <thead>
             <tr>
               {heading("latent", "Latent", "By index")}
-              <th scope="col" class="wide">Label</th>
+              <th scope="col" class="wide">
+                Label
+              </th>
               <th scope="col">Shape</th>
               {STATISTICS.map(({ key, name, explain }) => heading(key, name, explain))}
             </tr>
           </thead>
           <tbody>
             {list.slice(0, rows).map((latent) => (
-              <tr key={latent} class={hovered === latent ? "hovered" : ""} onPointerEnter={() => onHover(latent)} onPointerLeave={() => onHover(null)}>
-                <td class="number">{latent}</td>
-                <th scope="row">
-                  <a href={formatRoute({ ...LATENT, dictionary: entry.name, latent })}><LabelText index={index} latent={latent} /></a>
-                </th>
-                <td>{SHAPES[index.columns.shape![latent]]}</td>
-                {STATISTICS.map(({ key, format }) => <td key={key} class="value">{format(index.columns[key]![latent])}</td>)}
-              </tr>
+              <LatentRow key={latent} {...{ entry, index, hovered, onHover, latent }} />
             ))}
           </tbody>
         </table>
       </div>
-      {rows < list.length && <button type="button" onClick={() => setRows(rows + 5 * PAGE)}>Show more ({rows} of {list.length.toLocaleString("en")})</button>}
+      {rows < list.length && (
+        <button type="button" onClick={() => setRows(rows + 5 * PAGE)}>
+          Show more ({rows} of {list.length.toLocaleString("en")})
+        </button>
+      )}
     </section>
+  );
+}
+
+function LatentRow({ entry, index, hovered, onHover, latent }: HoverProps & { latent: number }) {
+  return (
+    <tr
+      class={hovered === latent ? "hovered" : ""}
+      onPointerEnter={() => onHover(latent)}
+      onPointerLeave={() => onHover(null)}
+    >
+      <td class="number">{latent}</td>
+      <th scope="row">
+        <a href={formatRoute({ ...LATENT, dictionary: entry.name, latent })}>
+          <LabelText index={index} latent={latent} />
+        </a>
+      </th>
+      <td>{SHAPES[index.columns.shape![latent]]}</td>
+      {STATISTICS.map(({ key, format }) => (
+        <td key={key} class="value">
+          {format(index.columns[key]![latent])}
+        </td>
+      ))}
+    </tr>
   );
 }

@@ -1,5 +1,5 @@
 // The map of all latents: a flat scatter with ticks, hover, click and lasso.
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { Camera } from "./camera.ts";
 import { alongSequence, css, PALETTES } from "./colours.ts";
 import type { Theme } from "./colours.ts";
@@ -29,42 +29,46 @@ interface Props {
 
 const MARGIN = 0.94;
 
-export function MapScene(props: Props) {
-  const { index, route, layout, passes, theme, hovered } = props;
-  const [box, size] = useSize<HTMLDivElement>();
-  const camera = useMemo(() => new Camera(), []);
-  const points = useRef<HTMLCanvasElement>(null);
-  const overlay = useRef<HTMLCanvasElement>(null);
+/** A flat scatter that lives as long as its canvas and glides when the layout changes. */
+function useMapScatter(props: Props, size: { width: number; height: number }) {
+  const { layout, route } = props;
+  const canvas = useRef<HTMLCanvasElement>(null);
   const scatter = useRef<Scatter | null>(null);
   const first = useRef(true);
   const [failure, setFailure] = useState(false);
   const still = useMedia("(prefers-reduced-motion: reduce)");
   const stretch = stretchOf(size);
-
   useEffect(() => {
     try {
-      scatter.current = new Scatter(points.current!, camera, true);
+      scatter.current = new Scatter(canvas.current!, new Camera(), true);
     } catch (problem) {
       if (!(problem instanceof NoWebGl)) throw problem;
       setFailure(true);
     }
     return () => scatter.current?.close();
   }, []);
-
   useEffect(() => {
     if (!scatter.current || !size.width) return;
     const positions = new Float32Array(3 * layout.x.length);
     layout.x.forEach((x, i) => positions.set([x * stretch[0], layout.y[i] * stretch[1], 0], 3 * i));
     scatter.current.show({ positions, ...looks(props) }, first.current || still ? 0 : 700);
     first.current = false;
-  }, [layout, passes, theme, route.size, route.colour, size.width, size.height]);
+  }, [layout, props.passes, props.theme, route.size, route.colour, size.width, size.height]);
+  return { canvas, scatter, failure, stretch };
+}
 
+export function MapScene(props: Props) {
+  const { index, theme, hovered } = props;
+  const [box, size] = useSize<HTMLDivElement>();
+  const overlay = useRef<HTMLCanvasElement>(null);
+  const { canvas, scatter, failure, stretch } = useMapScatter(props, size);
   const lasso = useLasso(props, scatter, stretch);
   useEffect(() => {
     if (!scatter.current) return;
     scatter.current.ink = PALETTES[theme].ink;
     scatter.current.mark(hovered === null ? [] : [hovered]);
-    scatter.current.onDraw = () => overlay.current && drawFrame(overlay.current, scatter.current!, props, stretch, lasso.drawn.current);
+    scatter.current.onDraw = () =>
+      overlay.current && drawFrame(overlay.current, scatter.current!, props, stretch, lasso.drawn.current);
     scatter.current.redraw();
   });
 
@@ -79,22 +83,34 @@ export function MapScene(props: Props) {
   return (
     <div class="map-scene" ref={box}>
       <div class={`scene ${props.selecting ? "selecting" : ""}`} {...lasso.pointer}>
-        <canvas ref={points} class="scene-points" role="img" aria-label={`Map of ${index.labels.length} latents; the list below has the same ones`} />
+        <canvas
+          ref={canvas}
+          class="scene-points"
+          role="img"
+          aria-label={`Map of ${index.labels.length} latents; the list below has the same ones`}
+        />
         <canvas ref={overlay} class="scene-overlay" aria-hidden="true" />
       </div>
-      {at && hovered !== null && (
-        <div class={`tooltip ${at.y < 130 ? "below" : ""}`} ref={(element) => placeTooltip(element, at.x, at.y)}>
-          <header><b>{hovered}</b> <bdi>{labelOf(index, hovered)}</bdi></header>
-          <dl>
-            {[...new Set([route.x, route.y, route.size, route.colour])].map((key) => (
-              <div key={key}>
-                <dt>{statistic(key).short}</dt>
-                <dd>{statistic(key).format(index.columns[statistic(key).key]![hovered])}</dd>
-              </div>
-            ))}
-          </dl>
-        </div>
-      )}
+      {at && hovered !== null && <MapTooltip {...props} latent={hovered} x={at.x} y={at.y} />}
+    </div>
+  );
+}
+
+function MapTooltip({ index, route, latent, x, y }: Props & { latent: number; x: number; y: number }) {
+  const shown = [...new Set([route.x, route.y, route.size, route.colour])].map(statistic);
+  return (
+    <div class={`tooltip ${y < 130 ? "below" : ""}`} ref={(element) => placeTooltip(element, x, y)}>
+      <header>
+        <b>{latent}</b> <bdi>{labelOf(index, latent)}</bdi>
+      </header>
+      <dl>
+        {shown.map(({ key, short, format }) => (
+          <div key={key}>
+            <dt>{short}</dt>
+            <dd>{format(index.columns[key]![latent])}</dd>
+          </div>
+        ))}
+      </dl>
     </div>
   );
 }
@@ -160,7 +176,10 @@ function useLasso(props: Props, scatter: { current: Scatter | null }, stretch: [
     onWheel: (event: WheelEvent) => {
       event.preventDefault();
       const at = local(event);
-      const about: [number, number] = [(at.x - at.box.width / 2) / at.side / MARGIN, -(at.y - at.box.height / 2) / at.side / MARGIN];
+      const about: [number, number] = [
+        (at.x - at.box.width / 2) / at.side / MARGIN,
+        -(at.y - at.box.height / 2) / at.side / MARGIN,
+      ];
       scatter.current?.camera.zoomBy(Math.exp(-event.deltaY / 400), about);
     },
   };
@@ -177,7 +196,8 @@ function looks({ index, route, passes, theme }: Props): { colours: Uint8Array; s
   const base = Math.min(1, Math.max(0.45, 26 / Math.sqrt(count)));
   const { categories } = PALETTES[theme];
   for (let i = 0; i < count; i++) {
-    const rgb = byColour.key === "shape" ? categories[colourValues[i]] : alongSequence(theme, colourScale(colourValues[i]));
+    const rgb =
+      byColour.key === "shape" ? categories[colourValues[i]] : alongSequence(theme, colourScale(colourValues[i]));
     colours.set([...rgb.map((part) => Math.round(255 * part)), passes[i] ? 215 : 26], 4 * i);
     sizes[i] = base * (5 + 15 * Math.sqrt(sizeScale(sizeValues[i])) ** 1.6) * (passes[i] ? 1 : 0.7);
   }
@@ -225,7 +245,14 @@ function drawFrame(
   if (lasso) drawLasso(pen, scatter, lasso, stretch, css(palette.surface));
 }
 
-function drawTick(pen: CanvasRenderingContext2D, place: 0 | 1, at: number, text: string, width: number, height: number): void {
+function drawTick(
+  pen: CanvasRenderingContext2D,
+  place: 0 | 1,
+  at: number,
+  text: string,
+  width: number,
+  height: number,
+): void {
   pen.beginPath();
   if (place) {
     pen.moveTo(0, at);
@@ -240,7 +267,13 @@ function drawTick(pen: CanvasRenderingContext2D, place: 0 | 1, at: number, text:
   if (!place && at > 60 && at < width - 20) pen.fillText(text, at, height - 8);
 }
 
-function drawLasso(pen: CanvasRenderingContext2D, scatter: Scatter, corners: number[], stretch: [number, number], colour: string): void {
+function drawLasso(
+  pen: CanvasRenderingContext2D,
+  scatter: Scatter,
+  corners: number[],
+  stretch: [number, number],
+  colour: string,
+): void {
   pen.beginPath();
   for (let i = 0; i < corners.length; i += 2) {
     const { x, y } = scatter.place([corners[i] * stretch[0], corners[i + 1] * stretch[1], 0]);

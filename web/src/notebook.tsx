@@ -57,7 +57,11 @@ function Notebook({ data }: { data: NotebookData }) {
   const still = useMedia("(prefers-reduced-motion: reduce)");
   const [hover, setHover] = useState<{ point: number; x: number; y: number } | null>(null);
   const starting = latent.values.length ? startingLevel(latent) : data.reach / 2;
-  const [route, setRoute] = useState<LatentRoute>({ ...LATENT, latent: data.latent, surface: latent.values.length ? null : starting });
+  const [route, setRoute] = useState<LatentRoute>({
+    ...LATENT,
+    latent: data.latent,
+    surface: latent.values.length ? null : starting,
+  });
   const change = (part: Partial<LatentRoute>) => setRoute({ ...route, ...part });
   const shown = shownAxes(latent, route.axes, route.control);
   const captured = capturedBy(latent, shown);
@@ -65,12 +69,24 @@ function Notebook({ data }: { data: NotebookData }) {
   useKeys({ "0": () => camera.reset() });
   return (
     <main class="notebook">
-      <h1><bdi>{data.title}</bdi></h1>
+      <h1>
+        <bdi>{data.title}</bdi>
+      </h1>
       <div class="toolbar">
-        <button type="button" aria-pressed={route.surface !== null} onClick={() => change({ surface: route.surface === null ? starting : null })}>Surface</button>
-        <button type="button" aria-pressed={route.eigenaxes} onClick={() => change({ eigenaxes: !route.eigenaxes })}>Axes</button>
+        <button
+          type="button"
+          aria-pressed={route.surface !== null}
+          onClick={() => change({ surface: route.surface === null ? starting : null })}
+        >
+          Surface
+        </button>
+        <button type="button" aria-pressed={route.eigenaxes} onClick={() => change({ eigenaxes: !route.eigenaxes })}>
+          Axes
+        </button>
         {latent.values.length > 0 && (
-          <button type="button" aria-pressed={route.control} onClick={() => change({ control: !route.control })}>Random control</button>
+          <button type="button" aria-pressed={route.control} onClick={() => change({ control: !route.control })}>
+            Random control
+          </button>
         )}
       </div>
       <div class="view">
@@ -93,8 +109,14 @@ function Notebook({ data }: { data: NotebookData }) {
           onCamera={() => {}}
         />
         {hover && (
-          <div class={`tooltip ${hover.y < 90 ? "below" : ""}`} ref={(element) => placeTooltip(element, hover.x, hover.y)}>
-            <b><bdi>{text(latent.tokens[hover.point])}</bdi></b> <span class="value">z = {signed(latent.values[hover.point], 3)}</span>
+          <div
+            class={`tooltip ${hover.y < 90 ? "below" : ""}`}
+            ref={(element) => placeTooltip(element, hover.x, hover.y)}
+          >
+            <b>
+              <bdi>{text(latent.tokens[hover.point])}</bdi>
+            </b>{" "}
+            <span class="value">z = {signed(latent.values[hover.point], 3)}</span>
           </div>
         )}
       </div>

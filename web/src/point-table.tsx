@@ -22,16 +22,22 @@ export function PointTable({ latent, text, shown }: { latent: Latent; text: Site
                   <th scope="col">Token</th>
                   <th scope="col">z</th>
                   {shown.map(({ eigenvector, lambda }, i) => (
-                    <th scope="col" key={i}>{"XYZ"[i]}, {axisName(eigenvector, lambda)}</th>
+                    <th scope="col" key={i}>
+                      {"XYZ"[i]}, {axisName(eigenvector, lambda)}
+                    </th>
                   ))}
                 </tr>
               </thead>
               <tbody>
                 {Array.from({ length: count }, (_, i) => (
                   <tr key={i}>
-                    <th scope="row"><bdi>{text.vocabulary.text(latent.tokens[i])}</bdi></th>
+                    <th scope="row">
+                      <bdi>{text.vocabulary.text(latent.tokens[i])}</bdi>
+                    </th>
                     <td>{signed(latent.values[i], 3)}</td>
-                    {shown.map(({ values }, axis) => <td key={axis}>{signed(values[i])}</td>)}
+                    {shown.map(({ values }, axis) => (
+                      <td key={axis}>{signed(values[i])}</td>
+                    ))}
                   </tr>
                 ))}
               </tbody>

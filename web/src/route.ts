@@ -111,7 +111,9 @@ function latentRoute(dictionary: string | null, latent: number, values: URLSearc
     control: values.get("control") === "random",
     eigenaxes: values.get("eigenaxes") !== "hide",
     surface: surface.length === 1 ? surface[0] : null,
-    pins: numbers(values.get("pins")).filter((pin) => Number.isInteger(pin) && pin >= 0).slice(0, MOST_PINS),
+    pins: numbers(values.get("pins"))
+      .filter((pin) => Number.isInteger(pin) && pin >= 0)
+      .slice(0, MOST_PINS),
     versus: versus.length === 1 && Number.isInteger(versus[0]) ? versus[0] : null,
   };
 }
@@ -119,7 +121,8 @@ function latentRoute(dictionary: string | null, latent: number, values: URLSearc
 export function formatRoute(route: Route): string {
   const values: string[] = [];
   const put = (name: string, value: string, standard: string) => {
-    if (value !== standard) values.push(`${name}=${encodeURIComponent(value).replaceAll("%2C", ",").replaceAll("%3A", ":")}`);
+    if (value !== standard)
+      values.push(`${name}=${encodeURIComponent(value).replaceAll("%2C", ",").replaceAll("%3A", ":")}`);
   };
   if (route.page === "map") {
     for (const name of ["layout", "x", "y", "size", "colour", "sort"] as const) put(name, route[name], MAP[name]);

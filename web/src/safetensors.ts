@@ -32,7 +32,11 @@ export function parseTensors(content: ArrayBuffer): Tensors {
     const bytes = content.slice(8 + headerLength + from, 8 + headerLength + to);
     if (bytes.byteLength % width) throw new Error(`${name} has a broken length`);
     const data =
-      entry.dtype === "U8" ? new Uint8Array(bytes) : entry.dtype === "F32" ? new Float32Array(bytes) : new Int32Array(bytes);
+      entry.dtype === "U8"
+        ? new Uint8Array(bytes)
+        : entry.dtype === "F32"
+          ? new Float32Array(bytes)
+          : new Int32Array(bytes);
     tensors.set(name, { shape: entry.shape, data });
   }
   return tensors;

@@ -40,7 +40,7 @@ type Program = { program: WebGLProgram; at: Record<string, WebGLUniformLocation 
 const AXIS_REACH = 1.12;
 const SURFACE_BOUND = 1.25;
 const UNIFORMS =
-  "rotation aspect shift zoom eye flat2d progress pixels ring ink dim lambda level far tint bound".split(" ");
+  "rotation aspect shift zoom eye flat2d progress pixels ring ink dim lambda level far tint bound middle".split(" ");
 
 export class Scatter {
   readonly canvas: HTMLCanvasElement;
@@ -61,12 +61,17 @@ export class Scatter {
   private marked: number[] = [];
   private dim = 1;
   private frame = 0;
+  private origin: Rgb = [0, 0, 0];
   private lineVertices = 0;
   private readonly forget: () => void;
 
   constructor(canvas: HTMLCanvasElement, camera: Camera, flat: boolean) {
     // No multisampling: software GL would be two to three times as slow, and the points smooth their own edges.
-    const gl = canvas.getContext("webgl2", { antialias: false, premultipliedAlpha: true, preserveDrawingBuffer: false });
+    const gl = canvas.getContext("webgl2", {
+      antialias: false,
+      premultipliedAlpha: true,
+      preserveDrawingBuffer: false,
+    });
     if (!gl) throw new NoWebGl("this browser offers no WebGL2");
     this.gl = gl;
     this.canvas = canvas;
@@ -101,9 +106,11 @@ export class Scatter {
     this.redraw();
   }
 
-  setAxes(axes: AxisLine[]): void {
+  /** Axes through a point of the frame, which is also where the surface has its centre. */
+  setAxes(axes: AxisLine[], origin: Rgb): void {
     this.axes = axes;
-    const vertices = axes.flatMap((axis) => lineOf(axis));
+    this.origin = origin;
+    const vertices = axes.flatMap((axis) => lineOf(axis, origin));
     this.lineVertices = vertices.length / 8;
     this.fill("lines", Float32Array.from(vertices));
     this.redraw();
@@ -170,7 +177,7 @@ export class Scatter {
 
   axisEnds(): { axis: AxisLine; x: number; y: number }[] {
     return this.axes.map((axis) => {
-      const end = [0, 0, 0];
+      const end = [...this.origin];
       end[axis.direction] = AXIS_REACH * 1.06;
       return { axis, ...this.place(end) };
     });
@@ -195,7 +202,7 @@ export class Scatter {
   }
 
   private fit(): number {
-    return this.flat ? 0.94 : 0.84;
+    return this.flat ? 0.94 : 0.76;
   }
 
   private now(): Float32Array {
@@ -254,7 +261,10 @@ export class Scatter {
   private drawMarks(): void {
     if (!this.marked.length) return;
     const gl = this.gl;
-    const rows = this.marked.flatMap((i) => [...this.cloud.positions.subarray(3 * i, 3 * i + 3), this.cloud.sizes[i] || 6]);
+    const rows = this.marked.flatMap((i) => [
+      ...this.cloud.positions.subarray(3 * i, 3 * i + 3),
+      this.cloud.sizes[i] || 6,
+    ]);
     this.fill("marks", Float32Array.from(rows));
     this.use(this.points);
     gl.disable(gl.DEPTH_TEST);
@@ -289,6 +299,7 @@ export class Scatter {
     gl.uniform3f(this.surfaces.at.lambda, ...lambda);
     gl.uniform1f(this.surfaces.at.level, level);
     gl.uniform3f(this.surfaces.at.tint, ...tint);
+    gl.uniform3f(this.surfaces.at.middle, ...this.origin);
     gl.uniform1f(this.surfaces.at.bound, SURFACE_BOUND);
     for (const other of [1, 2, 3]) gl.disableVertexAttribArray(other);
     this.attribute(0, "quad", 2, gl.FLOAT);
@@ -299,7 +310,14 @@ export class Scatter {
     gl.depthMask(true);
   }
 
-  private attribute(at: number, name: keyof Scatter["buffers"], size: number, type: number, stride = 0, from = 0): void {
+  private attribute(
+    at: number,
+    name: keyof Scatter["buffers"],
+    size: number,
+    type: number,
+    stride = 0,
+    from = 0,
+  ): void {
     const gl = this.gl;
     gl.bindBuffer(gl.ARRAY_BUFFER, this.buffers[name]);
     gl.enableVertexAttribArray(at);
@@ -314,9 +332,9 @@ export class Scatter {
 }
 
 /** Vertices of a line through the origin in both directions, since z depends only on the square of a coordinate. */
-function lineOf({ direction, dashed, colour }: AxisLine): number[] {
+function lineOf({ direction, dashed, colour }: AxisLine, origin: Rgb): number[] {
   const vertex = (end: number) => {
-    const at = [0, 0, 0];
+    const at = [...origin];
     at[direction] = end * AXIS_REACH;
     return [...at, ...colour, 0.9, dashed ? (end + 1) * 14 : -1];
   };
@@ -325,14 +343,19 @@ function lineOf({ direction, dashed, colour }: AxisLine): number[] {
 
 function linked(gl: WebGL2RenderingContext, vertex: string, fragment: string): Program {
   const program = gl.createProgram();
-  for (const [kind, source] of [[gl.VERTEX_SHADER, vertex], [gl.FRAGMENT_SHADER, fragment]] as const) {
+  for (const [kind, source] of [
+    [gl.VERTEX_SHADER, vertex],
+    [gl.FRAGMENT_SHADER, fragment],
+  ] as const) {
     const shader = gl.createShader(kind)!;
     gl.shaderSource(shader, source);
     gl.compileShader(shader);
-    if (!gl.getShaderParameter(shader, gl.COMPILE_STATUS)) throw new NoWebGl(gl.getShaderInfoLog(shader) ?? "no shader");
+    if (!gl.getShaderParameter(shader, gl.COMPILE_STATUS))
+      throw new NoWebGl(gl.getShaderInfoLog(shader) ?? "no shader");
     gl.attachShader(program, shader);
   }
   gl.linkProgram(program);
-  if (!gl.getProgramParameter(program, gl.LINK_STATUS)) throw new NoWebGl(gl.getProgramInfoLog(program) ?? "no program");
+  if (!gl.getProgramParameter(program, gl.LINK_STATUS))
+    throw new NoWebGl(gl.getProgramInfoLog(program) ?? "no program");
   return { program, at: Object.fromEntries(UNIFORMS.map((name) => [name, gl.getUniformLocation(program, name)])) };
 }

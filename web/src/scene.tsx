@@ -4,7 +4,7 @@ import type { Camera } from "./camera.ts";
 import { alongSequence, css, ofActivation, PALETTES, strongest } from "./colours.ts";
 import type { Colouring, Theme } from "./colours.ts";
 import type { Latent } from "./data.ts";
-import { largestValue, levelIn, positionsOf, radiusOf, shownAxes, whyNoSurface } from "./geometry.ts";
+import { frameOf, largestValue, levelIn, originIn, positionsOf, shownAxes, whyNoSurface } from "./geometry.ts";
 import type { ShownAxis } from "./geometry.ts";
 import { NoWebGl, Scatter } from "./scatter.ts";
 import type { AxisLine, Rgb } from "./scatter.ts";
@@ -37,17 +37,33 @@ export interface SceneProps {
 }
 
 export function Scene(props: SceneProps) {
+  const { canvas, overlay, scatter, failure } = useScatter(props);
+  useDrawing(scatter, overlay, props);
+  const pointer = usePointer(scatter, props);
+  if (failure)
+    return (
+      <div class="scene scene-off" role="note">
+        <h3>No 3D picture here</h3>
+        <p>
+          This browser offers no WebGL2 ({failure}). Every number behind the picture is in the tables below; to see the
+          picture, allow hardware acceleration or try another browser.
+        </p>
+      </div>
+    );
+  return (
+    <div class="scene" tabIndex={0} role="group" aria-label={props.label} {...pointer}>
+      <canvas ref={canvas} class="scene-points" aria-hidden="true" />
+      <canvas ref={overlay} class="scene-overlay" aria-hidden="true" />
+    </div>
+  );
+}
+
+/** A scatter that lives as long as its canvas. */
+function useScatter(props: SceneProps) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const overlay = useRef<HTMLCanvasElement>(null);
   const scatter = useRef<Scatter | null>(null);
   const [failure, setFailure] = useState<string | null>(null);
-  const shown = useMemo(
-    () => shownAxes(props.latent, props.axes, props.control),
-    [props.latent, props.axes.join(), props.control],
-  );
-  const radius = useMemo(() => radiusOf(shown), [shown]);
-  const first = useRef(true);
-
   useEffect(() => {
     try {
       scatter.current = new Scatter(canvas.current!, props.camera, false);
@@ -66,22 +82,35 @@ export function Scene(props: SceneProps) {
       scatter.current = null;
     };
   }, []);
+  return { canvas, overlay, scatter, failure };
+}
+
+/** Hands each part of the picture to the scatter when what it depends on has changed. */
+function useDrawing(
+  scatter: { current: Scatter | null },
+  overlay: { current: HTMLCanvasElement | null },
+  props: SceneProps,
+) {
+  const { latent, control } = props;
+  const shown = useMemo(() => shownAxes(latent, props.axes, control), [latent, props.axes.join(), control]);
+  const frame = useMemo(() => frameOf(shown), [shown]);
+  const first = useRef(true);
 
   useEffect(() => {
-    const cloud = { positions: positionsOf(shown, radius), ...looksOf(props) };
+    const cloud = { positions: positionsOf(shown, frame), ...looksOf(props) };
     scatter.current?.show(cloud, props.animate && !first.current ? 450 : 0);
     first.current = false;
-  }, [shown, radius, props.latent, props.colour, props.positions, props.theme]);
+  }, [shown, frame, props.latent, props.colour, props.positions, props.theme]);
 
   useEffect(() => {
-    scatter.current?.setAxes(props.eigenaxes ? axisLines(shown, props.theme) : []);
-  }, [shown, props.eigenaxes, props.theme]);
+    scatter.current?.setAxes(props.eigenaxes ? axisLines(shown, props.theme) : [], originIn(frame));
+  }, [shown, frame, props.eigenaxes, props.theme]);
 
   useEffect(() => {
     const hidden = props.surface === null || whyNoSurface(shown, props.surface) !== null;
-    const surface = hidden ? null : { ...levelIn(shown, props.surface!, radius), tint: PALETTES[props.theme].surface };
+    const surface = hidden ? null : { ...levelIn(shown, props.surface!, frame), tint: PALETTES[props.theme].surface };
     scatter.current?.setSurface(surface);
-  }, [shown, radius, props.surface, props.theme]);
+  }, [shown, frame, props.surface, props.theme]);
 
   useEffect(() => {
     if (!scatter.current) return;
@@ -90,24 +119,6 @@ export function Scene(props: SceneProps) {
     scatter.current.onDraw = () => overlay.current && drawOverlay(overlay.current, scatter.current!, props);
     scatter.current.redraw();
   }, [props.marked.join(), props.pins.join(), props.alone, props.theme, props.latent, props.tokenText, shown]);
-
-  const pointer = usePointer(scatter, props);
-  if (failure)
-    return (
-      <div class="scene scene-off" role="note">
-        <h3>No 3D picture here</h3>
-        <p>
-          This browser offers no WebGL2 ({failure}). Every number behind the picture is in the tables below; to see the
-          picture, allow hardware acceleration or try another browser.
-        </p>
-      </div>
-    );
-  return (
-    <div class="scene" tabIndex={0} role="group" aria-label={props.label} {...pointer}>
-      <canvas ref={canvas} class="scene-points" aria-hidden="true" />
-      <canvas ref={overlay} class="scene-overlay" aria-hidden="true" />
-    </div>
-  );
 }
 
 /** Drag turns, shift-drag or two fingers move, the wheel zooms, a click pins. */
@@ -173,7 +184,8 @@ function pinch(
 ): void {
   const still = [...active].find(([id]) => id !== moving)![1];
   const before = active.get(moving)!;
-  const ratio = Math.hypot(at.x - still.x, at.y - still.y) / Math.max(1, Math.hypot(before.x - still.x, before.y - still.y));
+  const ratio =
+    Math.hypot(at.x - still.x, at.y - still.y) / Math.max(1, Math.hypot(before.x - still.x, before.y - still.y));
   camera.zoomBy(ratio);
   camera.shiftBy(dx / 2, -dy / 2);
 }
@@ -246,7 +258,15 @@ function drawOverlay(canvas: HTMLCanvasElement, scatter: Scatter, props: ScenePr
   pen.font = "600 12px Inter, system-ui, sans-serif";
   for (const pin of props.pins) {
     const at = scatter.placeOf(pin);
-    label(pen, props.tokenText(props.latent.tokens[pin]).trim() || "␣", at.x + 12, at.y - 12, css(palette.ink), props.theme, true);
+    label(
+      pen,
+      props.tokenText(props.latent.tokens[pin]).trim() || "␣",
+      at.x + 12,
+      at.y - 12,
+      css(palette.ink),
+      props.theme,
+      true,
+    );
   }
 }
 

@@ -17,38 +17,52 @@ interface Props {
   onClose: () => void;
 }
 
-export function Search({ site, entry, onOpen, onClose }: Props) {
-  const dialog = useRef<HTMLDialogElement>(null);
-  const [query, setQuery] = useState("");
+type State = "idle" | "searching" | "done" | { problem: string };
+
+/** The answer to the latest query; older ones are dropped. */
+function useFound(site: Site, entry: DictionaryEntry, query: string) {
   const [found, setFound] = useState<Found[]>([]);
-  const [state, setState] = useState<"idle" | "searching" | "done" | string>("idle");
+  const [state, setState] = useState<State>("idle");
   const [index, setIndex] = useState<Index | null>(null);
-  const [at, setAt] = useState(0);
+  const fail = (problem: Error) => setState({ problem: problem.message });
   useEffect(() => {
-    dialog.current?.showModal();
-    site.index(entry).then(setIndex, () => setState("The index of this dictionary cannot be read."));
+    site.index(entry).then(setIndex, fail);
   }, []);
   useEffect(() => {
     let current = true;
-    setAt(0);
     if (!query.trim() || !index) {
       setFound([]);
       setState("idle");
       return;
     }
     setState("searching");
-    find(site, entry, index, query).then(
-      (answer) => {
-        if (!current) return;
-        setFound(answer);
-        setState("done");
-      },
-      (problem: Error) => current && setState(problem.message),
-    );
+    const answered = (answer: Found[]) => {
+      if (!current) return;
+      setFound(answer);
+      setState("done");
+    };
+    find(site, entry, index, query).then(answered, (problem: Error) => current && fail(problem));
     return () => {
       current = false;
     };
   }, [query, index]);
+  return { found, state, index };
+}
+
+function spoken(state: State, count: number): string {
+  if (typeof state === "object") return state.problem;
+  if (state === "searching") return "…";
+  if (state === "idle") return "↑ ↓ to choose, Enter to open, Esc to close";
+  return count ? `${count} found` : "Nothing found. Tokens are those that drive a latent's strongest points.";
+}
+
+export function Search({ site, entry, onOpen, onClose }: Props) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const [query, setQuery] = useState("");
+  const [at, setAt] = useState(0);
+  const { found, state, index } = useFound(site, entry, query);
+  useEffect(() => dialog.current?.showModal(), []);
+  useEffect(() => setAt(0), [query]);
   const keys = (event: KeyboardEvent) => {
     if (event.key === "ArrowDown") setAt(Math.min(found.length - 1, at + 1));
     else if (event.key === "ArrowUp") setAt(Math.max(0, at - 1));
@@ -57,7 +71,13 @@ export function Search({ site, entry, onOpen, onClose }: Props) {
     event.preventDefault();
   };
   return (
-    <dialog ref={dialog} class="search" aria-label="Search" onClose={onClose} onClick={(event) => event.target === dialog.current && onClose()}>
+    <dialog
+      ref={dialog}
+      class="search"
+      aria-label="Search"
+      onClose={onClose}
+      onClick={(event) => event.target === dialog.current && onClose()}
+    >
       <input
         type="text"
         list={undefined}
@@ -72,19 +92,42 @@ export function Search({ site, entry, onOpen, onClose }: Props) {
         onInput={(event) => setQuery(event.currentTarget.value)}
         onKeyDown={keys}
       />
-      <ul id="found" role="listbox" aria-label="Latents found" tabIndex={-1}>
-        {found.map(({ latent, why }, i) => (
-          <li key={`${latent} ${why}`} id={`found-${i}`} role="option" aria-selected={i === at} onClick={() => onOpen(latent)} onPointerMove={() => setAt(i)}>
-            <span class="number">{latent}</span>
-            <bdi class="label">{labelOf(index, latent)}</bdi>
-            <span class="why quiet"><bdi>{why}</bdi></span>
-          </li>
-        ))}
-      </ul>
+      <FoundList {...{ found, index, at, onOpen }} onAt={setAt} />
       <p class="quiet" role="status">
-        {state === "done" ? (found.length ? `${found.length} found` : "Nothing found. Tokens are those that drive a latent's strongest points.") : state === "idle" ? "↑ ↓ to choose, Enter to open, Esc to close" : state === "searching" ? "…" : state}
+        {spoken(state, found.length)}
       </p>
     </dialog>
+  );
+}
+
+interface FoundProps {
+  found: Found[];
+  index: Index | null;
+  at: number;
+  onAt: (at: number) => void;
+  onOpen: (latent: number) => void;
+}
+
+function FoundList({ found, index, at, onAt, onOpen }: FoundProps) {
+  return (
+    <ul id="found" role="listbox" aria-label="Latents found" tabIndex={-1}>
+      {found.map(({ latent, why }, i) => (
+        <li
+          key={`${latent} ${why}`}
+          id={`found-${i}`}
+          role="option"
+          aria-selected={i === at}
+          onClick={() => onOpen(latent)}
+          onPointerMove={() => onAt(i)}
+        >
+          <span class="number">{latent}</span>
+          <bdi class="label">{labelOf(index, latent)}</bdi>
+          <span class="why quiet">
+            <bdi>{why}</bdi>
+          </span>
+        </li>
+      ))}
+    </ul>
   );
 }
 
@@ -94,7 +137,8 @@ export async function find(site: Site, entry: DictionaryEntry, index: Index, que
   const wanted = query.trim().toLowerCase();
   const found = new Map<number, Found>();
   const number = Number(wanted.replace(/^#/, ""));
-  if (Number.isInteger(number) && number >= 0 && number < entry.n_latents) found.set(number, { latent: number, why: "index" });
+  if (Number.isInteger(number) && number >= 0 && number < entry.n_latents)
+    found.set(number, { latent: number, why: "index" });
   index.labels.forEach((label, latent) => {
     const text = `${label.written ?? ""} ${label.text} ${label.positive} ${label.negative}`.toLowerCase();
     if (found.size >= MOST / 2 || !text.includes(wanted) || found.has(latent)) return;

@@ -62,18 +62,25 @@ void main() {
 }`;
 
 export const SURFACE_VERTEX = `#version 300 es
+precision highp float;
 layout(location=0) in vec2 corner; out vec2 screen;
-void main() { screen = corner; gl_Position = vec4(corner, 0.0, 1.0); }`;
+uniform vec2 aspect; uniform vec2 shift; uniform float zoom; uniform float eye; uniform float bound;
+void main() {
+  // No more than the ball to which the surface is cut: every pixel costs two square roots.
+  float reach = bound * eye * inversesqrt(eye * eye - bound * bound) * zoom;
+  screen = clamp((corner * reach + shift) * aspect, -1.0, 1.0);
+  gl_Position = vec4(screen, 0.0, 1.0);
+}`;
 
 // Each pixel's ray meets Σ λ u² = τ where a quadratic equation says, so the surface is exact at any zoom.
 export const SURFACE_FRAGMENT = `#version 300 es
 precision highp float;
 in vec2 screen; out vec4 result;
 uniform mat3 rotation; uniform vec2 aspect; uniform vec2 shift; uniform float zoom; uniform float eye;
-uniform vec3 lambda; uniform float level; uniform float far; uniform vec3 tint; uniform float bound;
+uniform vec3 lambda; uniform float level; uniform float far; uniform vec3 tint; uniform float bound; uniform vec3 middle;
 void main() {
   vec2 plane = (screen / aspect - shift) / zoom;
-  vec3 origin = vec3(0.0, 0.0, eye) * rotation;
+  vec3 origin = vec3(0.0, 0.0, eye) * rotation - middle;
   vec3 ray = normalize(vec3(plane, -eye)) * rotation;
   float a = dot(lambda, ray * ray);
   float b = dot(lambda, origin * ray);
@@ -89,11 +96,11 @@ void main() {
     t = -b / a + (far > 0.5 ? root : -root);
   }
   vec3 at = origin + t * ray;
-  float reach = length(at);
+  float reach = length(at + middle);
   if (t < 0.0 || reach > bound) discard;
   vec3 slope = normalize(lambda * at);
   float facing = abs(dot(slope, ray));
-  vec3 seen = rotation * at;
+  vec3 seen = rotation * (at + middle);
   gl_FragDepth = clamp(-seen.z / 2.5, -0.999, 0.999) * 0.5 + 0.5;
   vec3 grid = abs(fract(at * 4.0 + 0.5) - 0.5) / (fwidth(at * 4.0) + 1e-5);
   float line = 1.0 - smoothstep(0.4, 1.3, min(grid.x, min(grid.y, grid.z)));

@@ -96,7 +96,9 @@ function Bar({ index, value, base, height, letter, chosen, drawable, onChoose }:
       <svg viewBox={`0 0 20 ${HEIGHT}`} width="20" height={HEIGHT} aria-hidden="true">
         <line x1="0" x2="20" y1={base} y2={base} class="base" />
         <rect x="4" width="12" y={up ? base - height : base} height={height} rx="2" />
-        <text x="10" y={up ? base - height - 4 : base + height + 12}>{letter}</text>
+        <text x="10" y={up ? base - height - 4 : base + height + 12}>
+          {letter}
+        </text>
       </svg>
     </button>
   );

@@ -27,7 +27,7 @@ export function decodeJointly(tokens: Uint8Array[]): string[] {
   const bytes: number[] = [];
   tokens.forEach((token, index) => token.forEach((byte) => (bytes.push(byte), owner.push(index))));
   const texts = tokens.map(() => "");
-  for (let i = 0; i < bytes.length; ) {
+  for (let i = 0; i < bytes.length;) {
     const { character, length } = characterAt(bytes, i);
     texts[owner[i]] += character;
     i += length;

@@ -21,8 +21,16 @@ export function Toolbar({ route, latent, onChange }: Props) {
     <div class="toolbar" role="toolbar" aria-label="Picture">
       <label>
         Colour
-        <select aria-label="Colour" value={route.colour} onChange={(event) => onChange({ colour: event.currentTarget.value as Colouring })}>
-          {COLOURINGS.map((name) => <option key={name} value={name}>{name}</option>)}
+        <select
+          aria-label="Colour"
+          value={route.colour}
+          onChange={(event) => onChange({ colour: event.currentTarget.value as Colouring })}
+        >
+          {COLOURINGS.map((name) => (
+            <option key={name} value={name}>
+              {name}
+            </option>
+          ))}
         </select>
       </label>
       <Toggle on={route.eigenaxes} hint="a" name="Axes" onToggle={() => onChange({ eigenaxes: !route.eigenaxes })} />
@@ -32,7 +40,12 @@ export function Toolbar({ route, latent, onChange }: Props) {
         name="Surface"
         onToggle={() => onChange({ surface: route.surface === null ? startingLevel(latent) : null })}
       />
-      <Toggle on={route.control} hint="r" name="Random control" onToggle={() => onChange({ control: !route.control })} />
+      <Toggle
+        on={route.control}
+        hint="r"
+        name="Random control"
+        onToggle={() => onChange({ control: !route.control })}
+      />
     </div>
   );
 }
@@ -51,7 +64,14 @@ function Toggle({ on, name, hint, onToggle }: { on: boolean; name: string; hint:
 }
 
 /** Level of the surface, and what it does not say. */
-export function SurfaceControl({ route, latent, shown, captured, onChange, reach = largestValue(latent) }: Props & { reach?: number }) {
+export function SurfaceControl({
+  route,
+  latent,
+  shown,
+  captured,
+  onChange,
+  reach = largestValue(latent),
+}: Props & { reach?: number }) {
   if (route.surface === null) return null;
   const why = whyNoSurface(shown, route.surface);
   return (
@@ -103,11 +123,21 @@ export function TakeAway({ onPicture, onTable, snippet }: TakeProps) {
   };
   return (
     <div class="take-away">
-      <button type="button" onClick={onPicture}>PNG</button>
-      <button type="button" onClick={onTable}>CSV</button>
-      <button type="button" onClick={() => copy("Python", snippet)}>Copy Python</button>
-      <button type="button" onClick={() => copy("Link", location.href)}>Copy link</button>
-      <span role="status" class="quiet">{copied}</span>
+      <button type="button" onClick={onPicture}>
+        PNG
+      </button>
+      <button type="button" onClick={onTable}>
+        CSV
+      </button>
+      <button type="button" onClick={() => copy("Python", snippet)}>
+        Copy Python
+      </button>
+      <button type="button" onClick={() => copy("Link", location.href)}>
+        Copy link
+      </button>
+      <span role="status" class="quiet">
+        {copied}
+      </span>
     </div>
   );
 }

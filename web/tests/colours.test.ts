@@ -4,7 +4,13 @@ import { alongSequence, ofActivation, PALETTES, strongest } from "../src/colours
 
 test("tokens rank by their share of Σz², not by their number", () => {
   const ranks = strongest([5, 5, 5, 7, 9], [0.1, -0.1, 0.1, 2, -1], 2);
-  assert.deepEqual([...ranks], [[7, 0], [9, 1]]);
+  assert.deepEqual(
+    [...ranks],
+    [
+      [7, 0],
+      [9, 1],
+    ],
+  );
 });
 
 test("zero is grey, and the ends are the colours of the signs", () => {

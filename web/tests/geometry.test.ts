@@ -3,7 +3,16 @@ import { test } from "node:test";
 import { Camera, HOME, rotationMatrix, VIEWS } from "../src/camera.ts";
 import type { Latent } from "../src/data.ts";
 import { lastAtMost, starts } from "../src/data.ts";
-import { capturedBy, levelIn, positionsOf, radiusOf, shownAxes, surfaceName, whyNoSurface } from "../src/geometry.ts";
+import {
+  capturedBy,
+  frameOf,
+  levelIn,
+  originIn,
+  positionsOf,
+  shownAxes,
+  surfaceName,
+  whyNoSurface,
+} from "../src/geometry.ts";
 
 const LATENT = {
   rank: 2,
@@ -16,30 +25,61 @@ const LATENT = {
 
 test("an axis beyond the rank is a random direction on which z does not depend", () => {
   const shown = shownAxes(LATENT, [0, 1, 2], false);
-  assert.deepEqual(shown.map(({ eigenvector }) => eigenvector), [0, 1, null]);
+  assert.deepEqual(
+    shown.map(({ eigenvector }) => eigenvector),
+    [0, 1, null],
+  );
   assert.equal(shown[2].lambda, 0);
   assert.equal(shown[2].values, LATENT.control[2]);
 });
 
 test("captured is the share of all |λ|, listed or not", () => {
   assert.equal(capturedBy(LATENT, shownAxes(LATENT, [0, 1, 2], false)), 0.75);
-  assert.equal(capturedBy(LATENT, shownAxes(LATENT, [1, 2, 3].map((axis) => axis), false)), 0.25);
+  assert.equal(
+    capturedBy(
+      LATENT,
+      shownAxes(
+        LATENT,
+        [1, 2, 3].map((axis) => axis),
+        false,
+      ),
+    ),
+    0.25,
+  );
   assert.equal(capturedBy(LATENT, shownAxes(LATENT, [0, 1, 2], true)), 0);
 });
 
 test("a point lies on the level set of its own activation, in the picture's units", () => {
   const shown = shownAxes(LATENT, [0, 1, 2], false);
-  const radius = radiusOf(shown);
-  const positions = positionsOf(shown, radius);
+  const frame = frameOf(shown);
+  const positions = positionsOf(shown, frame);
+  const origin = originIn(frame);
   for (const point of [0, 1]) {
-    const { lambda, level } = levelIn(shown, LATENT.values[point], radius);
-    const sum = lambda.reduce((total, each, axis) => total + each * positions[3 * point + axis] ** 2, 0);
+    const { lambda, level } = levelIn(shown, LATENT.values[point], frame);
+    const sum = lambda.reduce(
+      (total, each, axis) => total + each * (positions[3 * point + axis] - origin[axis]) ** 2,
+      0,
+    );
     assert.ok(Math.abs(sum - level) < 1e-6);
   }
 });
 
+test("the frame holds all points and the origin, and has a size even when empty", () => {
+  const shown = shownAxes(LATENT, [0, 1, 2], false);
+  const frame = frameOf(shown);
+  assert.deepEqual(
+    frame.centre.map((part) => Math.round(1000 * part)),
+    [250, 125, 150],
+  );
+  assert.equal(frame.radius, 0.25);
+  for (const place of [...positionsOf(shown, frame), ...originIn(frame)]) assert.ok(Math.abs(place) <= 1 + 1e-6);
+  const empty = shown.map((axis) => ({ ...axis, values: new Float32Array() }));
+  assert.deepEqual(frameOf(empty), { centre: [0, 0, 0], radius: 1 });
+});
+
 test("a surface says what it is, or why there is none", () => {
-  const axes = (...lambdas: number[]) => lambdas.map((lambda) => ({ eigenvector: 0, lambda, values: new Float32Array() }));
+  const axes = (...lambdas: number[]) =>
+    lambdas.map((lambda) => ({ eigenvector: 0, lambda, values: new Float32Array() }));
   assert.equal(surfaceName(axes(1, 1, 1), 1), "ellipsoid");
   assert.equal(surfaceName(axes(1, 1, -1), 1), "hyperboloid of one sheet");
   assert.equal(surfaceName(axes(1, 1, -1), -1), "hyperboloid of two sheets");
@@ -75,5 +115,8 @@ test("each view looks along its axis", () => {
 test("starts and the last of them at most a number", () => {
   const all = starts(Uint32Array.of(3, 2, 5));
   assert.deepEqual([...all], [0, 3, 5]);
-  assert.deepEqual([0, 2, 3, 4, 9].map((place) => lastAtMost(all, place)), [0, 0, 1, 1, 2]);
+  assert.deepEqual(
+    [0, 2, 3, 4, 9].map((place) => lastAtMost(all, place)),
+    [0, 0, 1, 1, 2],
+  );
 });

@@ -20,7 +20,9 @@ function file(tensors: Record<string, { dtype: string; shape: number[]; bytes: n
 
 test("a tensor keeps its numbers whatever its alignment", () => {
   const one = [...new Uint8Array(Float32Array.of(1.5, -2).buffer)];
-  const tensors = parseTensors(file({ odd: { dtype: "U8", shape: [3], bytes: [1, 2, 3] }, x: { dtype: "F32", shape: [2], bytes: one } }));
+  const tensors = parseTensors(
+    file({ odd: { dtype: "U8", shape: [3], bytes: [1, 2, 3] }, x: { dtype: "F32", shape: [2], bytes: one } }),
+  );
   assert.deepEqual([...floats(tensors, "x")], [1.5, -2]);
 });
 

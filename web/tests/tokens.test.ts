@@ -30,8 +30,14 @@ test("nothing invisible stays so", () => {
 test("a vocabulary finds equal tokens before those that begin so, before those that contain it", () => {
   const words = [" unlike", " like", " likely", "Like"];
   const all = words.map(text);
-  const vocabulary = new Vocabulary(Uint8Array.from(all.flatMap((word) => [...word])), Uint32Array.from(all, (word) => word.length));
-  assert.deepEqual(vocabulary.find("like").map((token) => words[token]), [" like", "Like", " likely", " unlike"]);
+  const vocabulary = new Vocabulary(
+    Uint8Array.from(all.flatMap((word) => [...word])),
+    Uint32Array.from(all, (word) => word.length),
+  );
+  assert.deepEqual(
+    vocabulary.find("like").map((token) => words[token]),
+    [" like", "Like", " likely", " unlike"],
+  );
   assert.deepEqual(vocabulary.find("  "), []);
   assert.throws(() => new Vocabulary(bytes(1, 2), Uint32Array.of(3)));
 });
