@@ -35,7 +35,7 @@ def main() -> None:
         for theme in ("light", "dark"):
             page = browser.new_page(viewport=SIZE, color_scheme=theme)
             take(page, address_of(server), f"map-{theme}.png")
-            take(page, f"{address_of(server)}#/latent/{options.latent}", f"latent-{theme}.png")
+            take(page, f"{address_of(server)}#/latent/{options.latent}?colour=token", f"latent-{theme}.png")
         browser.close()
         server.shutdown()
 
