@@ -118,7 +118,8 @@ def step_table(sizes: tuple[Size, ...], name: str) -> None:
         rows,
         f"d={D_MODEL}, composite density {DENSITY:.1%}; smollm2 activations into layer {LAYER}; {ROUNDS} rounds in "
         f"turns after a warm-up, but a way whose first step takes over {TOO_SLOW_TO_REPEAT:.0f} s is timed by that "
-        "step alone. Printed: dense C, plain autograd, torch.optim.Muon on all matrices; its own Newton–Schulz runs in bfloat16, which this CPU multiplies "
+        "step alone. Printed: dense C, plain autograd, torch.optim.Muon on all matrices; its "
+        "own Newton–Schulz runs in bfloat16, which this CPU multiplies "
         "slowly, hence the second baseline with our Muon in its place. Peak memory: rise over the prepared process in "
         "its first step, the optimisers' memory included, a fresh process each. The formula assumes entries of C "
         "scattered at random. This machine's float32 matmul rate, "

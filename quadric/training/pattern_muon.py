@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from quadric.autoencoders.csr import CsrPattern
-from quadric.training.muon import COEFFICIENTS, ROUNDS, TINY
+from quadric.training.muon import COEFFICIENTS, ROUNDS, TINY, looked_ahead
 
 MOST_PAIRS = 2**24
 """Pairs of entries up to which the rounds are run; beyond, in the first steps after C became sparse at the largest
@@ -102,13 +102,7 @@ class PatternMuon(torch.optim.Optimizer):
         (values,) = group["params"]
         if values.grad is None:
             return
-        state = self.state[values]
-        if not state:
-            state["momentum_buffer"] = torch.zeros_like(values)
-        buffer = state["momentum_buffer"]
-        buffer.lerp_(values.grad, 1 - group["momentum"])
-        ahead = values.grad.lerp(buffer, group["momentum"])  # Nesterov's look ahead
-        direction = self._direction(ahead.to(torch.promote_types(ahead.dtype, torch.float32)))
+        direction = self._direction(looked_ahead(self.state[values], values.grad, group["momentum"]))
         rows, columns = self.pattern.shape
         values.sub_(direction.to(values.dtype), alpha=group["lr"] * sqrt(max(1, rows / columns)))
 
