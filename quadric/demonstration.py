@@ -77,12 +77,13 @@ def worth_a_look(table: LatentStatistics, evidence: Evidence, count: int = 3) ->
     found: list[WorthALook] = []
     themes: set[str] = set()
     for latent in table.importance.argsort(descending=True).tolist():
-        label = evidence.labels.of(latent)
-        words = {word for side in label.split(" ↔ ") for word in side.split(" · ")}
-        if evidence.statistics.density[latent] > DENSE or not label or MIXED in words or words & themes:
+        words = {*evidence.labels.positive[latent], *evidence.labels.negative[latent]}
+        if evidence.statistics.density[latent] > DENSE or not words or MIXED in words or words & themes:
             continue
         themes |= words
-        found.append(WorthALook(latent, label, table.shape[latent], table.importance[latent].item()))
+        found.append(
+            WorthALook(latent, evidence.labels.of(latent), table.shape[latent], table.importance[latent].item())
+        )
         if len(found) == count:
             break
     return found

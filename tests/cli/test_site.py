@@ -59,6 +59,7 @@ def test_a_run_becomes_a_site_and_the_second_time_needs_no_model(
     assert len(manifest["texts"]) == 1
     assert Evidence.load(run / "evidence/first").n_tokens == 300
     shown = capsys.readouterr()
+    assert "first, second: scoring up to 300 tokens" in shown.err  # one pass for both
     assert "GB of memory" in shown.err
     assert "18 latents of first, second" in shown.out
     assert main(["site", str(run), "--no-map"]) == 0

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from quadric.activations import ActivationConfig, HarvestConfig, TokenRules, describe, harvest
+from quadric.activations.config import config_from
 from quadric.autoencoders import Provenance
 from quadric.corpus import CorpusConfig
-from quadric.evidence.opening import live_config, open_cached
+from quadric.evidence.opening import open_cached, open_live
 from tests.activations.tiny import save_tiny
 
 
@@ -20,19 +21,13 @@ def test_a_config_made_from_provenance_has_that_provenance() -> None:
         rules=TokenRules(outliers="clip", outlier_factor=7.0, special_tokens="keep"),
     )
     recorded = describe(config, device="cpu")
-    again = live_config(recorded.for_hook_point(recorded.hook_points[0]))
+    again = config_from(recorded.for_hook_point(recorded.hook_points[0]))
     assert describe(again, device="cpu") == recorded
 
 
-def test_another_text_keeps_how_it_is_cut(tmp_path: Path) -> None:
-    provenance = Provenance(model="m", hook_point="resid_pre.1", corpus="wiki-leads", block_length=64, split="train")
-    config = live_config(provenance, corpus=str(tmp_path))
-    assert (config.corpus.source, config.corpus.block_length) == (str(tmp_path), 64)
-
-
 def test_an_autoencoder_of_no_language_model_is_refused() -> None:
-    with pytest.raises(ValueError, match="'planted manifolds' and names no language model"):
-        live_config(Provenance(corpus="planted manifolds"))
+    with pytest.raises(ValueError, match="does not record its model, hook_point"):
+        open_live(Provenance(corpus="planted manifolds"), model=None, corpus=None, batch_tokens=10, device="cpu")
 
 
 def test_a_cache_of_another_place_is_refused(tmp_path: Path) -> None:

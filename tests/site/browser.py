@@ -15,6 +15,21 @@ from quadric.site.serve import address_of, site_server
 HARMLESS = "GPU stall due to ReadPixels"
 
 
+# Within the page, since a thousand moves of the real pointer take their time.
+SWEEP = """async ([wanted, steps]) => {
+    const scene = document.querySelector(".scene");
+    const box = scene.getBoundingClientRect();
+    for (let row = 1; row < steps; row++)
+        for (let column = 1; column < steps; column++) {
+            const [x, y] = [box.x + (box.width * column) / steps, box.y + (box.height * row) / steps];
+            scene.dispatchEvent(new PointerEvent("pointermove", { clientX: x, clientY: y, bubbles: true }));
+            await new Promise((done) => setTimeout(done));
+            if (document.querySelector(wanted)) return [x, y];
+        }
+    return null;
+}"""
+
+
 def chromium() -> str:
     """The system's Chromium; its absence is a failure, never a skip."""
     for name in ("chromium", "chromium-browser", "google-chrome"):
@@ -86,17 +101,14 @@ class Viewer:
 
     def picture(self, which: int = 0) -> bytes:
         """The scatter as it looks once it has come to rest."""
-        self.page.wait_for_timeout(600)
+        frames = "for (let i = 0; i < 4; i++) await new Promise(requestAnimationFrame)"
+        self.page.evaluate(f"async () => {{ {frames} }}")
         return self.page.locator(".scene").nth(which).screenshot()
 
-    def sweep(self, wanted: str, which: int = 0, steps: int = 24) -> tuple[float, float]:
+    def sweep(self, wanted: str, steps: int = 24) -> tuple[float, float]:
         """Move the pointer over the picture until something appears; where that was."""
-        box = self.page.locator(".scene").nth(which).bounding_box()
-        assert box is not None
-        for row in range(1, steps):
-            for column in range(1, steps):
-                x, y = box["x"] + box["width"] * column / steps, box["y"] + box["height"] * row / steps
-                self.page.mouse.move(x, y)
-                if self.page.locator(wanted).count():
-                    return x, y
-        raise AssertionError(f"nothing like {wanted} anywhere on the picture")
+        place = self.page.evaluate(SWEEP, [wanted, steps])
+        assert place is not None, f"nothing like {wanted} anywhere on the picture"
+        self.page.mouse.move(*place)
+        self.page.wait_for_selector(wanted)
+        return tuple(place)

@@ -40,8 +40,10 @@ def open_viewer(browser):
 
     def make(address, other_browser=None, **settings):
         size = settings.pop("viewport", {"width": 1360, "height": 900})
-        context = (other_browser or browser).new_context(viewport=size, accept_downloads=True, **settings)
+        settings = {"reduced_motion": "reduce", "accept_downloads": True} | settings
+        context = (other_browser or browser).new_context(viewport=size, **settings)
         watch = Watch(context, address)
+        context.set_default_timeout(10_000)
         opened.append((context, watch))
         return Viewer(context.new_page(), address, watch)
 

@@ -107,7 +107,7 @@ def test_axes_can_be_hidden(viewer):
 )
 def test_every_colouring_has_its_legend(viewer, colour, legend):
     page = viewer.open(CONE)
-    page.get_by_label("Colour", exact=True).select_option(colour)
+    page.get_by_role("combobox", name="Colour", exact=True).select_option(colour)
     expect(page.locator(".legend")).to_contain_text(legend)
 
 
@@ -143,7 +143,7 @@ def test_hovering_a_context_rings_its_point_and_the_other_way_round(viewer):
     page.locator(".context").first.hover()
     assert viewer.picture() != before
     page.mouse.move(5, 5)
-    viewer.sweep(".context.hovered", steps=70)
+    viewer.sweep(".context.hovered", steps=60)
 
 
 def test_hovering_a_neighbour_shows_what_both_keep(viewer):
@@ -194,16 +194,18 @@ def test_keys_turn_pages(viewer):
     expect(page.locator(".crumb")).to_contain_text("latent 2")
 
 
-@pytest.mark.parametrize("key", ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "+", "-", "x", "y", "z"])
-def test_keys_move_the_camera_and_the_address_follows(viewer, key):
+def test_keys_move_the_camera_and_the_address_follows(viewer):
     page = viewer.open(CONE)
     before = viewer.picture()
-    page.keyboard.press(key)
-    viewer.wait_for_hash("camera=")
-    assert viewer.picture() != before
-    page.keyboard.press("0")
-    page.wait_for_function("() => !location.hash.includes('camera=')")
-    assert viewer.picture() == before
+    seen = {before}
+    for key in ("ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "+", "-", "x", "y", "z"):
+        page.keyboard.press(key)
+        viewer.wait_for_hash("camera=")
+        seen.add(viewer.picture())
+        page.keyboard.press("0")
+        page.wait_for_function("() => !location.hash.includes('camera=')")
+        assert viewer.picture() == before
+    assert len(seen) == 10
 
 
 def test_dragging_turns_and_a_deep_link_shows_exactly_the_same(viewer):
@@ -252,7 +254,7 @@ def test_comparison_shows_both_with_one_camera_and_their_overlap(viewer):
 
 
 def test_a_comparison_of_strangers_bounds_their_overlap(viewer):
-    page = viewer.open(f"{CONE}?versus=1")
+    page = viewer.open("#/composite/latent/8?versus=11")
     expect(page.locator(".comparison-title").last).to_contain_text("overlap at most 0.20")
 
 

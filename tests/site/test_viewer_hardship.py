@@ -131,9 +131,9 @@ def test_hostile_tokens_are_drawn_as_plain_text(viewer):
     elements = page.locator("img, script, iframe, object, style").count()
     page.on("dialog", lambda dialog: viewer.watch.problems.append("a dialog opened"))
     page.get_by_text("The same points as a table").click()
-    for _ in range(2):
-        if page.get_by_role("button", name="Show more").count():
-            page.get_by_role("button", name="Show more").click()
+    page.get_by_role("button", name="Show more (50 of 300)").click()
+    page.get_by_role("button", name="Show more (250 of 300)").click()
+    expect(page.locator(".point-table tbody tr")).to_have_count(300)
     texts = page.locator(".point-table tbody th").all_inner_texts()
     assert HOSTILE[0] in texts
     assert HOSTILE[1] in texts
@@ -141,7 +141,7 @@ def test_hostile_tokens_are_drawn_as_plain_text(viewer):
     assert not any("\u202e" in text for text in texts)
     page.get_by_role("button", name="Search latents").click()
     page.get_by_role("combobox", name="Search by label").fill("<img src=x")
-    expect(page.get_by_role("option").first).to_contain_text("<img src=x onerror=alert(1)>")
+    expect(page.locator("#found [role=option]").first).to_contain_text("<img src=x onerror=alert(1)> ↔ ⟨U+202E⟩gnp.exe")
     assert page.locator("img, script, iframe, object, style").count() == elements == 1
 
 
@@ -155,12 +155,12 @@ def test_a_character_spread_over_two_tokens_is_read_as_one(viewer, site_on_disk)
 
 def test_inline_code_and_foreign_code_are_refused(viewer):
     page = viewer.open()
-    viewer.watch.expected += ["Content Security Policy", "TrustedHTML", "trusted type"]
+    viewer.watch.expected += ["Content Security Policy", "Trusted", "has been blocked"]
     refused = page.evaluate(
         """() => {
             const tries = [
                 () => { document.body.innerHTML = "<b>x</b>"; },
-                () => { (0, eval)("1"); },
+                () => { document.body.setAttribute("onclick", "1"); },
                 () => { document.createElement("script").text = "1"; },
             ];
             return tries.map((attempt) => { try { attempt(); return false; } catch { return true; } });
@@ -179,10 +179,8 @@ ROUTES = {
 }
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("name", [*ROUTES, "search", "help"])
-def test_axe_finds_no_fault(open_viewer, address, theme, name):
-    viewer = open_viewer(address, color_scheme=theme)
+def test_axe_finds_no_fault_in_either_theme(viewer, name):
     page = viewer.open(ROUTES.get(name, ""))
     if name in ("search", "help"):
         page.keyboard.press("/" if name == "search" else "?")
@@ -192,10 +190,12 @@ def test_axe_finds_no_fault(open_viewer, address, theme, name):
         page.wait_for_selector("[role=option]")
     if name.startswith("latent"):
         page.get_by_text("The same points as a table").click()
-    page.wait_for_timeout(200)
     page.evaluate(AXE.read_text(encoding="utf-8"))
-    found = page.evaluate("axe.run(document, { resultTypes: ['violations'] }).then((result) => result.violations)")
-    assert [(each["id"], [node["html"][:120] for node in each["nodes"][:3]]) for each in found] == []
+    for theme in ("light", "dark"):
+        page.emulate_media(color_scheme=theme)
+        page.wait_for_function("theme => document.documentElement.dataset.theme === theme", arg=theme)
+        found = page.evaluate("axe.run(document, { resultTypes: ['violations'] }).then((result) => result.violations)")
+        assert [(each["id"], [node["html"][:120] for node in each["nodes"][:3]]) for each in found] == []
 
 
 @pytest.mark.parametrize("route", ["", LATENT, f"{LATENT}?versus=8&surface=0.3&pins=1"])
@@ -212,7 +212,7 @@ def test_a_phone_shows_everything_without_scrolling_sideways(open_viewer, addres
 def test_the_theme_follows_the_system_until_the_reader_chooses(open_viewer, address):
     viewer = open_viewer(address, color_scheme="dark")
     page = viewer.open()
-    background = "getComputedStyle(document.body).backgroundColor"
+    background = "() => getComputedStyle(document.body).backgroundColor"
     assert page.evaluate(background) == "rgb(11, 11, 15)"
     page.emulate_media(color_scheme="light")
     page.wait_for_function(f"{background} === 'rgb(246, 244, 239)'")
@@ -225,8 +225,10 @@ def test_the_theme_follows_the_system_until_the_reader_chooses(open_viewer, addr
 def test_a_skeleton_stands_while_data_is_on_its_way(open_viewer, address):
     viewer = open_viewer(address)
     waiting = []
-    viewer.page.route("**/latents/00002.st", waiting.append)
+    viewer.page.route("**/latents/00002.st", lambda route: waiting.append(route))
     viewer.page.goto(address + LATENT)
     expect(viewer.page.get_by_role("status", name="Loading latent 2")).to_be_visible()
+    while not waiting:
+        viewer.page.wait_for_timeout(20)
     waiting[0].continue_()
     expect(viewer.page.locator(".latent-page")).to_be_visible()

@@ -20,8 +20,9 @@ import type { Scatter } from "./scatter.ts";
 import { SHAPES } from "./schema.ts";
 import type { DictionaryEntry } from "./schema.ts";
 import { Spectrum } from "./spectrum.tsx";
-import { Problem, Skeleton } from "./states.tsx";
+import { ProblemPage, Skeleton } from "./states.tsx";
 import { snippet } from "./take-away.ts";
+import { visible } from "./tokens.ts";
 import { startingLevel, SurfaceControl, TakeAway, Toolbar } from "./toolbar.tsx";
 
 export interface LatentPageProps {
@@ -52,11 +53,11 @@ export function LatentPage(props: LatentPageProps) {
   }, [latent.value]);
   if (error)
     return (
-      <Problem error={error}>
+      <ProblemPage error={error}>
         <p>
           <a href={formatRoute({ ...props.route, latent: 0 })}>Latent 0</a> · <a href={`#/${entry.name}`}>Map of all latents</a>
         </p>
-      </Problem>
+      </ProblemPage>
     );
   if (!index.value || !text.value || !latent.value) return <Skeleton what={`latent ${route.latent}`} />;
   return <Loaded {...props} index={index.value} text={text.value} latent={latent.value} turnPage={turnPage} />;
@@ -216,7 +217,7 @@ function Title({ entry, index, latent, captured, custom, turnPage }: TitleProps)
         </p>
         <h1><bdi>{labelOf(index, latent.latent)}</bdi></h1>
         <p class="quiet">
-          {label?.written && <><bdi>{label.text}</bdi> · </>}
+          {label?.written && <><bdi>{visible(label.text)}</bdi> · </>}
           <span class="unevaluated" title={label?.written ? `Written by ${entry.labels.written}` : entry.labels.offline}>
             label unevaluated
           </span>

@@ -1,7 +1,7 @@
 // One latent's picture with its tooltip and legend, for the latent's page and for comparisons.
 import { useEffect, useState } from "preact/hooks";
 import type { Camera } from "./camera.ts";
-import { alongSequence, commonest, css, ofActivation, PALETTES } from "./colours.ts";
+import { alongSequence, css, ofActivation, PALETTES, strongest } from "./colours.ts";
 import type { Colouring, Theme } from "./colours.ts";
 import { Around } from "./contexts.tsx";
 import { lastAtMost } from "./data.ts";
@@ -98,7 +98,7 @@ function Legend({ latent, text, colour, theme }: Props) {
   if (colour === "token")
     return (
       <ul class="legend" aria-label="Colours">
-        {[...commonest(latent.tokens)].map(([token, rank]) => (
+        {[...strongest(latent.tokens, latent.values)].map(([token, rank]) => (
           <Swatch key={token} colour={css(palette.categories[rank])} name={text.vocabulary.text(token)} />
         ))}
         <Swatch colour={css(palette.quiet)} name="any other token" />

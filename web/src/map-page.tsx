@@ -13,7 +13,7 @@ import { formatRoute, LATENT } from "./route.ts";
 import type { MapRoute, Route } from "./route.ts";
 import { SHAPES } from "./schema.ts";
 import type { DictionaryEntry } from "./schema.ts";
-import { Problem, Skeleton } from "./states.tsx";
+import { ProblemPage, Skeleton } from "./states.tsx";
 
 interface Props {
   site: Site;
@@ -29,7 +29,7 @@ export function MapPage(props: Props) {
   useEffect(() => {
     document.title = `${site.manifest.title} · Quadric`;
   }, []);
-  if (error) return <Problem error={error} />;
+  if (error) return <ProblemPage error={error} />;
   if (!index) return <Skeleton what="the map" />;
   return <LoadedMap {...props} index={index} />;
 }
@@ -168,7 +168,7 @@ function Choice({ name, value, onChoose }: { name: string; value: string; onChoo
   return (
     <label>
       {name}
-      <select value={value} onChange={(event) => onChoose(event.currentTarget.value)}>
+      <select aria-label={name} value={value} onChange={(event) => onChoose(event.currentTarget.value)}>
         {ALL_STATISTICS.map(({ key, name: title }) => <option key={key} value={key}>{title.toLowerCase()}</option>)}
       </select>
     </label>
