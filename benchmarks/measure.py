@@ -16,18 +16,23 @@ RESULTS = Path(__file__).parent / "results"
 
 def peak_memory(work: Callable[..., Callable[[], object]], *arguments: Any) -> int:
     """Bytes by which `work(*arguments)()` raises the peak of a fresh process, preparation not counted."""
+    return peak_and_result(work, *arguments)[0]
+
+
+def peak_and_result(work: Callable[..., Callable[[], object]], *arguments: Any) -> tuple[int, Any]:
+    """The same, with what `work(*arguments)()` returned."""
     context = multiprocessing.get_context("spawn")
     with context.Pool(1) as pool:
         return pool.apply(_peak, (work, arguments))
 
 
-def _peak(work: Callable[..., Callable[[], object]], arguments: tuple[Any, ...]) -> int:
+def _peak(work: Callable[..., Callable[[], object]], arguments: tuple[Any, ...]) -> tuple[int, Any]:
     run = work(*arguments)
     gc.collect()
     Path("/proc/self/clear_refs").write_text("5")  # Linux: the high-water mark starts again from what is held now
     before = _high_water()
-    run()
-    return _high_water() - before
+    result = run()
+    return _high_water() - before, result
 
 
 def _high_water() -> int:
@@ -43,11 +48,12 @@ def alternate(candidates: dict[str, Callable[[], object]], rounds: int = 7) -> d
     for number in range(rounds):
         first = number % len(candidates)
         for name, run in [*candidates.items()][first:] + [*candidates.items()][:first]:
-            seconds[name].append(_seconds(run))
+            seconds[name].append(seconds_of(run))
     return seconds
 
 
-def _seconds(work: Callable[[], object]) -> float:
+def seconds_of(work: Callable[[], object]) -> float:
+    """One run's time."""
     start = time.perf_counter()
     work()
     return time.perf_counter() - start

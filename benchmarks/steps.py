@@ -1,5 +1,6 @@
 """Training steps, as printed and ours; light to import, since every measurement of memory starts a new process."""
 
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from quadric.autoencoders.mixing import Prior
 from quadric.training import AutoencoderConfig, Learner, TrainingConfig
+from quadric.training.counting import counted_flops
 
 DENSITY, D_MODEL = 0.001, 576
 WAYS = ("printed", "printed, our Muon", "ours")
@@ -49,8 +51,18 @@ def our_learner(prior: Prior, n_latents: int, n_hidden: int) -> Learner:
     return Learner(autoencoder, config, TrainingConfig(steps=10**6, alpha_warmup_steps=1), step=9 * 10**5)
 
 
-def warm_step(way: str, prior: Prior, size: Size) -> Callable[[], object]:
-    """A step after a first one, so that the optimisers' memory is there already; memory does not ask which tokens."""
+class FirstStep(NamedTuple):
+    flops: int
+    seconds: float
+
+
+def first_step(way: str, prior: Prior, size: Size) -> Callable[[], FirstStep]:
+    """A first step, counted and timed; it makes the optimisers' memory. Random tokens: neither asks which they are."""
     run = step(way, prior, size, torch.randn(size.n_tokens, D_MODEL))
-    run()
-    return run
+
+    def counted() -> FirstStep:
+        start = time.perf_counter()
+        flops = counted_flops(run)
+        return FirstStep(flops, time.perf_counter() - start)
+
+    return counted

@@ -12,6 +12,7 @@ from quadric.autoencoders.halves import block_pairs, row_blocks
 from quadric.autoencoders.mixing import SPARSE_BELOW, Prior
 from quadric.training.config import AutoencoderConfig
 from quadric.training.muon import ROUNDS
+from quadric.training.pattern_muon import MOST_PAIRS
 from quadric.training.schedules import mixing_density_at
 
 FLOAT = 4
@@ -181,7 +182,7 @@ def muon_flops(rows: int, columns: int) -> float:
 
 def step_memory(size: StepSize) -> StepMemory:
     """Peak bytes of training: parameters, optimiser, gradients, and the fullest moment of a step."""
-    state = FLOAT * _state_numbers(size)
+    state = FLOAT * (_state_numbers(size) + _pair_numbers(size))
     moments = _blocked_moments(size) if size.is_blocked else _moments(size)
     # The batch as it came and scaled to unit norm.
     working = max(moments) + 2 * size.n_tokens * size.d_model
@@ -189,14 +190,22 @@ def step_memory(size: StepSize) -> StepMemory:
 
 
 def _state_numbers(size: StepSize) -> int:
-    """Factors and their momentum; C with its momentum and mask, or its entries with places and two moments."""
+    """Factors and their momentum; C with its momentum and mask, or its entries with their places and momentum."""
     factors = 4 * size.n_hidden * size.d_model
     if size.prior == "atomic":
         return factors
     if size.is_sparse:
-        return factors + 13 * size.n_entries
+        return factors + 10 * size.n_entries
     dense = size.n_latents * size.n_hidden
     return factors + 2 * dense + (dense // FLOAT if size.prior == "composite" else 0)
+
+
+def _pair_numbers(size: StepSize) -> int:
+    """Pairs of entries that share a column, were the entries scattered at random: four places of two numbers each."""
+    if not size.is_sparse:
+        return 0
+    pairs = size.n_entries + size.n_entries**2 // size.n_hidden
+    return 8 * pairs if pairs <= MOST_PAIRS else 0
 
 
 def _moments(size: StepSize) -> list[int]:

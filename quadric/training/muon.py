@@ -52,6 +52,16 @@ def _factor(gram: Float[Tensor, "n n"]) -> Float[Tensor, "n n"]:
     return factor
 
 
+def looked_ahead(state: dict[str, Tensor], grad: Float[Tensor, "*s"], momentum: float) -> Float[Tensor, "*s"]:
+    """The momentum after this gradient and Nesterov's look ahead, at least in float32."""
+    if not state:
+        state["momentum_buffer"] = torch.zeros_like(grad)
+    buffer = state["momentum_buffer"]
+    buffer.lerp_(grad, 1 - momentum)
+    ahead = grad.lerp(buffer, momentum)
+    return ahead.to(torch.promote_types(ahead.dtype, torch.float32))
+
+
 class Muon(torch.optim.Optimizer):
     """Momentum, orthogonalised: what torch.optim.Muon does with adjust_lr_fn="original" and no weight decay."""
 
@@ -72,12 +82,6 @@ class Muon(torch.optim.Optimizer):
                     self._update(parameter, parameter.grad, group["lr"], group["momentum"])
 
     def _update(self, parameter: Tensor, grad: Tensor, lr: float, momentum: float) -> None:
-        state = self.state[parameter]
-        if not state:
-            state["momentum_buffer"] = torch.zeros_like(grad)
-        buffer = state["momentum_buffer"]
-        buffer.lerp_(grad, 1 - momentum)
-        ahead = grad.lerp(buffer, momentum)  # Nesterov's look ahead
         rows, columns = parameter.shape
-        direction = orthogonalised(ahead.to(torch.promote_types(ahead.dtype, torch.float32)))
+        direction = orthogonalised(looked_ahead(self.state[parameter], grad, momentum))
         parameter.sub_(direction.to(parameter.dtype), alpha=lr * sqrt(max(1, rows / columns)))

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
@@ -36,6 +36,7 @@ def test_it_saves_what_it_says():
     assert halves.get_total_flops() / whole.get_total_flops() == pytest.approx(9 / 16)
 
 
+@settings(deadline=None)
 @given(size=st.integers(1, 5000))
 def test_row_blocks_cover_every_row_once_in_at_most_eight_blocks(size):
     blocks = row_blocks(size)

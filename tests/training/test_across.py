@@ -31,7 +31,7 @@ def two_ranks(tmp_path_factory):
 def test_losses_and_weights_agree_with_one_process(two_ranks, tmp_path):
     folder, result = two_ranks
     learners, errors = job.learners(*NAMES), []
-    train(learners, job.Shard(), job.TRAINING, tmp_path, lambda _, r, n: errors.append(next(iter(r.values())).error))
+    train(learners, job.Shard(), job.TRAINING, tmp_path, lambda _, r: errors.append(next(iter(r.values())).error))
     printed = [float(line.split()[1]) for line in result.stdout.splitlines() if re.match(r"\d+ ", line)]
     assert len(printed) == job.STEPS, "logged once, not once a process"
     assert printed == pytest.approx(errors, rel=1e-4)

@@ -16,7 +16,7 @@ from tests.exactness import DTYPES, TOLERANCE, random
 def masked_rounds(matrix: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     a, b, c = COEFFICIENTS
     x = matrix / matrix.norm().clamp(min=1e-7)
-    for _ in range(ROUNDS):
+    for _ in range(pattern_muon.PATTERN_ROUNDS):
         gram = x @ x.mT
         once = mask * (gram @ x)
         x = a * x + b * once + c * mask * (gram @ once)
@@ -58,7 +58,8 @@ def test_the_rounds_are_those_of_the_masked_matrix(rows, columns, density, dtype
 
 
 @pytest.mark.parametrize("shape", [(5, 8), (8, 5)])
-def test_with_every_entry_it_is_muon(shape):
+def test_with_every_entry_and_every_round_it_is_muon(shape, monkeypatch):
+    monkeypatch.setattr(pattern_muon, "PATTERN_ROUNDS", ROUNDS)
     mask, pattern, start = sparse(*shape, 1.0)
     values, weight = torch.nn.Parameter(start.clone()), torch.nn.Parameter(dense_of(mask, start))
     optimisers = PatternMuon(values, pattern, 0.03, 0.95), Muon([weight], 0.03, 0.95)
