@@ -17,6 +17,7 @@ from quadric.cli.demo import Demo
 from quadric.cli.evaluate import Evaluate
 from quadric.cli.harvest import Harvest
 from quadric.cli.report import Report
+from quadric.cli.sweep import Sweep
 from quadric.cli.train import Train
 
 
@@ -35,6 +36,7 @@ COMMANDS: dict[str, Callable[..., Command]] = {
     "evaluate": Evaluate,
     "report": Report,
     "compare": Compare,
+    "sweep": Sweep,
 }
 
 

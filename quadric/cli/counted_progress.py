@@ -27,7 +27,7 @@ def counted_progress(label: str, total: int) -> Iterator[Callable[[int], None]]:
 def part_progress() -> Iterator[Callable[[str, int, int], None]]:
     """A function to call with a part's name, how much of it is done, and of how much."""
     if not sys.stderr.isatty():
-        yield _PlainParts()
+        yield PlainParts()
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -44,7 +44,9 @@ def part_progress() -> Iterator[Callable[[str, int, int], None]]:
         yield show
 
 
-class _PlainParts:
+class PlainParts:
+    """A line every few seconds, and one at the end of each part."""
+
     def __init__(self) -> None:
         self.last = time.monotonic()
 
