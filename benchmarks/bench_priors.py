@@ -95,7 +95,8 @@ def main() -> None:
         ["dictionary", "k", "h", "error (range over seeds)", "density", "dead", "CE recovered (zero)", "(mean)"],
         [row(kind, each) for (kind, _), each in ordered],
         f"`python benchmarks/bench_priors.py --latents {options.latents} --steps {options.steps}`: "
-        f"{options.steps} steps of 16 × 256 tokens ({options.tokens:,} tokens read up to {options.epochs} times), {options.seeds} seeds, "
+        f"{options.steps} steps of 16 × 256 tokens ({options.tokens:,} tokens read up to {options.epochs} times), "
+        f"{options.seeds} seeds, "
         f"{found[0].measures.n_tokens:,} held-out tokens, alpha 0.3, composite density 0.2 %, TopK K=32. Rows with the "
         "same k are the comparison at equal latents; quadratic and composite with h atoms beside atomic and TopK with "
         "k = h latents the one at equal atoms. CE recovered over zero- and mean-ablation; bilinear dictionaries are "

@@ -40,12 +40,17 @@ def alternate(candidates: dict[str, Callable[[], object]], rounds: int = 7) -> d
     seconds: dict[str, list[float]] = {name: [] for name in candidates}
     for run in candidates.values():
         run()
-    for _ in range(rounds):
-        for name, run in candidates.items():
-            start = time.perf_counter()
-            run()
-            seconds[name].append(time.perf_counter() - start)
+    for number in range(rounds):
+        first = number % len(candidates)
+        for name, run in [*candidates.items()][first:] + [*candidates.items()][:first]:
+            seconds[name].append(_seconds(run))
     return seconds
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
 
 
 def median_and_spread(values: list[float]) -> str:

@@ -42,6 +42,13 @@ PAPER = Scale()
 SMALL = Scale(
     n_latents=1024, mixing_density=0.002, steps=200, alpha_warmup_steps=32, sequences_per_step=16, checkpoint_every=50
 )
+# A first look in five minutes: activations of few tokens, read often. Denser mixing than the paper's, since 0.1 % of
+# so small a C would leave a latent one atom.
+DEMO = Scale(
+    n_latents=512, mixing_density=0.006, steps=300, alpha_warmup_steps=40, sequences_per_step=16, epochs=12,
+    checkpoint_every=100,
+)  # fmt: skip
+DEMO_TOKENS = 110_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,6 +140,11 @@ def small(
     return run(
         SMALL, ActivationConfig(model=model, hook_points=layers, corpus=corpus or CorpusConfig()), grid or Grid()
     )
+
+
+def demo(cache: str) -> RunConfig:
+    """The embedded model and text at a size for five minutes: k = 512, h = 1,024, 300 steps from stored activations."""
+    return run(DEMO, ActivationConfig(hook_points="15"), Grid(), cache=cache)
 
 
 def run(scale: Scale, activations: ActivationConfig, grid: Grid, *, cache: str | None = None) -> RunConfig:

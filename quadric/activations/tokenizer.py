@@ -2,7 +2,12 @@
 
 import hashlib
 import json
+import re
+from collections.abc import Callable
+from functools import cache
 from typing import Any
+
+BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
 class Tokenizer:
@@ -28,6 +33,22 @@ class Tokenizer:
         """The text of one token."""
         text: str = self.hf.decode([token])
         return text
+
+    def token_bytes(self, tokens: list[int]) -> list[bytes]:
+        """The bytes that each token stands for in a text; special tokens as they are written.
+
+        A token may be a part of a character, which no string can hold. Joined and decoded, the bytes of consecutive
+        tokens are the text, but for a space that some tokenizers put before it.
+        """
+        backend = getattr(self.hf, "backend_tokenizer", None)
+        rules = json.loads(backend.to_str()) if backend is not None else {}
+        spelling = _spelling(rules)
+        added = set(self.hf.get_added_vocab().values())
+        pieces = self.hf.convert_ids_to_tokens(tokens)
+        return [
+            piece.encode() if token in added or token in self.special else spelling(piece)
+            for token, piece in zip(tokens, pieces, strict=True)
+        ]
 
     def fingerprint(self) -> str:
         """Hash of vocabulary, merges, normalisation and special tokens."""
@@ -55,3 +76,38 @@ def _document_separator(tokenizer: Any) -> int | None:
         return int(end_of_text)
     eos: int | None = tokenizer.eos_token_id
     return eos
+
+
+def _spelling(rules: dict[str, Any]) -> Callable[[str], bytes]:
+    """How a tokenizer spells bytes in its vocabulary: GPT-2's byte alphabet, or SentencePiece's ▁ and <0xNN>."""
+    parts = [*_parts(rules.get("decoder")), *_parts(rules.get("pre_tokenizer"))]
+    return _from_byte_alphabet if any(part.get("type") == "ByteLevel" for part in parts) else _from_sentencepiece
+
+
+def _parts(rule: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """A tokenizer's rule, or the rules that it is a sequence of."""
+    if not rule:
+        return []
+    nested = rule.get("decoders") or rule.get("pretokenizers") or []
+    return [rule, *(part for each in nested for part in _parts(each))]
+
+
+def _from_byte_alphabet(piece: str) -> bytes:
+    alphabet = _byte_alphabet()
+    if any(character not in alphabet for character in piece):
+        return piece.encode()  # a token added as plain text
+    return bytes(alphabet[character] for character in piece)
+
+
+def _from_sentencepiece(piece: str) -> bytes:
+    if found := BYTE_TOKEN.fullmatch(piece):
+        return bytes([int(found.group(1), 16)])
+    return piece.replace("\u2581", " ").encode()
+
+
+@cache
+def _byte_alphabet() -> dict[str, int]:
+    """The character for every byte: printable Latin-1 for itself, the others in order from U+0100 on."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {chr(byte): byte for byte in printable} | {chr(0x100 + i): byte for i, byte in enumerate(others)}

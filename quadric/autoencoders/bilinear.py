@@ -10,16 +10,20 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from quadric.autoencoders.atoms import atom_values
 from quadric.autoencoders.autoencoder import Autoencoder, TokenErrors
+from quadric.autoencoders.gram import atom_gram
+from quadric.autoencoders.latent_sums import latent_sums
 from quadric.autoencoders.mixing import Atomic, Composite, Prior, Quadratic
 from quadric.autoencoders.objective import (
-    atom_gram,
+    LossSums,
     blocked_quadratic_form,
     kernel_error,
     quadratic_form,
 )
 from quadric.autoencoders.provenance import Provenance
 from quadric.autoencoders.rank_one import leading_eigenpairs, rank_one_vectors
+from quadric.autoencoders.sparse_mixing import SparseMixing
 from quadric.autoencoders.storage import check_shapes
 
 Initialisation = Literal["orthogonal", "xavier"]
@@ -158,21 +162,36 @@ class BilinearAutoencoder(Autoencoder):
         return 1 / self.n_latents if self.prior == "atomic" else 1.0
 
     def encode_prepared(self, tokens: Float[Tensor, "n d"]) -> Float[Tensor, "n k"]:
-        left, right = self._factors(tokens.dtype)
-        return self.mixing.mix((tokens @ left.mT) * (tokens @ right.mT))
+        left, right, mixing = self._live(tokens.dtype)
+        return mixing.mix(atom_values(tokens, left, right))
 
     def errors_of(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> TokenErrors:
         error = kernel_error(self._quadratic_form(latents), latents)
         return TokenErrors(product_space=error, objective=error)
 
+    def sums_of(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> LossSums:
+        if self._atoms_at_once() is not None:
+            return super().sums_of(tokens, latents)
+        sums = latent_sums(latents, self._kernel(latents.dtype), self.offset.to(latents.dtype))
+        error = sums.error.sum()
+        return LossSums(error, error, sums.l1, sums.l2_squared, len(tokens))
+
     def _quadratic_form(self, latents: Tensor) -> Tensor:
-        left, right = self._factors(latents.dtype)
-        block_size = self.block_size
-        if block_size is None and self.n_hidden > LARGEST_DENSE_GRAM:
-            block_size = DEFAULT_BLOCK
+        block_size = self._atoms_at_once()
         if block_size is None:
-            return quadratic_form(latents, self.mixing.kernel(atom_gram(left, right, self.symmetric)))
-        return blocked_quadratic_form(self.mixing.unmix(latents), left, right, self.symmetric, block_size)
+            return quadratic_form(latents, self._kernel(latents.dtype))
+        left, right, mixing = self._live(latents.dtype)
+        return blocked_quadratic_form(mixing.unmix(latents), left, right, self.symmetric, block_size)
+
+    def _atoms_at_once(self) -> int | None:
+        """Atoms whose Gram matrix may be held at once; None for all."""
+        if self.block_size is None and self.n_hidden > LARGEST_DENSE_GRAM:
+            return DEFAULT_BLOCK
+        return self.block_size
+
+    def _kernel(self, dtype: torch.dtype) -> Tensor:
+        left, right, mixing = self._live(dtype)
+        return mixing.kernel(atom_gram(left, right, self.symmetric))
 
     def vectors_of(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> Float[Tensor, "n d"]:
         """√λ₁ v₁ of X̂, with the sign for which x̂·x ≥ 0."""
@@ -208,8 +227,7 @@ class BilinearAutoencoder(Autoencoder):
     @torch.no_grad()
     def kernel(self) -> Float[Tensor, "k k"]:
         """K = C G Cᵀ, the inner products between all latents' forms."""
-        left, right = self._factors(torch.promote_types(self.left.dtype, torch.float32))
-        return self.mixing.kernel(atom_gram(left, right, self.symmetric))
+        return self._kernel(torch.promote_types(self.left.dtype, torch.float32))
 
     @torch.no_grad()
     def form(self, latent: int) -> Float[Tensor, "d d"]:
@@ -255,6 +273,14 @@ class BilinearAutoencoder(Autoencoder):
             f"d_model={self.d_model}, n_latents={self.n_latents}, n_hidden={self.n_hidden}, prior={self.prior!r}, "
             f"mixing_density={self.mixing_density:.4g}, symmetric={self.symmetric}, tied={self.tied}"
         )
+
+    def _live(self, dtype: torch.dtype) -> tuple[Tensor, Tensor, Atomic | Composite | Quadratic | SparseMixing]:
+        """The factors of the atoms that some latent uses, and the mixing of those."""
+        left, right = self._factors(dtype)
+        atoms, mixing = self.mixing.live()
+        if atoms is not None:
+            left, right = left.index_select(0, atoms), right.index_select(0, atoms)
+        return left, right, mixing
 
     def _factors(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         return self.left.to(dtype), self.right.to(dtype)

@@ -1,4 +1,4 @@
-"""Sparse-times-dense products whose sparse factor has trainable values on a fixed pattern."""
+"""Products with a dense matrix, C D and C G Cᵀ, whose sparse factor has trainable values on a fixed pattern."""
 
 import warnings
 from typing import Any, NamedTuple
@@ -66,7 +66,7 @@ class _CsrMatmul(torch.autograd.Function):
     def forward(ctx: Any, values: Tensor, pattern: CsrPattern, dense: Tensor) -> Tensor:
         ctx.pattern = pattern
         ctx.save_for_backward(values, dense)
-        return _matrix(values, pattern) @ dense
+        return _product(_matrix(values, pattern), dense)
 
     @staticmethod
     @once_differentiable
@@ -74,12 +74,55 @@ class _CsrMatmul(torch.autograd.Function):
         values, dense = ctx.saved_tensors
         grad_values = grad_dense = None
         if ctx.needs_input_grad[0]:
-            # The dense product grad @ Dᵀ is read at the pattern only, so only there is it computed.
-            blank = _matrix(torch.zeros_like(values), ctx.pattern)
-            grad_values = torch.sparse.sampled_addmm(blank, grad.contiguous(), dense.mT, beta=0.0).values()
+            grad_values = _sampled(grad, dense.mT, values, ctx.pattern)
         if ctx.needs_input_grad[2]:
-            grad_dense = _matrix(values[ctx.pattern.by_column], ctx.pattern.transposed()) @ grad
+            grad_dense = _product(_matrix(values[ctx.pattern.by_column], ctx.pattern.transposed()), grad)
         return grad_values, None, grad_dense
+
+
+def csr_congruence(
+    values: Float[Tensor, " nnz"], pattern: CsrPattern, gram: Float[Tensor, "cols cols"]
+) -> Float[Tensor, "rows rows"]:
+    """C G Cᵀ for sparse C and symmetric G, differentiable in C's values and in G."""
+    return _CsrCongruence.apply(values, pattern, gram)  # type: ignore[no-untyped-call, no-any-return]
+
+
+class _CsrCongruence(torch.autograd.Function):
+    """Keeps GCᵀ instead of G. For a symmetric gradient S: ∂/∂G = CᵀSC, and ∂/∂C = 2S(GCᵀ)ᵀ where C has entries."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, pattern: CsrPattern, gram: Tensor) -> Tensor:
+        sparse = _matrix(values, pattern)
+        mixed = _product(sparse, gram).mT.contiguous()  # the sparse product wants its right factor row by row
+        ctx.pattern = pattern
+        ctx.save_for_backward(values, mixed)
+        return _product(sparse, mixed)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, None, Tensor | None]:
+        values, mixed = ctx.saved_tensors
+        share = torch.add(grad, grad.mT).mul_(0.5)
+        grad_values = grad_gram = None
+        if ctx.needs_input_grad[0]:
+            grad_values = 2 * _sampled(share, mixed.mT, values, ctx.pattern)
+        if ctx.needs_input_grad[2]:
+            transposed = _matrix(values[ctx.pattern.by_column], ctx.pattern.transposed())
+            grad_gram = _product(transposed, _product(transposed, share).mT.contiguous())
+        return grad_values, None, grad_gram
+
+
+def _product(sparse: Tensor, dense: Tensor) -> Tensor:
+    """Into memory of our own: the operator would fill and copy a second result of the same size."""
+    product = torch.empty(sparse.shape[0], dense.shape[1], dtype=dense.dtype, device=dense.device)
+    return torch.addmm(product, sparse, dense, beta=0, out=product)
+
+
+def _sampled(left: Tensor, right: Tensor, values: Tensor, pattern: CsrPattern) -> Tensor:
+    """The entries of a dense product at the pattern's places; only those are computed."""
+    blank = _matrix(torch.zeros_like(values), pattern)
+    product: Tensor = torch.sparse.sampled_addmm(blank, left.contiguous(), right, beta=0.0)
+    return product.values()
 
 
 def _matrix(values: Tensor, pattern: CsrPattern) -> Tensor:

@@ -12,7 +12,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from quadric.autoencoders.csr import CsrPattern, csr_matmul, csr_pattern
+from quadric.autoencoders.congruence import congruence
+from quadric.autoencoders.csr import CsrPattern, csr_pattern
+from quadric.autoencoders.sparse_mixing import LivePattern, SparseMixing, live_pattern
 
 Prior = Literal["atomic", "composite", "quadratic"]
 
@@ -44,6 +46,9 @@ class Atomic(nn.Module):
     def kernel(self, gram: Float[Tensor, "h h"]) -> Float[Tensor, "h h"]:
         return gram
 
+    def live(self) -> tuple[None, "Atomic"]:
+        return None, self
+
     def row(self, latent: int) -> Row:
         return Row(torch.tensor([latent]), torch.ones(1))
 
@@ -56,14 +61,16 @@ class Quadratic(nn.Module):
         self.weight = nn.Parameter(weight)
 
     def mix(self, atoms: Float[Tensor, "n h"]) -> Float[Tensor, "n k"]:
-        return atoms @ self.weight.to(atoms.dtype).mT
+        return (self.weight.to(atoms.dtype) @ atoms.mT).mT
 
     def unmix(self, latents: Float[Tensor, "n k"]) -> Float[Tensor, "n h"]:
         return latents @ self.weight.to(latents.dtype)
 
     def kernel(self, gram: Float[Tensor, "h h"]) -> Float[Tensor, "k k"]:
-        weight = self.weight.to(gram.dtype)
-        return weight @ gram @ weight.mT
+        return congruence(self.weight.to(gram.dtype), gram)
+
+    def live(self) -> tuple[None, "Quadratic"]:
+        return None, self
 
     def row(self, latent: int) -> Row:
         weights = self.weight[latent].detach()
@@ -80,6 +87,8 @@ class Composite(nn.Module):
     weight: nn.Parameter | None
     values: nn.Parameter | None
     mask: Tensor | None
+    columns: Tensor
+    _live: tuple[Tensor, int, LivePattern] | None = None
 
     def __init__(self, weight: Float[Tensor, "k h"], density: float) -> None:
         super().__init__()
@@ -125,23 +134,32 @@ class Composite(nn.Module):
 
     def mix(self, atoms: Float[Tensor, "n h"]) -> Float[Tensor, "n k"]:
         if self.values is None:
-            return atoms @ self._masked(atoms.dtype).mT
-        return csr_matmul(self.values.to(atoms.dtype), self.pattern, atoms.mT).mT
+            return (self._masked(atoms.dtype) @ atoms.mT).mT
+        return SparseMixing(self.values, self.pattern).mix(atoms)
 
     def unmix(self, latents: Float[Tensor, "n k"]) -> Float[Tensor, "n h"]:
         if self.values is None:
             return latents @ self._masked(latents.dtype)
-        pattern = self.pattern
-        values = self.values.to(latents.dtype)[pattern.by_column]
-        return csr_matmul(values, pattern.transposed(), latents.mT).mT
+        return SparseMixing(self.values, self.pattern).unmix(latents)
 
     def kernel(self, gram: Float[Tensor, "h h"]) -> Float[Tensor, "k k"]:
         if self.values is None:
-            masked = self._masked(gram.dtype)
-            return masked @ gram @ masked.mT
-        values = self.values.to(gram.dtype)
-        half = csr_matmul(values, self.pattern, gram)
-        return csr_matmul(values, self.pattern, half.mT)  # (CG)ᵀ = GCᵀ: the Gram matrix is symmetric
+            return congruence(self._masked(gram.dtype), gram)
+        return SparseMixing(self.values, self.pattern).kernel(gram)
+
+    def live(self) -> tuple[Int[Tensor, " live"] | None, "Composite | SparseMixing"]:
+        """The atoms that have entries (None: all) and the mixing of those alone."""
+        if self.values is None:
+            return None, self
+        atoms, pattern = self._live_pattern()
+        return atoms, SparseMixing(self.values, pattern)
+
+    def _live_pattern(self) -> LivePattern:
+        columns: Tensor = self.columns
+        # Found once for every pattern: a new one is a new tensor, a loaded one a new version of the same tensor.
+        if self._live is None or self._live[0] is not columns or self._live[1] != columns._version:
+            self._live = (columns, columns._version, live_pattern(self.pattern))
+        return self._live[2]
 
     def state_from(self, state: dict[str, Tensor]) -> "Composite":
         """A mixing of this shape with the storage and the contents of a saved state_dict."""

@@ -8,7 +8,6 @@ Only zᵀKz is costly. It comes in three forms that agree to rounding: `quadrati
 sparse C make K differently, see `mixing`), and `blocked_quadratic_form`, which never holds a k×k or h×h matrix.
 """
 
-from collections.abc import Iterator
 from math import sqrt
 from typing import Any, NamedTuple
 
@@ -16,6 +15,24 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+
+from quadric.autoencoders.gram import atom_gram, cross_gram
+from quadric.autoencoders.halves import block_pairs, weighted_gram
+
+__all__ = [
+    "LossSums",
+    "LossTerms",
+    "atom_gram",
+    "block_pairs",
+    "blocked_quadratic_form",
+    "cross_gram",
+    "density_from_norms",
+    "density_norms",
+    "hoyer_density",
+    "kernel_error",
+    "product_space_error",
+    "quadratic_form",
+]
 
 
 class LossTerms(NamedTuple):
@@ -45,55 +62,27 @@ class LossSums(NamedTuple):
         )
 
 
-def atom_gram(left: Float[Tensor, "h d"], right: Float[Tensor, "h d"], symmetric: bool = True) -> Float[Tensor, "h h"]:
-    """Inner products of the atoms ½(l rᵀ + r lᵀ), or of the printed l rᵀ when not symmetric.
-
-    G = ½(LLᵀ∘RRᵀ + LRᵀ∘RLᵀ)
-    """
-    straight = (left @ left.mT) * (right @ right.mT)
-    if not symmetric:
-        return straight
-    overlap = left @ right.mT  # RLᵀ is its transpose: three products, not four
-    return (straight + overlap * overlap.mT) / 2
-
-
-def cross_gram(
-    left: Float[Tensor, "h d"],
-    right: Float[Tensor, "h d"],
-    other_left: Float[Tensor, "g d"],
-    other_right: Float[Tensor, "g d"],
-    symmetric: bool = True,
-) -> Float[Tensor, "h g"]:
-    """Inner products between the atoms of two dictionaries, or of two blocks of one."""
-    straight = (left @ other_left.mT) * (right @ other_right.mT)
-    if not symmetric:
-        return straight
-    crossed = (left @ other_right.mT) * (right @ other_left.mT)
-    return (straight + crossed) / 2
-
-
 def quadratic_form(latents: Float[Tensor, "n k"], kernel: Float[Tensor, "k k"]) -> Float[Tensor, " n"]:
     """zᵀKz for every token, for symmetric K, with two large products over forward and backward."""
     return _QuadraticForm.apply(latents, kernel)  # type: ignore[no-untyped-call, no-any-return]
 
 
 class _QuadraticForm(torch.autograd.Function):
-    """Autograd would multiply three times by n·k²; K is symmetric, so P = ZK serves the value and ∂/∂Z."""
+    """Autograd would multiply three times by n·k²; K is symmetric, so P = KZᵀ serves the value and ∂/∂Z."""
 
     @staticmethod
     def forward(ctx: Any, latents: Tensor, kernel: Tensor) -> Tensor:
-        product = latents @ kernel
+        product = kernel @ latents.mT
         ctx.save_for_backward(latents, product)
-        return (product * latents).sum(-1)
+        return (product * latents.mT).sum(0)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
         latents, product = ctx.saved_tensors
         needs_latents, needs_kernel = ctx.needs_input_grad
-        weighted = grad[:, None] * latents
-        grad_latents = 2 * grad[:, None] * product if needs_latents else None
-        return grad_latents, latents.mT @ weighted if needs_kernel else None
+        grad_latents = (product * (2 * grad)).mT if needs_latents else None
+        return grad_latents, weighted_gram(latents.mT, grad) if needs_kernel else None
 
 
 def blocked_quadratic_form(
@@ -110,12 +99,6 @@ def blocked_quadratic_form(
     if block_size < 1:
         raise ValueError(f"block_size={block_size} is not positive; give the number of atoms to hold at once")
     return _BlockedQuadraticForm.apply(weights, left, right, symmetric, block_size)  # type: ignore[no-untyped-call, no-any-return]
-
-
-def block_pairs(size: int, block_size: int) -> Iterator[tuple[slice, slice]]:
-    """The blocks on and above the diagonal; the symmetric rest is the caller's transposes."""
-    blocks = [slice(start, min(start + block_size, size)) for start in range(0, size, block_size)]
-    return ((row, column) for i, row in enumerate(blocks) for column in blocks[i:])
 
 
 class _BlockedQuadraticForm(torch.autograd.Function):

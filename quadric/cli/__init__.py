@@ -16,9 +16,12 @@ from quadric.cli.corpus import Corpus
 from quadric.cli.demo import Demo
 from quadric.cli.evaluate import Evaluate
 from quadric.cli.harvest import Harvest
+from quadric.cli.plan import Plan
 from quadric.cli.report import Report
+from quadric.cli.site import Site
 from quadric.cli.sweep import Sweep
 from quadric.cli.train import Train
+from quadric.cli.view import View
 
 
 class Command(Protocol):
@@ -32,10 +35,13 @@ COMMANDS: dict[str, Callable[..., Command]] = {
     "demo": Demo,
     "corpus": Corpus,
     "harvest": Harvest,
+    "plan": Plan,
     "train": Train,
     "evaluate": Evaluate,
     "report": Report,
     "compare": Compare,
+    "site": Site,
+    "view": View,
     "sweep": Sweep,
 }
 

@@ -2,30 +2,29 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-SECONDS_BETWEEN_LINES = 2.0
+SECONDS_BETWEEN_LINES = 5.0
 
 
 @contextmanager
 def counted_progress(label: str, total: int) -> Iterator[Callable[[int], None]]:
     """A function to call with the number that was finished since the last call."""
-    if not sys.stderr.isatty():
-        yield _plain(label, total)
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    with part_progress() as show:
+        done = 0
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(label, total=total)
-        yield lambda finished: progress.advance(task, finished)
+        def advance(finished: int) -> None:
+            nonlocal done
+            done += finished
+            show(label, done, total)
+
+        yield advance
 
 
 @contextmanager
-def part_progress() -> Iterator[Callable[[str, int, int], None]]:
-    """A function to call with a part's name, how much of it is done, and of how much."""
+def part_progress(parts: Sequence[str] = ()) -> Iterator[Callable[[str, int, int], None]]:
+    """A function to call with a part's name, how much of it is done, and of how much; known parts are shown at once."""
     if not sys.stderr.isatty():
         yield PlainParts()
         return
@@ -34,7 +33,7 @@ def part_progress() -> Iterator[Callable[[str, int, int], None]]:
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        tasks: dict[str, TaskID] = {}
+        tasks: dict[str, TaskID] = {part: progress.add_task(part, total=None) for part in parts}
 
         def show(part: str, done: int, wanted: int) -> None:
             if part not in tasks:
@@ -45,25 +44,15 @@ def part_progress() -> Iterator[Callable[[str, int, int], None]]:
 
 
 class PlainParts:
-    """A line every few seconds, and one at the end of each part."""
+    """A line now and then, and one at the end of a part that had any; quick work is silent."""
 
     def __init__(self) -> None:
         self.last = time.monotonic()
+        self.begun: set[str] = set()
 
     def __call__(self, part: str, done: int, wanted: int) -> None:
-        if time.monotonic() - self.last >= SECONDS_BETWEEN_LINES or done == wanted:
+        due = time.monotonic() - self.last >= SECONDS_BETWEEN_LINES
+        if due or (part in self.begun and done == wanted):
             self.last = time.monotonic()
+            self.begun.add(part)
             print(f"{part} {done:,}/{wanted:,}", file=sys.stderr)
-
-
-def _plain(label: str, total: int) -> Callable[[int], None]:
-    done, last = 0, time.monotonic()
-
-    def advance(finished: int) -> None:
-        nonlocal done, last
-        done += finished
-        if time.monotonic() - last >= SECONDS_BETWEEN_LINES:
-            last = time.monotonic()
-            print(f"{label} {done}/{total}", file=sys.stderr)
-
-    return advance

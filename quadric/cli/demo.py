@@ -1,44 +1,44 @@
 """`quadric demo`: the embedded default, end to end."""
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 
 @dataclass(frozen=True, kw_only=True)
 class Demo:
-    """Plant directions, circles and spheres in synthetic activations, train, and say which were found.
+    """Train on the embedded language model and text, and make a site that shows every latent; about five minutes.
+
+    What is there already is not made again: stopped, the same command goes on, and a second call is over at once.
 
     Example: quadric demo --out runs/demo
     """
 
     out: Path = Path("runs/demo")
-    """Folder for the trained autoencoder; an earlier one there is replaced."""
-    steps: int = 400
-    """Training steps."""
-    seed: int = 0
-    """Decides the manifolds, the tokens and the initial weights."""
+    """Folder for everything that is made."""
 
     def run(self) -> int:
-        from rich.console import Console
-        from rich.table import Table
+        from quadric.activations.models import preparation
+        from quadric.cli.counted_progress import part_progress
+        from quadric.demonstration import PARTS, default_demonstration, demonstrate
 
-        from quadric.cli.progress import step_progress
-        from quadric.planted_run import planted_demo
-
-        console = Console()
-        console.print(
-            "Training a composite bilinear autoencoder on planted manifolds: each token is the sum of points on two "
-            "of 12 manifolds in 32 dimensions, plus noise."
+        if (first := preparation("smollm2")) is not None:
+            print(first, file=sys.stderr)
+        wanted = default_demonstration(self.out)
+        try:
+            with part_progress(PARTS) as show:
+                found = demonstrate(self.out, wanted, show)
+        except KeyboardInterrupt:
+            print(f"\nwhat is in {self.out} stays valid; the same command goes on", file=sys.stderr)
+            raise
+        (autoencoder,) = wanted.config.autoencoders
+        print(
+            f"Trained {autoencoder.n_latents} latents on the residual stream of smollm2 ({autoencoder.hook_point}). "
+            "Three worth a look:"
         )
-        with step_progress(self.steps) as report:
-            result = planted_demo(self.steps, self.seed, report)
-        result.autoencoder.save_pretrained(self.out)
-        table = Table("planted", "best latent", "energy inside its subspace", "before training")
-        for found, chance in zip(result.found, result.chance, strict=True):
-            table.add_row(found.manifold, str(found.latent), f"{found.inside:.0%}", f"{chance.inside:.0%}")
-        console.print(table)
-        console.print(
-            f"Error on unseen tokens: {result.error:.3f} (0 is perfect, 1 is nothing rebuilt).\n"
-            f"Saved to {self.out}; load it with: quadric.load({str(self.out)!r})"
-        )
+        for each in found:
+            print(f"  {each.latent:>4}  {each.label}  ({each.shape}, importance {each.importance:.1f}×)")
+        if found:
+            print(f"\nSee them:      quadric view {self.out} --latent {found[0].latent}")
+        print(f"How good is it? quadric evaluate {self.out}\nWeights alone:  quadric report {self.out}")
         return 0

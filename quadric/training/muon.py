@@ -17,6 +17,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from quadric.autoencoders.halves import symmetric_product
+
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 ROUNDS = 5
 TINY = 1e-7
@@ -26,17 +28,28 @@ def orthogonalised(matrix: Float[Tensor, "m n"]) -> Float[Tensor, "m n"]:
     """The matrix with its singular values brought near 1: US'Vᵀ with S' ≈ 1 for USVᵀ."""
     if matrix.shape[0] < matrix.shape[1]:
         return orthogonalised(matrix.mT).mT
-    a, b, c = COEFFICIENTS
     norm: Tensor = torch.linalg.matrix_norm(matrix)
     tall = matrix / norm.clamp(min=TINY)
-    gram = tall.mT @ tall
-    identity = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
-    product = identity
-    for _ in range(ROUNDS):
-        factor = torch.addmm(b * gram, gram, gram, alpha=c) + a * identity
-        gram = factor @ gram @ factor
-        product = product @ factor
-    return tall @ product
+    return tall @ _factor_product(symmetric_product(tall.mT, tall))
+
+
+def _factor_product(gram: Float[Tensor, "n n"]) -> Float[Tensor, "n n"]:
+    """The product of all rounds' factors. Every matrix here is a polynomial in the first, so every product of two
+    is symmetric and done by halves."""
+    product = factor = _factor(gram)
+    for _ in range(ROUNDS - 1):
+        gram = symmetric_product(symmetric_product(factor, gram), factor)
+        factor = _factor(gram)
+        product = symmetric_product(product, factor)
+    return product
+
+
+def _factor(gram: Float[Tensor, "n n"]) -> Float[Tensor, "n n"]:
+    """aI + bA + cA²."""
+    a, b, c = COEFFICIENTS
+    factor = symmetric_product(gram, gram).mul_(c).add_(gram, alpha=b)
+    factor.diagonal().add_(a)
+    return factor
 
 
 class Muon(torch.optim.Optimizer):

@@ -18,6 +18,14 @@ def sparse_learning_rate(learning_rate: float, mixing: Composite) -> float:
     return learning_rate / sqrt(max(1.0, mixing.n_entries / mixing.shape[0]))
 
 
+def sparse_optimiser(
+    values: nn.Parameter, mixing: Composite, learning_rate: float, momentum: float
+) -> torch.optim.Optimizer:
+    """What updates the values of a sparse C."""
+    rate = sparse_learning_rate(learning_rate, mixing)
+    return torch.optim.AdamW([values], lr=rate, weight_decay=0.0)
+
+
 class Optimisers:
     """The optimisers of one autoencoder; they follow when the storage of C changes."""
 
@@ -63,5 +71,4 @@ class Optimisers:
             return Muon([parameter], self.learning_rate, self.momentum)
         assert isinstance(self.autoencoder, BilinearAutoencoder)
         assert isinstance(self.autoencoder.mixing, Composite)
-        rate = sparse_learning_rate(self.learning_rate, self.autoencoder.mixing)
-        return torch.optim.AdamW([parameter], lr=rate, weight_decay=0.0)
+        return sparse_optimiser(parameter, self.autoencoder.mixing, self.learning_rate, self.momentum)

@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
+from tokenizers import Tokenizer as Backend
+from tokenizers import decoders, models
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+from quadric.activations.models import find_model, load_shape
 from quadric.activations.tokenizer import Tokenizer
 from tests.activations.tiny import tiny_tokenizer
 
@@ -47,3 +50,30 @@ def test_the_fingerprint_changes_with_vocabulary_special_tokens_and_template() -
     other_eos = PreTrainedTokenizerFast(tokenizer_object=tiny_tokenizer().backend_tokenizer, eos_token="<bos>")
     fingerprints.add(Tokenizer(other_eos).fingerprint())
     assert len(fingerprints) == 4
+
+
+def test_token_bytes_join_to_the_text_even_where_characters_span_tokens() -> None:
+    tokenizer = Tokenizer(tiny_tokenizer())
+    (tokens,) = tokenizer.encode(["naïve – 漢字\n"])
+    assert b"".join(tokenizer.token_bytes(tokens)).decode() == "naïve – 漢字\n"
+    assert tokenizer.token_bytes([0, 1]) == [b"<|endoftext|>", b"<bos>"]
+
+
+def test_token_bytes_of_every_byte_are_that_byte() -> None:
+    tokenizer = Tokenizer(tiny_tokenizer())
+    assert {letters[0] for letters in tokenizer.token_bytes(list(range(2, 258)))} == set(range(256))
+
+
+def test_token_bytes_of_the_embedded_model_join_to_the_text() -> None:
+    tokenizer = load_shape(find_model("smollm2")).tokenizer
+    text = "The cat’s naïve 漢字 \U0001f600\n\tindented, twice  spaced"
+    (tokens,) = tokenizer.encode([text])
+    assert b"".join(tokenizer.token_bytes(tokens)).decode() == text
+    assert tokenizer.token_bytes([tokenizer.separator]) == [b"<|endoftext|>"]
+
+
+def test_token_bytes_know_the_spelling_of_sentencepiece() -> None:
+    backend = Backend(models.Unigram([("<unk>", 0.0), ("▁the", -1.0), ("<0xE6>", -2.0), ("é", -2.0)], unk_id=0))
+    backend.decoder = decoders.Metaspace()
+    tokenizer = Tokenizer(PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>"))
+    assert tokenizer.token_bytes([0, 1, 2, 3]) == [b"<unk>", b" the", b"\xe6", "é".encode()]

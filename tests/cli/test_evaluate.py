@@ -43,7 +43,6 @@ def test_every_autoencoder_is_measured_on_held_out_text(
     printed = capsys.readouterr()
     assert "CE recov." in printed.out
     assert "sign for which x̂·x ≥ 0" in printed.out.replace("\n", " ")
-    assert "errors 300/300" in printed.err
     found = json.loads((tmp_path / "all.json").read_text())
     with (tmp_path / "table.csv").open() as file:
         assert [row["name"] for row in csv.DictReader(file)] == [each["name"] for each in found]

@@ -199,6 +199,18 @@ def test_two_processes_train_what_one_trains(world: Path, tmp_path: Path) -> Non
         assert one["density"] == pytest.approx(two["density"], rel=1e-3)
 
 
+def test_a_process_that_dies_ends_the_job_with_a_message_and_the_job_resumes(world: Path, tmp_path: Path) -> None:
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    dying = str(Path(__file__).with_name("dying_rank.py"))
+    job = python(*torchrun, dying, "5", *train_command(world, tmp_path / "run"), timeout=300)
+    assert job.returncode != 0
+    assert "Signal 9 (SIGKILL) received" in job.stderr
+    resumed = python(*torchrun, "-m", "quadric", "train", "--resume", str(tmp_path / "run"), timeout=300)
+    assert resumed.returncode == 0, resumed.stderr
+    assert "going on after step 4 of 8" in resumed.stderr
+    assert [line["step"] for line in read_metrics(tmp_path / "run")] == list(range(1, 9))
+
+
 def test_the_job_ends_with_a_message_when_processes_cannot_share_a_batch(world: Path, tmp_path: Path) -> None:
     command = train_command(world, tmp_path / "run", "--sequences-per-step", "3")
     job = python(

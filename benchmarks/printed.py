@@ -1,0 +1,90 @@
+"""The algorithm as the paper prints it, to measure ours against: dense C, plain autograd, Muon on all matrices.
+
+One departure: zᵀKz is contracted as ((zK)·z), since the printed einsum of three operands, taken left to right, makes
+n·k² numbers and runs out of memory.
+"""
+
+from collections.abc import Callable, Iterable
+from math import sqrt
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from quadric.autoencoders.mixing import Prior
+from quadric.training.muon import Muon
+
+LEARNING_RATE, MOMENTUM = 0.03, 0.95
+WhoseMuon = Literal["torch", "ours"]
+MakeMuon = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
+
+MUONS: dict[WhoseMuon, MakeMuon] = {
+    "torch": lambda parameters: torch.optim.Muon(
+        parameters, lr=LEARNING_RATE, momentum=MOMENTUM, weight_decay=0.0, adjust_lr_fn="original"
+    ),
+    "ours": lambda parameters: Muon(parameters, LEARNING_RATE, MOMENTUM),
+}
+
+
+class PrintedAutoencoder(nn.Module):
+    """L, R, dense C under a mask, and the offset of the density."""
+
+    mask: Tensor
+
+    def __init__(self, d_model: int, n_latents: int, n_hidden: int, prior: Prior, seed: int = 0) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(seed)
+        shapes = [(n_hidden, d_model), (n_hidden, d_model)]
+        shapes += [] if prior == "atomic" else [(n_latents, n_hidden)]
+        weights = [nn.init.orthogonal_(torch.empty(shape), generator=generator) for shape in shapes]
+        self.left, self.right = nn.Parameter(weights[0]), nn.Parameter(weights[1])
+        self.mixing = nn.Parameter(weights[2]) if len(weights) == 3 else None
+        self.offset = nn.Parameter(torch.zeros(n_latents))
+        self.register_buffer("mask", torch.ones(() if self.mixing is None else self.mixing.shape))
+
+    @torch.no_grad()
+    def set_mixing_density(self, density: float) -> None:
+        """Keep the globally largest |C|."""
+        assert self.mixing is not None
+        kept = self.mixing.abs().flatten().topk(max(1, round(density * self.mixing.numel()))).indices
+        self.mask = torch.zeros(self.mixing.numel()).index_fill_(0, kept, 1.0).view_as(self.mixing)
+
+    def latents_and_kernel(self, tokens: Float[Tensor, "n d"]) -> tuple[Tensor, Tensor]:
+        """z and K, written as the paper writes them."""
+        latents = (tokens @ self.left.T) * (tokens @ self.right.T)
+        kernel = (self.left @ self.left.T) * (self.right @ self.right.T)
+        if self.mixing is None:
+            return latents, kernel
+        mixing = self.mixing * self.mask
+        return latents @ mixing.T, mixing @ kernel @ mixing.T
+
+    def loss(self, tokens: Float[Tensor, "n d"], alpha: float) -> tuple[Tensor, Tensor]:
+        """Total and error; tokens are scaled to unit norm, which makes the printed denominator right."""
+        tokens = tokens / torch.linalg.vector_norm(tokens, dim=-1, keepdim=True)
+        latents, kernel = self.latents_and_kernel(tokens)
+        error = ((latents @ kernel * latents).sum(-1) - 2 * latents.square().sum(-1) + 1).mean()
+        centred, n = latents - self.offset, len(tokens)
+        density = (centred.abs().sum(0) / centred.square().sum(0).sqrt() - 1) / (sqrt(n) - 1)
+        return error + alpha * density.mean(), error
+
+
+class PrintedLearner:
+    """A training step with it, as plain as it comes."""
+
+    def __init__(self, autoencoder: PrintedAutoencoder, muon: WhoseMuon = "torch") -> None:
+        self.autoencoder = autoencoder
+        parameters = list(autoencoder.parameters())
+        self.optimisers = [
+            MUONS[muon]([each for each in parameters if each.ndim == 2]),
+            torch.optim.AdamW([each for each in parameters if each.ndim == 1], lr=1e-3, weight_decay=0.0),
+        ]
+
+    def step(self, tokens: Float[Tensor, "n d"], alpha: float = 0.3) -> float:
+        """One update; returns the error."""
+        total, error = self.autoencoder.loss(tokens, alpha)
+        total.backward()
+        for optimiser in self.optimisers:
+            optimiser.step()
+            optimiser.zero_grad()
+        return error.item()

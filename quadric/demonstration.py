@@ -1,0 +1,129 @@
+"""The whole of Quadric on the embedded model and text: activations, training, evidence, site.
+
+Every stage leaves its result in the folder and is passed over when it is there, so the demonstration can be stopped
+at any moment and goes on with the same call.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from quadric.activations import ActivationCache, BatchSize, CachedStream, HarvestConfig, harvest
+from quadric.activations.harvesting import Progress
+from quadric.autoencoders import BilinearAutoencoder
+from quadric.evidence import Evidence, EvidenceSettings, collect, text_behind
+from quadric.evidence.labels import MIXED
+from quadric.evidence.storage import has_evidence
+from quadric.geometry import LatentStatistics, statistics
+from quadric.geometry.dictionary import require_bilinear
+from quadric.recipes import DEMO_TOKENS, demo
+from quadric.run_config import FILE_NAME, RunConfig, read_run_config, write_run_config
+from quadric.run_folder import autoencoder_folders, evidence_folder, load
+from quadric.running import carry_on, is_finished
+from quadric.site.building import build_site
+from quadric.site.export import Exhibit
+from quadric.site.writer import is_site
+
+ACTIVATIONS, SITE = "activations", "site"
+PARTS = ("activations", "training", "evidence", "geometry", "pages")
+"""Names of the stages, in their order."""
+DENSE = 0.5
+
+OnProgress = Callable[[str, int, int], None]
+"""Which stage, how much of it is done, and of how much."""
+
+
+class WorthALook(NamedTuple):
+    """A latent that a newcomer should open first."""
+
+    latent: int
+    label: str
+    shape: str
+    importance: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demonstration:
+    """How large it is."""
+
+    config: RunConfig
+    tokens: int = DEMO_TOKENS
+    points: int = 1000
+
+
+def default_demonstration(folder: Path) -> Demonstration:
+    """Five minutes on two CPU cores."""
+    return Demonstration(config=demo(str(folder / ACTIVATIONS)))
+
+
+def demonstrate(folder: Path, wanted: Demonstration, on_progress: OnProgress) -> list[WorthALook]:
+    """Do what is not done yet, and name three latents worth a look."""
+    _prepare(folder, wanted.config)
+    if not is_finished(folder):
+        _harvest(folder, wanted, on_progress)
+        _train(folder, wanted.config, on_progress)
+    autoencoder = require_bilinear(load(folder))
+    (name,) = autoencoder_folders(folder)
+    evidence = _evidence(folder, name, autoencoder, wanted, on_progress)
+    if not is_site(folder / SITE):
+        exhibit = Exhibit(name=name, autoencoder=autoencoder, evidence=evidence, source=str(folder))
+        build_site([exhibit], folder / SITE, title="Quadric demo", on_progress=on_progress)
+    return worth_a_look(statistics(autoencoder), evidence)
+
+
+def worth_a_look(table: LatentStatistics, evidence: Evidence, count: int = 3) -> list[WorthALook]:
+    """The most important latents that are not dense and whose tokens say what they are about, no two alike."""
+    found: list[WorthALook] = []
+    themes: set[str] = set()
+    for latent in table.importance.argsort(descending=True).tolist():
+        label = evidence.labels.of(latent)
+        words = {word for side in label.split(" ↔ ") for word in side.split(" · ")}
+        if evidence.statistics.density[latent] > DENSE or not label or MIXED in words or words & themes:
+            continue
+        themes |= words
+        found.append(WorthALook(latent, label, table.shape[latent], table.importance[latent].item()))
+        if len(found) == count:
+            break
+    return found
+
+
+def _prepare(folder: Path, config: RunConfig) -> None:
+    if (folder / FILE_NAME).is_file():
+        if read_run_config(folder) != config:
+            raise FileExistsError(f"'{folder}' holds another run than the demo's; choose another folder with --out")
+        return
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise FileExistsError(f"'{folder}' exists and is not empty; choose another folder with --out")
+    folder.mkdir(parents=True, exist_ok=True)
+    write_run_config(config, folder)
+
+
+def _harvest(folder: Path, wanted: Demonstration, on_progress: OnProgress) -> None:
+    def show(state: Progress) -> None:
+        on_progress("activations", state.done, state.wanted)
+
+    harvest(wanted.config.activations, HarvestConfig(tokens=wanted.tokens), folder / ACTIVATIONS, on_progress=show)
+
+
+def _train(folder: Path, config: RunConfig, on_progress: OnProgress) -> None:
+    def show(step: int, reports: object) -> None:
+        on_progress("training", step, config.training.steps)
+
+    carry_on(folder, on_step=show)
+
+
+def _evidence(
+    folder: Path, name: str, autoencoder: BilinearAutoencoder, wanted: Demonstration, on_progress: OnProgress
+) -> Evidence:
+    place = evidence_folder(folder, name)
+    if has_evidence(place):
+        return Evidence.load(place)
+    stream = CachedStream(ActivationCache(folder / ACTIVATIONS), batch=BatchSize(tokens=4096), seed=None)
+    text = text_behind(stream, wanted.config.activations.model)
+    settings = EvidenceSettings(n_points=wanted.points)
+
+    def show(state: Progress) -> None:
+        on_progress("evidence", state.done, state.wanted)
+
+    return collect(autoencoder, stream, place, n_tokens=wanted.tokens, settings=settings, text=text, on_progress=show)

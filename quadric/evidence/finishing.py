@@ -1,0 +1,157 @@
+"""From what a pass gathered to evidence that can be read alone."""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float32, Float64, Int64
+
+from quadric.autoencoders import Provenance
+from quadric.corpus.packaged import CORPORA
+from quadric.evidence.collector import Collector, Seen, weights_sha256
+from quadric.evidence.contexts import SIGNS
+from quadric.evidence.firing import PROBABILITIES
+from quadric.evidence.labels import METHOD, SignTokens, Spellings, label, sign_tokens, spellings
+from quadric.evidence.places import sequence_of
+from quadric.evidence.record import MISSING, Contexts, Evidence, FiringStatistics, Labels, Points, TextRead
+from quadric.evidence.text import NumberedText, TextSource, text_read
+from quadric.evidence.token_energy import energies, preferences
+
+Array = np.ndarray
+
+LATENTS_AT_ONCE = 128
+
+
+def evidence_of(collector: Collector, source: TextSource, provenance: Provenance, notes: list[str]) -> Evidence:
+    """Everything gathered, with its text, statistics and labels."""
+    if collector.n_tokens == 0:
+        raise ValueError("no token was scored; give a stream that yields at least one batch")
+    seen = collector.seen()
+    text = text_read(source, np.unique(sequence_of(seen.places)))
+    points = _points(collector, text, seen)
+    tokens = _token_account(collector, text, seen)
+    return Evidence(
+        settings=collector.settings,
+        n_tokens=collector.n_tokens,
+        provenance=provenance,
+        weights_sha256=weights_sha256(collector.autoencoder),
+        corpus_licence=attribution(provenance.corpus),
+        text=text.read,
+        points=points,
+        contexts=_contexts(collector, text, seen),
+        statistics=_statistics(collector, tokens),
+        labels=Labels(
+            texts=[label(*signs) for signs in tokens.signs],
+            positive=[ups.texts for ups, _ in tokens.signs],
+            negative=[downs.texts for _, downs in tokens.signs],
+            method=METHOD,
+        ),
+        notes=notes,
+    )
+
+
+def attribution(corpus: str | None) -> str | None:
+    """What must be said wherever a packaged corpus is shown; nothing is known of others."""
+    if corpus not in CORPORA:
+        return None
+    resource = CORPORA[corpus].resource
+    return f"{resource.attribution} ({resource.licence})"
+
+
+def _points(collector: Collector, text: NumberedText, seen: Seen) -> Points:
+    drawn = collector.reservoir
+    points = Points(
+        places=np.empty_like(drawn.places),
+        values=np.empty_like(drawn.values),
+        coordinates=np.empty_like(drawn.coordinates),
+        control=np.empty((*drawn.places.shape, seen.control.shape[1]), dtype=np.float32),
+    )
+    for start in range(0, len(drawn.places), LATENTS_AT_ONCE):
+        rows = slice(start, start + LATENTS_AT_ONCE)
+        # Strongest first, of equals the one read first, free places last.
+        strength = np.where(drawn.places[rows] == MISSING, 1.0, -np.abs(drawn.values[rows]))
+        order = np.lexsort((drawn.places[rows], strength), axis=1)
+        places = np.take_along_axis(drawn.places[rows], order, axis=1)
+        points.places[rows] = text.indices_of(places)
+        points.values[rows] = np.take_along_axis(drawn.values[rows], order, axis=1)
+        points.coordinates[rows] = np.take_along_axis(drawn.coordinates[rows], order[..., None], axis=1)
+        points.control[rows] = _control(places, seen)
+    return points
+
+
+def _contexts(collector: Collector, text: NumberedText, seen: Seen) -> Contexts:
+    kept = collector.contexts
+    return Contexts(
+        places=text.indices_of(kept.places),
+        values=kept.strengths * np.array(SIGNS)[:, None],
+        coordinates=kept.coordinates * (kept.places != MISSING)[..., None],
+        control=_control(kept.places, seen),
+    )
+
+
+def _control(places: Int64[Array, "*shape"], seen: Seen) -> Float32[Array, "*shape 3"]:
+    rows = np.searchsorted(seen.places, places).clip(max=len(seen.places) - 1)
+    return np.asarray(seen.control[rows] * (places != MISSING)[..., None].astype(np.float32))
+
+
+class _TokenAccount(NamedTuple):
+    """Preferred tokens of every latent and sign."""
+
+    lift_tokens: Array
+    lifts: Array
+    signs: list[tuple[SignTokens, SignTokens]]
+
+
+class _Frequencies(NamedTuple):
+    text: TextRead
+    tokens: Float64[Array, " v"]
+    groups: Spellings
+
+
+def _token_account(collector: Collector, text: NumberedText, seen: Seen) -> _TokenAccount:
+    scored = text.read.token_ids[text.indices_of(seen.places)]
+    frequencies = np.bincount(scored, minlength=len(text.read.vocabulary)) / len(scored)
+    usual = _Frequencies(text.read, frequencies, spellings(text.read.vocabulary, frequencies))
+    shape = (len(collector.reservoir.keys), 2, collector.settings.n_lift_tokens)
+    account = _TokenAccount(np.full(shape, MISSING, dtype=np.int32), np.zeros(shape, dtype=np.float32), [])
+    limits = collector.settings.firing_rms * np.sqrt(collector.firing.mean_square())
+    for latent, limit in enumerate(limits):
+        _account_for(collector, latent, float(limit), text, usual, account)
+    return account
+
+
+def _account_for(
+    collector: Collector, latent: int, limit: float, text: NumberedText, usual: _Frequencies, account: _TokenAccount
+) -> None:
+    drawn = collector.reservoir
+    held = drawn.places[latent] != MISSING
+    values = drawn.values[latent][held]
+    energy = energies(values, drawn.keys[latent][held], drawn.epsilon, collector.n_tokens <= drawn.keys.shape[1])
+    tokens = usual.text.token_ids[text.indices_of(drawn.places[latent][held])]
+    fires = np.abs(values) > limit
+    total = energy[fires].sum()
+    found = []
+    for sign, factor in enumerate(SIGNS):
+        chosen = fires & (values * factor > 0)
+        best = preferences(tokens[chosen], energy[chosen], usual.tokens)
+        count = min(account.lifts.shape[2], len(best.tokens))
+        account.lift_tokens[latent, sign, :count] = best.tokens[:count]
+        account.lifts[latent, sign, :count] = best.lifts[:count]
+        groups = usual.groups.group[tokens[chosen]].astype(np.int32)
+        grouped = preferences(groups, energy[chosen], usual.groups.frequencies)
+        share = float(energy[chosen].sum() / total) if total > 0 else 0.0
+        found.append(sign_tokens(grouped, usual.groups, share))
+    account.signs.append((found[0], found[1]))
+
+
+def _statistics(collector: Collector, tokens: _TokenAccount) -> FiringStatistics:
+    firing = collector.firing
+    return FiringStatistics(
+        density=firing.density(),
+        quantiles=firing.quantiles(),
+        probabilities=PROBABILITIES,
+        positive_share=firing.positive_share(),
+        firing_share=firing.share_beyond(collector.settings.firing_rms * np.sqrt(firing.mean_square())),
+        mean_square=firing.mean_square(),
+        lift_tokens=tokens.lift_tokens,
+        lifts=tokens.lifts,
+    )

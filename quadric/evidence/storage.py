@@ -1,0 +1,206 @@
+"""Evidence on disk: two safetensors files and a strict evidence.json that names them, written last."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from quadric.autoencoders import Provenance
+from quadric.autoencoders.records import record_from_json
+from quadric.autoencoders.storage import write_atomically
+from quadric.evidence.array_file import read_arrays, write_arrays
+from quadric.evidence.record import (
+    Contexts,
+    Evidence,
+    FiringStatistics,
+    Labels,
+    ModelLabels,
+    Points,
+    TextRead,
+)
+from quadric.evidence.settings import EvidenceSettings
+
+FORMAT = "quadric-evidence"
+FORMAT_VERSION = 1
+NAME = "evidence.json"
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredFile:
+    """Which file holds some arrays, and how to tell that it is whole."""
+
+    file: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvidenceFile:
+    """evidence.json."""
+
+    format: str
+    format_version: int
+    n_tokens: int
+    weights_sha256: str
+    corpus_licence: str | None
+    notes: list[str]
+    probabilities: list[float]
+    settings: dict[str, Any]
+    provenance: dict[str, Any]
+    labels: dict[str, Any]
+    points: dict[str, Any]
+    rest: dict[str, Any]
+
+
+def save_evidence(evidence: Evidence, folder: str | os.PathLike[str]) -> None:
+    """Write into the folder; whatever stops it, the folder holds the old evidence or the new, whole."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    points = _store(folder, "points", _arrays(evidence.points, ""))
+    rest = _store(folder, "rest", _rest(evidence))
+    record = EvidenceFile(
+        format=FORMAT,
+        format_version=FORMAT_VERSION,
+        n_tokens=evidence.n_tokens,
+        weights_sha256=evidence.weights_sha256,
+        corpus_licence=evidence.corpus_licence,
+        notes=evidence.notes,
+        probabilities=list(evidence.statistics.probabilities),
+        settings=asdict(evidence.settings),
+        provenance=asdict(evidence.provenance),
+        labels=_labels_as_json(evidence.labels),
+        points=asdict(points),
+        rest=asdict(rest),
+    )
+    _write_record(folder, record)
+    for file in folder.glob("*.safetensors"):
+        if file.name.startswith(("points-", "rest-")) and file.name not in (points.file, rest.file):
+            file.unlink()
+
+
+def load_evidence(folder: str | os.PathLike[str]) -> Evidence:
+    """Read what `save_evidence` wrote, refusing whatever is not exactly that."""
+    folder = Path(folder)
+    record = read_record(folder)
+    points = _load(folder, record.points)
+    rest = _load(folder, record.rest)
+    where = str(folder / NAME)
+    return Evidence(
+        settings=record_from_json(EvidenceSettings, record.settings, f"settings in {where}"),
+        n_tokens=record.n_tokens,
+        provenance=record_from_json(Provenance, record.provenance, f"provenance in {where}"),
+        weights_sha256=record.weights_sha256,
+        corpus_licence=record.corpus_licence,
+        text=_text(rest, where),
+        points=Points(**points),
+        contexts=Contexts(**_part(rest, "contexts.")),
+        statistics=FiringStatistics(**_part(rest, "statistics."), probabilities=tuple(record.probabilities)),
+        labels=_labels_from_json(record.labels, where),
+        notes=record.notes,
+    )
+
+
+def has_evidence(folder: Path) -> bool:
+    """Whether a folder holds finished evidence."""
+    return (folder / NAME).is_file()
+
+
+def replace_labels(folder: Path, labels: Labels) -> None:
+    """Change the labels of stored evidence and nothing else."""
+    _write_record(folder, replace(read_record(folder), labels=_labels_as_json(labels)))
+
+
+def read_record(folder: Path) -> EvidenceFile:
+    """evidence.json alone, checked."""
+    path = folder / NAME
+    if not path.is_file():
+        raise FileNotFoundError(f"no {NAME} in '{folder}'; make evidence with quadric site RUN --out DIR")
+    try:
+        values = json.loads(path.read_bytes())
+    except ValueError as problem:
+        raise ValueError(f"{path} is not valid JSON ({problem}); delete the folder and collect anew") from None
+    if not isinstance(values, dict) or values.get("format") != FORMAT:
+        raise ValueError(f"{path} does not describe Quadric evidence (no format: {FORMAT!r})")
+    version = values.get("format_version")
+    if not isinstance(version, int) or version > FORMAT_VERSION:
+        raise ValueError(
+            f"{path} has format version {version!r}, newer than the {FORMAT_VERSION} this Quadric reads; "
+            "upgrade with pip install -U quadric"
+        )
+    return record_from_json(EvidenceFile, values, str(path))
+
+
+def _write_record(folder: Path, record: EvidenceFile) -> None:
+    text = json.dumps(asdict(record), indent=1, ensure_ascii=False, allow_nan=False)
+    write_atomically(folder / NAME, (text + "\n").encode())
+
+
+def _store(folder: Path, name: str, arrays: Mapping[str, Array]) -> StoredFile:
+    """Under a name that carries the hash, so that files of older evidence stay until the record has changed."""
+    fresh = folder / f"{name}-new.safetensors"
+    written = write_arrays(fresh, arrays)
+    stored = StoredFile(file=f"{name}-{written.sha256[:12]}.safetensors", bytes=written.bytes, sha256=written.sha256)
+    fresh.replace(folder / stored.file)
+    return stored
+
+
+def _load(folder: Path, values: dict[str, Any]) -> dict[str, Array]:
+    stored = record_from_json(StoredFile, values, f"a file in {folder / NAME}")
+    path = folder / stored.file
+    if path.parent != folder or not path.is_file():
+        raise FileNotFoundError(f"'{stored.file}' named by {folder / NAME} is missing; collect the evidence anew")
+    if path.stat().st_size != stored.bytes:
+        raise ValueError(f"{path} has {path.stat().st_size} bytes, expected {stored.bytes}; collect the evidence anew")
+    return read_arrays(path).arrays
+
+
+def _arrays(part: object, prefix: str) -> dict[str, Array]:
+    values = {field.name: getattr(part, field.name) for field in fields(part)}  # type: ignore[arg-type]
+    return {prefix + name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+
+
+def _part(arrays: dict[str, Array], prefix: str) -> dict[str, Array]:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+def _rest(evidence: Evidence) -> dict[str, Array]:
+    vocabulary = evidence.text.vocabulary
+    return {
+        **_arrays(evidence.text, "text."),
+        "vocabulary.bytes": np.frombuffer(b"".join(vocabulary), dtype=np.uint8),
+        "vocabulary.ends": np.cumsum([len(token) for token in vocabulary], dtype=np.int64),
+        **_arrays(evidence.contexts, "contexts."),
+        **_arrays(evidence.statistics, "statistics."),
+    }
+
+
+def _text(rest: dict[str, Array], where: str) -> TextRead:
+    letters, ends = rest["vocabulary.bytes"].tobytes(), rest["vocabulary.ends"].tolist()
+    if ends and ends[-1] != len(letters):
+        raise ValueError(f"the vocabulary named by {where} is damaged; collect the evidence anew")
+    vocabulary = [letters[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+    return TextRead(**_part(rest, "text."), vocabulary=vocabulary)
+
+
+def _labels_as_json(labels: Labels) -> dict[str, Any]:
+    values = asdict(labels)
+    if labels.from_model:
+        values["from_model"]["texts"] = {str(latent): text for latent, text in labels.from_model.texts.items()}
+    return values
+
+
+def _labels_from_json(values: dict[str, Any], where: str) -> Labels:
+    written = values.get("from_model")
+    if written is not None:
+        texts = {int(latent): text for latent, text in written["texts"].items()}
+        written = record_from_json(ModelLabels, {**written, "texts": texts}, f"labels in {where}")
+    expected = {field.name for field in fields(Labels)}
+    if values.keys() != expected:
+        raise ValueError(f"labels in {where} have the keys {sorted(values)}; expected {sorted(expected)}")
+    return Labels(**{**values, "from_model": written})

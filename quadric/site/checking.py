@@ -1,0 +1,141 @@
+"""What a site must satisfy before it is written: names, lengths, indices, hosting limits."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from quadric.site.schema import NOTHING, SHAPES, SHARD_TOKENS, LatentRecord, SiteDictionary, SiteText
+
+FILES_BESIDE_DATA = 32
+"""Room for the viewer's own files."""
+
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostingLimits:
+    """What free static hosts take: Cloudflare Pages' files and file size, GitHub Pages' total."""
+
+    files: int = 20_000
+    file_bytes: int = 25 * 2**20
+    total_bytes: int = 10**9
+
+
+@dataclass
+class Tally:
+    """Bytes written so far, refused as soon as no free host would take them."""
+
+    limits: HostingLimits | None
+    total: int = 0
+
+    def add(self, name: str, size: int) -> None:
+        self.total += size
+        if self.limits is None:
+            return
+        if size > self.limits.file_bytes:
+            raise ValueError(
+                f"{name} would take {size:,} bytes; hosts take {self.limits.file_bytes:,} a file: "
+                "keep fewer points a latent, or lift the hosting limits for a site that stays local"
+            )
+        if self.total > self.limits.total_bytes:
+            raise ValueError(
+                f"the site would exceed {self.limits.total_bytes:,} bytes at {name}: keep fewer points a latent, put "
+                "fewer dictionaries into one site, or lift the hosting limits for a site that stays local"
+            )
+
+
+def check_file_count(
+    texts: Sequence[SiteText], dictionaries: Sequence[SiteDictionary], limits: HostingLimits | None
+) -> None:
+    """Refuse a site of too many files before any is written."""
+    shards = sum(shard_count(len(text.token_ids)) + 2 for text in texts)
+    latents = sum(each.entry.n_latents + 3 for each in dictionaries)
+    count = shards + latents + 1 + FILES_BESIDE_DATA
+    if limits is not None and count > limits.files:
+        raise ValueError(
+            f"the site would have {count:,} files ({latents:,} of latents); hosts take {limits.files:,}: "
+            "put fewer dictionaries into one site, or lift the hosting limits for a site that stays local"
+        )
+
+
+def shard_count(n_tokens: int) -> int:
+    """Shards that so many tokens fill."""
+    return -(-n_tokens // SHARD_TOKENS)
+
+
+def check_names(texts: Sequence[SiteText], dictionaries: Sequence[SiteDictionary]) -> None:
+    """Names are folders and parts of addresses, must be unique, and every dictionary's text must be there."""
+    names = [text.name for text in texts], [each.entry.name for each in dictionaries]
+    for kind, given in zip(("text", "dictionary"), names, strict=True):
+        for name in given:
+            if not _NAME.fullmatch(name) or (kind == "dictionary" and name == "texts"):
+                raise ValueError(f"{kind} name {name!r} cannot be a folder; use letters, digits, dot, dash, underscore")
+            if given.count(name) > 1:
+                raise ValueError(f"two of kind {kind} are called {name!r}; give each its own name")
+    if not dictionaries:
+        raise ValueError("the site has no dictionary; give at least one")
+    for each in dictionaries:
+        if each.entry.text not in names[0]:
+            raise ValueError(f"dictionary {each.entry.name!r} names text {each.entry.text!r}; there are {names[0]}")
+
+
+def check_text(text: SiteText) -> None:
+    """Ids within the vocabulary; sequences that begin at 0 and ascend."""
+    n = len(text.token_ids)
+    if n == 0 or n >= 2**31:
+        raise ValueError(f"text {text.name!r} has {n} tokens; expected 1 to 2³¹ − 1")
+    if text.token_ids.min() < 0 or text.token_ids.max() >= len(text.vocabulary):
+        raise ValueError(
+            f"text {text.name!r} has token ids from {text.token_ids.min()} to {text.token_ids.max()}; "
+            f"its vocabulary has {len(text.vocabulary)} tokens"
+        )
+    starts = text.sequence_starts
+    if len(starts) == 0 or starts[0] != 0 or starts[-1] >= n or bool((np.diff(starts) <= 0).any()):
+        raise ValueError(f"sequence_starts of text {text.name!r} must ascend from 0 and stay below {n}")
+    if len(text.documents) != n:
+        raise ValueError(f"text {text.name!r} has {n} tokens but {len(text.documents)} documents; one a token")
+
+
+def check_dictionary(dictionary: SiteDictionary) -> None:
+    """One row a latent in every column, and finite numbers."""
+    entry = dictionary.entry
+    for name, column in vars(dictionary.columns).items():
+        if column is None:
+            continue
+        if len(column) != entry.n_latents:
+            raise ValueError(f"column {name} of {entry.name!r} has {len(column)} rows; n_latents={entry.n_latents}")
+        if not np.isfinite(column).all():
+            raise ValueError(f"column {name} of {entry.name!r} is not finite at latent {_first_odd(column)}")
+    if len(dictionary.labels) != entry.n_latents:
+        raise ValueError(f"{entry.name!r} has {len(dictionary.labels)} labels; n_latents={entry.n_latents}")
+    if dictionary.columns.shape.min(initial=0) < 0 or dictionary.columns.shape.max(initial=0) >= len(SHAPES):
+        raise ValueError(f"column shape of {entry.name!r} must hold indices into {SHAPES}")
+
+
+def _first_odd(column: np.ndarray) -> int:
+    return int(np.flatnonzero(~np.isfinite(column))[0])
+
+
+def check_latent(record: LatentRecord, expected: int, dictionary: SiteDictionary, text: SiteText) -> None:
+    """Refuse a record that the viewer could not draw, naming the latent."""
+    where = f"latent {record.latent} of {dictionary.entry.name!r}"
+    if record.latent != expected:
+        raise ValueError(f"{where} came where latent {expected} was due; give them in order from 0")
+    if record.coordinates.shape[1] != dictionary.entry.n_axes:
+        raise ValueError(f"{where} has {record.coordinates.shape[1]} axes; the entry says {dictionary.entry.n_axes}")
+    for name in ("eigenvalues", "values", "coordinates", "control", "overlaps", "quantiles", "lifts"):
+        if not np.isfinite(getattr(record, name)).all():
+            raise ValueError(f"{where} has numbers in {name} that are not finite")
+    if bool((np.diff(np.abs(record.values)) > 0).any()):
+        raise ValueError(f"points of {where} must come by |z| descending")
+    m, n, k = len(record.places), len(text.token_ids), dictionary.entry.n_latents
+    bounds = {"places": (0, n), "tokens": (0, len(text.vocabulary)), "contexts": (NOTHING, m), "neighbours": (0, k)}
+    tokens = {"context_tokens": (NOTHING, len(text.vocabulary)), "lift_tokens": (NOTHING, len(text.vocabulary))}
+    for name, (low, high) in (bounds | tokens).items():
+        numbers = getattr(record, name)
+        if numbers.size and not low <= numbers.min() <= numbers.max() < high:
+            raise ValueError(
+                f"{name} of {where} run from {numbers.min()} to {numbers.max()}; must be in [{low}, {high})"
+            )

@@ -1,0 +1,151 @@
+"""Serve a site to this machine alone: loopback, its own Host, files of the site and nothing else."""
+
+import json
+from collections.abc import Callable
+from functools import partial
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from quadric.site.schema import SCHEMA_VERSION
+from quadric.site.writer import MANIFEST, check_viewer_built, is_site
+
+LOOPBACK = "127.0.0.1"
+DEFAULT_PORT = 8417
+CONTENT_TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".gz": "application/gzip",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".json": "application/json; charset=utf-8",
+    ".st": "application/octet-stream",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain; charset=utf-8",
+    ".woff2": "font/woff2",
+}
+"""What a site is made of; anything else in its folder is not served."""
+
+CONTENT_SECURITY_POLICY = {
+    "default-src": "'none'",
+    "script-src": "'self'",
+    "style-src": "'self'",
+    "img-src": "'self' blob:",
+    "font-src": "'self'",
+    "connect-src": "'self'",
+    "base-uri": "'none'",
+    "form-action": "'none'",
+    "require-trusted-types-for": "'script'",
+    "trusted-types": "'none'",
+}
+"""Equal to web/csp.json, which puts it into the page itself for hosts that set no headers."""
+
+SAFE_HEADERS = {
+    "Content-Security-Policy": "; ".join(f"{name} {value}" for name, value in CONTENT_SECURITY_POLICY.items())
+    + "; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Cache-Control": "no-cache",
+}
+
+
+def site_folder(site_or_run: Path) -> Path:
+    """The site itself, or the one that a run holds."""
+    if not site_or_run.is_dir():
+        raise FileNotFoundError(f"no folder '{site_or_run}'; give a site made by quadric site, or a run that holds one")
+    for folder in (site_or_run, site_or_run / "site"):
+        if is_site(folder):
+            _check_servable(folder)
+            return folder
+    raise FileNotFoundError(
+        f"'{site_or_run}' holds no site; make one: quadric site {site_or_run} --out {site_or_run / 'site'}"
+    )
+
+
+def _check_servable(folder: Path) -> None:
+    version = json.loads((folder / MANIFEST).read_bytes()).get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise ValueError(
+            f"'{folder}' has schema version {version!r}; this Quadric serves version {SCHEMA_VERSION}: "
+            "export it again, or use the version of Quadric that made it"
+        )
+    check_viewer_built(folder)
+
+
+def site_server(folder: Path, port: int = DEFAULT_PORT) -> ThreadingHTTPServer:
+    """A server of the folder on the loopback address, not yet running; port 0 takes any free one."""
+    if not 0 <= port < 2**16:
+        raise ValueError(f"port={port} is not a port; give 0 to 65535, 0 for any free one")
+    try:
+        return _LoopbackServer((LOOPBACK, port), partial(SiteHandler, folder.resolve()))
+    except OSError as problem:
+        raise OSError(f"port {port} cannot be used ({problem.strerror}); try --port 0 for any free one") from None
+
+
+def address_of(server: ThreadingHTTPServer) -> str:
+    """Where the site is to be found."""
+    return f"http://{LOOPBACK}:{server.server_address[1]}/"
+
+
+class _LoopbackServer(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A browser that hangs up is no error of ours, so nothing is printed."""
+
+
+class SiteHandler(BaseHTTPRequestHandler):
+    """GET and HEAD for files below one folder."""
+
+    server_version = "quadric"
+    sys_version = ""
+    protocol_version = "HTTP/1.1"
+
+    def __init__(self, folder: Path, *args: Any) -> None:
+        self.folder = folder
+        super().__init__(*args)
+
+    def do_GET(self) -> None:
+        self._answer(self.wfile.write)
+
+    def do_HEAD(self) -> None:
+        self._answer(lambda content: None)
+
+    def _answer(self, send_body: Callable[[bytes], Any]) -> None:
+        port = self.server.server_port  # type: ignore[attr-defined]
+        if self.headers.get("Host") not in (f"{LOOPBACK}:{port}", f"localhost:{port}"):
+            # Another name that leads here is how a foreign page would read local files (DNS rebinding).
+            return self._send(HTTPStatus.MISDIRECTED_REQUEST, "text/plain", b"wrong Host\n", send_body)
+        path = file_below(self.folder, self.path)
+        if path is None:
+            return self._send(HTTPStatus.NOT_FOUND, "text/plain", b"not found\n", send_body)
+        return self._send(HTTPStatus.OK, CONTENT_TYPES[path.suffix], path.read_bytes(), send_body)
+
+    def _send(self, status: HTTPStatus, kind: str, content: bytes, send_body: Callable[[bytes], Any]) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(content)))
+        for name, value in SAFE_HEADERS.items():
+            self.send_header(name, value)
+        self.end_headers()
+        send_body(content)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """A page makes dozens of requests; the terminal is for the reader."""
+
+
+def file_below(folder: Path, target: str) -> Path | None:
+    """The file a request names, or None: no other folder, no hidden file, no listing, no unknown kind."""
+    name = unquote(urlsplit(target).path)
+    parts = [part for part in name.split("/") if part] or ["index.html"]
+    if any(part.startswith(".") or "\\" in part or "\0" in part for part in parts):
+        return None
+    path = folder.joinpath(*parts).resolve()
+    if not path.is_relative_to(folder) or not path.is_file() or path.suffix not in CONTENT_TYPES:
+        return None
+    return path

@@ -1,0 +1,38 @@
+"""Which latents a token drives: the index behind the search by token."""
+
+import numpy as np
+from jaxtyping import Float32, Int32
+
+from quadric.site.encoding import planes
+from quadric.site.schema import TOKENS_A_LATENT
+
+
+class TokenSearch:
+    """Collects, latent by latent, the tokens with the largest share of Σz² over the latent's points."""
+
+    def __init__(self, vocabulary_size: int) -> None:
+        self.vocabulary_size = vocabulary_size
+        self._tokens: list[np.ndarray] = []
+        self._shares: list[np.ndarray] = []
+
+    def add(self, tokens: Int32[np.ndarray, " m"], values: Float32[np.ndarray, " m"]) -> None:
+        """Note the next latent's points."""
+        kinds, which = np.unique(tokens, return_inverse=True)
+        energy = np.bincount(which, weights=np.square(values.astype(np.float64)), minlength=len(kinds))
+        strongest = np.argsort(-energy, kind="stable")[:TOKENS_A_LATENT]
+        strongest = strongest[energy[strongest] > 0]
+        self._tokens.append(kinds[strongest])
+        self._shares.append(energy[strongest] / energy.sum() if len(strongest) else energy[strongest])
+
+    def tensors(self) -> dict[str, np.ndarray]:
+        """For each token the latents it drives, by share descending: entries starts[t] to starts[t + 1]."""
+        tokens = np.concatenate([*self._tokens, np.zeros(0, dtype=np.int32)]).astype(np.int64)
+        shares = np.concatenate([*self._shares, np.zeros(0)])
+        latents = np.repeat(np.arange(len(self._tokens)), [len(each) for each in self._tokens])
+        order = np.lexsort((latents, -shares, tokens))
+        counts = np.bincount(tokens, minlength=self.vocabulary_size)
+        return {
+            "counts": planes(counts),
+            "latents": planes(latents[order]),
+            "shares": planes(np.rint(shares[order] * 255).astype(np.int64), 1)[0],
+        }

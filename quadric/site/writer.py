@@ -1,0 +1,204 @@
+"""From schema objects to a folder of static files, latent by latent."""
+
+import gzip
+import json
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, fields
+from pathlib import Path
+
+import numpy as np
+
+from quadric.site.checking import (
+    HostingLimits,
+    Tally,
+    check_dictionary,
+    check_file_count,
+    check_latent,
+    check_names,
+    check_text,
+    shard_count,
+)
+from quadric.site.encoding import latent_tensors, pack, planes
+from quadric.site.schema import (
+    FORMAT,
+    SCHEMA_VERSION,
+    SHARD_TOKENS,
+    LatentColumns,
+    LatentLabel,
+    SiteDictionary,
+    SiteManifest,
+    SiteText,
+    TextEntry,
+)
+from quadric.site.token_search import TokenSearch
+from quadric.version import __version__
+
+MANIFEST = "data/site.json"
+STATIC = Path(__file__).parent / "static"
+
+
+def no_progress(latents: int) -> None:
+    """Says nothing."""
+
+
+def write_site(
+    folder: Path,
+    *,
+    title: str,
+    texts: Sequence[SiteText],
+    dictionaries: Sequence[SiteDictionary],
+    limits: HostingLimits | None = HostingLimits(),  # noqa: B008  (frozen)
+    static: Path = STATIC,
+    on_progress: Callable[[int], None] = no_progress,
+) -> SiteManifest:
+    """Write a whole site, or nothing: it is made beside the folder and takes its place at the end.
+
+    A site that stands there is replaced, anything else refused. `limits=None` is for a site that stays local.
+    `on_progress` hears how many latents were just written.
+    """
+    check_names(texts, dictionaries)
+    check_file_count(texts, dictionaries, limits)
+    for text in texts:
+        check_text(text)
+    for dictionary in dictionaries:
+        check_dictionary(dictionary)
+    check_replaceable(folder)
+    check_viewer_built(static)
+    beside = folder.with_name(f".{folder.name}.{os.getpid()}")
+    try:
+        manifest = _write(beside, title, texts, dictionaries, Tally(limits), static, on_progress)
+        _take_place(beside, folder)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+    return manifest
+
+
+def is_site(folder: Path) -> bool:
+    """Whether the folder holds a site of any schema version."""
+    try:
+        return bool(json.loads((folder / MANIFEST).read_bytes()).get("format") == FORMAT)
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+def check_replaceable(folder: Path) -> None:
+    """Refuse to write over anything but a site or an empty folder."""
+    if folder.exists() and not folder.is_dir():
+        raise FileExistsError(f"'{folder}' is a file; name a folder for the site")
+    if folder.is_dir() and any(folder.iterdir()) and not is_site(folder):
+        raise FileExistsError(f"'{folder}' is not empty and not a site made by Quadric; name another folder")
+
+
+def check_viewer_built(static: Path = STATIC) -> None:
+    """Refuse to write or serve a site without the viewer's own files."""
+    if not (static / "index.html").is_file():
+        raise FileNotFoundError(
+            f"the viewer is not built: no index.html in '{static}'; in a clone run make, or reinstall quadric where "
+            "the npm registry can be reached"
+        )
+
+
+def _write(
+    folder: Path,
+    title: str,
+    texts: Sequence[SiteText],
+    dictionaries: Sequence[SiteDictionary],
+    tally: Tally,
+    static: Path,
+    on_progress: Callable[[int], None],
+) -> SiteManifest:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copytree(static, folder, ignore=shutil.ignore_patterns("build.json", "notebook.*"))
+    for file in folder.rglob("*"):
+        tally.add(file.name, file.stat().st_size)
+    by_name = {text.name: text for text in texts}
+    for text in texts:
+        _write_text(folder, text, tally)
+    for dictionary in dictionaries:
+        _write_dictionary(folder, dictionary, by_name[dictionary.entry.text], tally, on_progress)
+    manifest = SiteManifest(
+        format=FORMAT,
+        schema_version=SCHEMA_VERSION,
+        package_version=__version__,
+        title=title,
+        texts=tuple(text_entry(text) for text in texts),
+        dictionaries=tuple(each.entry for each in dictionaries),
+    )
+    _put(folder, MANIFEST, json.dumps(asdict(manifest), ensure_ascii=False, allow_nan=False).encode(), tally)
+    return manifest
+
+
+def text_entry(text: SiteText) -> TextEntry:
+    """What the manifest says of a text."""
+    return TextEntry(
+        name=text.name,
+        n_tokens=len(text.token_ids),
+        n_sequences=len(text.sequence_starts),
+        n_shards=shard_count(len(text.token_ids)),
+        vocabulary_size=len(text.vocabulary),
+        attribution=text.attribution,
+    )
+
+
+def _write_text(folder: Path, text: SiteText, tally: Tally) -> None:
+    where = f"data/texts/{text.name}"
+    lengths = np.array([len(token) for token in text.vocabulary], dtype=np.int64)
+    letters = np.frombuffer(b"".join(text.vocabulary), dtype=np.uint8)
+    _put(folder, f"{where}/vocabulary.st", pack({"bytes": letters, "lengths": planes(lengths)}), tally)
+    changes = np.flatnonzero(np.diff(text.documents, prepend=text.documents[0] - 1))
+    sequences = {
+        "sequence_lengths": planes(np.diff(text.sequence_starts, append=len(text.token_ids))),
+        "document_lengths": planes(np.diff(changes, append=len(text.token_ids))),
+    }
+    _put(folder, f"{where}/sequences.st", pack(sequences), tally)
+    for shard in range(shard_count(len(text.token_ids))):
+        ids = text.token_ids[shard * SHARD_TOKENS : (shard + 1) * SHARD_TOKENS]
+        _put(folder, f"{where}/{shard:05d}.st", pack({"token_ids": planes(ids)}), tally)
+
+
+def _write_dictionary(
+    folder: Path, dictionary: SiteDictionary, text: SiteText, tally: Tally, on_progress: Callable[[int], None]
+) -> None:
+    where = f"data/{dictionary.entry.name}"
+    search = TokenSearch(len(text.vocabulary))
+    _put(folder, f"{where}/index.st", pack(_column_tensors(dictionary.columns)), tally)
+    _put(folder, f"{where}/labels.json.gz", _labels(dictionary.labels), tally)
+    written = 0
+    for record in dictionary.latents:
+        check_latent(record, written, dictionary, text)
+        _put(folder, f"{where}/latents/{record.latent:05d}.st", pack(latent_tensors(record)), tally)
+        search.add(record.tokens, record.values)
+        written += 1
+        on_progress(1)
+    if written != dictionary.entry.n_latents:
+        raise ValueError(f"{dictionary.entry.name!r} gave {written} latents; n_latents={dictionary.entry.n_latents}")
+    _put(folder, f"{where}/tokens.st", pack(search.tensors()), tally)
+
+
+def _column_tensors(columns: LatentColumns) -> dict[str, np.ndarray]:
+    given = {field.name: getattr(columns, field.name) for field in fields(columns)}
+    return {name: column for name, column in given.items() if column is not None}
+
+
+def _labels(labels: list[LatentLabel]) -> bytes:
+    plain = json.dumps([asdict(label) for label in labels], ensure_ascii=False, separators=(",", ":"))
+    return gzip.compress(plain.encode(), mtime=0)
+
+
+def _put(folder: Path, name: str, content: bytes, tally: Tally) -> None:
+    tally.add(name, len(content))
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+
+
+def _take_place(beside: Path, folder: Path) -> None:
+    """Rename a finished site into place; what stood there goes only after the new one is on disk."""
+    os.sync()  # once for thousands of files, where an fsync each would take most of the time
+    former = folder.with_name(f".{folder.name}.{os.getpid()}.former")
+    if folder.exists():
+        folder.rename(former)
+    beside.rename(folder)
+    shutil.rmtree(former, ignore_errors=True)

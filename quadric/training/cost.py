@@ -1,0 +1,243 @@
+"""What one training step costs, predicted from sizes alone: multiplications and peak memory.
+
+Counted are the matrix products, as torch.utils.flop_counter counts them (two operations a multiplication), and the
+products of a sparse C by its entries. Everything else in a step is element-wise and hidden in their shadow.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from quadric.autoencoders.bilinear import DEFAULT_BLOCK, LARGEST_DENSE_GRAM, default_hidden
+from quadric.autoencoders.halves import block_pairs, row_blocks
+from quadric.autoencoders.mixing import SPARSE_BELOW, Prior
+from quadric.training.config import AutoencoderConfig
+from quadric.training.muon import ROUNDS
+from quadric.training.schedules import mixing_density_at
+
+FLOAT = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepSize:
+    """All that the cost of a step depends on."""
+
+    d_model: int
+    n_tokens: int
+    """Tokens of the batch that one process sees."""
+    n_latents: int
+    n_hidden: int
+    prior: Prior
+    mixing_density: float = 1.0
+    """Share of C that is kept at this step; only composite steps ask."""
+    symmetric: bool = True
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether C is stored by its entries."""
+        return self.prior == "composite" and self.n_entries < SPARSE_BELOW * self.n_latents * self.n_hidden
+
+    @property
+    def n_entries(self) -> int:
+        """Entries of C."""
+        return max(1, round(self.mixing_density * self.n_latents * self.n_hidden))
+
+    @property
+    def n_live(self) -> int:
+        """Atoms that have an entry, were the entries scattered at random; training tends to leave fewer."""
+        if not self.is_sparse:
+            return self.n_hidden
+        empty: float = (1 - self.n_entries / (self.n_latents * self.n_hidden)) ** self.n_latents
+        return round(self.n_hidden * (1 - empty))
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the Gram matrix is walked in blocks instead of being held."""
+        return self.n_hidden > LARGEST_DENSE_GRAM
+
+
+class StepFlops(NamedTuple):
+    """Operations of one step, by what they are spent on."""
+
+    encode: float
+    gram: float
+    mixing: float
+    kernel: float
+    error: float
+    optimiser: float
+
+    @property
+    def total(self) -> float:
+        return float(sum(self))
+
+
+class StepMemory(NamedTuple):
+    """Bytes: what stays between steps, and the most that a step holds on top of it."""
+
+    state: int
+    working: int
+
+    @property
+    def peak(self) -> int:
+        return self.state + self.working
+
+
+class Phase(NamedTuple):
+    """A stretch of steps whose C is stored in one way; the cost is that of its dearest step."""
+
+    name: str
+    first_step: int
+    last_step: int
+    size: StepSize
+
+
+def phases(config: AutoencoderConfig, d_model: int, n_tokens: int, steps: int) -> list[Phase]:
+    """A composite autoencoder trains with dense C first; the others have one phase."""
+    if config.kind != "bilinear":
+        raise ValueError(f"the cost of kind={config.kind!r} is not modelled; only bilinear autoencoders are")
+    hidden = default_hidden(config.n_latents, config.prior) if config.n_hidden is None else config.n_hidden
+
+    def size(density: float) -> StepSize:
+        return StepSize(
+            d_model=d_model,
+            n_tokens=n_tokens,
+            n_latents=config.n_latents,
+            n_hidden=hidden,
+            prior=config.prior,
+            mixing_density=density,
+            symmetric=config.symmetric,
+        )
+
+    if config.prior != "composite":
+        return [Phase("whole run", 0, steps - 1, size(1.0))]
+    sizes = [size(mixing_density_at(step, steps, config.mixing_density)) for step in range(steps)]
+    n_dense = sum(not each.is_sparse for each in sizes)
+    found = []
+    if n_dense:
+        found.append(Phase("dense C", 0, n_dense - 1, sizes[0]))
+    if n_dense < steps:
+        found.append(Phase("sparse C", n_dense, steps - 1, sizes[-1]))
+    return found
+
+
+def half_share(size: int) -> float:
+    """Share of a symmetric product that is computed when it is done by halves."""
+    computed = sum((rows.stop - rows.start) * (size - rows.start) for rows in row_blocks(size))
+    return float(computed / (size * size))
+
+
+def step_flops(size: StepSize) -> StepFlops:
+    """Operations of the matrix products of one step, forward, backward and update."""
+    n, d, k, h = size.n_tokens, size.d_model, size.n_latents, size.n_live
+    return StepFlops(
+        encode=float(8 * n * h * d),
+        gram=_gram_flops(size),
+        mixing=_mixing_flops(size),
+        kernel=0.0 if size.is_blocked else _kernel_flops(size),
+        error=0.0 if size.is_blocked else 2 * n * k**2 * (1 + half_share(k)),
+        optimiser=_optimiser_flops(size),
+    )
+
+
+def _gram_flops(size: StepSize) -> float:
+    """Products of factors, forward by halves and backward whole; blocks also pay for wᵀGw and for a second G."""
+    h, d = size.n_live, size.d_model
+    n_products = 4 if size.symmetric else 2
+    if not size.is_blocked:
+        return n_products * 2 * h**2 * d * (half_share(h) + 1)
+    upper = sum((a.stop - a.start) * (b.stop - b.start) for a, b in block_pairs(h, DEFAULT_BLOCK))
+    return float(4 * n_products * 2 * upper * d + 2 * size.n_tokens * (h**2 + upper))
+
+
+def _mixing_flops(size: StepSize) -> float:
+    """Forward, and two gradients; a blocked error unmixes as well."""
+    if size.prior == "atomic":
+        return 0.0
+    entries = size.n_entries if size.is_sparse else size.n_latents * size.n_hidden
+    return float(6 * size.n_tokens * entries * (2 if size.is_blocked else 1))
+
+
+def _kernel_flops(size: StepSize) -> float:
+    k, h = size.n_latents, size.n_live
+    if size.prior == "atomic":
+        return 0.0
+    if size.is_sparse:
+        return float(2 * size.n_entries * (2 * h + 3 * k))
+    return 2 * k * h**2 * (1 + half_share(h)) + 2 * k**2 * h * (half_share(k) + 2)
+
+
+def _optimiser_flops(size: StepSize) -> float:
+    factors = 2 * muon_flops(size.n_hidden, size.d_model)
+    has_dense_mixing = size.prior != "atomic" and not size.is_sparse
+    return factors + (muon_flops(size.n_latents, size.n_hidden) if has_dense_mixing else 0.0)
+
+
+def muon_flops(rows: int, columns: int) -> float:
+    """Two passes over the matrix and the rounds on its small side."""
+    small, large = min(rows, columns), max(rows, columns)
+    n_small = ROUNDS + 3 * (ROUNDS - 1)
+    passes = 2 * small * small * large * (half_share(small) + 1)
+    return passes + n_small * 2 * small * small * small * half_share(small)
+
+
+def step_memory(size: StepSize) -> StepMemory:
+    """Peak bytes of training: parameters, optimiser, gradients, and the fullest moment of a step."""
+    state = FLOAT * _state_numbers(size)
+    moments = _blocked_moments(size) if size.is_blocked else _moments(size)
+    # The batch as it came and scaled to unit norm.
+    working = max(moments) + 2 * size.n_tokens * size.d_model
+    return StepMemory(state, FLOAT * working)
+
+
+def _state_numbers(size: StepSize) -> int:
+    """Factors and their momentum; C with its momentum and mask, or its entries with places and two moments."""
+    factors = 4 * size.n_hidden * size.d_model
+    if size.prior == "atomic":
+        return factors
+    if size.is_sparse:
+        return factors + 13 * size.n_entries
+    dense = size.n_latents * size.n_hidden
+    return factors + 2 * dense + (dense // FLOAT if size.prior == "composite" else 0)
+
+
+def _moments(size: StepSize) -> list[int]:
+    """Numbers held at each moment that can be the fullest, in the order of a step."""
+    n, d, k, h = size.n_tokens, size.d_model, size.n_latents, size.n_live
+    overlaps = round((4 if size.symmetric else 2) * half_share(h) * h**2)
+    masked = k * h if size.prior == "composite" and not size.is_sparse else 0
+    mixed = 0 if size.prior == "atomic" else k * h
+    latents = 0 if size.prior == "atomic" else n * k
+    kept = 3 * n * h + masked  # both answers of every atom, and their products
+    factor_grads = 2 * h * d
+    return [
+        kept + latents + overlaps + h**2 + 2 * mixed,  # forward: G and what C makes of it
+        kept + latents + overlaps + mixed + 2 * n * k + k**2,  # backward of the error: P, its gradient, and S
+        kept + n * k + overlaps + 3 * mixed + (2 * k**2 if mixed else 0) + h**2,  # backward of the kernel
+        kept + n * k + overlaps + mixed + h**2 + h**2 // 4 + factor_grads,  # backward of G
+        kept + n * k + (n * h + mixed if mixed else 0) + mixed + 2 * factor_grads,  # backward of mixing and encoding
+        2 * size.n_hidden * d + _optimiser_moment(size),
+    ]
+
+
+def _optimiser_moment(size: StepSize) -> int:
+    """Muon holds the look-ahead, the scaled matrix and the result, and a few small squares."""
+    factor = 3 * size.n_hidden * size.d_model + 5 * min(size.n_hidden, size.d_model) ** 2
+    if size.prior == "atomic" or size.is_sparse:
+        return factor
+    small = min(size.n_latents, size.n_hidden)
+    return max(factor, 4 * size.n_latents * size.n_hidden + 5 * small**2)
+
+
+def _blocked_moments(size: StepSize) -> list[int]:
+    n, k, h = size.n_tokens, size.n_latents, size.n_live
+    latents = 0 if size.prior == "atomic" else n * k
+    masked = k * h if size.prior == "composite" and not size.is_sparse else 0
+    weights = 0 if size.prior == "atomic" else n * h
+    block = min(h, DEFAULT_BLOCK) ** 2
+    kept = 3 * n * h + masked + 2 * latents + weights
+    backward = kept + 3 * n * h + 8 * block + 2 * h * size.d_model
+    return [backward, 2 * size.n_hidden * size.d_model + _optimiser_moment(size)]
+
+
+def checkpoint_bytes(size: StepSize) -> int:
+    """Disk that one checkpoint of one autoencoder takes: its state, without the offset's few bytes."""
+    return FLOAT * _state_numbers(size)

@@ -1,0 +1,88 @@
+"""What a run will cost before anything is started: the cost model applied to a whole run."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+from quadric.training.config import AutoencoderConfig, TrainingConfig
+from quadric.training.cost import Phase, StepFlops, StepMemory, checkpoint_bytes, phases, step_flops, step_memory
+
+
+class PhaseCost(NamedTuple):
+    """A phase, and what each of its steps costs a process."""
+
+    phase: Phase
+    flops: StepFlops
+    memory: StepMemory
+
+    @property
+    def n_steps(self) -> int:
+        return self.phase.last_step - self.phase.first_step + 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunPlan:
+    """Predicted cost of training one autoencoder."""
+
+    phases: list[PhaseCost]
+    checkpoint_bytes: int
+    """Disk of all checkpoints that are kept, at their largest, with one more while it is being written."""
+    reading_flops_per_step: float
+    """The language model's part of a step, for one process."""
+
+    @property
+    def peak_bytes(self) -> int:
+        return max(each.memory.peak for each in self.phases)
+
+    @property
+    def flops(self) -> float:
+        """Of the whole run, for one process."""
+        return sum((each.flops.total + self.reading_flops_per_step) * each.n_steps for each in self.phases)
+
+    def seconds(self, rate: float) -> float:
+        """Time of the run if everything ran at `rate` operations a second."""
+        return self.flops / rate
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "phases": [
+                {
+                    "name": each.phase.name,
+                    "first_step": each.phase.first_step,
+                    "last_step": each.phase.last_step,
+                    "size": asdict(each.phase.size),
+                    "flops_per_step": each.flops._asdict() | {"total": each.flops.total},
+                    "memory_bytes": each.memory._asdict() | {"peak": each.memory.peak},
+                }
+                for each in self.phases
+            ],
+            "checkpoint_bytes": self.checkpoint_bytes,
+            "reading_flops_per_step": self.reading_flops_per_step,
+            "peak_bytes": self.peak_bytes,
+            "flops": self.flops,
+        }
+
+
+def plan_run(
+    config: AutoencoderConfig,
+    training: TrainingConfig,
+    d_model: int,
+    batch_tokens: int,
+    processes: int = 1,
+    reading_flops_per_token: float = 0.0,
+) -> RunPlan:
+    """The plan of one autoencoder; every process sees its part of the batch and holds the whole autoencoder."""
+    if batch_tokens < 1 or processes < 1:
+        raise ValueError(f"batch_tokens={batch_tokens} and processes={processes} must be at least 1")
+    if batch_tokens % processes:
+        raise ValueError(
+            f"batch_tokens={batch_tokens} cannot be shared evenly by processes={processes}; give a multiple"
+        )
+    own_tokens = batch_tokens // processes
+    found = phases(config, d_model, own_tokens, training.steps)
+    costs = [PhaseCost(phase, step_flops(phase.size), step_memory(phase.size)) for phase in found]
+    largest = max(checkpoint_bytes(phase.size) for phase in found)
+    return RunPlan(
+        phases=costs,
+        checkpoint_bytes=largest * (training.keep_checkpoints + 1),
+        reading_flops_per_step=reading_flops_per_token * own_tokens,
+    )

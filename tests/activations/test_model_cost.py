@@ -1,0 +1,32 @@
+"""The price of reading a token, against what torch counts."""
+
+import pytest
+from torch.utils.flop_counter import FlopCounterMode
+
+from quadric.activations.capture import capture
+from quadric.activations.hook_points import HookPointError, parse_hook_points
+from quadric.activations.model_cost import reading_cost
+from quadric.activations.models import find_model, load_model
+from tests.activations import tiny
+
+LENGTH = 16
+
+
+@pytest.mark.parametrize("architecture", ["llama", "qwen3", "gemma3", "gpt2"])
+@pytest.mark.parametrize("point", ["3", "resid_post.3"])
+def test_it_is_what_a_stopped_forward_pass_multiplies(architecture, point, tmp_path):
+    source = find_model(str(tiny.save_tiny(tmp_path, architecture)))
+    cost = reading_cost(source, point, LENGTH)
+    assert cost.n_layers == (3 if point == "3" else 4)
+    assert cost.d_model == tiny.D_MODEL
+    model = load_model(source, device="cpu")
+    assert cost.weight_bytes == 4 * sum(each.numel() for each in model.causal.parameters())
+    tokens = tiny.random_tokens(2, LENGTH)
+    with FlopCounterMode(display=False) as counter:
+        capture(model, parse_hook_points(point, tiny.N_LAYERS), tokens)
+    assert cost.flops_per_token == pytest.approx(counter.get_total_flops() / tokens.numel(), rel=0.15)
+
+
+def test_a_layer_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(HookPointError, match="names layer 9"):
+        reading_cost(find_model(str(tiny.save_tiny(tmp_path))), "9", LENGTH)

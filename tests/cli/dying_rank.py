@@ -1,0 +1,20 @@
+"""`quadric …` in which the second process of a job dies before a step: python dying_rank.py STEP ARGUMENTS…"""
+
+import os
+import signal
+import sys
+
+from quadric.cli import main
+from quadric.training.learner import Learner
+
+own_step = Learner.step
+
+
+def step(self, tokens):
+    if os.environ["RANK"] == "1" and self.next_step == int(sys.argv[1]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return own_step(self, tokens)
+
+
+Learner.step = step
+sys.exit(main(sys.argv[2:]))

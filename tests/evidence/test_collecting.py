@@ -1,0 +1,117 @@
+"""A pass from stream to disk: interrupted and resumed, refused where the stream is not the autoencoder's."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from quadric.autoencoders import Provenance
+from quadric.evidence import Evidence, EvidenceSettings, collect
+from quadric.evidence.collecting import STATE
+from tests.evidence.streams import HOOK, RandomStream, RandomText, small_autoencoder
+from tests.evidence.test_collector import SETTINGS, assert_same
+
+TEXT = RandomText(30)
+
+
+class Killed(BaseException):
+    """Not an error that anything should catch."""
+
+
+class DyingStream(RandomStream):
+    """Ends the process, so to speak, when a batch is asked for."""
+
+    def __init__(self, *arguments, dies_at: int) -> None:
+        super().__init__(*arguments)
+        self.dies_at = dies_at
+
+    def __iter__(self):
+        for number, batch in enumerate(super().__iter__()):
+            if number == self.dies_at:
+                raise Killed
+            yield batch
+
+
+def run(
+    folder: Path, stream: RandomStream | None = None, settings: EvidenceSettings = SETTINGS, n: int = 10**6
+) -> Evidence:
+    stream = stream or RandomStream(TEXT, 50)
+    return collect(
+        small_autoencoder(), stream, folder, n_tokens=n, settings=settings, text=TEXT, seconds_between_saves=0.0
+    )
+
+
+@pytest.mark.parametrize("dies_at", [1, 4])
+def test_a_killed_pass_goes_on_and_ends_as_if_nothing_had_happened(tmp_path: Path, dies_at: int) -> None:
+    unbroken = run(tmp_path / "unbroken")
+    with pytest.raises(Killed):
+        run(tmp_path / "killed", DyingStream(TEXT, 50, dies_at=dies_at))
+    assert (tmp_path / "killed" / STATE).is_file()
+    rest = RandomStream(TEXT, 50)
+    seen = []
+    resumed = collect(
+        small_autoencoder(),
+        rest,
+        tmp_path / "killed",
+        n_tokens=10**6,
+        settings=SETTINGS,
+        text=TEXT,
+        on_progress=seen.append,
+    )
+    assert_same(resumed, unbroken)
+    assert seen[0].done == 50 * dies_at
+    assert not (tmp_path / "killed" / STATE).exists()
+
+
+def test_a_state_of_another_pass_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Killed):
+        run(tmp_path, DyingStream(TEXT, 50, dies_at=2))
+    with pytest.raises(ValueError, match=r"begun with other settings; delete it"):
+        run(tmp_path, settings=dataclasses.replace(SETTINGS, seed=5))
+
+
+def test_exactly_the_tokens_asked_for_are_scored(tmp_path: Path) -> None:
+    evidence = run(tmp_path, n=123)
+    assert evidence.n_tokens == 123
+    assert evidence.notes == []
+
+
+def test_a_text_that_ends_early_is_noted(tmp_path: Path) -> None:
+    evidence = run(tmp_path)
+    assert evidence.n_tokens == len(RandomStream(TEXT, 1))
+    assert "The text ended" in evidence.notes[0]
+
+
+def test_text_holds_every_position_of_every_sequence_touched(tmp_path: Path) -> None:
+    evidence = run(tmp_path, n=123)
+    n_sequences = len(evidence.text.sequence_starts)
+    assert len(evidence.text.token_ids) == 20 * n_sequences
+    letters = b"".join(evidence.text.vocabulary[token] for token in evidence.text.token_ids)
+    assert letters == b"".join(bytes([97 + token]) for token in TEXT.tokens[:n_sequences].ravel())
+    counts = [letters.count(token) for token in evidence.text.vocabulary]
+    assert counts == sorted(counts, reverse=True)
+
+
+def test_a_stream_of_another_width_model_or_place_is_refused(tmp_path: Path) -> None:
+    ae = small_autoencoder()
+    ae.provenance = Provenance(hook_point=HOOK, model="another")
+    with pytest.raises(ValueError, match="made for model 'another'"):
+        collect(ae, RandomStream(TEXT, 50), tmp_path, n_tokens=100, text=TEXT)
+    ae.provenance = Provenance(hook_point="resid_pre.9")
+    with pytest.raises(ValueError, match=r"reads resid_pre\.9"):
+        collect(ae, RandomStream(TEXT, 50), tmp_path, n_tokens=100, text=TEXT)
+    stream = RandomStream(TEXT, 50)
+    stream.d_model = 13
+    with pytest.raises(ValueError, match="d_model=12, the stream 13"):
+        collect(small_autoencoder(), stream, tmp_path, n_tokens=100, text=TEXT)
+
+
+def test_a_repeating_stream_and_a_stream_without_text_are_refused(tmp_path: Path) -> None:
+    stream = RandomStream(TEXT, 50)
+    with pytest.raises(ValueError, match="does not say which text"):
+        collect(small_autoencoder(), stream, tmp_path, n_tokens=100)
+    stream.repeat = True
+    with pytest.raises(ValueError, match="repeats its text"):
+        collect(small_autoencoder(), stream, tmp_path, n_tokens=100, text=TEXT)
+    with pytest.raises(ValueError, match="n_tokens=1 "):
+        collect(small_autoencoder(), RandomStream(TEXT, 50), tmp_path, n_tokens=1, text=TEXT)

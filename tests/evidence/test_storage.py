@@ -1,0 +1,91 @@
+"""Evidence survives the disk, and damage is named."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from quadric.evidence import Evidence, ModelLabels
+from quadric.evidence.array_file import read_arrays, write_arrays
+from quadric.evidence.storage import replace_labels
+from tests.evidence.test_collector import assert_same, collected, finished
+
+EVIDENCE = finished(collected())
+
+
+def damaged(folder: Path, **changes: object) -> None:
+    path = folder / "evidence.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def test_what_is_loaded_is_what_was_saved(tmp_path: Path) -> None:
+    EVIDENCE.save(tmp_path)
+    loaded = Evidence.load(tmp_path)
+    assert_same(loaded, EVIDENCE)
+    for name in ("settings", "provenance", "weights_sha256", "corpus_licence", "notes"):
+        assert getattr(loaded, name) == getattr(EVIDENCE, name)
+
+
+def test_saving_again_leaves_no_old_files(tmp_path: Path) -> None:
+    EVIDENCE.save(tmp_path)
+    finished(collected(rank=0, world_size=2)).save(tmp_path)
+    assert len(list(tmp_path.iterdir())) == 3
+    assert Evidence.load(tmp_path).n_tokens < EVIDENCE.n_tokens
+
+
+def test_labels_can_be_replaced_alone(tmp_path: Path) -> None:
+    EVIDENCE.save(tmp_path)
+    written = ModelLabels(texts={2: "a shape"}, model="m", endpoint="http://x", prompt_sha256="0")
+    replace_labels(tmp_path, dataclasses.replace(EVIDENCE.labels, from_model=written))
+    labels = Evidence.load(tmp_path).labels
+    assert labels.from_model == written
+    assert labels.of(2) == "a shape"
+    assert labels.of(1) == EVIDENCE.labels.texts[1]
+
+
+def test_damage_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"no evidence\.json"):
+        Evidence.load(tmp_path)
+    EVIDENCE.save(tmp_path)
+    (points,) = tmp_path.glob("points-*")
+    whole = points.read_bytes()
+    points.write_bytes(whole[:-8])
+    with pytest.raises(ValueError, match="bytes, expected"):
+        Evidence.load(tmp_path)
+    points.write_bytes(b"\xff" * len(whole))
+    with pytest.raises(ValueError, match="is damaged"):
+        Evidence.load(tmp_path)
+    points.unlink()
+    with pytest.raises(FileNotFoundError, match="is missing"):
+        Evidence.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"format": "else"}, "does not describe"),
+        ({"format_version": 2}, "newer than"),
+        ({"unknown": 1}, "unknown keys"),
+        ({"n_tokens": "many"}, "n_tokens='many'"),
+        ({"settings": {"n_points": 3}}, "lacks the keys"),
+    ],
+)
+def test_a_record_that_was_changed_is_refused(tmp_path: Path, change: dict[str, object], complaint: str) -> None:
+    EVIDENCE.save(tmp_path)
+    damaged(tmp_path, **change)
+    with pytest.raises(ValueError, match=complaint):
+        Evidence.load(tmp_path)
+
+
+def test_arrays_are_safetensors_that_others_read(tmp_path: Path) -> None:
+    arrays = {"a": np.arange(6, dtype=np.int32).reshape(2, 3), "b": np.array([0.5]), "c": np.zeros((0, 3), np.float32)}
+    write_arrays(tmp_path / "x.safetensors", arrays, {"cursor": "{}"})
+    for found in (load_file(tmp_path / "x.safetensors"), read_arrays(tmp_path / "x.safetensors").arrays):
+        assert found.keys() == arrays.keys()
+        for name, array in arrays.items():
+            np.testing.assert_array_equal(found[name], array)
+    assert read_arrays(tmp_path / "x.safetensors").metadata == {"cursor": "{}"}
+    assert [path.name for path in tmp_path.iterdir()] == ["x.safetensors"]

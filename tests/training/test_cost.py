@@ -1,0 +1,131 @@
+"""The predicted cost of a step against what is counted and what is measured."""
+
+import multiprocessing
+from pathlib import Path
+
+import pytest
+import torch
+
+from quadric.training import AutoencoderConfig, Learner, TrainingConfig
+from quadric.training.cost import StepSize, half_share, phases, step_flops, step_memory
+from quadric.training.counting import counted_flops
+
+TRAINING = TrainingConfig(steps=100, alpha_warmup_steps=10)
+FROZEN = 90  # a step at which the mask no longer changes
+
+
+def learner_of(size: StepSize) -> Learner:
+    config = AutoencoderConfig(
+        hook_point="x",
+        n_latents=size.n_latents,
+        n_hidden=None if size.prior == "atomic" else size.n_hidden,
+        prior=size.prior,
+        symmetric=size.symmetric,
+        init="xavier",
+    )
+    autoencoder = config.build(size.d_model)
+    if size.prior == "composite":
+        autoencoder.set_mixing_density(size.mixing_density)
+    return Learner(autoencoder, config, TRAINING, step=FROZEN)
+
+
+def tokens_of(size: StepSize) -> torch.Tensor:
+    return torch.randn(size.n_tokens, size.d_model, generator=torch.Generator().manual_seed(0))
+
+
+def sized(prior, n, d, k, h, density=1.0, symmetric=True):
+    return StepSize(
+        d_model=d, n_tokens=n, n_latents=k, n_hidden=h, prior=prior, mixing_density=density, symmetric=symmetric
+    )
+
+
+@pytest.mark.parametrize(
+    "size",
+    [
+        sized("atomic", 96, 24, 640, 640),
+        sized("atomic", 96, 24, 640, 640, symmetric=False),
+        sized("quadratic", 64, 300, 300, 700),
+        sized("composite", 64, 24, 300, 600, 0.2),
+        sized("composite", 200, 24, 320, 640, 0.005),
+    ],
+    ids=str,
+)
+def test_predicted_operations_are_those_counted(size):
+    learner, tokens = learner_of(size), tokens_of(size)
+    learner.step(tokens)
+    counted = counted_flops(lambda: learner.step(tokens))
+    assert step_flops(size).total == pytest.approx(counted, rel=0.05 if size.is_sparse else 1e-9)
+
+
+def high_water(size: StepSize) -> int:
+    """Bytes by which making and training a learner raises the peak of this process."""
+    torch.set_num_threads(1)
+    small = sized(size.prior, 8, 8, 16, 16, size.mixing_density)
+    learner_of(small).step(tokens_of(small))  # what torch loads on first use is nobody's cost
+    Path("/proc/self/clear_refs").write_text("5")
+    before = _status("VmRSS")
+    learner, tokens = learner_of(size), tokens_of(size)
+    Path("/proc/self/clear_refs").write_text("5")
+    for _ in range(2):
+        learner.step(tokens)
+    return _status("VmHWM") - before
+
+
+def _status(field: str) -> int:
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field))
+    return int(line.split()[1]) * 1024
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="only Linux tells a process its peak")
+@pytest.mark.parametrize(
+    "size",
+    [
+        # Matrices of 32 MiB and more, which malloc gives back at once; few dimensions, so that they are made quickly.
+        sized("atomic", 3072, 16, 3072, 3072),
+        sized("quadratic", 2048, 16, 512, 4096),
+        sized("composite", 2048, 16, 512, 4096, 0.5),
+        sized("composite", 8192, 16, 1024, 2048, 0.001),
+        sized("composite", 1024, 16, 2048, 4096, 0.002),
+    ],
+    ids=str,
+)
+def test_predicted_peak_memory_is_within_a_quarter_of_the_measured(size):
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        measured = pool.apply(high_water, (size,))
+    assert step_memory(size).peak == pytest.approx(measured, rel=0.25)
+
+
+def test_half_share_is_the_upper_triangle_of_blocks():
+    assert half_share(100) == 1
+    assert half_share(576) == pytest.approx(3 / 4)
+    assert half_share(4096) == pytest.approx(9 / 16)
+
+
+def test_a_composite_run_has_a_dense_phase_and_then_a_sparse_one():
+    config = AutoencoderConfig(hook_point="x", n_latents=64, n_hidden=128, mixing_density=0.001)
+    dense, sparse = phases(config, 32, 256, 600)
+    assert (dense.first_step, dense.last_step + 1, sparse.last_step) == (0, sparse.first_step, 599)
+    assert not dense.size.is_sparse
+    assert sparse.size.is_sparse
+    learner = Learner(config.build(32), config, TrainingConfig(steps=600, alpha_warmup_steps=1))
+    for step, expected in ((dense.last_step, False), (sparse.first_step, True)):
+        learner._anneal(step)
+        assert learner.autoencoder.mixing.is_sparse == expected
+
+
+@pytest.mark.parametrize("prior", ["atomic", "quadratic"])
+def test_the_other_priors_have_one_phase(prior):
+    (phase,) = phases(AutoencoderConfig(hook_point="x", n_latents=64, prior=prior), 32, 256, 600)
+    assert (phase.first_step, phase.last_step) == (0, 599)
+
+
+def test_linear_baselines_are_refused():
+    with pytest.raises(ValueError, match="kind='topk' is not modelled"):
+        phases(AutoencoderConfig(hook_point="x", kind="topk"), 32, 256, 600)
+
+
+def test_blocks_hold_less_than_a_whole_gram_matrix_would():
+    size = sized("atomic", 512, 64, 20_000, 20_000)
+    assert size.is_blocked
+    assert step_memory(size).working < 4 * 20_000**2
+    assert step_flops(size).total > 2 * 512 * 20_000**2

@@ -1,0 +1,139 @@
+import { Component } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { Site } from "./data.ts";
+import { Help } from "./help.tsx";
+import { useKeys, useLoaded, useTheme } from "./hooks.ts";
+import type { ThemeChoice } from "./hooks.ts";
+import { LatentPage } from "./latent-page.tsx";
+import { MapPage } from "./map-page.tsx";
+import { formatRoute, LATENT, MAP, parseRoute } from "./route.ts";
+import type { Route } from "./route.ts";
+import type { DictionaryEntry } from "./schema.ts";
+import { Search } from "./search.tsx";
+import { Problem, Skeleton } from "./states.tsx";
+
+export function App() {
+  const { value: site, error } = useLoaded("site", () => Site.open());
+  const { theme, choice, choose } = useTheme();
+  const [route, setRoute] = useState<Route>(() => parseRoute(location.hash));
+  const [dialog, setDialog] = useState<"search" | "help" | null>(null);
+  useEffect(() => {
+    const listen = () => setRoute(parseRoute(location.hash));
+    window.addEventListener("hashchange", listen);
+    return () => window.removeEventListener("hashchange", listen);
+  }, []);
+  const go = (next: Route, remember: boolean) => {
+    history[remember ? "pushState" : "replaceState"](null, "", formatRoute(next));
+    setRoute(next);
+    if (remember) window.scrollTo(0, 0);
+  };
+  useKeys({ "/": () => setDialog("search"), "?": () => setDialog("help") });
+  if (error) return <Problem error={error} />;
+  if (!site) return <Skeleton what="the site" />;
+  const entry = site.dictionary(route.dictionary ?? site.manifest.dictionaries[0].name);
+  const standing = entry ?? site.manifest.dictionaries[0];
+  const openLatent = (latent: number) => {
+    setDialog(null);
+    go({ ...LATENT, dictionary: standing.name, latent }, true);
+  };
+  return (
+    <>
+      <Header {...{ site, choice, choose }} entry={standing} onDialog={setDialog} onDictionary={(name) => go({ ...MAP, dictionary: name }, true)} />
+      <Guard key={`${route.dictionary} ${route.page}`}>
+        {!entry ? (
+          <Problem error={new Error(`This site has no dictionary “${route.dictionary}”.`)}>
+            <p>{site.manifest.dictionaries.map(({ name }) => <a key={name} href={`#/${encodeURIComponent(name)}`}>{name} </a>)}</p>
+          </Problem>
+        ) : route.page === "map" ? (
+          <MapPage key={entry.name} {...{ site, entry, route, theme, go }} />
+        ) : (
+          <LatentPage {...{ site, entry, route, theme, go }} />
+        )}
+      </Guard>
+      <Footer site={site} entry={standing} />
+      {dialog === "search" && <Search site={site} entry={standing} onOpen={openLatent} onClose={() => setDialog(null)} />}
+      {dialog === "help" && <Help onClose={() => setDialog(null)} />}
+    </>
+  );
+}
+
+interface HeaderProps {
+  site: Site;
+  entry: DictionaryEntry;
+  choice: ThemeChoice;
+  choose: (choice: ThemeChoice) => void;
+  onDialog: (dialog: "search" | "help") => void;
+  onDictionary: (name: string) => void;
+}
+
+function Header({ site, entry, choice, choose, onDialog, onDictionary }: HeaderProps) {
+  return (
+    <header class="top">
+      <a class="home" href={`#/${encodeURIComponent(entry.name)}`}>
+        <Mark /> Quadric
+      </a>
+      {site.manifest.dictionaries.length > 1 && (
+        <label class="dictionary">
+          <span class="hidden">Dictionary</span>
+          <select value={entry.name} onChange={(event) => onDictionary(event.currentTarget.value)}>
+            {site.manifest.dictionaries.map(({ name }) => <option key={name} value={name}>{name}</option>)}
+          </select>
+        </label>
+      )}
+      <button type="button" class="search-button" onClick={() => onDialog("search")}>
+        Search latents and tokens <kbd>/</kbd>
+      </button>
+      <label class="theme">
+        <span class="hidden">Theme</span>
+        <select value={choice} onChange={(event) => choose(event.currentTarget.value as ThemeChoice)}>
+          <option value="system">System theme</option>
+          <option value="light">Light</option>
+          <option value="dark">Dark</option>
+        </select>
+      </label>
+      <button type="button" onClick={() => onDialog("help")} aria-label="Help">?</button>
+    </header>
+  );
+}
+
+/** A hyperboloid with its axis. */
+function Mark() {
+  return (
+    <svg class="logo" viewBox="0 0 24 24" width="22" height="22" aria-hidden="true">
+      <path d="M4 3c5 5 5 13 0 18M20 3c-5 5-5 13 0 18" />
+      <ellipse cx="12" cy="3.6" rx="8" ry="1.9" />
+      <path d="M4 20.6c0 1 3.600 1.900 8 1.900s8-.9 8-1.900" />
+      <path class="axis" d="M12 1v22" />
+    </svg>
+  );
+}
+
+function Footer({ site, entry }: { site: Site; entry: DictionaryEntry }) {
+  const text = site.manifest.texts.find(({ name }) => name === entry.text);
+  return (
+    <footer class="bottom">
+      {text?.attribution && <p>Text: {text.attribution}</p>}
+      <p>
+        Made with Quadric {site.manifest.package_version}. Labels: {entry.labels.offline}
+        {entry.labels.written ? `; written by ${entry.labels.written}` : ""}. Unevaluated.
+      </p>
+    </footer>
+  );
+}
+
+/** A defect in one page must not leave the reader with a blank one. */
+class Guard extends Component<{ children: preact.ComponentChildren }, { error: unknown }> {
+  override state = { error: null as unknown };
+
+  static override getDerivedStateFromError(error: unknown) {
+    return { error };
+  }
+
+  override componentDidCatch(error: unknown) {
+    console.error(error);
+  }
+
+  override render() {
+    return this.state.error ? <Problem error={this.state.error} /> : this.props.children;
+  }
+}

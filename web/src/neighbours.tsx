@@ -1,0 +1,54 @@
+// Latents that live in nearly the same subspace.
+import type { Index, Latent } from "./data.ts";
+import { LabelText } from "./labels.tsx";
+
+interface Props {
+  latent: Latent;
+  index: Index;
+  versus: number | null;
+  address: (latent: number) => string;
+  onCompare: (latent: number) => void;
+  onHover: (latent: number | null) => void;
+}
+
+export function Neighbours({ latent, index, versus, address, onCompare, onHover }: Props) {
+  return (
+    <ol class="neighbours">
+      {latent.neighbours.map((neighbour) => (
+        <li
+          key={neighbour.latent}
+          onPointerEnter={() => onHover(neighbour.latent)}
+          onPointerLeave={() => onHover(null)}
+          onFocusIn={() => onHover(neighbour.latent)}
+          onFocusOut={() => onHover(null)}
+        >
+          <a href={address(neighbour.latent)}>
+            <span class="number">{neighbour.latent}</span>
+            <LabelText index={index} latent={neighbour.latent} />
+          </a>
+          <meter min={0} max={1} value={neighbour.overlap} title="subspace overlap" aria-label="overlap" />
+          <span class="value">{neighbour.overlap.toFixed(2)}</span>
+          <button
+            type="button"
+            class="plain"
+            aria-pressed={versus === neighbour.latent}
+            aria-label={`Compare with latent ${neighbour.latent}`}
+            onClick={() => onCompare(neighbour.latent)}
+          >
+            Compare
+          </button>
+        </li>
+      ))}
+    </ol>
+  );
+}
+
+/** Overlap of two latents as far as the site knows it. */
+export function overlapOf(latent: Latent, other: Latent): string {
+  const found =
+    latent.neighbours.find((each) => each.latent === other.latent) ??
+    other.neighbours.find((each) => each.latent === latent.latent);
+  if (found) return `Subspace overlap ${found.overlap.toFixed(2)}`;
+  const least = Math.min(latent.neighbours.at(-1)?.overlap ?? 1, other.neighbours.at(-1)?.overlap ?? 1);
+  return `Not among each other's nearest: subspace overlap at most ${least.toFixed(2)}`;
+}
