@@ -15,6 +15,7 @@ from quadric.cli.compare import Compare
 from quadric.cli.corpus import Corpus
 from quadric.cli.demo import Demo
 from quadric.cli.evaluate import Evaluate
+from quadric.cli.figures import Figures
 from quadric.cli.harvest import Harvest
 from quadric.cli.plan import Plan
 from quadric.cli.report import Report
@@ -43,6 +44,7 @@ COMMANDS: dict[str, Callable[..., Command]] = {
     "site": Site,
     "view": View,
     "sweep": Sweep,
+    "figures": Figures,
 }
 
 

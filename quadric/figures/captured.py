@@ -14,6 +14,7 @@ from quadric.sweep.rows import Row
 PRIORS = ("composite", "quadratic")
 RANKS = (1, 3, 5)
 BINS = 25
+TICKS = (1, 3, 10, 30, 100, 300, 1000)
 
 
 def draw(material: Material) -> Drawn:
@@ -89,6 +90,9 @@ def _medians(axes: Any, curves: dict[str, Tensor]) -> list[Row]:
         ]
     axes.set_title("median and quartiles")
     axes.set_xscale("log")
+    ticks = [tick for tick in TICKS if tick <= longest]
+    axes.set_xticks(ticks, map(str, ticks))
+    axes.minorticks_off()
     axes.set_xlabel("rank")
     axes.set_ylim(0, 1.03)
     axes.set_ylabel("captured")

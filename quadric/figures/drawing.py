@@ -15,7 +15,7 @@ from quadric.figures import (
     stability,
 )
 from quadric.figures.material import Material, MissingDataError
-from quadric.figures.style import Drawn, save
+from quadric.figures.style import Drawn, save, styled
 
 FigureName = Literal[
     "layers",
@@ -53,10 +53,11 @@ def draw_figures(
 
     A figure that was named and has no data is an error; otherwise `on_missing` hears of it.
     """
-    drawn = []
+    drawn: list[str] = []
     for name in only or FIGURES:
         try:
-            figure = FIGURES[name](material)
+            with styled():
+                figure = FIGURES[name](material)
         except MissingDataError as problem:
             if only:
                 raise

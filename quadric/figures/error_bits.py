@@ -11,6 +11,8 @@ COLUMNS = ("cell", "kind", "n_latents", "n_hidden", "alpha", "seed", "bits", "bi
 
 def draw(material: Material) -> Drawn:
     """Every bilinear cell at the layer that most of them share: bits of the whole dictionary, and of a latent alone."""
+    from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
+
     rows = _rows(material)
     figure, ((whole, alone),) = panels(1, 2, 2.6, sharey=True)
     for axes, column in ((whole, "bits"), (alone, "bits_a_latent")):
@@ -30,6 +32,9 @@ def draw(material: Material) -> Drawn:
                 linewidths=0,
             )
         axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     whole.set_xlabel("bits of the dictionary, atoms shared")
     alone.set_xlabel("bits of a latent written alone, mean")
     whole.set_ylabel("held-out error")

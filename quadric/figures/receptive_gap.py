@@ -48,7 +48,7 @@ def draw(material: Material) -> Drawn:
     left.set_ylabel("log₁₀ of slab / half-space")
     left.set_ylim(-110, 4)
     right.set_ylabel("log₁₀ of law / exact ratio")
-    right.set_ylim(-40, 40)
+    right.set_ylim(-4, 40)
     right.axhline(0, color=GREY, linewidth=0.7)
     _legend(figure, left)
     return Drawn(figure, rows)
@@ -66,4 +66,6 @@ def _legend(figure: Any, axes: Any) -> None:
     axes.plot([], [], color=GREY, label="exact")
     axes.plot([], [], ":", color=GREY, label="printed law")
     axes.plot([], [], "--", color=GREY, label="2√τ (1+τ)^(−(d−1)/2)")
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=6, columnspacing=1.2)
+    figure.legend(
+        *axes.get_legend_handles_labels(), loc="outside upper center", ncols=6, columnspacing=1.0, handlelength=1.6
+    )

@@ -11,7 +11,8 @@ from quadric.geometry.comparison import NULL_SEED, Agreement, Portrait, agreemen
 from quadric.geometry.similarity import comparable, randomly_initialised
 from quadric.sweep.rows import Row
 
-MEASURES = {"frobenius": "Sim_F (as wholes)", "hungarian": "Sim_H (as printed)", "alignment": "alignment ±"}
+MEASURES = {"frobenius": "Sim_F", "hungarian_symmetric": "Sim_H", "alignment": "alignment ±"}
+"""Sim_H as printed is divided by ‖K'‖ alone and may exceed 1, so the one divided by both is drawn; the CSV has both."""
 FEWEST = 2
 LARGEST_ANNOTATED = 6
 
@@ -24,7 +25,7 @@ class Entry(NamedTuple):
 
 
 def draw(material: Material) -> Drawn:
-    """A row of matrices a prior: Sim_F, Sim_H as printed, and the alignment of matched latents whatever their sign."""
+    """A row of matrices a prior: Sim_F, Sim_H, and the alignment of matched latents whatever their sign."""
     families = _families(material)
     figure, axes = panels(len(families), len(MEASURES), 0.5 + 2.3 * len(families))
     rows: list[Row] = []

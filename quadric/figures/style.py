@@ -1,6 +1,8 @@
 """How every figure looks, and how it is saved: Okabe and Ito's colours, which colour-blind readers tell apart."""
 
 import io
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -37,7 +39,7 @@ LOOKS = {
     "batch_topk": Look("BatchTopK", PURPLE, "+", "-."),
 }
 
-_SETTINGS = {
+_SETTINGS: Any = {  # Any: the stubs name every setting, and would want a Literal of each
     "font.size": 8,
     "axes.titlesize": 8.5,
     "axes.labelsize": 8,
@@ -50,6 +52,8 @@ _SETTINGS = {
     "lines.linewidth": 1.3,
     "lines.markersize": 4,
     "legend.frameon": False,
+    "grid.linewidth": 0.4,
+    "grid.color": "#dddddd",
     "svg.hashsalt": "quadric",  # the same figure has the same bytes
     "svg.fonttype": "none",
 }
@@ -62,30 +66,34 @@ class Drawn(NamedTuple):
     rows: list[Row]
 
 
+@contextmanager
+def styled() -> Iterator[None]:
+    """Draw in the common style; settings hold for what is made inside, and nothing outside changes."""
+    from matplotlib import rc_context
+
+    with rc_context(_SETTINGS):
+        yield
+
+
 def panels(
     rows: int, columns: int, height: float, *, width: float = WIDTH, **options: Any
 ) -> tuple["Figure", list[list[Any]]]:
     """A figure with a grid of axes, in inches; it needs no display and leaves no global state behind."""
-    from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    with rc_context(_SETTINGS):
-        figure = Figure(figsize=(width, height), layout="constrained")
-        FigureCanvasAgg(figure)
-        axes = figure.subplots(rows, columns, squeeze=False, **options)
-    return figure, axes.tolist()
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, figure.subplots(rows, columns, squeeze=False, **options).tolist()
 
 
 def save(drawn: Drawn, folder: Path, name: str) -> list[Path]:
     """NAME.png, NAME.svg and NAME.csv."""
-    from matplotlib import rc_context
-
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for ending in ("png", "svg"):
         buffer = io.BytesIO()
-        with rc_context(_SETTINGS):
+        with styled():
             drawn.figure.savefig(buffer, format=ending, dpi=DPI, metadata={"Date": None} if ending == "svg" else None)
         paths.append(folder / f"{name}.{ending}")
         write_atomically(paths[-1], buffer.getvalue())
