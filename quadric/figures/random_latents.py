@@ -55,7 +55,7 @@ def _first_with_evidence(material: Material) -> tuple[Trained, Evidence]:
         for place in (each.evidence, evidence_folder(each.folder, each.config.name)):
             if place.is_dir():
                 return each, Evidence.load(place)
-    raise MissingDataError("no evidence about any autoencoder; gather it with: quadric site RUN")
+    raise MissingDataError("no evidence about any autoencoder; gather it with: quadric site RUN --out site")
 
 
 def _plain(label: str, longest: int = 26) -> str:
