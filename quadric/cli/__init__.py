@@ -12,6 +12,7 @@ from typing import Protocol
 import tyro
 
 from quadric.cli.compare import Compare
+from quadric.cli.concepts import Concepts
 from quadric.cli.corpus import Corpus
 from quadric.cli.demo import Demo
 from quadric.cli.evaluate import Evaluate
@@ -45,6 +46,7 @@ COMMANDS: dict[str, Callable[..., Command]] = {
     "view": View,
     "sweep": Sweep,
     "figures": Figures,
+    "concepts": Concepts,
 }
 
 
