@@ -4,9 +4,9 @@ VENV    := .venv
 BIN     := $(VENV)/bin
 READY   := $(VENV)/.ready
 
-.PHONY: help demo test lint check bench docs format clean
+.PHONY: help demo test lint check bench reproduce docs format clean
 help:  ## List the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
 
 # The stamp is newer than what it was made from, so an unchanged tree skips the install altogether.
 $(READY): pyproject.toml constraints.txt quadric/version.py
@@ -34,6 +34,9 @@ check: lint test  ## All that CI checks
 
 bench: $(READY)  ## Measure every claim again and rewrite benchmarks/results/
 	@for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+reproduce: $(READY)  ## The paper at small size into docs/results/, within an hour; goes on where it stopped
+	$(BIN)/python benchmarks/reproduce.py
 
 docs: $(READY)  ## Build the documentation into site-build/
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'

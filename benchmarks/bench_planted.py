@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from measure import write_table
+from measure import RESULTS, write_table
 
 from quadric.activations.planted import PlantedConfig, PlantedManifold, PlantedStream, plant
 from quadric.autoencoders import Autoencoder, BilinearAutoencoder
@@ -104,6 +104,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--batch", type=int, default=1024)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the table")
     options = parser.parse_args()
     scores = [score for seed in range(options.seeds) for score in run(options, seed)]
     names = [
@@ -127,6 +128,7 @@ def main() -> None:
         f"density {options.mixing_density:.0%}, TopK K={options.topk_active}. Mean overlap ‖UᵀB‖²/r of the matched "
         "latent's leading r eigenvectors with the manifold's r-dimensional subspace (1 is found exactly), and the mean "
         "largest principal angle. One direction reaches at most 1/r: ½ of a circle, ⅓ of the rest.",
+        options.out,
     )
 
 
