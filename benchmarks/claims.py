@@ -1,4 +1,4 @@
-"""What the paper claims, and what the files of a reproduction say about it. A number that is not there is not made up."""
+"""What the paper claims, and what the files of a reproduction say about it; what is not in them is not measured yet."""
 
 import csv
 import os
@@ -217,7 +217,8 @@ def known_concepts(results: Path, sweep: Path) -> str:
             best[row["concept"]] = row
     return "; ".join(
         f"{concept}: {float(row['captured']):.0%} in latent {row['latent']} of {row['hook_point']} "
-        f"(rank {row['rank']}, best random subspace {float(row['random_subspace']):.0%}, untrained {float(row['untrained']):.0%})"
+        f"(rank {row['rank']}, best random subspace {float(row['random_subspace']):.0%}, "
+        f"untrained {float(row['untrained']):.0%})"
         for concept, row in best.items()
     )
 
@@ -306,7 +307,7 @@ def claims_page(results: Path, sweep: Path, commands: list[str], seconds: dict[s
     for each in CLAIMS:
         measured = each.measured(results, sweep).replace("|", "\\|")
         lines.append(f"| {each.claim} | {each.command} | {each.paper} | {measured} |")
-    lines += ["", "The sweeps:", "", "```", *commands, "```", ""]
+    lines += ["", *(["The sweeps:", "", "```", *commands, "```", ""] if commands else [])]
     for name, caption in DRAWN.items():
         if (results / f"{name}.png").is_file():
             lines += [f"![{caption}]({name}.png)", "", f"{caption} [SVG]({name}.svg), [CSV]({name}.csv)", ""]
@@ -318,7 +319,7 @@ def claims_page(results: Path, sweep: Path, commands: list[str], seconds: dict[s
 def circumstances(sweep: Path, seconds: dict[str, float]) -> list[str]:
     rows = cells(sweep)
     if not rows:
-        return ["Nothing has been measured yet; `make reproduce` fills this page."]
+        return ["No sweep has been measured yet; `make reproduce` fills this page."]
     row = rows[0]
     tokens = int(row["steps"]) * int(row["sequences_per_step"]) * int(row["block_length"])
     seeds = len({each["seed"] for each in rows})

@@ -7,12 +7,12 @@ Budget for two idle cores, SmolLM2-135M (d = 576), k = 576, h = 1,152, batches o
     harvest   164 k tokens up to layer 25, at about 600 tokens/s                  273 s
     training  56 cells × 160 steps × 0.2 s (0.1 s atomic … 0.3 s quadratic)     1,790 s
     held out  4 groups × 8 k tokens                                               160 s
-    spectra   19 quadratic cells × 576 latents, 15 ms each                        170 s
+    spectra   19 quadratic cells × 576 latents, 25 ms each                        270 s
     figures   about 180 pairs of dictionaries to match, 0.2 s each                 40 s
     evidence  33 k tokens of one dictionary, from the cache                        60 s
     concepts  750 short sentences, 10 dictionaries and as many untrained ones      120 s
-    planted   three seeds of five dictionaries                                    120 s
-    in all                                                                         46 minutes
+    planted   three seeds of four dictionaries                                    120 s
+    in all                                                                         47 minutes
 """
 
 import argparse
@@ -95,7 +95,7 @@ def figures(options: argparse.Namespace) -> None:
 
 
 def concepts(options: argparse.Namespace) -> None:
-    """In the first seed of every dictionary at α = 0.3; quadratic ones take a minute each, so at the main layer only."""
+    """In the first seed of every dictionary at α = 0.3; quadratic ones take a minute, so at the main layer only."""
     folders = [
         folder
         for run in sorted((options.work / "sweep" / "runs").iterdir())

@@ -26,7 +26,7 @@ def scripts() -> None:
 def test_a_page_without_results_says_that_nothing_is_measured(scripts: None, tmp_path: Path) -> None:
     claims = importlib.import_module("claims")
     page = claims.claims_page(tmp_path, tmp_path / "sweep", [], {})
-    assert "Nothing has been measured yet" in page
+    assert "No sweep has been measured yet" in page
     assert page.count(claims.NOT_YET) == len(claims.CLAIMS)
 
 
