@@ -2,14 +2,16 @@
 PYTHON  ?= $(shell command -v python3.11 || command -v python3)
 VENV    := .venv
 BIN     := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
 READY   := $(VENV)/.ready
+VIEWER  := $(shell find web/src -type f) $(wildcard web/*.mjs web/*.json web/*.py)
 
-.PHONY: help demo test lint check bench reproduce docs format clean
+.PHONY: help demo test lint check bench reproduce docs format clean browser
 help:  ## List the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
 
 # The stamp is newer than what it was made from, so an unchanged tree skips the install altogether.
-$(READY): pyproject.toml constraints.txt quadric/version.py
+$(INSTALLED): pyproject.toml constraints.txt quadric/version.py hatch_build.py
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "quadric needs Python 3.11 or newer; '$(PYTHON)' is older or missing. Name one: make PYTHON=/path/to/python3.11"; exit 2; }
 	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
@@ -18,10 +20,24 @@ $(READY): pyproject.toml constraints.txt quadric/version.py
 	  { cat $(VENV)/install.log; exit 1; }
 	@touch $@
 
+# Changed sources of the viewer rebuild it without another install.
+$(READY): $(INSTALLED) $(VIEWER)
+	@$(BIN)/python web/build_assets.py --dev
+	@touch $@
+
+browser:
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo "Installing Chromium for the viewer's tests ..."; \
+	    apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-noto-core >/dev/null; \
+	  else \
+	    echo "The viewer's tests need Chromium: sudo apt-get install --no-install-recommends chromium fonts-noto-core"; exit 2; \
+	  fi
+
 demo: $(READY)  ## Train on the embedded default and say what was found
 	$(BIN)/quadric demo
 
-test: $(READY)  ## Run all tests
+test: $(READY) browser  ## Run all tests
 	$(BIN)/python -m pytest
 
 lint: $(READY)  ## Check format, style, types and the import rules
@@ -32,7 +48,7 @@ lint: $(READY)  ## Check format, style, types and the import rules
 
 check: lint test  ## All that CI checks
 
-bench: $(READY)  ## Measure every claim again and rewrite benchmarks/results/
+bench: $(READY) browser  ## Measure every claim again and rewrite benchmarks/results/
 	@for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 reproduce: $(READY)  ## The paper at small size into docs/results/, within an hour; goes on where it stopped
@@ -47,4 +63,4 @@ format: $(READY)  ## Format the code in place
 	$(BIN)/ruff check --fix .
 
 clean:  ## Remove the virtual environment and all caches
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis site-build
+	rm -rf $(VENV) web/node_modules quadric/site/static .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis site-build

@@ -4,9 +4,10 @@ import time
 from collections.abc import Callable
 
 import torch
+from dictionaries import gaussian_composite
 from measure import peak_memory, write_table
 
-from quadric.autoencoders import BilinearArchitecture, BilinearAutoencoder
+from quadric.autoencoders import BilinearAutoencoder
 from quadric.geometry import hungarian_similarity, neighbours, spectra, statistics
 
 D_MODEL, N_LATENTS, N_HIDDEN, DENSITY = 1024, 8192, 16384, 0.001
@@ -15,30 +16,8 @@ ROUNDS = 3
 
 
 def composite(seed: int) -> BilinearAutoencoder:
-    """The paper's sizes with Gaussian weights: an orthogonal C of this size would take minutes to draw."""
-    generator = torch.Generator().manual_seed(seed)
-    n_entries = round(DENSITY * N_LATENTS * N_HIDDEN)
-    places = torch.randperm(N_LATENTS * N_HIDDEN, generator=generator)[:n_entries].sort().values
-    architecture = BilinearArchitecture(
-        d_model=D_MODEL,
-        n_latents=N_LATENTS,
-        n_hidden=N_HIDDEN,
-        prior="composite",
-        mixing_density=DENSITY,
-        symmetric=True,
-        tied=False,
-        init="orthogonal",
-        seed=seed,
-    )
-    tensors = {
-        "left": torch.randn(N_HIDDEN, D_MODEL, generator=generator) / D_MODEL**0.5,
-        "right": torch.randn(N_HIDDEN, D_MODEL, generator=generator) / D_MODEL**0.5,
-        "offset": torch.zeros(N_LATENTS),
-        "mixing_rows": places // N_HIDDEN,
-        "mixing_columns": places % N_HIDDEN,
-        "mixing_values": torch.randn(n_entries, generator=generator),
-    }
-    return BilinearAutoencoder.from_tensors(architecture, tensors)
+    """The paper's sizes."""
+    return gaussian_composite(d_model=D_MODEL, n_latents=N_LATENTS, n_hidden=N_HIDDEN, density=DENSITY, seed=seed)
 
 
 def seconds(work: Callable[[], object]) -> float:

@@ -4,69 +4,30 @@ atomic and quadratic at least 1.7 times; composite at most 1.3 times an atomic s
     python benchmarks/bench_step.py [--quick]
 """
 
+# Imports that pull in a language model stand in the functions that need them: a process that only measures memory
+# imports this file too.
 import argparse
 import os
 import time
-from collections.abc import Callable
 from itertools import islice
 from statistics import median
 from typing import Any, NamedTuple
 
 from measure import alternate, median_and_spread, peak_memory, write_table
-from peers import PEERS, peer_speed
-from printed import PrintedAutoencoder, PrintedLearner
-from tokens import LAYER, layer_tokens
+from steps import D_MODEL, DENSITY, WAYS, Size, our_learner, step, warm_step
 
-from quadric.activations import ActivationConfig, BatchSize, LiveStream
 from quadric.autoencoders.mixing import Prior
-from quadric.training import AutoencoderConfig, Learner, TrainingConfig
 from quadric.training.cost import StepSize, step_flops
 from quadric.training.counting import counted_flops
 from quadric.training.machine import matmul_rate
 
-DENSITY, D_MODEL, ROUNDS = 0.001, 576, 3
+ROUNDS, LAYER = 3, 15
 PRIORS: tuple[Prior, ...] = ("atomic", "composite", "quadratic")
-WAYS = ("printed", "printed, our Muon", "ours")
 GIGA, MEBI = 1e9, 2**20
-
-
-class Size(NamedTuple):
-    n_tokens: int
-    n_latents: int
-    n_hidden: int
-
-    def latents(self, prior: Prior) -> int:
-        """Atomic latents are atoms: the same number of atoms for every prior."""
-        return self.n_hidden if prior == "atomic" else self.n_latents
 
 
 SIZES = (Size(2048, 512, 1024), Size(4096, 1152, 2304), Size(4096, 2048, 4096))
 QUICK = (Size(512, 128, 256), Size(512, 256, 512))
-
-
-def step(way: str, prior: Prior, size: Size, n_rows: int | None = None) -> Callable[[], object]:
-    """One training step on the first tokens of the cache, ready to run."""
-    tokens = layer_tokens(n_rows or size.n_tokens)[: size.n_tokens]
-    latents = size.latents(prior)
-    if way != "ours":
-        printed = PrintedAutoencoder(D_MODEL, latents, size.n_hidden, prior)
-        if prior == "composite":
-            printed.set_mixing_density(DENSITY)
-        learner = PrintedLearner(printed, "torch" if way == "printed" else "ours")
-        return lambda: learner.step(tokens)
-    ours = our_learner(prior, latents, size.n_hidden)
-    return lambda: ours.step(tokens)
-
-
-def our_learner(prior: Prior, n_latents: int, n_hidden: int) -> Learner:
-    """A learner past the end of annealing, where the mask is fixed."""
-    config = AutoencoderConfig(
-        hook_point="x", prior=prior, n_latents=n_latents, n_hidden=n_hidden, mixing_density=DENSITY
-    )
-    autoencoder = config.build(D_MODEL)
-    if prior == "composite":
-        autoencoder.set_mixing_density(DENSITY)  # type: ignore[operator]
-    return Learner(autoencoder, config, TrainingConfig(steps=10**6, alpha_warmup_steps=1), step=9 * 10**5)
 
 
 class Measured(NamedTuple):
@@ -77,18 +38,14 @@ class Measured(NamedTuple):
 
 def measured(prior: Prior, size: Size) -> dict[str, Measured]:
     """Time in turns, operations as counted, and peak memory in a process of its own, of every way."""
-    runs = {way: step(way, prior, size) for way in WAYS}
+    from tokens import layer_tokens
+
+    tokens = layer_tokens(size.n_tokens)
+    runs = {way: step(way, prior, size, tokens) for way in WAYS}
     flops = {way: counted_flops(run) for way, run in runs.items()}
     seconds = alternate(runs, rounds=ROUNDS)
     del runs
     return {way: Measured(seconds[way], flops[way], peak_memory(warm_step, way, prior, size)) for way in WAYS}
-
-
-def warm_step(way: str, prior: Prior, size: Size) -> Callable[[], object]:
-    """A step after a first one, so that the optimisers' memory is there already."""
-    run = step(way, prior, size)
-    run()
-    return run
 
 
 def predicted_flops(prior: Prior, size: Size) -> float:
@@ -168,6 +125,8 @@ def step_table(sizes: tuple[Size, ...], name: str) -> None:
 
 def live_table(n_batches: int, rounds: int, name: str) -> None:
     """The early-stopped language model alone, and with a composite step on every batch."""
+    from quadric.activations import ActivationConfig, BatchSize, LiveStream
+
     sequences = 16
     config = ActivationConfig(hook_points=str(LAYER), sequences_per_forward=8)
     stream = LiveStream.open(config, device="cpu", batch=BatchSize(sequences=sequences), prefetch=0)
@@ -198,6 +157,9 @@ def live_table(n_batches: int, rounds: int, name: str) -> None:
 
 def peer_table(n_latents: tuple[int, ...], n_tokens: int, name: str) -> None:
     """Tokens a second of composite training and of linear peers at equal k."""
+    from peers import PEERS, peer_speed
+    from tokens import layer_tokens
+
     rows: list[list[str]] = []
     for k in n_latents:
         tokens = layer_tokens(n_tokens)

@@ -8,6 +8,8 @@ The stages, in the order in which data flows through them:
 4. `quadric.run_folder`    what a run leaves on disk, and how to get it back
 5. `quadric.evaluation`    how good it is, on text it was not trained on
 6. `quadric.geometry`      the shape of every latent, from weights alone
+7. `quadric.evidence`      what data says about every latent: points, contexts, statistics, labels
+8. `quadric.site`          both, as a static site; one latent in a notebook
 """
 
 from importlib import import_module
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from quadric.autoencoders import BatchTopKAutoencoder, BilinearAutoencoder, LossTerms, TopKAutoencoder
     from quadric.hub import push
     from quadric.run_folder import load
+    from quadric.site.notebook import show
 
 # Resolved on first use: `quadric --help` must not wait for torch.
 _HOME = {
@@ -29,8 +32,9 @@ _HOME = {
     "TopKAutoencoder": "quadric.autoencoders",
     "load": "quadric.run_folder",
     "push": "quadric.hub",
+    "show": "quadric.site.notebook",
 }
-_STAGES = ("activations", "autoencoders", "evaluation", "geometry", "training")
+_STAGES = ("activations", "autoencoders", "evaluation", "evidence", "geometry", "site", "training")
 
 __all__ = [
     "BatchTopKAutoencoder",
@@ -41,6 +45,7 @@ __all__ = [
     "geometry",
     "load",
     "push",
+    "show",
 ]
 
 

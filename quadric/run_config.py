@@ -9,7 +9,7 @@ from pathlib import Path
 from quadric.activations import ActivationConfig, find_model
 from quadric.activations.models import load_shape
 from quadric.autoencoders.records import record_from_json
-from quadric.autoencoders.storage import write_atomically
+from quadric.autoencoders.storage import read_versioned_json, write_atomically
 from quadric.corpus import TokenBlocks
 from quadric.corpus.sources import kind_of
 from quadric.training import AutoencoderConfig, TrainingConfig
@@ -60,14 +60,8 @@ def read_run_config(folder: Path) -> RunConfig:
     path = folder / FILE_NAME
     if not path.is_file():
         raise FileNotFoundError(f"no {FILE_NAME} in '{folder}'; give a folder that quadric train made")
-    try:
-        record = json.loads(path.read_bytes())
-    except ValueError as problem:
-        raise ValueError(f"{path} is not valid JSON ({problem}); restore it") from None
-    if not isinstance(record, dict) or record.pop("format", None) != FORMAT:
-        raise ValueError(f"{path} does not describe a run (no format: {FORMAT!r})")
-    if (version := record.pop("format_version", None)) != FORMAT_VERSION:
-        raise ValueError(f"{path} has format version {version!r}; this Quadric reads {FORMAT_VERSION}")
+    record = read_versioned_json(path, FORMAT, FORMAT_VERSION, "a run", "restore it")
+    del record["format"], record["format_version"]
     return record_from_json(RunConfig, record, str(path))
 
 

@@ -1,7 +1,7 @@
 """What a stream yields, and what every stream offers: the same from a live model and from a cache."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
@@ -34,6 +34,12 @@ class ActivationBatch:
             {name: vectors[start:stop] for name, vectors in self.activations.items()},
             *(getattr(self, name)[start:stop] for name in COLUMNS),
         )
+
+    def pinned(self) -> "ActivationBatch":
+        """The same with its vectors in pages that a GPU can copy from by itself; as it is where there is none."""
+        if not torch.cuda.is_available():
+            return self
+        return replace(self, activations={name: vectors.pin_memory() for name, vectors in self.activations.items()})
 
 
 COLUMNS = ("token_ids", "documents", "sequences", "positions")

@@ -142,7 +142,8 @@ class CachedStream:
         return -(-sum(self._units(shard) for shard in self.cache.manifest.shards) // self.batch.count)
 
     def __iter__(self) -> Iterator[ActivationBatch]:
-        for epoch, number, batch in prefetched(self._batches(self._epoch, self._next), self.prefetch):
+        ready = ((epoch, number, batch.pinned()) for epoch, number, batch in self._batches(self._epoch, self._next))
+        for epoch, number, batch in prefetched(ready, self.prefetch):
             self._epoch, self._next = epoch, number + 1
             yield batch
 

@@ -93,12 +93,12 @@ def config_from(provenance: Provenance, *, model: str | None = None, corpus: str
     own = {field.name for field in fields(TokenRules)}
     settings = provenance.corpus_settings | {
         "source": corpus or provenance.corpus,
-        "revision": _hub_revision(provenance.corpus_revision),
+        "revision": _hub_revision(provenance.corpus_revision) if corpus is None else None,
         **{name: getattr(provenance, name) for name in ("split", "packing", "block_length")},
     }
     return ActivationConfig(
         model=model or provenance.model,
-        model_revision=_hub_revision(provenance.model_revision),
+        model_revision=_hub_revision(provenance.model_revision) if model is None else None,
         model_dtype=cast(ModelDtype, provenance.model_dtype or "auto"),
         hook_points=provenance.hook_point,
         corpus=CorpusConfig(**settings),

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from quadric.autoencoders.halves import slices
+from quadric.autoencoders.precision import write_gradient_product
 
 ROWS_AT_ONCE = 256
 """Atoms whose products are multiplied while they are in the cache."""
@@ -44,7 +45,7 @@ class _AtomValues(torch.autograd.Function):
         for rows in slices(len(left), ROWS_AT_ONCE):
             for factor, other, grad_factor in ((left, rights, grad_left), (right, lefts, grad_right)):
                 share = grad[rows] * other[rows]
-                torch.mm(share, tokens, out=grad_factor[rows])
+                write_gradient_product(grad_factor[rows], share, tokens)
                 if grad_tokens is not None:
                     grad_tokens += share.mT @ factor[rows]
         return grad_tokens, grad_left, grad_right

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from quadric.autoencoders.halves import mirror, row_blocks, symmetric_part
+from quadric.autoencoders.precision import add_gradient_product
 
 
 def atom_gram(left: Float[Tensor, "h d"], right: Float[Tensor, "h d"], symmetric: bool = True) -> Float[Tensor, "h h"]:
@@ -84,7 +85,7 @@ def _spread(
     own: Tensor, mirrored: Tensor, upper: Tensor, beside: Tensor, above: Tensor, rows: slice, scale: float
 ) -> None:
     """Add rows of a matrix times `beside` to `own`, and their mirror image times `above` to `mirrored`."""
-    torch.addmm(own[rows], upper, beside[rows.start :], alpha=scale, out=own[rows])
+    add_gradient_product(own[rows], upper, beside[rows.start :], scale)
     beyond = upper[:, rows.stop - rows.start :].mT
     if len(beyond):
-        torch.addmm(mirrored[rows.stop :], beyond, above[rows], alpha=scale, out=mirrored[rows.stop :])
+        add_gradient_product(mirrored[rows.stop :], beyond, above[rows], scale)

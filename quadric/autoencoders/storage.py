@@ -85,18 +85,9 @@ def read_folder(folder: str | os.PathLike[str]) -> StoredAutoencoder:
 def _read_config(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise FileNotFoundError(f"no {CONFIG_NAME} in '{path.parent}'; expected a folder made by save_pretrained")
-    try:
-        config = json.loads(path.read_bytes())
-    except ValueError as problem:
-        raise ValueError(f"{path} is not valid JSON ({problem}); restore the file or save again") from None
-    if not isinstance(config, dict) or config.get("format") != FORMAT:
-        raise ValueError(f"{path} does not describe a Quadric autoencoder (no format: {FORMAT!r})")
-    version = config.get("format_version")
-    if not isinstance(version, int) or version > FORMAT_VERSION:
-        raise ValueError(
-            f"{path} has format version {version!r}, newer than the {FORMAT_VERSION} this Quadric reads; "
-            "upgrade with pip install -U quadric"
-        )
+    config = read_versioned_json(
+        path, FORMAT, FORMAT_VERSION, "a Quadric autoencoder", "restore the file or save again"
+    )
     expected = {
         "format",
         "format_version",
@@ -108,6 +99,23 @@ def _read_config(path: Path) -> dict[str, Any]:
     }
     check_keys(config, expected, str(path))
     return config
+
+
+def read_versioned_json(path: Path, format_name: str, version: int, what: str, remedy: str) -> dict[str, Any]:
+    """A JSON object that says which format it has, and no newer one than `version`."""
+    try:
+        values = json.loads(path.read_bytes())
+    except ValueError as problem:
+        raise ValueError(f"{path} is not valid JSON ({problem}); {remedy}") from None
+    if not isinstance(values, dict) or values.get("format") != format_name:
+        raise ValueError(f"{path} does not describe {what} (no format: {format_name!r})")
+    found = values.get("format_version")
+    if not isinstance(found, int) or found > version:
+        raise ValueError(
+            f"{path} has format version {found!r}, newer than the {version} this Quadric reads; "
+            "upgrade with pip install -U quadric"
+        )
+    return values
 
 
 def _read_weights(folder: Path, weights: WeightsFile) -> dict[str, Tensor]:

@@ -18,6 +18,7 @@ from quadric.cli.demo import Demo
 from quadric.cli.evaluate import Evaluate
 from quadric.cli.figures import Figures
 from quadric.cli.harvest import Harvest
+from quadric.cli.label import Label
 from quadric.cli.plan import Plan
 from quadric.cli.report import Report
 from quadric.cli.site import Site
@@ -43,6 +44,7 @@ COMMANDS: dict[str, Callable[..., Command]] = {
     "report": Report,
     "compare": Compare,
     "site": Site,
+    "label": Label,
     "view": View,
     "sweep": Sweep,
     "figures": Figures,

@@ -3,18 +3,14 @@
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import tyro
 
 if TYPE_CHECKING:
     from quadric.autoencoders import BilinearAutoencoder
-    from quadric.evidence import Evidence
+    from quadric.cli.evidence_collection import WantedEvidence
     from quadric.site.export import Exhibit
-
-BATCH_TOKENS = 4096
-DEFAULT_TOKENS = 200_000
-DEFAULT_POINTS = 2000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +25,8 @@ class Site:
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """Run folders, or folders made by save_pretrained."""
-    out: Path
-    """Folder of the site; an earlier site there is replaced."""
+    out: Path | None = None
+    """Folder of the site; an earlier site there is replaced. By default RUN/site, where quadric view RUN finds it."""
     title: str = "Quadric"
     """Title of the site."""
     tokens: int | None = None
@@ -57,13 +53,15 @@ class Site:
         from quadric.site.checking import HostingLimits
 
         self._check()
-        writer.check_replaceable(self.out)
+        wanted = self._wanted()
+        out = self.out or self.runs[0] / "site"
+        writer.check_replaceable(out)
         writer.check_viewer_built(writer.STATIC)
-        exhibits = self._exhibits()
+        exhibits = self._exhibits(wanted)
         with part_progress() as show:
             manifest = build_site(
                 exhibits,
-                self.out,
+                out,
                 title=self.title,
                 with_map=self.map,
                 limits=HostingLimits() if self.hosting_limits else None,
@@ -71,9 +69,9 @@ class Site:
                 on_progress=show,
             )
         n_latents = sum(exhibit.autoencoder.n_latents for exhibit in exhibits)
-        size = sum(path.stat().st_size for path in self.out.rglob("*") if path.is_file())
+        size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
         names = ", ".join(entry.name for entry in manifest.dictionaries)
-        print(f"Wrote {self.out}: {n_latents:,} latents of {names}, {size / 1e6:,.1f} MB.")
+        print(f"Wrote {out}: {n_latents:,} latents of {names}, {size / 1e6:,.1f} MB.")
         for text in manifest.texts:
             if text.attribution:
                 print(f"Text {text.name}: {text.attribution}.")
@@ -82,84 +80,64 @@ class Site:
     def _check(self) -> None:
         if not self.runs:
             raise ValueError("no run is named; give at least one folder, e.g. quadric site runs/demo --out site")
-        for name in ("tokens", "points"):
-            value = getattr(self, name)
-            if value is not None and value < 2:
-                raise ValueError(f"{name}={value} is too few to show anything; give at least 2")
+        if self.out is None and len(self.runs) > 1:
+            raise ValueError("a site of several runs belongs to none of them; name its folder with --out")
 
-    def _exhibits(self) -> list["Exhibit"]:
-        from quadric.autoencoders import load_pretrained
-        from quadric.geometry.dictionary import require_bilinear
-        from quadric.run_folder import autoencoder_folder, autoencoder_folders, evidence_folder
+    def _wanted(self) -> "WantedEvidence":
+        from quadric.cli import evidence_collection
+
+        return evidence_collection.WantedEvidence(
+            tokens=self.tokens,
+            points=self.points,
+            cache=self.cache,
+            model=self.model,
+            corpus=self.corpus,
+            device=self.device,
+        )
+
+    def _exhibits(self, wanted: "WantedEvidence") -> list["Exhibit"]:
+        from quadric.cli.evidence_collection import evidence_for
+        from quadric.evidence import Job
+        from quadric.run_folder import evidence_folder
         from quadric.site.export import Exhibit, unused_name
 
+        found = [shown for run in self.runs for shown in _bilinear_autoencoders(run)]
+        if not found:
+            raise ValueError("none of the runs holds a bilinear autoencoder; a site shows the shapes of its latents")
+        jobs = [Job(each.autoencoder, evidence_folder(each.run, each.name)) for each in found]
         exhibits: list[Exhibit] = []
-        for run in self.runs:
-            folders = autoencoder_folders(run)
-            if not folders:
-                autoencoder_folder(run)  # says what is missing
-            for name, folder in folders.items():
-                autoencoder = require_bilinear(load_pretrained(folder))
-                evidence = self._evidence(name, autoencoder, evidence_folder(run, name))
-                exhibits.append(
-                    Exhibit(
-                        name=unused_name(name, {exhibit.name for exhibit in exhibits}),
-                        autoencoder=autoencoder,
-                        evidence=evidence,
-                        source=str(run),
-                        source_autoencoder=name if len(folders) > 1 else None,
-                    )
+        for each, evidence in zip(found, evidence_for(jobs, wanted), strict=True):
+            exhibits.append(
+                Exhibit(
+                    name=unused_name(each.name, {exhibit.name for exhibit in exhibits}),
+                    autoencoder=each.autoencoder,
+                    evidence=evidence,
+                    source=str(each.run),
+                    source_autoencoder=None if each.alone else each.name,
                 )
+            )
         return exhibits
 
-    def _evidence(self, name: str, autoencoder: "BilinearAutoencoder", folder: Path) -> "Evidence":
-        from quadric.evidence import Evidence, weights_sha256
-        from quadric.evidence.storage import has_evidence
 
-        if has_evidence(folder):
-            evidence = Evidence.load(folder)
-            why = self._outdated(evidence, weights_sha256(autoencoder))
-            if why is None:
-                return evidence
-            print(f"{folder} {why}; collecting anew", file=sys.stderr)
-        return self._collected(name, autoencoder, folder)
+class _Shown(NamedTuple):
+    run: Path
+    name: str
+    autoencoder: "BilinearAutoencoder"
+    alone: bool
 
-    def _outdated(self, evidence: "Evidence", weights: str) -> str | None:
-        if evidence.weights_sha256 != weights:
-            return "is about other weights"
-        if self.points is not None and evidence.settings.n_points != self.points:
-            return f"has {evidence.settings.n_points} points a latent"
-        if self.tokens is not None and evidence.n_tokens != self.tokens and not evidence.notes:
-            return f"is of {evidence.n_tokens:,} tokens"
-        return None
 
-    def _collected(self, name: str, autoencoder: "BilinearAutoencoder", folder: Path) -> "Evidence":
-        from quadric.activations import ActivationStream
-        from quadric.cli.token_progress import token_progress
-        from quadric.evidence import EvidenceSettings, collect, memory_need, text_behind
-        from quadric.evidence.opening import open_cached, open_live
+def _bilinear_autoencoders(run: Path) -> list[_Shown]:
+    from quadric.autoencoders import BilinearAutoencoder, load_pretrained
+    from quadric.run_folder import autoencoder_folder, autoencoder_folders
 
-        settings = EvidenceSettings(n_points=self.points or DEFAULT_POINTS)
-        tokens = self.tokens or DEFAULT_TOKENS
-        need = memory_need(
-            d_model=autoencoder.d_model,
-            n_latents=autoencoder.n_latents,
-            n_hidden=autoencoder.n_hidden,
-            n_tokens=tokens,
-            batch_tokens=BATCH_TOKENS,
-            settings=settings,
-        )
-        print(
-            f"{name}: scoring up to {tokens:,} tokens; at most {need.peak / 1e9:.1f} GB of memory beside the model, "
-            f"{need.result / 1e9:.2f} GB on disk in {folder}; the time left is shown from the second batch on",
-            file=sys.stderr,
-        )
-        own = autoencoder.provenance
-        stream: ActivationStream
-        if self.cache is None:
-            stream = open_live(own, model=self.model, corpus=self.corpus, batch_tokens=BATCH_TOKENS, device=self.device)
+    folders = autoencoder_folders(run)
+    if not folders:
+        autoencoder_folder(run)  # says what is missing
+    found = []
+    for name, folder in folders.items():
+        autoencoder = load_pretrained(folder)
+        if isinstance(autoencoder, BilinearAutoencoder):
+            found.append(_Shown(run, name, autoencoder, len(folders) == 1))
         else:
-            stream = open_cached(own, self.cache, BATCH_TOKENS)
-        text = text_behind(stream, self.model)
-        with token_progress(f"evidence {name}") as show:
-            return collect(autoencoder, stream, folder, n_tokens=tokens, settings=settings, text=text, on_progress=show)
+            print(f"{name} is a linear baseline, whose latents have no shape; left out", file=sys.stderr)
+    return found

@@ -12,7 +12,7 @@ evidence = collect(autoencoder, stream, folder, n_tokens=200_000)
 evidence.labels.of(17), evidence.points.coordinates[17]
 """
 
-from quadric.evidence.collecting import collect, gather
+from quadric.evidence.collecting import Job, collect, collect_together, gather
 from quadric.evidence.collector import Collector, MemoryNeed, memory_need, merge, weights_sha256
 from quadric.evidence.finishing import evidence_of
 from quadric.evidence.record import Contexts, Evidence, FiringStatistics, Labels, ModelLabels, Points, TextRead
@@ -25,6 +25,7 @@ __all__ = [
     "Evidence",
     "EvidenceSettings",
     "FiringStatistics",
+    "Job",
     "Labels",
     "MemoryNeed",
     "ModelLabels",
@@ -32,6 +33,7 @@ __all__ = [
     "TextRead",
     "TextSource",
     "collect",
+    "collect_together",
     "evidence_of",
     "gather",
     "memory_need",

@@ -28,6 +28,10 @@ _CONTEXTS = ("strengths", "places", "windows", "coordinates")
 _FIRING = ("l1", "l2_squared", "square", "positive_square", "lowest", "highest", "histogram")
 
 
+DECOMPOSING = 100_000_000
+"""Bytes, about, for the eigenvectors of one batch of latents while the axes are found."""
+
+
 class Seen(NamedTuple):
     """The tokens scored so far."""
 
@@ -158,4 +162,4 @@ def memory_need(
     latent = settings.n_points * point + context + 2 * BINS_A_SIGN * 8 + 4 * d_model * a
     batch = 4 * batch_tokens * (3 * n_hidden + 2 * n_latents + 2 * d_model) + 64 * BLOCK_NUMBERS
     result = n_latents * settings.n_points * (8 + 4 + 4 * a + 4 * CONTROL_AXES) + 8 * n_tokens
-    return MemoryNeed(n_latents * latent + 20 * n_tokens, batch, result)
+    return MemoryNeed(n_latents * latent + 20 * n_tokens, batch + DECOMPOSING, result)

@@ -75,7 +75,7 @@ class StrongestContexts:
         best = _strongest_distinct(
             kept.beside(_leading(strengths, block.places, windows, AT_ONCE)), kept.places.shape[1]
         )
-        for row in _undecided(strengths, best).nonzero()[0]:
+        for row in _undecided(strengths, best):
             everything = _leading(strengths[row : row + 1], block.places, windows, len(block.places))
             alone = _strongest_distinct(
                 _Ranked(*(c[row : row + 1] for c in kept)).beside(everything), kept.places.shape[1]
@@ -133,9 +133,10 @@ def _strongest_distinct(candidates: _Ranked, count: int) -> _Ranked:
     return best
 
 
-def _undecided(strengths: Float32[Array, "r n"], best: _Ranked) -> Bool[Array, " r"]:
+def _undecided(strengths: Float32[Array, "r n"], best: _Ranked) -> Int64[Array, " u"]:
     """Rows in which a candidate beyond the first AT_ONCE could still belong to the best."""
-    if strengths.shape[1] <= AT_ONCE:
-        return np.zeros(len(strengths), dtype=bool)
-    beyond = -np.partition(-strengths, AT_ONCE, axis=1)[:, AT_ONCE]
-    return np.asarray((beyond > 0) & (beyond >= best.strengths[:, -1]))
+    crowded = np.flatnonzero((strengths > 0).sum(1) > AT_ONCE)
+    if not len(crowded):
+        return crowded
+    beyond = -np.partition(-strengths[crowded], AT_ONCE, axis=1)[:, AT_ONCE]
+    return np.asarray(crowded[beyond >= best.strengths[crowded, -1]])

@@ -11,7 +11,7 @@ from quadric.evidence.collector import Collector, Seen, weights_sha256
 from quadric.evidence.contexts import SIGNS
 from quadric.evidence.firing import PROBABILITIES
 from quadric.evidence.labels import METHOD, SignTokens, Spellings, label, sign_tokens, spellings
-from quadric.evidence.places import sequence_of
+from quadric.evidence.places import position_of, sequence_of
 from quadric.evidence.record import MISSING, Contexts, Evidence, FiringStatistics, Labels, Points, TextRead
 from quadric.evidence.text import NumberedText, TextSource, text_read
 from quadric.evidence.token_energy import energies, preferences
@@ -102,15 +102,22 @@ class _TokenAccount(NamedTuple):
 
 
 class _Frequencies(NamedTuple):
+    """How often tokens, groups of spellings and groups before a token occur among all tokens scored."""
+
     text: TextRead
     tokens: Float64[Array, " v"]
     groups: Spellings
+    before: Float64[Array, " g"]
 
 
 def _token_account(collector: Collector, text: NumberedText, seen: Seen) -> _TokenAccount:
     scored = text.read.token_ids[text.indices_of(seen.places)]
     frequencies = np.bincount(scored, minlength=len(text.read.vocabulary)) / len(scored)
-    usual = _Frequencies(text.read, frequencies, spellings(text.read.vocabulary, frequencies))
+    groups = spellings(text.read.vocabulary, frequencies)
+    follows = position_of(seen.places) > 0
+    previous = groups.group[text.read.token_ids[text.indices_of(seen.places[follows]) - 1]]
+    before = np.bincount(previous, minlength=len(groups.texts)) / max(1, len(previous))
+    usual = _Frequencies(text.read, frequencies, groups, before)
     shape = (len(collector.reservoir.keys), 2, collector.settings.n_lift_tokens)
     account = _TokenAccount(np.full(shape, MISSING, dtype=np.int32), np.zeros(shape, dtype=np.float32), [])
     limits = collector.settings.firing_rms * np.sqrt(collector.firing.mean_square())
@@ -126,7 +133,9 @@ def _account_for(
     held = drawn.places[latent] != MISSING
     values = drawn.values[latent][held]
     energy = energies(values, drawn.keys[latent][held], drawn.epsilon, collector.n_tokens <= drawn.keys.shape[1])
-    tokens = usual.text.token_ids[text.indices_of(drawn.places[latent][held])]
+    places = text.indices_of(drawn.places[latent][held])
+    tokens = usual.text.token_ids[places]
+    follows = position_of(drawn.places[latent][held]) > 0
     fires = np.abs(values) > limit
     total = energy[fires].sum()
     found = []
@@ -136,10 +145,12 @@ def _account_for(
         count = min(account.lifts.shape[2], len(best.tokens))
         account.lift_tokens[latent, sign, :count] = best.tokens[:count]
         account.lifts[latent, sign, :count] = best.lifts[:count]
-        groups = usual.groups.group[tokens[chosen]].astype(np.int32)
-        grouped = preferences(groups, energy[chosen], usual.groups.frequencies)
         share = float(energy[chosen].sum() / total) if total > 0 else 0.0
-        found.append(sign_tokens(grouped, usual.groups, share))
+        group = usual.groups.group
+        grouped = preferences(group[tokens[chosen]], energy[chosen], usual.groups.frequencies)
+        later = chosen & follows
+        before = preferences(group[usual.text.token_ids[places[later] - 1]], energy[later], usual.before)
+        found.append(sign_tokens(grouped, before, usual.groups, share))
     account.signs.append((found[0], found[1]))
 
 

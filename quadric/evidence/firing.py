@@ -81,6 +81,7 @@ class FiringSums:
         for latent, counts in enumerate(self.histogram):
             running = np.concatenate([[0], counts.cumsum()]) / max(1, self.n_tokens)
             found[latent] = _interpolated(np.asarray(probabilities), running, edges)
+        found[np.abs(found) <= edges[BINS_A_SIGN + 1]] = 0  # the bins beside zero
         return np.clip(found, self.lowest[:, None], self.highest[:, None])
 
     def share_beyond(self, limits: Float32[Array, " k"]) -> Float32[Array, " k"]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from quadric.autoencoders import Provenance
 from quadric.autoencoders.records import record_from_json
-from quadric.autoencoders.storage import write_atomically
+from quadric.autoencoders.storage import read_versioned_json, write_atomically
 from quadric.evidence.array_file import read_arrays, write_arrays
 from quadric.evidence.record import (
     Contexts,
@@ -121,18 +121,7 @@ def read_record(folder: Path) -> EvidenceFile:
     path = folder / NAME
     if not path.is_file():
         raise FileNotFoundError(f"no {NAME} in '{folder}'; make evidence with quadric site RUN --out DIR")
-    try:
-        values = json.loads(path.read_bytes())
-    except ValueError as problem:
-        raise ValueError(f"{path} is not valid JSON ({problem}); delete the folder and collect anew") from None
-    if not isinstance(values, dict) or values.get("format") != FORMAT:
-        raise ValueError(f"{path} does not describe Quadric evidence (no format: {FORMAT!r})")
-    version = values.get("format_version")
-    if not isinstance(version, int) or version > FORMAT_VERSION:
-        raise ValueError(
-            f"{path} has format version {version!r}, newer than the {FORMAT_VERSION} this Quadric reads; "
-            "upgrade with pip install -U quadric"
-        )
+    values = read_versioned_json(path, FORMAT, FORMAT_VERSION, "Quadric evidence", "delete the folder and collect anew")
     return record_from_json(EvidenceFile, values, str(path))
 
 

@@ -8,7 +8,7 @@ without bias (Cohen and Kaplan, 2007). Only tokens that fire count, |z| above th
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float32, Float64, Int32, Int64
+from jaxtyping import Bool, Float32, Float64, Int, Int64
 
 Array = np.ndarray
 
@@ -41,7 +41,7 @@ def energies(
 
 
 def preferences(
-    tokens: Int32[Array, " f"], energy: Float64[Array, " f"], frequencies: Float64[Array, " v"]
+    tokens: Int[Array, " f"], energy: Float64[Array, " f"], frequencies: Float64[Array, " v"]
 ) -> TokenPreference:
     """Tokens ranked by p log(p / q), those with p > q only; `frequencies` is q."""
     total = energy.sum()

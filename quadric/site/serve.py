@@ -117,7 +117,7 @@ class SiteHandler(BaseHTTPRequestHandler):
         self._answer(lambda content: None)
 
     def _answer(self, send_body: Callable[[bytes], Any]) -> None:
-        port = self.server.server_port  # type: ignore[attr-defined]
+        port = self.connection.getsockname()[1]
         if self.headers.get("Host") not in (f"{LOOPBACK}:{port}", f"localhost:{port}"):
             # Another name that leads here is how a foreign page would read local files (DNS rebinding).
             return self._send(HTTPStatus.MISDIRECTED_REQUEST, "text/plain", b"wrong Host\n", send_body)

@@ -1,5 +1,6 @@
 """One autoencoder in training: a step at a time, its whole state savable."""
 
+from math import isfinite
 from typing import Any, NamedTuple
 
 import torch
@@ -46,15 +47,21 @@ class Learner:
         step, config = self.next_step, self.config
         density = self._anneal(step)
         alpha = alpha_at(step, config.alpha, self.training.alpha_warmup_steps) if config.kind == "bilinear" else 0.0
-        sums = summed(self.autoencoder.loss_sums(tokens))
+        sums = summed(self.autoencoder.loss_sums(self._on_device(tokens)))
         terms = sums.terms(alpha)
-        if not terms.total.isfinite():
-            raise DivergedError(f"the loss of {config.name} is {terms.total.item()} at step {step}")
+        # Read at once and before the backward pass: a GPU is waited for once a step, with the larger half still to do.
+        total, error, mean_density = torch.stack(terms).tolist()
+        if not isfinite(total):
+            raise DivergedError(f"the loss of {config.name} is {total} at step {step}")
         terms.total.backward()  # type: ignore[no-untyped-call]
         sum_gradients(self.autoencoder)
         self.optimisers.step()
         self.next_step += 1
-        return StepReport(step, terms.error.item(), terms.density.item(), alpha, density, sums.n_tokens)
+        return StepReport(step, error, mean_density, alpha, density, sums.n_tokens)
+
+    def _on_device(self, tokens: Tensor) -> Tensor:
+        """A batch from a cache comes in main memory; from a pinned page it travels while the GPU works."""
+        return tokens.to(next(self.autoencoder.parameters()).device, non_blocking=True)
 
     def _anneal(self, step: int) -> float | None:
         """Thin out C as the schedule says; the mask is recomputed until it freezes."""

@@ -1,6 +1,4 @@
-"""Who updates what: Muon the matrices, an element-wise optimiser the values of a sparse C, AdamW the rest."""
-
-from math import sqrt
+"""Who updates what: Muon the matrices, Muon on its pattern a sparse C, AdamW the rest."""
 
 import torch
 from jaxtyping import Int
@@ -9,21 +7,16 @@ from torch import Tensor, nn
 from quadric.autoencoders import Autoencoder, BilinearAutoencoder
 from quadric.autoencoders.mixing import Composite
 from quadric.training.muon import Muon
+from quadric.training.pattern_muon import PatternMuon
 
 VECTOR_LEARNING_RATE = 1e-3
-
-
-def sparse_learning_rate(learning_rate: float, mixing: Composite) -> float:
-    """Muon moves an entry of a row with s entries by about lr/√s; Adam moves every entry by about lr."""
-    return learning_rate / sqrt(max(1.0, mixing.n_entries / mixing.shape[0]))
 
 
 def sparse_optimiser(
     values: nn.Parameter, mixing: Composite, learning_rate: float, momentum: float
 ) -> torch.optim.Optimizer:
     """What updates the values of a sparse C."""
-    rate = sparse_learning_rate(learning_rate, mixing)
-    return torch.optim.AdamW([values], lr=rate, weight_decay=0.0)
+    return PatternMuon(values, mixing.pattern, learning_rate, momentum)
 
 
 class Optimisers:
@@ -55,9 +48,17 @@ class Optimisers:
         if parameter is None or before is None or parameter is before.param_groups[0]["params"][0]:
             return
         self.mixing = after = self._for_mixing()
-        if after is not None and kept is not None:
+        places = self._places_in_dense() if kept is None else (kept,)
+        if isinstance(after, type(before) | PatternMuon):  # Muon's momentum means the same on the pattern
             for memory in before.state.values():
-                after.state[parameter] = {name: v[kept] if v.ndim else v for name, v in memory.items()}
+                after.state[parameter] = {name: v[places] if v.ndim else v for name, v in memory.items()}
+
+    def _places_in_dense(self) -> tuple[Tensor, ...]:
+        """Where the entries of a C that has just become sparse stood in the dense one."""
+        assert isinstance(self.autoencoder, BilinearAutoencoder)
+        assert isinstance(self.autoencoder.mixing, Composite)
+        rows, columns, _ = self.autoencoder.mixing.entries()
+        return rows, columns
 
     def _mixing_parameter(self) -> nn.Parameter | None:
         named = dict(self.autoencoder.named_parameters())

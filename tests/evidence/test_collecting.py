@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from quadric.autoencoders import Provenance
-from quadric.evidence import Evidence, EvidenceSettings, collect
+from quadric.evidence import Evidence, EvidenceSettings, Job, collect, collect_together
 from quadric.evidence.collecting import STATE
 from tests.evidence.streams import HOOK, RandomStream, RandomText, small_autoencoder
 from tests.evidence.test_collector import SETTINGS, assert_same
@@ -61,6 +61,33 @@ def test_a_killed_pass_goes_on_and_ends_as_if_nothing_had_happened(tmp_path: Pat
     assert_same(resumed, unbroken)
     assert seen[0].done == 50 * dies_at
     assert not (tmp_path / "killed" / STATE).exists()
+
+
+def test_autoencoders_on_one_stream_get_what_each_would_get_alone(tmp_path: Path) -> None:
+    jobs = [Job(small_autoencoder(seed=seed), tmp_path / str(seed)) for seed in (2, 3)]
+    together = collect_together(jobs, RandomStream(TEXT, 50), n_tokens=300, settings=SETTINGS, text=TEXT)
+    for job, evidence in zip(jobs, together, strict=True):
+        stream = RandomStream(TEXT, 70)
+        alone = collect(job.autoencoder, stream, tmp_path / "alone", n_tokens=300, settings=SETTINGS, text=TEXT)
+        assert_same(evidence, alone)
+
+
+@pytest.mark.parametrize(("first_dies", "second_dies"), [(2, 4), (4, 2), (3, None)])
+def test_autoencoders_whose_states_disagree_go_on_together(
+    tmp_path: Path, first_dies: int, second_dies: int | None
+) -> None:
+    """A process may be killed after one state was saved and before the other; then they differ."""
+    jobs = [Job(small_autoencoder(seed=seed), tmp_path / str(seed)) for seed in (2, 3)]
+    options = {"n_tokens": 10**6, "settings": SETTINGS, "text": TEXT, "seconds_between_saves": 0.0}
+    for job, dies_at in zip(jobs, (first_dies, second_dies), strict=True):
+        if dies_at is not None:
+            with pytest.raises(Killed):
+                collect(job.autoencoder, DyingStream(TEXT, 50, dies_at=dies_at), job.folder, **options)
+    with pytest.raises(Killed):  # and killed once more while one of them waits for the other
+        collect_together(jobs, DyingStream(TEXT, 50, dies_at=1), **options)
+    resumed = collect_together(jobs, RandomStream(TEXT, 50), **options)
+    for job, evidence in zip(jobs, resumed, strict=True):
+        assert_same(evidence, collect(job.autoencoder, RandomStream(TEXT, 50), tmp_path / "alone", **options))
 
 
 def test_a_state_of_another_pass_is_refused(tmp_path: Path) -> None:

@@ -1,9 +1,14 @@
 """Labels: the tokens that tell, in few words."""
 
 import numpy as np
+import torch
 
+from quadric.evidence import Collector, EvidenceSettings, evidence_of, gather
 from quadric.evidence.labels import SignTokens, label, readable, sign_tokens, spellings
-from quadric.evidence.token_energy import preferences
+from quadric.evidence.token_energy import TokenPreference, preferences
+from tests.evidence.streams import HOOK, PROVENANCE, RandomStream, RandomText, small_autoencoder
+
+NOTHING: TokenPreference = preferences(np.empty(0, dtype=np.int32), np.empty(0), np.ones(1))
 
 
 def test_spellings_that_differ_by_case_or_space_are_one() -> None:
@@ -16,6 +21,7 @@ def test_spellings_that_differ_by_case_or_space_are_one() -> None:
 def test_white_space_and_parts_of_characters_can_be_read() -> None:
     assert readable(b"\n\n") == "⏎⏎"
     assert readable(b"  ") == "␣␣"
+    assert readable("\u00a0\u2003".encode()) == "⍽‹U+2003›"
     assert readable("é ".encode()) == "é"
     assert readable(b"\xc3") == "‹c3›"
 
@@ -31,13 +37,50 @@ def test_a_label_joins_both_signs_or_marks_a_negative_one() -> None:
 def test_a_sign_names_up_to_three_tokens_and_none_far_weaker_than_the_best() -> None:
     groups = spellings([bytes([97 + i]) for i in range(20)], np.full(20, 0.05))
     many = preferences(np.repeat(np.arange(5), 20).astype(np.int32), np.ones(100), groups.frequencies)
-    assert sign_tokens(many, groups, 1.0).texts == ["a", "b", "c"]
+    assert sign_tokens(many, NOTHING, groups, 1.0).texts == ["a", "b", "c"]
     tokens = np.array([0] * 90 + [1] * 10, dtype=np.int32)
-    assert sign_tokens(preferences(tokens, np.ones(100), groups.frequencies), groups, 1.0).texts == ["a"]
+    assert sign_tokens(preferences(tokens, np.ones(100), groups.frequencies), NOTHING, groups, 1.0).texts == ["a"]
 
 
 def test_a_sign_without_a_favourite_is_mixed() -> None:
     frequencies = np.full(200, 1 / 200)
     groups = spellings([str(i).encode() for i in range(200)], frequencies)
     broad = preferences(np.arange(100).astype(np.int32), np.ones(100), frequencies)
-    assert sign_tokens(broad, groups, 1.0).texts == ["mixed"]
+    assert sign_tokens(broad, NOTHING, groups, 1.0).texts == ["mixed"]
+
+
+def test_a_sign_with_many_favourites_names_the_best_and_says_that_there_are_more() -> None:
+    frequencies = np.full(2000, 1 / 2000)
+    groups = spellings([str(i).encode() for i in range(2000)], frequencies)
+    broad = preferences(np.tile(np.arange(40), 5).astype(np.int32), np.ones(200), frequencies)
+    assert sign_tokens(broad, NOTHING, groups, 1.0).texts == ["0", "1", "2", "…"]
+
+
+def test_a_token_that_all_follow_is_named_if_it_tells_more() -> None:
+    groups = spellings([bytes([97 + i]) for i in range(20)], np.full(20, 0.05))
+    spread = preferences(np.repeat(np.arange(10), 10).astype(np.int32), np.ones(100), groups.frequencies)
+    same = preferences(np.full(100, 7), np.ones(100), groups.frequencies)
+    assert sign_tokens(spread, same, groups, 1.0).texts == ["after h: a", "b", "c"]
+    assert sign_tokens(same, same, groups, 1.0).texts == ["h"]
+    assert sign_tokens(NOTHING, same, groups, 1.0).texts == ["after h"]
+    assert sign_tokens(same, spread, groups, 1.0).texts == ["h"]
+
+
+def test_a_latent_of_what_follows_a_token_is_labelled_so() -> None:
+    """Through the whole pass: one latent fires on whatever follows token a, and on nothing else."""
+    text = RandomText(60, n_letters=12)
+    stream = RandomStream(text, 100)
+    previous = text.tokens[stream.sequences, np.maximum(stream.positions - 1, 0)]
+    follows = (previous == 0) & (stream.positions > 0)
+    stream.vectors[:] = 0.01
+    stream.vectors[follows, 0] = 1.0
+    stream.vectors[~follows, 1] = 1.0
+    ae = small_autoencoder(1, prior="atomic")
+    with torch.no_grad():
+        ae.left.zero_()
+        ae.right.zero_()
+        ae.left[0, 0] = ae.right[0, 0] = 1.0
+    collector = Collector(ae, EvidenceSettings(n_points=200))
+    gather(collector, stream, text, n_tokens=10**9)
+    evidence = evidence_of(collector, text, PROVENANCE.for_hook_point(HOOK), [])
+    assert evidence.labels.texts[0].startswith("after a")

@@ -85,6 +85,7 @@ def synthetic_text(n_tokens: int = 150_000, seed: int = 0, name: str = "syntheti
     ranked = [pieces[index] for index in order]
     ids = generator.choice(len(pieces), size=n_tokens, p=weights[order] / weights.sum()).astype(np.int32)
     first, second = ranked.index(b" caf\xc3"), ranked.index(b"\xa9")
+    ids[10 : 10 + 7 * len(HOSTILE) : 7] = [ranked.index(token.encode()) for token in HOSTILE]
     whole = np.flatnonzero(ids[:-1] == first)
     ids[whole + 1] = second
     return SiteText(
@@ -160,13 +161,16 @@ def _latent(index: int) -> Latent:
 
 
 def _eigenvalues(form: str, index: int) -> np.ndarray:
-    values = np.array(FORMS[form][0]) * (0.4 + 1.2 * np.exp(-index / 14))
+    jitter = np.random.default_rng(index).uniform(0.6, 1.0, len(FORMS[form][0])) ** (form != "circle")
+    values = np.array(FORMS[form][0]) * jitter * (0.4 + 1.2 * np.exp(-index / 14))
     return values[np.argsort(-np.abs(values), kind="stable")].astype(np.float32)
 
 
 def _label(latent: Latent, index: int) -> LatentLabel:
     positive = " · ".join(GROUPS[latent.positive][:2])
     negative = " · ".join(GROUPS[latent.negative][:2])
+    if index == 36:
+        return LatentLabel(text=f"{HOSTILE[0]} ↔ {HOSTILE[2]}", positive=HOSTILE[0], negative=HOSTILE[2], written=None)
     written = f"{latent.positive}, {latent.form}" if index % 2 else None
     return LatentLabel(text=f"{positive} ↔ {negative}", positive=positive, negative=negative, written=written)
 
@@ -186,7 +190,7 @@ def _columns(latents: list[Latent], eigenvalues: list[np.ndarray], seed: int) ->
         "support": generator.integers(1, 12, k),
         "density": np.where(np.arange(k) % 11 == 4, 0.8, generator.beta(2, 8, k)),
         "shape": [SHAPES.index(FORMS[latent.form][1]) for latent in latents],
-        "positive_share": generator.beta(2, 2, k),
+        "positive_share": [np.square(values[values > 0]).sum() / np.square(values).sum() for values in eigenvalues],
         "firing_share": generator.beta(1, 12, k),
         "mean_square": generator.beta(1, 40, k),
         "umap_x": 3 * np.cos(angle) + generator.normal(0, 0.5, k),
@@ -215,6 +219,9 @@ def _places(text: SiteText, latent: Latent, n_points: int, generator: np.random.
     chosen = np.array([token in about or token.decode(errors="ignore") in HOSTILE for token in text.vocabulary])
     fitting = np.flatnonzero(chosen[text.token_ids])
     fitting = generator.choice(fitting, size=min(len(fitting), 3 * n_points // 4), replace=False)
+    # Every hostile token once in every latent, so that no test depends on the draw.
+    hostile = [np.flatnonzero(text.token_ids == text.vocabulary.index(token.encode()))[0] for token in HOSTILE]
+    fitting = np.union1d(fitting, hostile)
     rest = np.setdiff1d(generator.choice(len(text.token_ids), size=2 * n_points, replace=False), fitting)
     return np.concatenate([fitting, rest[: n_points - len(fitting)]]).astype(np.int64)
 

@@ -10,7 +10,7 @@ import { formatRoute, LATENT, MAP, parseRoute } from "./route.ts";
 import type { Route } from "./route.ts";
 import type { DictionaryEntry } from "./schema.ts";
 import { Search } from "./search.tsx";
-import { Problem, Skeleton } from "./states.tsx";
+import { ProblemPage, Skeleton } from "./states.tsx";
 
 export function App() {
   const { value: site, error } = useLoaded("site", () => Site.open());
@@ -28,7 +28,7 @@ export function App() {
     if (remember) window.scrollTo(0, 0);
   };
   useKeys({ "/": () => setDialog("search"), "?": () => setDialog("help") });
-  if (error) return <Problem error={error} />;
+  if (error) return <ProblemPage error={error} />;
   if (!site) return <Skeleton what="the site" />;
   const entry = site.dictionary(route.dictionary ?? site.manifest.dictionaries[0].name);
   const standing = entry ?? site.manifest.dictionaries[0];
@@ -41,9 +41,9 @@ export function App() {
       <Header {...{ site, choice, choose }} entry={standing} onDialog={setDialog} onDictionary={(name) => go({ ...MAP, dictionary: name }, true)} />
       <Guard key={`${route.dictionary} ${route.page}`}>
         {!entry ? (
-          <Problem error={new Error(`This site has no dictionary “${route.dictionary}”.`)}>
+          <ProblemPage error={new Error(`This site has no dictionary “${route.dictionary}”.`)}>
             <p>{site.manifest.dictionaries.map(({ name }) => <a key={name} href={`#/${encodeURIComponent(name)}`}>{name} </a>)}</p>
-          </Problem>
+          </ProblemPage>
         ) : route.page === "map" ? (
           <MapPage key={entry.name} {...{ site, entry, route, theme, go }} />
         ) : (
@@ -134,6 +134,6 @@ class Guard extends Component<{ children: preact.ComponentChildren }, { error: u
   }
 
   override render() {
-    return this.state.error ? <Problem error={this.state.error} /> : this.props.children;
+    return this.state.error ? <ProblemPage error={this.state.error} /> : this.props.children;
   }
 }

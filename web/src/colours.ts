@@ -65,10 +65,10 @@ export function ofActivation(theme: Theme, value: number, largest: number): Rgb 
   return mix(palette.quiet, value >= 0 ? palette.positive : palette.negative, Math.sqrt(strength));
 }
 
-/** Ranks of the commonest tokens among the points: the first seven get a hue, the rest share grey. */
-export function commonest(tokens: ArrayLike<number>, most = 7): Map<number, number> {
-  const counts = new Map<number, number>();
-  for (let i = 0; i < tokens.length; i++) counts.set(tokens[i], (counts.get(tokens[i]) ?? 0) + 1);
-  const ranked = [...counts].sort((a, b) => b[1] - a[1] || a[0] - b[0]).slice(0, most);
+/** Ranks of the tokens with the largest share of Σz²: the first seven get a hue, the rest share grey. */
+export function strongest(tokens: ArrayLike<number>, values: ArrayLike<number>, most = 7): Map<number, number> {
+  const energy = new Map<number, number>();
+  for (let i = 0; i < tokens.length; i++) energy.set(tokens[i], (energy.get(tokens[i]) ?? 0) + values[i] ** 2);
+  const ranked = [...energy].sort((a, b) => b[1] - a[1] || a[0] - b[0]).slice(0, most);
   return new Map(ranked.map(([token], rank) => [token, rank]));
 }

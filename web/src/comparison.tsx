@@ -2,18 +2,16 @@
 import type { Camera } from "./camera.ts";
 import type { Theme } from "./colours.ts";
 import type { Index, Latent, Site, SiteText } from "./data.ts";
-import { useLoaded } from "./hooks.ts";
+import type { Loaded } from "./hooks.ts";
 import { labelOf } from "./labels.tsx";
 import { LatentView } from "./latent-view.tsx";
 import { overlapOf } from "./neighbours.tsx";
 import { formatRoute } from "./route.ts";
 import type { LatentRoute } from "./route.ts";
-import type { DictionaryEntry } from "./schema.ts";
 import { Problem, Skeleton } from "./states.tsx";
 
 interface Props {
   site: Site;
-  entry: DictionaryEntry;
   text: SiteText;
   theme: Theme;
   camera: Camera;
@@ -22,21 +20,29 @@ interface Props {
   /** The point of the first latent under the pointer. */
   hovered: number | null;
   route: LatentRoute;
+  other: Loaded<Latent>;
   onHover: (point: number | null) => void;
   onCamera: () => void;
   onClose: () => void;
 }
 
 export function Comparison(props: Props) {
-  const { site, entry, text, latent, index, hovered, route } = props;
+  const { text, latent, index, hovered, route } = props;
   const versus = route.versus!;
-  const { value: other, error } = useLoaded(`${entry.name} ${versus}`, () => site.latent(entry, versus));
+  const { value: other, error } = props.other;
   const close = <button type="button" class="plain" onClick={props.onClose}>End comparison</button>;
   if (error) return <div class="comparison"><Problem error={error}>{close}</Problem></div>;
   if (!other) return <div class="comparison"><Skeleton what={`latent ${versus}`} /></div>;
   const twin = hovered === null ? -1 : other.places.indexOf(latent.places[hovered]);
   return (
     <div class="comparison" role="region" aria-label={`Comparison with latent ${versus}`}>
+      <p class="comparison-title">
+        <a href={formatRoute({ ...route, latent: versus, versus: latent.latent, axes: [0, 1, 2], pins: [] })}>
+          {versus} <bdi>{labelOf(index, versus)}</bdi>
+        </a>
+        <span class="quiet">{overlapOf(latent, other)}</span>
+        {close}
+      </p>
       <LatentView
         {...props}
         text={text}
@@ -56,13 +62,6 @@ export function Comparison(props: Props) {
         }}
         onPin={() => {}}
       />
-      <p class="comparison-title">
-        <a href={formatRoute({ ...route, latent: versus, versus: latent.latent, axes: [0, 1, 2], pins: [] })}>
-          {versus} <bdi>{labelOf(index, versus)}</bdi>
-        </a>
-        <span class="quiet">{overlapOf(latent, other)}</span>
-        {close}
-      </p>
     </div>
   );
 }

@@ -29,11 +29,13 @@ export function ContextLine({ text, tokens, centre, from, positive }: LineProps)
       </bdi>
     );
   };
-  const all = words.map((_, i) => word(i));
   const middle = centre - first;
+  const indent = words[middle]?.match(/^ */)![0] ?? ""; // most tokens begin with a space, which needs no mark
+  words[middle] = words[middle]?.slice(indent.length);
+  const all = words.map((_, i) => word(i));
   return (
     <span class="context-line">
-      <span class="before">{all.slice(0, middle)}</span>
+      <span class="before">{all.slice(0, middle)}<bdi>{indent}</bdi></span>
       <mark class={positive ? "positive" : "negative"}>{all[middle]}</mark>
       <span class="after">{all.slice(middle + 1)}</span>
     </span>
@@ -46,7 +48,8 @@ interface ContextsProps {
   hovered: number | null;
   pins: number[];
   onHover: (point: number | null) => void;
-  onPin: (point: number) => void;
+  /** Without it the lines are only read. */
+  onPin?: (point: number) => void;
 }
 
 /** The strongest contexts of each sign. */
@@ -63,8 +66,9 @@ export function Contexts({ latent, text, hovered, pins, onHover, onPin }: Contex
                 <button
                   type="button"
                   class={`context ${hovered === point ? "hovered" : ""}`}
-                  aria-pressed={pins.includes(point)}
-                  onClick={() => onPin(point)}
+                  aria-pressed={onPin && pins.includes(point)}
+                  disabled={!onPin}
+                  onClick={() => onPin?.(point)}
                   onPointerEnter={() => onHover(point)}
                   onPointerLeave={() => onHover(null)}
                   onFocus={() => onHover(point)}

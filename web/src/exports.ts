@@ -1,9 +1,9 @@
 // What a reader can take away: a picture, a table, a line of Python.
 import type { Latent, SiteText } from "./data.ts";
 import type { ShownAxis } from "./geometry.ts";
-import type { DictionaryEntry } from "./schema.ts";
 import type { Scatter } from "./scatter.ts";
 import { axisName } from "./scene.tsx";
+import { cell } from "./take-away.ts";
 
 export function save(name: string, content: Blob): void {
   const address = URL.createObjectURL(content);
@@ -51,26 +51,4 @@ export function pointsAsCsv(latent: Latent, text: SiteText, shown: ShownAxis[]):
 
 function plain(number: number): string {
   return Number.isInteger(number) ? String(number) : number.toPrecision(6);
-}
-
-/** One quoted cell; a leading = + - @ would be run as a formula by a spreadsheet, so it gets a quote before it. */
-export function cell(text: string): string {
-  const safe = /^\s*[=+\-@]/.test(text) ? `'${text}` : text;
-  return `"${safe.replaceAll('"', '""')}"`;
-}
-
-export function snippet(entry: DictionaryEntry, latent: number): string {
-  const name = entry.source_autoencoder === null ? "" : `, autoencoder=${python(entry.source_autoencoder)}`;
-  return [
-    "import quadric",
-    "",
-    `autoencoder = quadric.load(${python(entry.source)}${name})`,
-    `spectrum = quadric.geometry.spectrum(autoencoder, ${latent})`,
-    "print(spectrum.eigenvalues[:8])",
-  ].join("\n");
-}
-
-/** A Python string literal; JSON's are valid ones. */
-function python(text: string): string {
-  return JSON.stringify(text);
 }

@@ -61,10 +61,16 @@ function Bounds({ statistic, values, bounds, onSet }: BoundsProps) {
         <span>{statistic.name}</span>
         <span class="value">{statistic.format(low)} – {statistic.format(high)}</span>
       </legend>
+      <div class="two-ended">
+        <svg viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true">
+          <rect class="whole" width="100" height="4" rx="2" />
+          <rect x={step(low)} width={Math.max(0, step(high) - step(low))} height="4" />
+        </svg>
       <input type="range" min={0} max={STEPS} value={step(low)} aria-label={`Least ${statistic.name.toLowerCase()}`} aria-valuetext={statistic.format(low)}
         onInput={(event) => move(Math.min(Number(event.currentTarget.value), step(high)), step(high))} />
       <input type="range" min={0} max={STEPS} value={step(high)} aria-label={`Largest ${statistic.name.toLowerCase()}`} aria-valuetext={statistic.format(high)}
         onInput={(event) => move(step(low), Math.max(Number(event.currentTarget.value), step(low)))} />
+      </div>
     </fieldset>
   );
 }

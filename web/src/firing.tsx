@@ -61,9 +61,10 @@ function Quantiles({ latent, probabilities }: { latent: Latent; probabilities: n
             <title>{`${+(100 * probabilities[low]).toFixed(2)} % to ${+(100 * probabilities[high]).toFixed(2)} %`}</title>
           </rect>
         ))}
-        <text x={x(quantiles[0])} y="32" class="low">{signed(quantiles[0])}</text>
-        <text x="100" y="32" class="middle">0</text>
-        <text x={x(quantiles[count - 1])} y="32" class="high">{signed(quantiles[count - 1])}</text>
+        <text x="100" y="32">0</text>
+        {[quantiles[0], quantiles[count - 1]].map(
+          (end) => Math.abs(x(end) - 100) > 18 && <text key={end} x={x(end)} y="32">{signed(end)}</text>,
+        )}
       </svg>
     </figure>
   );

@@ -1,9 +1,10 @@
 import type { Index } from "./data.ts";
+import { visible } from "./tokens.ts";
 
 /** A latent's label as plain text: the written one first. */
 export function labelOf(index: Index | null, latent: number): string {
   const label = index?.labels[latent];
-  return label?.written || label?.text || "no label";
+  return visible(label?.written || label?.text || "no label");
 }
 
 export function LabelText({ index, latent }: { index: Index; latent: number }) {

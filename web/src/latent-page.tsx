@@ -6,7 +6,7 @@ import { STATISTICS } from "./columns.ts";
 import { Comparison } from "./comparison.tsx";
 import { Contexts, Pins } from "./contexts.tsx";
 import type { Index, Latent, Site, SiteText } from "./data.ts";
-import { picture, pointsAsCsv, save, snippet } from "./exports.ts";
+import { picture, pointsAsCsv, save } from "./exports.ts";
 import { Firing } from "./firing.tsx";
 import { capturedBy, shownAxes } from "./geometry.ts";
 import { useKeys, useLoaded } from "./hooks.ts";
@@ -20,7 +20,9 @@ import type { Scatter } from "./scatter.ts";
 import { SHAPES } from "./schema.ts";
 import type { DictionaryEntry } from "./schema.ts";
 import { Spectrum } from "./spectrum.tsx";
-import { Problem, Skeleton } from "./states.tsx";
+import { ProblemPage, Skeleton } from "./states.tsx";
+import { snippet } from "./take-away.ts";
+import { visible } from "./tokens.ts";
 import { startingLevel, SurfaceControl, TakeAway, Toolbar } from "./toolbar.tsx";
 
 export interface LatentPageProps {
@@ -51,11 +53,11 @@ export function LatentPage(props: LatentPageProps) {
   }, [latent.value]);
   if (error)
     return (
-      <Problem error={error}>
+      <ProblemPage error={error}>
         <p>
           <a href={formatRoute({ ...props.route, latent: 0 })}>Latent 0</a> · <a href={`#/${entry.name}`}>Map of all latents</a>
         </p>
-      </Problem>
+      </ProblemPage>
     );
   if (!index.value || !text.value || !latent.value) return <Skeleton what={`latent ${route.latent}`} />;
   return <Loaded {...props} index={index.value} text={text.value} latent={latent.value} turnPage={turnPage} />;
@@ -73,6 +75,8 @@ function Loaded({ site, entry, route, theme, go, index, text, latent, turnPage }
   const scatter = useRef<Scatter | null>(null);
   const [hovered, setHovered] = useState<number | null>(null);
   const [neighbour, setNeighbour] = useState<number | null>(null);
+  const { versus } = route;
+  const other = useLoaded(versus === null ? "" : `${entry.name} ${versus}`, () => (versus === null ? null : site.latent(entry, versus)));
   const shared = useShared(site, entry, latent, neighbour);
   const shown = useMemo(() => shownAxes(latent, route.axes, route.control), [latent, route.axes.join(), route.control]);
   const captured = capturedBy(latent, shown);
@@ -110,6 +114,8 @@ function Loaded({ site, entry, route, theme, go, index, text, latent, turnPage }
         <section class={`panel picture ${route.versus === null ? "" : "comparing"}`} aria-label="Picture">
           <Toolbar {...tools} />
           <div class="views">
+            <div class="comparison">
+            {versus !== null && <p class="comparison-title"><b>{latent.latent} <bdi>{label}</bdi></b></p>}
             <LatentView
               {...{ site, text, latent, camera, theme, pins }}
               axes={route.axes}
@@ -125,9 +131,10 @@ function Loaded({ site, entry, route, theme, go, index, text, latent, turnPage }
               onCamera={keepCamera}
               onScatter={(each) => (scatter.current = each)}
             />
+            </div>
             {route.versus !== null && (
               <Comparison
-                {...{ site, entry, text, theme, camera, latent, index, hovered, route }}
+                {...{ site, text, theme, camera, latent, index, hovered, route, other }}
                 onHover={setHovered}
                 onCamera={keepCamera}
                 onClose={() => change({ versus: null })}
@@ -146,18 +153,24 @@ function Loaded({ site, entry, route, theme, go, index, text, latent, turnPage }
           </footer>
         </section>
         <aside class="side">
+          <section class="panel" aria-label="Spectrum">
+            <h2>Spectrum</h2>
+            <Spectrum latent={latent} axes={route.axes} captured={captured} onAxes={(axes) => change({ axes })} />
+          </section>
           <section class="panel" aria-label="Contexts">
             <h2>Strongest contexts</h2>
             <Contexts latent={latent} text={text} hovered={hovered} pins={pins} onHover={setHovered} onPin={pin} />
           </section>
+          {other.value && (
+            <section class="panel" aria-label={`Contexts of latent ${versus}`}>
+              <h2>Strongest contexts of {versus}</h2>
+              <Contexts latent={other.value} text={text} hovered={null} pins={[]} onHover={() => {}} />
+            </section>
+          )}
         </aside>
       </div>
       <Pins site={site} text={text} latent={latent} pins={pins} onPin={pin} onHover={setHovered} />
       <div class="details">
-        <section class="panel" aria-label="Spectrum">
-          <h2>Spectrum</h2>
-          <Spectrum latent={latent} axes={route.axes} captured={captured} onAxes={(axes) => change({ axes })} />
-        </section>
         <section class="panel" aria-label="Firing">
           <h2>Firing</h2>
           <Firing latent={latent} entry={entry} index={index} text={text} />
@@ -204,7 +217,7 @@ function Title({ entry, index, latent, captured, custom, turnPage }: TitleProps)
         </p>
         <h1><bdi>{labelOf(index, latent.latent)}</bdi></h1>
         <p class="quiet">
-          {label?.written && <><bdi>{label.text}</bdi> · </>}
+          {label?.written && <><bdi>{visible(label.text)}</bdi> · </>}
           <span class="unevaluated" title={label?.written ? `Written by ${entry.labels.written}` : entry.labels.offline}>
             label unevaluated
           </span>

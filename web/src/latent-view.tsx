@@ -1,13 +1,14 @@
 // One latent's picture with its tooltip and legend, for the latent's page and for comparisons.
 import { useEffect, useState } from "preact/hooks";
 import type { Camera } from "./camera.ts";
-import { alongSequence, commonest, css, ofActivation, PALETTES } from "./colours.ts";
+import { alongSequence, css, ofActivation, PALETTES, strongest } from "./colours.ts";
 import type { Colouring, Theme } from "./colours.ts";
 import { Around } from "./contexts.tsx";
 import { lastAtMost } from "./data.ts";
 import type { Latent, Site, SiteText } from "./data.ts";
 import { largestValue } from "./geometry.ts";
 import { useMedia } from "./hooks.ts";
+import { Scale, Swatch } from "./legend.tsx";
 import type { Scatter } from "./scatter.ts";
 import { Scene, signed } from "./scene.tsx";
 import { placeTooltip } from "./tooltip.ts";
@@ -97,7 +98,7 @@ function Legend({ latent, text, colour, theme }: Props) {
   if (colour === "token")
     return (
       <ul class="legend" aria-label="Colours">
-        {[...commonest(latent.tokens)].map(([token, rank]) => (
+        {[...strongest(latent.tokens, latent.values)].map(([token, rank]) => (
           <Swatch key={token} colour={css(palette.categories[rank])} name={text.vocabulary.text(token)} />
         ))}
         <Swatch colour={css(palette.quiet)} name="any other token" />
@@ -111,25 +112,13 @@ function Legend({ latent, text, colour, theme }: Props) {
       </ul>
     );
   const largest = largestValue(latent);
-  const steps = Array.from({ length: 25 }, (_, i) => i / 24);
   const ofStep = (t: number) => (colour === "position" ? alongSequence(theme, t) : ofActivation(theme, 2 * t - 1, 1));
   const [low, high] = colour === "position" ? ["start of sequence", "end"] : [signed(-largest), signed(largest)];
   return (
     <div class="legend" role="group" aria-label="Colours">
       <span>{low}</span>
-      <svg viewBox="0 0 25 1" preserveAspectRatio="none" aria-hidden="true">
-        {steps.map((t, i) => <rect key={i} x={i} y="0" width="1.05" height="1" fill={css(ofStep(t))} />)}
-      </svg>
+      <Scale colour={ofStep} />
       <span>{high}</span>
     </div>
-  );
-}
-
-function Swatch({ colour, name }: { colour: string; name: string }) {
-  return (
-    <li>
-      <svg viewBox="0 0 10 10" width="10" height="10" aria-hidden="true"><circle cx="5" cy="5" r="4.5" fill={colour} /></svg>
-      <bdi>{name}</bdi>
-    </li>
   );
 }

@@ -1,17 +1,19 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
+import { alongSequence, css, PALETTES } from "./colours.ts";
 import type { Theme } from "./colours.ts";
 import { ALL_STATISTICS, STATISTICS, statistic } from "./columns.ts";
 import type { Index, Site } from "./data.ts";
 import { Filters } from "./filters.tsx";
 import { useKeys, useLoaded } from "./hooks.ts";
 import { LabelText } from "./labels.tsx";
-import { layoutOf, listed, mostImportant, passing } from "./map-data.ts";
+import { Scale, Swatch } from "./legend.tsx";
+import { drawnRange, layoutOf, listed, mostImportant, passing } from "./map-data.ts";
 import { MapScene } from "./map-scene.tsx";
 import { formatRoute, LATENT } from "./route.ts";
 import type { MapRoute, Route } from "./route.ts";
 import { SHAPES } from "./schema.ts";
 import type { DictionaryEntry } from "./schema.ts";
-import { Problem, Skeleton } from "./states.tsx";
+import { ProblemPage, Skeleton } from "./states.tsx";
 
 interface Props {
   site: Site;
@@ -27,7 +29,7 @@ export function MapPage(props: Props) {
   useEffect(() => {
     document.title = `${site.manifest.title} · Quadric`;
   }, []);
-  if (error) return <Problem error={error} />;
+  if (error) return <ProblemPage error={error} />;
   if (!index) return <Skeleton what="the map" />;
   return <LoadedMap {...props} index={index} />;
 }
@@ -68,6 +70,7 @@ function LoadedMap({ site, entry, route, theme, go, index }: Props & { index: In
               change({ lasso });
             }}
           />
+          <MapLegend index={index} route={route} theme={theme} />
           <p class="quiet map-note">
             {route.layout === "umap"
               ? `UMAP: ${entry.umap ?? "none in this site"}. Distances on it mean little; neighbourhoods mean something.`
@@ -95,6 +98,25 @@ function LoadedMap({ site, entry, route, theme, go, index }: Props & { index: In
         <LatentList {...{ entry, index, route, list, hovered }} onHover={setHovered} onChange={change} />
       </div>
     </main>
+  );
+}
+
+/** What the colours of the map mean. */
+function MapLegend({ index, route, theme }: { index: Index; route: MapRoute; theme: Theme }) {
+  const { key, name, log, format } = statistic(route.colour);
+  if (key === "shape")
+    return (
+      <ul class="map-legend" aria-label="Colours">
+        {SHAPES.map((shape, i) => <Swatch key={shape} colour={css(PALETTES[theme].categories[i])} name={shape} />)}
+      </ul>
+    );
+  const [low, high] = drawnRange(index.columns[key]!, log);
+  return (
+    <div class="map-legend" role="group" aria-label="Colours">
+      <span>{name} {format(low)}</span>
+      <Scale colour={(t) => alongSequence(theme, t)} />
+      <span>{format(high)}{log ? ", log scale" : ""}</span>
+    </div>
   );
 }
 
@@ -146,7 +168,7 @@ function Choice({ name, value, onChoose }: { name: string; value: string; onChoo
   return (
     <label>
       {name}
-      <select value={value} onChange={(event) => onChoose(event.currentTarget.value)}>
+      <select aria-label={name} value={value} onChange={(event) => onChoose(event.currentTarget.value)}>
         {ALL_STATISTICS.map(({ key, name: title }) => <option key={key} value={key}>{title.toLowerCase()}</option>)}
       </select>
     </label>

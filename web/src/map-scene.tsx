@@ -214,6 +214,12 @@ function drawFrame(
         drawTick(pen, place, place ? at.y : at.x, one.format(mark), width, height);
       }
     }
+    pen.font = "600 12px Inter, system-ui, sans-serif";
+    pen.fillStyle = css(palette.ink);
+    pen.textAlign = "right";
+    pen.fillText(`${statistic(route.x).name} →`, width - 8, height - 24);
+    pen.textAlign = "left";
+    pen.fillText(`↑ ${statistic(route.y).name}`, 8, 14);
   }
   const lasso = drawing ?? route.lasso;
   if (lasso) drawLasso(pen, scatter, lasso, stretch, css(palette.surface));

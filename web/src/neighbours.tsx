@@ -26,7 +26,10 @@ export function Neighbours({ latent, index, versus, address, onCompare, onHover 
             <span class="number">{neighbour.latent}</span>
             <LabelText index={index} latent={neighbour.latent} />
           </a>
-          <meter min={0} max={1} value={neighbour.overlap} title="subspace overlap" aria-label="overlap" />
+          <svg class="overlap" viewBox="0 0 56 6" preserveAspectRatio="none" aria-hidden="true">
+            <rect class="whole" width="56" height="6" rx="3" />
+            <rect width={56 * neighbour.overlap} height="6" rx="3" />
+          </svg>
           <span class="value">{neighbour.overlap.toFixed(2)}</span>
           <button
             type="button"

@@ -195,7 +195,7 @@ export class Scatter {
   }
 
   private fit(): number {
-    return this.flat ? 0.94 : 0.78;
+    return this.flat ? 0.94 : 0.84;
   }
 
   private now(): Float32Array {

@@ -1,7 +1,7 @@
 // The 3D picture of one latent; also what a notebook shows.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Camera } from "./camera.ts";
-import { alongSequence, commonest, css, ofActivation, PALETTES } from "./colours.ts";
+import { alongSequence, css, ofActivation, PALETTES, strongest } from "./colours.ts";
 import type { Colouring, Theme } from "./colours.ts";
 import type { Latent } from "./data.ts";
 import { largestValue, levelIn, positionsOf, radiusOf, shownAxes, whyNoSurface } from "./geometry.ts";
@@ -184,7 +184,7 @@ function looksOf({ latent, colour, positions, theme }: SceneProps): { colours: U
   const colours = new Uint8Array(4 * count);
   const sizes = new Float32Array(count);
   const largest = largestValue(latent);
-  const ranks = colour === "token" ? commonest(latent.tokens) : null;
+  const ranks = colour === "token" ? strongest(latent.tokens, latent.values) : null;
   for (let i = 0; i < count; i++) {
     const strength = largest > 0 ? Math.abs(latent.values[i]) / largest : 0;
     const rgb = colourOf(latent, i, colour, theme, largest, ranks, positions);

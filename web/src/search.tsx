@@ -3,6 +3,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { Index, Site } from "./data.ts";
 import { labelOf } from "./labels.tsx";
 import type { DictionaryEntry } from "./schema.ts";
+import { visible } from "./tokens.ts";
 
 interface Found {
   latent: number;
@@ -96,7 +97,9 @@ export async function find(site: Site, entry: DictionaryEntry, index: Index, que
   if (Number.isInteger(number) && number >= 0 && number < entry.n_latents) found.set(number, { latent: number, why: "index" });
   index.labels.forEach((label, latent) => {
     const text = `${label.written ?? ""} ${label.text} ${label.positive} ${label.negative}`.toLowerCase();
-    if (found.size < MOST / 2 && text.includes(wanted) && !found.has(latent)) found.set(latent, { latent, why: "label" });
+    if (found.size >= MOST / 2 || !text.includes(wanted) || found.has(latent)) return;
+    const seen = labelOf(index, latent).toLowerCase().includes(wanted);
+    found.set(latent, { latent, why: seen ? "label" : `label ${visible(label.text)}` });
   });
   const text = await site.text(entry.text);
   for (const token of text.vocabulary.find(query)) {

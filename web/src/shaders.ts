@@ -28,7 +28,7 @@ void main() {
 }`;
 
 export const POINT_FRAGMENT = `#version 300 es
-precision mediump float;
+precision highp float;
 in vec4 shade; in float diameter; out vec4 result;
 uniform float ring; uniform vec3 ink;
 void main() {

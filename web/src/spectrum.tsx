@@ -5,7 +5,8 @@ import { drawableAxes } from "./geometry.ts";
 import { signed } from "./scene.tsx";
 
 const LETTERS = ["X", "Y", "Z"];
-const HEIGHT = 132;
+const HEIGHT = 124;
+const LETTER = 16;
 
 interface Props {
   latent: Latent;
@@ -19,6 +20,9 @@ export function Spectrum({ latent, axes, captured, onAxes }: Props) {
   const shown = Math.min(latent.eigenvalues.length, 32);
   const largest = Math.abs(latent.eigenvalues[0] ?? 1) || 1;
   const drawable = drawableAxes(latent);
+  const up = Math.max(0, ...latent.eigenvalues) / largest;
+  const down = Math.max(0, ...latent.eigenvalues.map((value) => -value)) / largest;
+  const unit = (HEIGHT - (up ? LETTER : 2) - (down ? LETTER : 2)) / (up + down || 1);
   const assign = (place: number) => {
     if (chosen === null) return;
     const next = [...axes] as [number, number, number];
@@ -36,7 +40,8 @@ export function Spectrum({ latent, axes, captured, onAxes }: Props) {
             key={i}
             index={i}
             value={latent.eigenvalues[i]}
-            share={Math.abs(latent.eigenvalues[i]) / largest}
+            base={(up ? LETTER : 2) + unit * up}
+            height={Math.max(2, (unit * Math.abs(latent.eigenvalues[i])) / largest)}
             letter={axes.indexOf(i) >= 0 && i < drawable ? LETTERS[axes.indexOf(i)] : ""}
             chosen={chosen === i}
             drawable={i < drawable}
@@ -67,15 +72,15 @@ export function Spectrum({ latent, axes, captured, onAxes }: Props) {
 interface BarProps {
   index: number;
   value: number;
-  share: number;
+  base: number;
+  height: number;
   letter: string;
   chosen: boolean;
   drawable: boolean;
   onChoose: () => void;
 }
 
-function Bar({ index, value, share, letter, chosen, drawable, onChoose }: BarProps) {
-  const height = Math.max(2, share * (HEIGHT / 2 - 14));
+function Bar({ index, value, base, height, letter, chosen, drawable, onChoose }: BarProps) {
   const up = value >= 0;
   const name = `λ${index + 1} = ${signed(value, 3)}${letter ? `, on ${letter}` : ""}`;
   return (
@@ -89,9 +94,9 @@ function Bar({ index, value, share, letter, chosen, drawable, onChoose }: BarPro
       onClick={onChoose}
     >
       <svg viewBox={`0 0 20 ${HEIGHT}`} width="20" height={HEIGHT} aria-hidden="true">
-        <line x1="0" x2="20" y1={HEIGHT / 2} y2={HEIGHT / 2} class="base" />
-        <rect x="4" width="12" y={up ? HEIGHT / 2 - height : HEIGHT / 2} height={height} rx="2" />
-        <text x="10" y={up ? HEIGHT / 2 - height - 5 : HEIGHT / 2 + height + 12}>{letter}</text>
+        <line x1="0" x2="20" y1={base} y2={base} class="base" />
+        <rect x="4" width="12" y={up ? base - height : base} height={height} rx="2" />
+        <text x="10" y={up ? base - height - 4 : base + height + 12}>{letter}</text>
       </svg>
     </button>
   );

@@ -13,6 +13,15 @@ export function Problem({ error, children }: { error: unknown; children?: preact
   );
 }
 
+/** A problem that takes the whole page. */
+export function ProblemPage(props: { error: unknown; children?: preact.ComponentChildren }) {
+  return (
+    <main>
+      <Problem {...props} />
+    </main>
+  );
+}
+
 export function Skeleton({ what }: { what: string }) {
   return (
     <div class="skeleton" role="status" aria-label={`Loading ${what}`}>

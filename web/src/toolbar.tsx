@@ -21,7 +21,7 @@ export function Toolbar({ route, latent, onChange }: Props) {
     <div class="toolbar" role="toolbar" aria-label="Picture">
       <label>
         Colour
-        <select value={route.colour} onChange={(event) => onChange({ colour: event.currentTarget.value as Colouring })}>
+        <select aria-label="Colour" value={route.colour} onChange={(event) => onChange({ colour: event.currentTarget.value as Colouring })}>
           {COLOURINGS.map((name) => <option key={name} value={name}>{name}</option>)}
         </select>
       </label>

@@ -1,0 +1,44 @@
+"""Takes the README's pictures of a site: python docs/screenshots.py runs/demo --latent 17"""
+
+import argparse
+import shutil
+import threading
+from pathlib import Path
+
+from playwright.sync_api import Page, sync_playwright
+
+from quadric.site.serve import address_of, site_folder, site_server
+
+IMAGES = Path(__file__).parent / "images"
+SIZE = {"width": 1360, "height": 850}
+
+
+def take(page: Page, address: str, name: str) -> None:
+    """One picture, once nothing moves any more."""
+    page.goto(address)
+    page.wait_for_selector("canvas")
+    page.wait_for_timeout(2500)  # the scatter fades in
+    page.screenshot(path=IMAGES / name)
+    print(f"wrote {IMAGES / name}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("site", type=Path, help="a site, or a run that holds one")
+    parser.add_argument("--latent", type=int, required=True, help="whose page is shown")
+    options = parser.parse_args()
+    browser_path = shutil.which("chromium") or shutil.which("google-chrome")
+    IMAGES.mkdir(exist_ok=True)
+    with site_server(site_folder(options.site), 0) as server, sync_playwright() as playwright:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        browser = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
+        for theme in ("light", "dark"):
+            page = browser.new_page(viewport=SIZE, color_scheme=theme)
+            take(page, address_of(server), f"map-{theme}.png")
+            take(page, f"{address_of(server)}#/latent/{options.latent}", f"latent-{theme}.png")
+        browser.close()
+        server.shutdown()
+
+
+if __name__ == "__main__":
+    main()

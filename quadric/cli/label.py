@@ -1,0 +1,100 @@
+"""`quadric label`: labels written by a language model."""
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+
+if TYPE_CHECKING:
+    from quadric.evidence import Evidence
+    from quadric.evidence.labelling import LabellingReport
+
+KEYS = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
+ENDPOINTS = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com/v1"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Label:
+    """Ask a language model for a short label of the most important latents; the labels are marked unevaluated.
+
+    Answers are kept as they come: the same command asks only for those that are missing. The key is read from the
+    environment and never stored.
+
+    Example: quadric label runs/demo --endpoint http://localhost:8000/v1 --model my-model --top 20
+    """
+
+    run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """Run folder whose evidence has been collected, e.g. by quadric site."""
+    model: str
+    """Name of the model at the endpoint."""
+    api: Literal["openai", "anthropic"] = "openai"
+    """Which protocol the endpoint speaks; openai is that of most local servers too."""
+    endpoint: str | None = None
+    """Base address, e.g. http://localhost:8000/v1; by default the protocol's own."""
+    key_variable: str | None = None
+    """Environment variable with the key; by default OPENAI_API_KEY or ANTHROPIC_API_KEY."""
+    autoencoder: str | None = None
+    """Which autoencoder of the run, if it has several."""
+    top: int = 20
+    """How many of the most important latents."""
+    concurrency: int = 4
+    """Requests that may be open at once."""
+    show_prompt: bool = False
+    """Print what would be asked about the first of them, and ask nothing."""
+
+    def run(self) -> int:
+        from quadric.cli.counted_progress import counted_progress
+        from quadric.evidence import Evidence
+        from quadric.evidence.endpoints import Endpoint
+        from quadric.evidence.labelling import label_latents
+        from quadric.evidence.prompting import prompt_for
+        from quadric.run_folder import autoencoder_folder, evidence_folder
+
+        if self.top < 1:
+            raise ValueError(f"top={self.top} is not positive; give how many latents to label")
+        own = autoencoder_folder(self.run_folder, self.autoencoder)
+        folder = evidence_folder(self.run_folder, own.resolve().name)
+        evidence = Evidence.load(folder)
+        latents = self._most_important(own, evidence)
+        if self.show_prompt:
+            print(prompt_for(evidence, latents[0]))
+            return 0
+        variable = self.key_variable or KEYS[self.api]
+        key = os.environ.get(variable)
+        if key is None and self.endpoint is None:
+            raise ValueError(f"the environment has no {variable}; set it, or name another with --key-variable")
+        endpoint = Endpoint(url=self.endpoint or ENDPOINTS[self.api], model=self.model, api=self.api, key=key)
+        with counted_progress("labels", len(latents)) as advance:
+            report = label_latents(folder, latents, endpoint, concurrency=self.concurrency, on_progress=advance)
+        return _said(report, latents)
+
+    def _most_important(self, folder: Path, evidence: "Evidence") -> list[int]:
+        from quadric.autoencoders import load_pretrained
+        from quadric.evidence import weights_sha256
+        from quadric.geometry import statistics
+        from quadric.geometry.dictionary import require_bilinear
+
+        autoencoder = require_bilinear(load_pretrained(folder))
+        if evidence.weights_sha256 != weights_sha256(autoencoder):
+            raise ValueError(f"the evidence is about other weights than {folder} holds; collect it anew: quadric site")
+        importance = statistics(autoencoder).importance
+        found: list[int] = importance.argsort(descending=True, stable=True)[: self.top].tolist()
+        return found
+
+
+def _said(report: "LabellingReport", latents: list[int]) -> int:
+    for latent in latents:
+        if latent in report.labelled:
+            print(f"{latent:>6}  {report.labelled[latent]}")
+    print(
+        f"{len(report.labelled)} labels (unevaluated), {report.from_before} of them from an earlier run.",
+        file=sys.stderr,
+    )
+    for latent, why in report.failures.items():
+        print(f"latent {latent}: {why}", file=sys.stderr)
+    if report.failures:
+        print(f"{len(report.failures)} latents got no label; the same command asks again", file=sys.stderr)
+    return 1 if report.failures else 0

