@@ -65,16 +65,19 @@ class Concepts:
 
 
 def _table(found: "list[Finding]") -> "Table":
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    table = Table("concept", "kind", "at")
-    for heading in ("latent", "rank", "captured", "most", "random", "untrained", "median"):
+    shares = {"captured": "captured", "most": "most", "random": "random_subspace", "untrained": "untrained"}
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for heading in ("concept", "kind", "at"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("latent", "rank", *shares):
         table.add_column(heading, justify="right", no_wrap=True)
     for each in found:
         row = each.as_row()
-        shares = (row[name] for name in ("captured", "most", "random_subspace", "untrained", "median"))
-        cells = ("" if share is None else f"{share:.0%}" for share in shares)
-        table.add_row(
-            each.concept, each.kind, each.hook_point, each.link or str(row["latent"]), str(row["rank"]), *cells
-        )
+        cells = ("" if row[name] is None else f"{row[name]:.1%}" for name in shares.values())
+        table.add_row(each.concept, each.kind, each.hook_point, str(row["latent"]), str(row["rank"]), *cells)
+    table.caption = "Captured: share of the variance between words; the viewer shows latent N at #/latent/N."
+    table.caption_justify = "left"
     return table

@@ -28,10 +28,12 @@ class Sweep(ScaleFlags):
     Example: quadric sweep --resume runs/layers
     """
 
-    layers: Annotated[str, tyro.conf.arg(aliases=["--layer"])] = "15"
-    """Comma-separated hook points, as quadric train takes them; or `even` for every second layer."""
-    prior: tuple[Literal["atomic", "composite", "quadratic", "topk", "batch_topk"], ...] = ("composite",)
-    """Constraints on the mixing of atoms into latents, or the linear baselines topk and batch_topk."""
+    layers: Annotated[str | None, tyro.conf.arg(aliases=["--layer"])] = None
+    """Comma-separated hook points, as quadric train takes them; or `even` for every second layer, as the paper has it.
+    Layer 15 if left out."""
+    prior: tuple[Literal["atomic", "composite", "quadratic", "topk", "batch_topk"], ...] = ()
+    """Constraints on the mixing of atoms into latents, or the linear baselines topk and batch_topk; composite if left
+    out."""
     alpha: tuple[float, ...] = (0.3,)
     """Weights of the density penalty."""
     seeds: tuple[int, ...] = (0,)
@@ -99,7 +101,7 @@ class Sweep(ScaleFlags):
         from quadric.sweep import SweepConfig
 
         sized = replace(self, recipe="paper") if self.paper and self.recipe == "auto" else self
-        priors = PAPER_DICTIONARIES if self.paper and self.prior == ("composite",) else self.prior
+        priors = self.prior or (PAPER_DICTIONARIES if self.paper else Grid().dictionaries)
         return SweepConfig(
             activations=self._activations(),
             scale=sized.scale(),
@@ -114,11 +116,12 @@ class Sweep(ScaleFlags):
         """The flags' own, or the paper's where they were left out."""
         from quadric.recipes import FINEWEB, PAPER_MODELS, even_layers
 
-        config = self.activation_config(self.layers)
+        layers = self.layers or ("even" if self.paper else "15")
+        config = self.activation_config(layers)
         if self.paper is not None:
             config = replace(config, model=self._given("model") or PAPER_MODELS[self.paper].hub_id)
             if self._given("corpus") is None:
                 config = replace(config, corpus=replace(config.corpus, source=FINEWEB.source, subset=FINEWEB.subset))
-        if self.layers == "even" or (self.paper is not None and self.layers == "15"):
+        if layers == "even":
             config = replace(config, hook_points=even_layers(config.model, config.model_revision))
         return config

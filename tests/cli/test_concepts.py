@@ -33,6 +33,9 @@ def test_every_concept_is_looked_for_in_every_autoencoder(
     for row in rows:
         assert 0 < row["captured"] <= row["most"] + 1e-9
         assert row["link"] == (f"#/latent/{row['latent']}" if row["kind"] == "composite" else None)
+    assert main(["concepts", str(world / "run"), "--model", model]) == 0
+    table = capsys.readouterr().out
+    assert all(concept.name in table for concept in CONCEPTS)
     with (tmp_path / "c.csv").open(newline="") as file:
         assert [float(row["captured"]) for row in csv.DictReader(file)] == [row["captured"] for row in rows]
 

@@ -1,6 +1,7 @@
 """`quadric sweep` as its user sees it: cells, the table, and what happens when it stops."""
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,8 @@ from pyarrow import parquet
 
 from quadric import sweep as package
 from quadric.cli import main
+from quadric.cli.sweep import Sweep
+from quadric.recipes import PAPER
 from quadric.run_folder import autoencoder_folders
 from quadric.sweep import Watcher, read_rows, sweep
 from tests.tiny_runs import make_tiny_world, sweep_command
@@ -124,3 +127,16 @@ def test_mistakes_are_one_line(flags: list[str], message: str, capsys: pytest.Ca
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+def test_the_papers_sweep_fills_in_what_is_left_out_and_nothing_else(world: Path) -> None:
+    model = str(world / "tiny-llama")
+    whole = Sweep(paper="qwen", model=model, device="cpu")._sweep_config()
+    assert whole.activations.hook_points == "0,2"
+    assert whole.activations.corpus.source == "HuggingFaceFW/fineweb"
+    assert whole.grid.dictionaries == ("atomic", "composite", "quadratic", "topk")
+    assert whole.scale == PAPER
+    part = Sweep(paper="qwen", model=model, layers="3", prior=("composite",), n_latents=64)._sweep_config()
+    assert part.activations.hook_points == "3"
+    assert part.grid.dictionaries == ("composite",)
+    assert part.scale == replace(PAPER, n_latents=64)
