@@ -79,48 +79,33 @@ PAPER_DICTIONARIES: tuple[Dictionary, ...] = ("atomic", "composite", "quadratic"
 
 
 def paper_qwen(
-    model: str = PAPER_MODELS["qwen"].hub_id,
-    *,
-    layers: str | None = None,
-    corpus: CorpusConfig = FINEWEB,
-    scale: Scale = PAPER,
-    grid: Grid | None = None,
+    model: str = PAPER_MODELS["qwen"].hub_id, *, corpus: CorpusConfig = FINEWEB, scale: Scale = PAPER
 ) -> RunConfig:
     """The paper's main experiment: even layers of Qwen 3.5 0.8B (d = 1,024), three priors and TopK with K = 32."""
-    return _paper_run(model, layers, corpus, scale, grid)
+    return _paper_run(model, corpus, scale)
 
 
 def paper_gemma(
-    model: str = PAPER_MODELS["gemma"].hub_id,
-    *,
-    layers: str | None = None,
-    corpus: CorpusConfig = FINEWEB,
-    scale: Scale = PAPER,
-    grid: Grid | None = None,
+    model: str = PAPER_MODELS["gemma"].hub_id, *, corpus: CorpusConfig = FINEWEB, scale: Scale = PAPER
 ) -> RunConfig:
     """The same on Gemma 3 1B (d = 1,152).
 
     The paper swept "selected layers" without naming them, so these are the even ones. Its caption speaks of k = 16k,
     its table of 8,192 latents and 16,384 hidden dimensions across models; the table stands.
     """
-    return _paper_run(model, layers, corpus, scale, grid)
+    return _paper_run(model, corpus, scale)
 
 
 def paper_llama(
-    model: str = PAPER_MODELS["llama"].hub_id,
-    *,
-    layers: str | None = None,
-    corpus: CorpusConfig = FINEWEB,
-    scale: Scale = PAPER,
-    grid: Grid | None = None,
+    model: str = PAPER_MODELS["llama"].hub_id, *, corpus: CorpusConfig = FINEWEB, scale: Scale = PAPER
 ) -> RunConfig:
     """The same on Llama 3.2 1B (d = 2,048), on even layers, since the paper does not name the ones it selected."""
-    return _paper_run(model, layers, corpus, scale, grid)
+    return _paper_run(model, corpus, scale)
 
 
-def _paper_run(model: str, layers: str | None, corpus: CorpusConfig, scale: Scale, grid: Grid | None) -> RunConfig:
-    activations = ActivationConfig(model=model, hook_points=layers or even_layers(model), corpus=corpus)
-    return run(scale, activations, grid or Grid(dictionaries=PAPER_DICTIONARIES))
+def _paper_run(model: str, corpus: CorpusConfig, scale: Scale) -> RunConfig:
+    activations = ActivationConfig(model=model, hook_points=even_layers(model), corpus=corpus)
+    return run(scale, activations, Grid(dictionaries=PAPER_DICTIONARIES))
 
 
 def even_layers(model: str, revision: str | None = None) -> str:

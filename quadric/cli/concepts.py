@@ -65,11 +65,10 @@ class Concepts:
 
 
 def _table(found: "list[Finding]") -> "Table":
-    from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
     shares = {"captured": "captured", "most": "most", "random": "random_subspace", "untrained": "untrained"}
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = Table(box=None, padding=(0, 1, 0, 0))
     for heading in ("concept", "kind", "at"):
         table.add_column(heading, no_wrap=True)
     for heading in ("latent", "rank", *shares):

@@ -75,7 +75,7 @@ def _scatter(axes: Any, evidence: Evidence, latent: int) -> list[Row]:
     for letter in "xyz":
         getattr(axes, f"set_{letter}ticklabels")([])
         getattr(axes, f"{letter}axis").set_tick_params(length=0)
-    tokens = [_token(evidence, place) for place in np.asarray(evidence.points.places[latent])[there]]
+    tokens = [_token(evidence, place) for place in np.asarray(evidence.points.places[latent])[there].tolist()]
     return [
         {"latent": latent, "token": token, "x": x, "y": y, "z": z, "activation": value}
         for token, (x, y, z), value in zip(tokens, places.tolist(), values.tolist(), strict=True)

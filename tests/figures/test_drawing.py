@@ -162,3 +162,12 @@ def test_the_command_says_what_it_drew_and_what_it_did_not(tmp_path: Path, capsy
     assert "layers: not drawn; " in captured.err
     assert main(["figures", str(tmp_path)]) == 1
     assert "neither a run nor a sweep" in capsys.readouterr().err
+
+
+def test_the_command_offers_every_figure() -> None:
+    import re
+
+    from quadric.cli.figures import Figures
+
+    offered = re.findall(r"'(\w+)'", str(Figures.__annotations__["only"]))
+    assert offered == list(FIGURES)
