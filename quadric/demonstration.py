@@ -4,14 +4,19 @@ Every stage leaves its result in the folder and is passed over when it is there,
 at any moment and goes on with the same call.
 """
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+import torch
+
 from quadric.activations import ActivationCache, BatchSize, CachedStream, HarvestConfig, harvest
 from quadric.activations.harvesting import Progress
 from quadric.autoencoders import BilinearAutoencoder
+from quadric.autoencoders.storage import write_atomically
 from quadric.evidence import Evidence, EvidenceSettings, collect, text_behind
 from quadric.evidence.labels import MIXED
 from quadric.evidence.storage import has_evidence
@@ -26,9 +31,10 @@ from quadric.site.export import Exhibit
 from quadric.site.writer import is_site
 
 ACTIVATIONS, SITE = "activations", "site"
+SUMMARY = "demo.json"
+"""The latents worth a look, so that a second call needs no more than to read them."""
 PARTS = ("activations", "training", "evidence", "geometry", "pages")
 """Names of the stages, in their order."""
-DENSE = 0.5
 
 OnProgress = Callable[[str, int, int], None]
 """Which stage, how much of it is done, and of how much."""
@@ -69,20 +75,25 @@ def demonstrate(folder: Path, wanted: Demonstration, on_progress: OnProgress) ->
     if not is_site(folder / SITE):
         exhibit = Exhibit(name=name, autoencoder=autoencoder, evidence=evidence, source=str(folder))
         build_site([exhibit], folder / SITE, title="Quadric demo", on_progress=on_progress)
-    return worth_a_look(statistics(autoencoder), evidence)
+    found = worth_a_look(statistics(autoencoder), evidence)
+    write_atomically(folder / SUMMARY, json.dumps([each._asdict() for each in found]).encode())
+    return found
 
 
 def worth_a_look(table: LatentStatistics, evidence: Evidence, count: int = 3) -> list[WorthALook]:
-    """The most important latents that are not dense and whose tokens say what they are about, no two alike."""
+    """The latents with the largest importance · (1 − density) that at least two words describe, no two alike."""
+    worth = table.importance * (1 - torch.from_numpy(np.array(evidence.statistics.density)))
     found: list[WorthALook] = []
     themes: set[str] = set()
-    for latent in table.importance.argsort(descending=True).tolist():
-        label = evidence.labels.of(latent)
-        words = {word for side in label.split(" ↔ ") for word in side.split(" · ")}
-        if evidence.statistics.density[latent] > DENSE or not label or MIXED in words or words & themes:
+    for latent in worth.argsort(descending=True).tolist():
+        sides = (*evidence.labels.positive[latent], *evidence.labels.negative[latent])
+        words = {word.casefold() for word in sides if word.isalpha() and len(word) > 2 and word != MIXED}
+        if len(words) < 2 or words & themes:
             continue
         themes |= words
-        found.append(WorthALook(latent, label, table.shape[latent], table.importance[latent].item()))
+        found.append(
+            WorthALook(latent, evidence.labels.of(latent), table.shape[latent], table.importance[latent].item())
+        )
         if len(found) == count:
             break
     return found

@@ -4,7 +4,9 @@
     RUN/metrics.jsonl        what every step measured
     RUN/checkpoints/         what training needs to go on
     RUN/autoencoders/NAME/   what it learned; each is a folder as save_pretrained makes it
+    RUN/evaluation.json      how good that is, if quadric evaluate was asked
     RUN/evidence/NAME/       what data says about its latents
+    RUN/site/                both, to look at
 
 Nothing in it names a place outside, so a run folder can be moved, and an autoencoder's folder taken out of it.
 """

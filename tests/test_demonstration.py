@@ -7,8 +7,9 @@ import pytest
 
 import quadric
 from quadric.activations import ActivationConfig
+from quadric.cli import main
 from quadric.corpus import CorpusConfig
-from quadric.demonstration import PARTS, Demonstration, demonstrate
+from quadric.demonstration import PARTS, SUMMARY, Demonstration, demonstrate
 from quadric.recipes import DEMO, Grid, run
 from quadric.run_folder import evidence_folder
 from quadric.site.writer import is_site
@@ -46,9 +47,13 @@ def test_every_stage_leaves_its_result(made):
 
 def test_a_second_call_makes_nothing_anew(made):
     folder, wanted, _ = made
-    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+
+    def times():
+        return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file() and path.name != SUMMARY}
+
+    before = times()
     demonstrate(folder, wanted, lambda part, done, total: pytest.fail(f"{part} was done again"))
-    assert before == {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+    assert before == times()
 
 
 def test_what_is_missing_is_made_and_nothing_else(made):
@@ -69,3 +74,10 @@ def test_a_folder_of_something_else_is_left_alone(made, tmp_path):
     other = replace(wanted, config=replace(wanted.config, epochs=7))
     with pytest.raises(FileExistsError, match="another run"):
         demonstrate(folder, other, lambda *_: None)
+
+
+def test_a_finished_demo_is_remembered(made, capsys):
+    folder, _, _ = made
+    (folder / SUMMARY).write_text('[{"latent": 3, "label": "north · south", "shape": "slab", "importance": 1.5}]')
+    assert main(["demo", "--out", str(folder)]) == 0
+    assert f"quadric view {folder} --latent 3" in capsys.readouterr().out

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 class Evaluate:
     """Measure autoencoders on text that they were not trained on: error, density, predictions recovered.
 
+    The result is also kept in RUN/evaluation.json, where quadric site finds it.
+
     Example: quadric evaluate runs/first
     Example: quadric evaluate runs/first runs/second --spliced-tokens 0 --out evaluation.csv evaluation.json
     """
@@ -49,7 +51,7 @@ class Evaluate:
 
         from quadric.cli.counted_progress import part_progress
         from quadric.evaluation import EvaluationSettings, evaluate
-        from quadric.evaluation.files import check_evaluation_paths, write_evaluations
+        from quadric.evaluation.files import check_evaluation_paths, keep_in_runs, write_evaluations
 
         settings = EvaluationSettings(
             tokens=self.tokens,
@@ -62,6 +64,7 @@ class Evaluate:
         candidates = _candidates(self.run_folders)
         with part_progress() as show:
             found = evaluate(candidates, settings, device=self.device, on_progress=show)
+        keep_in_runs(found)
         if self.json:
             json.dump([each.as_json() for each in found], sys.stdout, ensure_ascii=False, indent=1)
             print()

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from quadric.autoencoders import BilinearAutoencoder
     from quadric.cli.evidence_collection import WantedEvidence
     from quadric.site.export import Exhibit
+    from quadric.site.schema import Quality
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,9 +115,24 @@ class Site:
                     evidence=evidence,
                     source=str(each.run),
                     source_autoencoder=None if each.alone else each.name,
+                    quality=_quality(each.run, each.name),
                 )
             )
         return exhibits
+
+
+def _quality(run: Path, name: str) -> "Quality":
+    """What quadric evaluate left in the run, if it was asked."""
+    from quadric.evaluation.files import kept_in_run
+    from quadric.site.schema import Quality
+
+    found = kept_in_run(run, name) or {}
+    return Quality(
+        error=found.get("error"),
+        density=found.get("density"),
+        cross_entropy_recovered=found.get("cross_entropy_recovered_zero"),
+        n_tokens=found.get("tokens"),
+    )
 
 
 class _Shown(NamedTuple):

@@ -5,12 +5,15 @@ import io
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from quadric.autoencoders.storage import write_atomically
 from quadric.evaluation.record import Evaluation
 from quadric.reports.files import check_endings
 
 ENDINGS = (".csv", ".json")
+IN_RUN = "evaluation.json"
+"""Where a run folder keeps the last evaluation of its autoencoders."""
 
 
 def check_evaluation_paths(paths: Iterable[Path]) -> None:
@@ -34,3 +37,17 @@ def _csv(found: list[Evaluation]) -> str:
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
+
+
+def keep_in_runs(found: list[Evaluation]) -> None:
+    """Leave every evaluation in the folder of its run, for the site to show; a lone autoencoder has none."""
+    for run in dict.fromkeys(each.run for each in found):
+        if (Path(run) / "run.json").is_file():
+            write_evaluations([each for each in found if each.run == run], Path(run) / IN_RUN)
+
+
+def kept_in_run(run: Path, name: str) -> dict[str, Any] | None:
+    """What the last evaluation of a run says about one of its autoencoders, if there was one."""
+    path = run / IN_RUN
+    rows = json.loads(path.read_bytes()) if path.is_file() else []
+    return next((row for row in rows if row["name"] == name), None)

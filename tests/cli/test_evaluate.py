@@ -50,6 +50,7 @@ def test_every_autoencoder_is_measured_on_held_out_text(
         *[("composite", "resid_pre.1"), ("composite", "resid_pre.2")],
         *[("topk", "resid_pre.1"), ("topk", "resid_pre.2")],
     ]
+    assert json.loads((run / "evaluation.json").read_text()) == found  # where a site finds it
     for each in found:
         assert each["error_low"] < each["error"] < each["error_high"]
         assert each["cross_entropy_zero"] != each["cross_entropy_original"]

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 import quadric
+from quadric.cli import COMMANDS
 
 
 def quadric_command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -27,7 +28,7 @@ def test_help_lists_the_commands_and_does_not_wait_for_torch():
     assert result.stdout.splitlines()[-1] == "0 False"
 
 
-@pytest.mark.parametrize("command", ["demo"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_help_of_a_command_shows_an_example(command):
     result = quadric_command(command, "--help")
     assert result.returncode == 0
@@ -35,16 +36,17 @@ def test_help_of_a_command_shows_an_example(command):
 
 
 def test_an_unknown_flag_is_a_usage_error():
-    result = quadric_command("demo", "--stps", "3")
+    result = quadric_command("train", "--stps", "3")
     assert result.returncode == 2
     assert "--steps" in result.stdout + result.stderr
 
 
 def test_a_mistake_is_one_line_and_no_traceback():
-    result = quadric_command("demo", "--steps", "0")
+    result = quadric_command("evaluate", "nowhere")
     assert result.returncode == 1
-    assert result.stderr == "quadric: steps=0 is not positive; give at least 1\n"
-    assert "Traceback" in quadric_command("demo", "--steps", "0", QUADRIC_DEBUG="1").stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert result.stderr.startswith("quadric: no folder 'nowhere'; give a run")
+    assert "Traceback" in quadric_command("evaluate", "nowhere", QUADRIC_DEBUG="1").stderr
 
 
 def test_public_names_resolve_and_unknown_ones_are_named():
