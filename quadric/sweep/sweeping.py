@@ -56,7 +56,7 @@ def sweep(folder: Path, *, device: str = "auto", moved: Moved | None = None, wat
     `moved` says where model and text are now, if not where they were when the sweep was started.
     """
     config, watcher, moved = read_sweep_config(folder), watcher or Watcher(), moved or Moved()
-    config = _moved(config, moved)
+    config = replace(config, activations=moved.activations(config.activations))
     found = groups(config, folder)
     watcher.plan([cell.name for group in found for cell in group.config.autoencoders], read_rows(folder))
     for group in found:
@@ -64,10 +64,6 @@ def sweep(folder: Path, *, device: str = "auto", moved: Moved | None = None, wat
             _train(config, group, found, device, moved, watcher)
         _measure(config, group, folder, device, moved, watcher)
     return write_table(folder, read_rows(folder))[0]
-
-
-def _moved(config: SweepConfig, moved: Moved) -> SweepConfig:
-    return replace(config, activations=moved.apply(config.all_cells()).activations)
 
 
 def _train(config: SweepConfig, group: Group, every: list[Group], device: str, moved: Moved, watcher: Watcher) -> None:

@@ -1,6 +1,7 @@
 """`quadric sweep` as its user sees it: cells, the table, and what happens when it stops."""
 
 import csv
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from quadric.cli.sweep import Sweep
 from quadric.recipes import PAPER
 from quadric.run_folder import autoencoder_folders
 from quadric.sweep import Watcher, read_rows, sweep
+from quadric.sweep.results import row_path
 from tests.tiny_runs import make_tiny_world, sweep_command
 
 
@@ -140,3 +142,16 @@ def test_the_papers_sweep_fills_in_what_is_left_out_and_nothing_else(world: Path
     assert part.activations.hook_points == "3"
     assert part.grid.dictionaries == ("composite",)
     assert part.scale == replace(PAPER, n_latents=64)
+
+
+def test_a_sweep_goes_on_where_its_model_and_text_are_now(world: Path, tmp_path: Path) -> None:
+    first, second, folder = tmp_path / "first", tmp_path / "second", tmp_path / "sweep"
+    shutil.copytree(world, first)
+    command = sweep_command(first, folder, "--layers", "1", "--prior", "topk")
+    assert main(command) == 0
+    row_path(folder, read_rows(folder)[0]["cell"]).unlink()  # so that the held-out text is read again
+    first.rename(second)
+    assert main(["sweep", "--resume", str(folder)]) == 1
+    where = ("--model", str(second / "tiny-llama"), "--corpus", str(second / "text.txt"))
+    assert main(["sweep", "--resume", str(folder), *where]) == 0
+    assert len(read_rows(folder)) == 1
