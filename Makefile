@@ -51,7 +51,7 @@ check: lint test  ## All that CI checks
 bench: $(READY) browser  ## Measure every claim again and rewrite benchmarks/results/
 	@for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
-reproduce: $(READY)  ## The paper at small size into docs/results/, within an hour; goes on where it stopped
+reproduce: $(READY)  ## The paper at small size into docs/results/, about an hour; goes on where it stopped
 	$(BIN)/python benchmarks/reproduce.py
 
 docs: $(READY)  ## Build the documentation into site-build/

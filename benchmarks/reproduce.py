@@ -2,8 +2,9 @@
 
 Interrupted, the same command goes on: every stage leaves its result behind and is not done twice.
 
-Budget for two idle cores, SmolLM2-135M (d = 576), k = 576, h = 1,152, 128 steps of 2,048 tokens. The parts were timed
-alone, in CPU seconds of one thread on a busy machine, and halved; the whole is the sum, not a measurement:
+Budget for two idle cores, SmolLM2-135M (d = 576), k = 576, h = 1,152, 128 steps of 2,048 tokens. It was made on paper:
+the whole has not been timed. Training steps are half the CPU seconds of one thread on a busy machine, planted manifolds
+are scaled up from a shorter run, spectra from single eigenproblems (33 ms there); the other lines are estimates:
 
     harvest   131 k tokens up to layer 25, at about 600 tokens/s                  220 s
     training  56 cells × 128 steps × 0.28 s (0.17 s atomic and TopK … 0.38 s)   2,010 s
