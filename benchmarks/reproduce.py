@@ -125,25 +125,32 @@ STAGES: dict[str, Callable[[argparse.Namespace], None]] = {
 }
 
 
-def done_before(options: argparse.Namespace) -> dict[str, float]:
-    """Seconds of the stages that are finished."""
-    path = options.work / "stages.json"
+def stored(path: Path) -> dict[str, float]:
     return dict(json.loads(path.read_text())) if path.is_file() else {}
+
+
+def add(path: Path, name: str, seconds: float) -> None:
+    """Seconds of a stage, on top of those of earlier attempts."""
+    whole = stored(path)
+    whole[name] = whole.get(name, 0.0) + seconds
+    write_atomically(path, (json.dumps(whole, indent=1) + "\n").encode())
 
 
 def run(options: argparse.Namespace) -> None:
     """Every stage that is not finished, and the page of claims."""
     options.work.mkdir(parents=True, exist_ok=True)
     options.results.mkdir(parents=True, exist_ok=True)
+    finished, spent = options.work / "finished.json", options.work / "spent.json"
     for name, stage in STAGES.items():
-        seconds = done_before(options)
-        if name in seconds:
+        if name in stored(finished):
             continue
         started = time.monotonic()
-        stage(options)
-        seconds[name] = time.monotonic() - started
-        write_atomically(options.work / "stages.json", (json.dumps(seconds, indent=1) + "\n").encode())
-    page = claims_page(options.results, options.work / "sweep", sweeps(options), done_before(options))
+        try:
+            stage(options)
+        finally:  # what an interrupted attempt took counts too
+            add(spent, name, time.monotonic() - started)
+        add(finished, name, stored(spent)[name])
+    page = claims_page(options.results, options.work / "sweep", sweeps(options), stored(spent))
     write_atomically(options.results / "claims.md", page.encode())
     print(f"wrote {options.results / 'claims.md'}")
 
