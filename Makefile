@@ -6,9 +6,9 @@ INSTALLED := $(VENV)/.installed
 READY   := $(VENV)/.ready
 VIEWER  := $(shell find web/src -type f) $(wildcard web/*.mjs web/*.json web/*.py)
 
-.PHONY: help demo test lint check bench docs format clean browser
+.PHONY: help demo test lint check bench reproduce docs format clean browser
 help:  ## List the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
 
 # The stamp is newer than what it was made from, so an unchanged tree skips the install altogether.
 $(INSTALLED): pyproject.toml constraints.txt quadric/version.py hatch_build.py
@@ -50,6 +50,9 @@ check: lint test  ## All that CI checks
 
 bench: $(READY) browser  ## Measure every claim again and rewrite benchmarks/results/
 	@for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+reproduce: $(READY)  ## The paper at small size into docs/results/, about an hour; goes on where it stopped
+	$(BIN)/python benchmarks/reproduce.py
 
 docs: $(READY)  ## Build the documentation into site-build/
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'

@@ -64,12 +64,14 @@ def median_and_spread(values: list[float]) -> str:
     return f"{statistics.median(values) * 1e3:.1f} ms ({min(values) * 1e3:.1f}–{max(values) * 1e3:.1f})"
 
 
-def write_table(name: str, title: str, header: list[str], rows: list[list[str]], notes: str) -> None:
-    """Print the table and keep it under results/."""
+def write_table(
+    name: str, title: str, header: list[str], rows: list[list[str]], notes: str, folder: Path = RESULTS
+) -> None:
+    """Print the table and keep it, under results/ unless said otherwise."""
     lines = [f"# {title}", "", notes, "", "| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
     lines += ["| " + " | ".join(row) + " |" for row in rows]
     lines += ["", f"Python {platform.python_version()}, torch {torch.__version__}, {torch.get_num_threads()} threads."]
     text = "\n".join(lines) + "\n"
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"{name}.md").write_text(text, encoding="utf-8")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.md").write_text(text, encoding="utf-8")
     print(text)

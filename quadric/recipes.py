@@ -5,7 +5,7 @@ A recipe is a scale (how large, how long) laid over a grid (hook points × prior
 
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from quadric.activations import ActivationConfig, find_model, parse_hook_points
 from quadric.activations.models import load_shape
@@ -59,6 +59,58 @@ class Grid:
     alphas: tuple[float, ...] = (0.3,)
     """Of the bilinear ones; the baselines have none."""
     seeds: tuple[int, ...] = (0,)
+
+
+class PaperModel(NamedTuple):
+    """A language model of the paper, by its name on the hub."""
+
+    hub_id: str
+    d_model: int
+    n_layers: int
+
+
+# The paper prints the name Qwen3.5-0.8B-Base and links to Qwen/Qwen3.5-0.8B; the printed name stands.
+PAPER_MODELS = {
+    "qwen": PaperModel("Qwen/Qwen3.5-0.8B-Base", 1024, 24),
+    "gemma": PaperModel("google/gemma-3-1b-pt", 1152, 26),
+    "llama": PaperModel("meta-llama/Llama-3.2-1B", 2048, 16),
+}
+PAPER_DICTIONARIES: tuple[Dictionary, ...] = ("atomic", "composite", "quadratic", "topk")
+
+
+def paper_qwen(
+    model: str = PAPER_MODELS["qwen"].hub_id, *, corpus: CorpusConfig = FINEWEB, scale: Scale = PAPER
+) -> RunConfig:
+    """The paper's main experiment: even layers of Qwen 3.5 0.8B (d = 1,024), three priors and TopK with K = 32."""
+    return _paper_run(model, corpus, scale)
+
+
+def paper_gemma(
+    model: str = PAPER_MODELS["gemma"].hub_id, *, corpus: CorpusConfig = FINEWEB, scale: Scale = PAPER
+) -> RunConfig:
+    """The same on Gemma 3 1B (d = 1,152).
+
+    The paper swept "selected layers" without naming them, so these are the even ones. Its caption speaks of k = 16k,
+    its table of 8,192 latents and 16,384 hidden dimensions across models; the table stands.
+    """
+    return _paper_run(model, corpus, scale)
+
+
+def paper_llama(
+    model: str = PAPER_MODELS["llama"].hub_id, *, corpus: CorpusConfig = FINEWEB, scale: Scale = PAPER
+) -> RunConfig:
+    """The same on Llama 3.2 1B (d = 2,048), on even layers, since the paper does not name the ones it selected."""
+    return _paper_run(model, corpus, scale)
+
+
+def _paper_run(model: str, corpus: CorpusConfig, scale: Scale) -> RunConfig:
+    activations = ActivationConfig(model=model, hook_points=even_layers(model), corpus=corpus)
+    return run(scale, activations, Grid(dictionaries=PAPER_DICTIONARIES))
+
+
+def even_layers(model: str, revision: str | None = None) -> str:
+    """Every second layer of a model, from the first: the residual stream into each."""
+    return ",".join(map(str, range(0, load_shape(find_model(model, revision)).n_layers, 2)))
 
 
 def paper(model: str, layers: str, *, corpus: CorpusConfig = FINEWEB, grid: Grid | None = None) -> RunConfig:

@@ -13,7 +13,9 @@ Nothing in it names a place outside, so a run folder can be moved, and an autoen
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from quadric.autoencoders import Autoencoder, load_pretrained
 from quadric.autoencoders.storage import CONFIG_NAME
@@ -33,6 +35,27 @@ def load(
     Of a run that trained several, `autoencoder` names the one to load.
     """
     return load_pretrained(autoencoder_folder(local_folder(folder_or_hub_id, revision=revision), autoencoder))
+
+
+class Loaded(NamedTuple):
+    """An autoencoder, and the run and the name that it was found under."""
+
+    run: str
+    name: str
+    autoencoder: Autoencoder
+
+
+def load_all(runs: Sequence[str]) -> list[Loaded]:
+    """Every autoencoder of some runs, folders made by save_pretrained, or hub ids."""
+    if not runs:
+        raise ValueError("no run was given; name at least one, e.g. runs/first")
+    found = []
+    for run in runs:
+        folder = local_folder(run)
+        for name in autoencoder_folders(folder) or [None]:
+            path = autoencoder_folder(folder, name)
+            found.append(Loaded(run, path.name if name is None else name, load_pretrained(path)))
+    return found
 
 
 def local_folder(folder_or_hub_id: str | os.PathLike[str], *, revision: str | None = None) -> Path:

@@ -7,7 +7,15 @@ from pathlib import Path
 
 import torch
 
-from quadric.activations import ActivationCache, ActivationStream, BatchSize, CachedStream, LiveStream, describe
+from quadric.activations import (
+    ActivationCache,
+    ActivationConfig,
+    ActivationStream,
+    BatchSize,
+    CachedStream,
+    LiveStream,
+    describe,
+)
 from quadric.activations.models import chosen_device
 from quadric.activations.provenance import ProvenanceError, StreamProvenance
 from quadric.autoencoders.storage import write_atomically
@@ -33,12 +41,14 @@ class Moved:
     corpus: str | None = None
     cache: str | None = None
 
+    def activations(self, before: ActivationConfig) -> ActivationConfig:
+        """The same activations, from where model and text are now."""
+        corpus = replace(before.corpus, source=self.corpus or before.corpus.source)
+        return replace(before, model=self.model or before.model, corpus=corpus)
+
     def apply(self, config: RunConfig) -> RunConfig:
         """The config with the new places; what is found there is compared with what the run began with."""
-        before = config.activations
-        corpus = replace(before.corpus, source=self.corpus or before.corpus.source)
-        activations = replace(before, model=self.model or before.model, corpus=corpus)
-        return replace(config, activations=activations, cache=self.cache or config.cache)
+        return replace(config, activations=self.activations(config.activations), cache=self.cache or config.cache)
 
 
 def start(config: RunConfig, folder: Path, *, device: str = "auto") -> None:

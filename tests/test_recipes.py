@@ -1,8 +1,30 @@
 """The paper's recipe to the letter, and what a grid trains."""
 
+from pathlib import Path
+
+import pytest
+
 from quadric.activations import ActivationConfig
 from quadric.autoencoders.bilinear import default_hidden
-from quadric.recipes import PAPER, SMALL, Grid, autoencoders, paper, run, small
+from quadric.corpus import CorpusConfig
+from quadric.recipes import (
+    PAPER,
+    PAPER_MODELS,
+    SMALL,
+    Grid,
+    Scale,
+    autoencoders,
+    paper,
+    paper_gemma,
+    paper_llama,
+    paper_qwen,
+    run,
+    small,
+)
+from quadric.run_folder import load
+from quadric.running import carry_on, is_finished, start
+from tests.activations.tiny import save_tiny
+from tests.tiny_runs import make_tiny_world
 
 
 def test_the_paper_recipe_has_the_papers_numbers():
@@ -38,3 +60,45 @@ def test_the_small_recipe_is_the_papers_but_for_its_size():
     assert little.training.learning_rate == large.training.learning_rate
     assert little.autoencoders[0].alpha == large.autoencoders[0].alpha
     assert little.autoencoders[0].hook_point == "resid_pre.15"
+
+
+RECIPES = {"qwen3_5": paper_qwen, "gemma3": paper_gemma, "llama": paper_llama}
+TINY = Scale(n_latents=24, n_active=4, mixing_density=0.1, steps=4, alpha_warmup_steps=1, sequences_per_step=4)
+
+
+@pytest.mark.parametrize("architecture", RECIPES)
+def test_a_papers_recipe_runs_from_model_to_folder_on_a_tiny_model_of_its_class(
+    architecture: str, tmp_path: Path
+) -> None:
+    world = make_tiny_world(tmp_path / "world")
+    model = str(save_tiny(tmp_path / "model", architecture))
+    text = CorpusConfig(source=str(world / "text.txt"), document_separator="\n\n", block_length=32)
+    config = RECIPES[architecture](model, corpus=text, scale=TINY)
+    assert {each.hook_point for each in config.autoencoders} == {"resid_pre.0", "resid_pre.2"}
+    assert len(config.autoencoders) == 2 * 4
+    start(config, tmp_path / "run", device="cpu")
+    carry_on(tmp_path / "run", device="cpu")
+    assert is_finished(tmp_path / "run")
+    for each in config.autoencoders:
+        assert load(tmp_path / "run", autoencoder=each.name).d_model == 32
+
+
+@pytest.mark.parametrize("recipe", RECIPES.values())
+def test_a_papers_recipe_has_the_papers_numbers_on_every_even_layer(recipe, tmp_path: Path) -> None:
+    config = recipe(str(save_tiny(tmp_path / "model")))
+    cells = config.autoencoders
+    assert {(each.n_latents, each.n_hidden) for each in cells} == {(8192, None)}
+    assert {each.kind if each.kind != "bilinear" else each.prior for each in cells} == {
+        "atomic",
+        "composite",
+        "quadratic",
+        "topk",
+    }
+    assert {each.n_active for each in cells if each.kind == "topk"} == {32}
+    assert {each.alpha for each in cells if each.kind == "bilinear"} == {0.3}
+    assert config.training == paper("smollm2", "2").training
+    assert (config.training.steps, config.sequences_per_step) == (2048, 32)
+
+
+def test_the_papers_models_have_the_papers_widths() -> None:
+    assert {name: model.d_model for name, model in PAPER_MODELS.items()} == {"qwen": 1024, "gemma": 1152, "llama": 2048}

@@ -41,3 +41,12 @@ def train_command(world: Path, out: Path, *more: str) -> list[str]:
         ),
         *("--sequences-per-step", "4", "--checkpoint-every", "2", "--out", str(out), *more),
     ]
+
+
+def sweep_command(world: Path, out: Path, *more: str) -> list[str]:
+    """A small sweep; later flags override earlier ones."""
+    return [
+        *("sweep", *flags(world), "--layers", "1,2", "--prior", "composite", "topk", "--n-latents", "24"),
+        *("--n-active", "4", "--mixing-density", "0.1", "--steps", "6", "--sequences-per-step", "4"),
+        *("--checkpoint-every", "2", "--held-out-tokens", "64", "--out", str(out), *more),
+    ]

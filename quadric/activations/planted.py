@@ -9,12 +9,43 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+PLANTING = 0x51AD
+"""Keeps the draw of the manifolds apart from all others that are given the same seed."""
+CONE_SLOPE = 0.5
+"""Radius of a cone at height 1."""
+CLUSTERS = 5
+JITTER = 0.08
+"""Standard deviation of a cluster's points around its centre."""
+
 
 class PlantedManifold(NamedTuple):
-    """A unit sphere in a random subspace: dimension 1 is an antipodal pair of points, 2 a circle, 3 a sphere."""
+    """A shape in a random subspace.
+
+    Unless its kind says otherwise a unit sphere: dimension 1 is an antipodal pair of points, 2 a circle, 3 a sphere.
+    """
 
     name: str
     basis: Float[Tensor, "d r"]
+    centres: Float[Tensor, "c r"] | None = None
+    """Of a clustered manifold, in the coordinates of its subspace."""
+
+    @property
+    def kind(self) -> str:
+        """direction, circle, sphere, cone or cluster."""
+        return self.name.partition(" ")[0]
+
+    def points(self, n: int, generator: torch.Generator) -> Float[Tensor, "n r"]:
+        """Points on it, in the coordinates of its subspace."""
+        points = torch.randn(n, self.basis.shape[1], generator=generator)
+        if self.centres is not None:
+            nearest = torch.randint(len(self.centres), (n,), generator=generator)
+            return self.centres[nearest] + JITTER * points
+        if self.kind == "cone":  # apex at the origin, heights between ½ and 3/2 so that no token vanishes
+            around = CONE_SLOPE * points[:, :2] / torch.linalg.vector_norm(points[:, :2], dim=-1, keepdim=True)
+            height = 0.5 + torch.rand(n, 1, generator=generator)
+            return height * torch.cat([around, torch.ones(n, 1)], dim=1)
+        norms: Tensor = torch.linalg.vector_norm(points, dim=-1, keepdim=True)
+        return points / norms
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +60,10 @@ class PlantedConfig:
     """Circles."""
     n_spheres: int = 2
     """Spheres."""
+    n_cones: int = 0
+    """Circular cones in three dimensions."""
+    n_clusters: int = 0
+    """Sets of five points on a sphere, slightly blurred: categories without an order."""
     n_active: int = 2
     """Manifolds that a token is a sum of."""
     noise: float = 0.05
@@ -37,13 +72,26 @@ class PlantedConfig:
 
 def plant(config: PlantedConfig, seed: int) -> list[PlantedManifold]:
     """Manifolds in independent random subspaces, which overlap as soon as they do not all fit."""
-    generator = torch.Generator().manual_seed(seed)
-    kinds = [("direction", 1, config.n_directions), ("circle", 2, config.n_circles), ("sphere", 3, config.n_spheres)]
-    return [
-        PlantedManifold(f"{kind} {i}", torch.linalg.qr(torch.randn(config.d_model, rank, generator=generator)).Q)
-        for kind, rank, count in kinds
-        for i in range(count)
+    # Not the bare seed: an autoencoder that starts from the same one would be born with some of these directions.
+    generator = torch.Generator().manual_seed(int(np.random.SeedSequence([seed, PLANTING]).generate_state(1)[0]))
+    kinds = [
+        ("direction", 1, config.n_directions),
+        ("circle", 2, config.n_circles),
+        ("sphere", 3, config.n_spheres),
+        ("cone", 3, config.n_cones),
+        ("cluster", 3, config.n_clusters),
     ]
+    return [
+        _planted(f"{kind} {i}", config.d_model, rank, generator) for kind, rank, count in kinds for i in range(count)
+    ]
+
+
+def _planted(name: str, d_model: int, rank: int, generator: torch.Generator) -> PlantedManifold:
+    basis = torch.linalg.qr(torch.randn(d_model, rank, generator=generator)).Q
+    if not name.startswith("cluster"):
+        return PlantedManifold(name, basis)
+    centres = torch.randn(CLUSTERS, rank, generator=generator)
+    return PlantedManifold(name, basis, centres / torch.linalg.vector_norm(centres, dim=-1, keepdim=True))
 
 
 @dataclass(frozen=True)
@@ -85,9 +133,7 @@ class PlantedStream:
         active = order < self.config.n_active
         tokens = self.config.noise * torch.randn(self.n_tokens, self.d_model, generator=generator)
         for i, manifold in enumerate(self.manifolds):
-            points = torch.randn(self.n_tokens, manifold.basis.shape[1], generator=generator)
-            points /= torch.linalg.vector_norm(points, dim=-1, keepdim=True)
-            tokens += active[:, i, None] * (points @ manifold.basis.mT)
+            tokens += active[:, i, None] * (manifold.points(self.n_tokens, generator) @ manifold.basis.mT)
         return tokens
 
     def state_dict(self) -> dict[str, Any]:
@@ -110,7 +156,7 @@ def recover(forms: Float[Tensor, "k d d"], manifolds: list[PlantedManifold]) -> 
     """For each manifold, the latent whose form lies most inside its subspace: max over i of ‖BᵀW_iB‖²/‖W_i‖²."""
     energy = forms.square().sum((1, 2))
     found = []
-    for name, basis in manifolds:
+    for name, basis, _ in manifolds:
         inside = (basis.mT @ forms @ basis).square().sum((1, 2)) / energy
         latent = int(inside.argmax())
         found.append(Recovery(name, latent, inside[latent].item()))

@@ -12,14 +12,17 @@ from typing import Protocol
 import tyro
 
 from quadric.cli.compare import Compare
+from quadric.cli.concepts import Concepts
 from quadric.cli.corpus import Corpus
 from quadric.cli.demo import Demo
 from quadric.cli.evaluate import Evaluate
+from quadric.cli.figures import Figures
 from quadric.cli.harvest import Harvest
 from quadric.cli.label import Label
 from quadric.cli.plan import Plan
 from quadric.cli.report import Report
 from quadric.cli.site import Site
+from quadric.cli.sweep import Sweep
 from quadric.cli.train import Train
 from quadric.cli.view import View
 
@@ -43,6 +46,9 @@ COMMANDS: dict[str, Callable[..., Command]] = {
     "site": Site,
     "label": Label,
     "view": View,
+    "sweep": Sweep,
+    "figures": Figures,
+    "concepts": Concepts,
 }
 
 

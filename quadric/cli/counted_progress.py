@@ -26,7 +26,7 @@ def counted_progress(label: str, total: int) -> Iterator[Callable[[int], None]]:
 def part_progress(parts: Sequence[str] = ()) -> Iterator[Callable[[str, int, int], None]]:
     """A function to call with a part's name, how much of it is done, and of how much; known parts are shown at once."""
     if not sys.stderr.isatty():
-        yield _PlainParts()
+        yield PlainParts()
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -43,7 +43,7 @@ def part_progress(parts: Sequence[str] = ()) -> Iterator[Callable[[str, int, int
         yield show
 
 
-class _PlainParts:
+class PlainParts:
     """A line now and then, and one at the end of a part that had any; quick work is silent."""
 
     def __init__(self) -> None:

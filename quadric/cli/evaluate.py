@@ -77,19 +77,10 @@ class Evaluate:
 
 
 def _candidates(runs: tuple[str, ...]) -> "list[Candidate]":
-    from quadric.autoencoders import load_pretrained
     from quadric.evaluation.evaluating import Candidate
-    from quadric.run_folder import autoencoder_folder, autoencoder_folders, local_folder
+    from quadric.run_folder import load_all
 
-    if not runs:
-        raise ValueError("no run was given; name at least one, e.g. quadric evaluate runs/first")
-    found = []
-    for run in runs:
-        folder = local_folder(run)
-        for name in autoencoder_folders(folder) or [None]:
-            path = autoencoder_folder(folder, name)
-            found.append(Candidate(run, path.name if name is None else name, load_pretrained(path)))
-    return found
+    return [Candidate(*each) for each in load_all(runs)]
 
 
 def _print(found: "list[Evaluation]", console: "Console") -> None:

@@ -16,7 +16,7 @@ SECONDS_BETWEEN_LINES = 10.0
 def token_progress(label: str) -> Iterator[Callable[["Progress"], None]]:
     """A function to call with every new state; written to stderr, so that stdout stays the answer's."""
     if not sys.stderr.isatty():
-        yield _PlainLines(label)
+        yield PlainTokens(label)
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
@@ -33,7 +33,9 @@ def token_progress(label: str) -> Iterator[Callable[["Progress"], None]]:
         yield show
 
 
-class _PlainLines:
+class PlainTokens:
+    """A line every few seconds."""
+
     def __init__(self, label: str) -> None:
         self.label = label
         self.last = time.monotonic()

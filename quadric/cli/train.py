@@ -1,23 +1,22 @@
 """`quadric train`: one run, or several autoencoders from one pass of the language model."""
 
 import sys
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from quadric.cli.activation_flags import ActivationFlags
+from quadric.cli.scale_flags import ScaleFlags
 
 if TYPE_CHECKING:
-    from quadric.recipes import Scale
     from quadric.run_config import RunConfig
 
 WITH_RESUME = ("resume", "device", "model", "corpus", "cache", "tensorboard", "wandb_project")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Train(ActivationFlags):
+class Train(ScaleFlags):
     """Train autoencoders on a language model's activations, all of them from one pass over the text.
 
     Example: quadric train --model smollm2 --layer 15 --prior composite --out runs/first
@@ -41,32 +40,9 @@ class Train(ActivationFlags):
     """Go on with the run in this folder; its own config decides everything. Only --device, the flags of telemetry
     and, where things have moved, --model, --corpus and --cache may be given with it."""
 
-    recipe: Literal["auto", "paper", "small"] = "auto"
-    """Where the sizes below come from if they are left out: the paper's k = 8192, h = 16384 and 2048 steps of 32 × 256
-    tokens; or small, k = 1024, h = 2048 and 200 steps of 16 × 256. Auto is small on a CPU and paper elsewhere."""
-    n_latents: int | None = None
-    """Size of the dictionary."""
-    n_hidden: int | None = None
-    """Atoms; twice the latents if left out, and as many as latents in an atomic dictionary."""
-    mixing_density: float | None = None
-    """Share of C that a composite dictionary keeps in the end."""
-    n_active: int | None = None
-    """Latents that fire for a token, in the linear baselines."""
-    steps: int | None = None
-    """Batches to train on."""
-    alpha_warmup_steps: int | None = None
-    """Steps over which alpha grows from 0; at most an eighth of --steps where only those are given."""
-    sequences_per_step: int | None = None
-    """Sequences in a batch, over all processes together."""
-    epochs: int | None = None
-    """How often the text may be read."""
     cache: str | None = None
     """Folder of stored activations (quadric harvest) to read instead of running the language model."""
 
-    checkpoint_every: int | None = None
-    """Steps between checkpoints."""
-    keep_checkpoints: int | None = None
-    """Checkpoints to keep."""
     tensorboard: bool = False
     """Write to RUN/tensorboard too."""
     wandb_project: str | None = None
@@ -78,7 +54,7 @@ class Train(ActivationFlags):
         place = join_job()
         try:
             if self.resume is not None:
-                self._check_only_what_resuming_takes()
+                self.check_resumes_with(WITH_RESUME)
                 return self._carry_on(self.resume, place.is_first)
             config = self._run_config()
             folder = self.out or _default_folder(config)
@@ -89,31 +65,11 @@ class Train(ActivationFlags):
         finally:
             leave_job()
 
-    def _check_only_what_resuming_takes(self) -> None:
-        given = [field.name for field in fields(self) if getattr(self, field.name) != field.default]
-        if refused := [f"--{name.replace('_', '-')}" for name in given if name not in WITH_RESUME]:
-            raise ValueError(
-                f"{', '.join(refused)} cannot be given with --resume: the run's own config decides; leave it out, or "
-                "start a new run with --out"
-            )
-
     def _run_config(self) -> "RunConfig":
         from quadric.recipes import Grid, run
 
         grid = Grid(dictionaries=self.prior, alphas=self.alpha, seeds=self.seeds)
-        return run(self._scale(), self.activation_config(self.layers), grid, cache=self.cache)
-
-    def _scale(self) -> "Scale":
-        from quadric.activations.models import chosen_device
-        from quadric.recipes import PAPER, SMALL
-
-        on_cpu = chosen_device(self.device).type == "cpu"
-        scale = SMALL if self.recipe == "small" or (self.recipe == "auto" and on_cpu) else PAPER
-        given = {field.name: getattr(self, field.name) for field in fields(scale)}
-        changed = {name: value for name, value in given.items() if value is not None}
-        if "steps" in changed and "alpha_warmup_steps" not in changed:
-            changed["alpha_warmup_steps"] = min(scale.alpha_warmup_steps, changed["steps"] // 8)
-        return replace(scale, **changed)
+        return run(self.scale(), self.activation_config(self.layers), grid, cache=self.cache)
 
     def _start(self, config: "RunConfig", folder: Path) -> None:
         from quadric.activations.models import preparation

@@ -49,7 +49,9 @@ class TrainingProgress:
         return f"{self.tokens / seconds:,.0f} tokens/s  {minutes}:{rest:02d} left"
 
 
-class _PlainLines(TrainingProgress):
+class PlainTraining(TrainingProgress):
+    """A line every few seconds."""
+
     def __init__(self, steps: int) -> None:
         super().__init__(steps)
         self.last = time.monotonic() - SECONDS_BETWEEN_LINES  # the first step answers at once
@@ -96,7 +98,7 @@ def training_progress(steps: int, *, shown: bool = True) -> Iterator[TrainingPro
         yield TrainingProgress(steps)
         return
     if not sys.stderr.isatty():
-        yield _PlainLines(steps)
+        yield PlainTraining(steps)
         return
     from rich.console import Console
     from rich.live import Live

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from quadric.activations.planted import PlantedConfig, PlantedStream, plant, recover
+from quadric.activations.planted import CONE_SLOPE, JITTER, PlantedConfig, PlantedStream, plant, recover
+from quadric.autoencoders import TopKAutoencoder
 
 CONFIG = PlantedConfig(noise=0.0)
 
@@ -56,3 +57,25 @@ def test_a_projector_is_recovered_fully_and_its_complement_not_at_all():
 def test_more_active_than_planted_is_refused():
     with pytest.raises(ValueError, match="n_active=20 exceeds the 12 manifolds"):
         PlantedStream(plant(CONFIG, 0), PlantedConfig(n_active=20), 5, seed=0)
+
+
+def test_cones_and_clusters_have_their_shapes():
+    config = PlantedConfig(n_directions=0, n_circles=0, n_spheres=0, n_cones=1, n_clusters=1, n_active=1, noise=0.0)
+    cone, cluster = plant(config, seed=0)
+    assert (cone.kind, cluster.kind) == ("cone", "cluster")
+    on_cone = PlantedStream([cone], config, 200, seed=1).tokens(0) @ cone.basis
+    radius, height = on_cone[:, :2].norm(dim=-1), on_cone[:, 2]
+    assert_close(radius, CONE_SLOPE * height)
+    assert 0.5 <= height.min() < 0.6
+    assert 1.4 < height.max() <= 1.5
+    in_clusters = PlantedStream([cluster], config, 500, seed=1).tokens(0) @ cluster.basis
+    distances = torch.cdist(in_clusters, cluster.centres)
+    assert distances.argmin(1).unique().tolist() == [0, 1, 2, 3, 4]
+    assert distances.amin(1).square().mean().item() <= 3 * JITTER**2 * 1.1
+
+
+def test_an_untrained_autoencoder_of_the_same_seed_is_not_born_with_the_manifolds():
+    manifolds = plant(CONFIG, seed=7)
+    directions = TopKAutoencoder(d_model=32, n_latents=24, n_active=4, seed=7).decoder
+    largest = max((directions @ manifold.basis).norm(dim=-1).max().item() for manifold in manifolds)
+    assert largest < 0.9

@@ -181,7 +181,7 @@ def test_a_run_that_exists_is_not_touched(world: Path, reference: Path, capsys: 
 
 def test_a_flag_that_resuming_would_ignore_is_refused(reference: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "--resume", str(reference), "--alpha", "0.5", "--steps", "9"]) == 1
-    assert "--alpha, --steps cannot be given with --resume" in capsys.readouterr().err
+    assert "--steps, --alpha cannot be given with --resume" in capsys.readouterr().err
 
 
 def test_two_processes_train_what_one_trains(world: Path, tmp_path: Path) -> None:

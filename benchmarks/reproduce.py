@@ -1,0 +1,173 @@
+"""The paper at small size, from nothing to docs/results/: harvest, sweep, figures, concepts, planted manifolds, claims.
+
+Interrupted, the same command goes on: every stage leaves its result behind and is not done twice.
+
+Budget for two idle cores, SmolLM2-135M (d = 576), k = 576, h = 1,152, 128 steps of 2,048 tokens. It was made on paper:
+the whole has not been timed. Training steps are half the CPU seconds of one thread on a busy machine, planted manifolds
+are scaled up from a shorter run, spectra from single eigenproblems (33 ms there); the other lines are estimates:
+
+    harvest   131 k tokens up to layer 25, at about 600 tokens/s                  220 s
+    training  56 cells × 128 steps × 0.28 s (0.17 s atomic and TopK … 0.38 s)   2,010 s
+    held out  4 groups × 8 k tokens                                               160 s
+    spectra   19 quadratic cells × 576 latents, 25 ms each                        270 s
+    figures   about 180 pairs of dictionaries to match, 0.2 s each                 40 s
+    evidence  33 k tokens of one dictionary, from the cache                        60 s
+    concepts  750 short sentences, 10 dictionaries and as many untrained ones     120 s
+    planted   three seeds of four dictionaries                                    120 s
+    in all                                                                         50 minutes
+"""
+
+import argparse
+import json
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from claims import claims_page
+
+from quadric.autoencoders import load_pretrained
+from quadric.autoencoders.storage import write_atomically
+from quadric.cli import main as quadric
+from quadric.cli.token_progress import token_progress
+from quadric.evidence import EvidenceSettings, collect, text_behind
+from quadric.evidence.opening import open_cached
+from quadric.geometry.dictionary import require_bilinear
+from quadric.run_folder import autoencoder_folders, evidence_folder
+
+ROOT = Path(__file__).parents[1]
+ALPHAS = "0 0.1 0.2 0.3 0.4 0.5 0.6 0.7 0.8 0.9 1"
+# 1.4 % of 1,152 atoms are 16 a latent, as many as the paper's 0.1 % of 16,384.
+SIZES = (
+    "--n-latents 576 --mixing-density 0.014 --steps 128 --sequences-per-step 8 --epochs 2 --checkpoint-every 32 "
+    "--keep-checkpoints 1 --held-out-tokens 8192"
+)
+
+
+def sweeps(options: argparse.Namespace) -> list[str]:
+    """The commands, as a reader would type them."""
+    shared = f"{options.sizes} --out {shlex.quote(str(options.work / 'sweep'))} {options.more}".strip()
+    return [
+        f"quadric sweep --layers {options.layers} --prior atomic composite quadratic topk --seeds 0 1 2 {shared}",
+        f"quadric sweep --layers {options.main_layer} --prior composite quadratic --alpha {options.alphas} {shared}",
+    ]
+
+
+def call(command: str) -> None:
+    """One command of ours, in this process."""
+    print(f"$ {command}", file=sys.stderr, flush=True)
+    if code := quadric(shlex.split(command)[1:]):
+        sys.exit(code)
+
+
+def sweep(options: argparse.Namespace) -> None:
+    for command in sweeps(options):
+        call(command)
+
+
+def main_dictionary(options: argparse.Namespace) -> Path:
+    """The composite autoencoder that is looked at: the first seed at the main layer."""
+    wanted = f"resid_pre.{options.main_layer}-composite-"
+    for run in sorted((options.work / "sweep" / "runs").iterdir()):
+        for name, folder in autoencoder_folders(run).items():
+            if name.startswith(wanted) and name.endswith("-alpha0.3-seed0"):
+                return folder
+    raise FileNotFoundError(f"no {wanted}…-alpha0.3-seed0 in {options.work}; was another layer swept?")
+
+
+def evidence(options: argparse.Namespace) -> None:
+    """What data says about its latents, from the activations that are stored already."""
+    folder = main_dictionary(options)
+    autoencoder = require_bilinear(load_pretrained(folder))
+    place = f"resid_pre.{options.main_layer}"
+    caches = (options.work / "sweep" / "activations").iterdir()
+    cache = next(each for each in caches if place in each.name.split("+"))
+    stream = open_cached(autoencoder.provenance, cache, 4096)
+    text = text_behind(stream, options.model)
+    settings = EvidenceSettings(n_points=1000)
+    with token_progress("evidence") as show:
+        # Inside the autoencoder's own folder, so that quadric view shows it as a run of one.
+        where = evidence_folder(folder, folder.name)
+        collect(autoencoder, stream, where, n_tokens=32768, settings=settings, text=text, on_progress=show)
+
+
+def figures(options: argparse.Namespace) -> None:
+    call(f"quadric figures {shlex.quote(str(options.work / 'sweep'))} --out {shlex.quote(str(options.results))}")
+
+
+def concepts(options: argparse.Namespace) -> None:
+    """In the first seed of every dictionary at α = 0.3; quadratic ones take a minute, so at the main layer only."""
+    folders = [
+        folder
+        for run in sorted((options.work / "sweep" / "runs").iterdir())
+        for name, folder in autoencoder_folders(run).items()
+        if name.endswith("-seed0") and ("-alpha0.3-" in name or "-topk-" in name)
+        if "-quadratic-" not in name or name.startswith(f"resid_pre.{options.main_layer}-")
+    ]
+    where = " ".join(shlex.quote(str(folder)) for folder in folders)
+    model = f"--model {shlex.quote(options.model)}" if options.model else ""
+    call(f"quadric concepts {where} {model} --out {shlex.quote(str(options.results / 'concepts.csv'))}")
+
+
+def planted(options: argparse.Namespace) -> None:
+    command = [sys.executable, str(Path(__file__).parent / "bench_planted.py"), *shlex.split(options.planted)]
+    subprocess.run([*command, "--out", str(options.results)], check=True)
+
+
+STAGES: dict[str, Callable[[argparse.Namespace], None]] = {
+    "sweep": sweep,
+    "evidence": evidence,
+    "figures": figures,
+    "concepts": concepts,
+    "planted": planted,
+}
+
+
+def stored(path: Path) -> dict[str, float]:
+    return dict(json.loads(path.read_text())) if path.is_file() else {}
+
+
+def add(path: Path, name: str, seconds: float) -> None:
+    """Seconds of a stage, on top of those of earlier attempts."""
+    whole = stored(path)
+    whole[name] = whole.get(name, 0.0) + seconds
+    write_atomically(path, (json.dumps(whole, indent=1) + "\n").encode())
+
+
+def run(options: argparse.Namespace) -> None:
+    """Every stage that is not finished, and the page of claims."""
+    options.work.mkdir(parents=True, exist_ok=True)
+    options.results.mkdir(parents=True, exist_ok=True)
+    finished, spent = options.work / "finished.json", options.work / "spent.json"
+    for name, stage in STAGES.items():
+        if name in stored(finished):
+            continue
+        started = time.monotonic()
+        try:
+            stage(options)
+        finally:  # what an interrupted attempt took counts too
+            add(spent, name, time.monotonic() - started)
+        add(finished, name, stored(spent)[name])
+    page = claims_page(options.results, options.work / "sweep", sweeps(options), stored(spent))
+    write_atomically(options.results / "claims.md", page.encode())
+    print(f"wrote {options.results / 'claims.md'}")
+
+
+def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", type=Path, default=Path("runs/reproduce"), help="sweep and activations go here")
+    parser.add_argument("--results", type=Path, default=ROOT / "docs" / "results", help="figures and tables go here")
+    parser.add_argument("--layers", default="5,15,25")
+    parser.add_argument("--main-layer", default="15", help="layer of the sweep over alpha")
+    parser.add_argument("--alphas", default=ALPHAS)
+    parser.add_argument("--sizes", default=SIZES, help="flags of both sweeps")
+    parser.add_argument("--more", default="", help="further flags of both sweeps, e.g. another model and text")
+    parser.add_argument("--model", default=None, help="where the language model is, if it is not found by its name")
+    parser.add_argument("--planted", default="", help="flags of bench_planted.py")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    run(parsed())

@@ -1,0 +1,82 @@
+"""`quadric concepts`: which latent holds weekdays, months, years …, beside chance."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from quadric.concepts import Finding
+
+
+@dataclass(frozen=True, kw_only=True)
+class Concepts:
+    """Find the latents that hold weekdays, months, years, numbers, letters and countries.
+
+    A latent holds the share of what tells a concept's words apart that lies in its eigenspace (effective rank, at most
+    8 dimensions). Beside it: the best of equally many random subspaces, an untrained autoencoder's best latent.
+
+    Example: quadric concepts runs/first --out concepts.csv
+    """
+
+    run_folders: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """Run folders, folders made by save_pretrained, or hub ids, all of one language model."""
+    model: str | None = None
+    """Where the language model is, if not where its recorded name says."""
+    device: str = "auto"
+    """cpu, cuda, cuda:1, mps; auto takes an accelerator if there is one."""
+    out: Path | None = None
+    """File to write the table to (.csv)."""
+    json: bool = False
+    """Print everything as JSON instead of a table."""
+
+    def run(self) -> int:
+        import json
+
+        from rich.console import Console
+
+        from quadric.autoencoders.storage import write_atomically
+        from quadric.cli.counted_progress import counted_progress
+        from quadric.concepts import find_concepts
+        from quadric.concepts.finding import Named
+        from quadric.reports.files import check_endings
+        from quadric.run_folder import load_all
+        from quadric.sweep.results import as_csv
+
+        check_endings([self.out] if self.out else [], [".csv"])
+        named = [Named(name, autoencoder) for _, name, autoencoder in load_all(self.run_folders)]
+        with counted_progress("autoencoders", len(named)) as advance:
+            found = find_concepts(named, model=self.model, device=self.device, on_progress=advance)
+        rows = [each.as_row() for each in found]
+        if self.json:
+            json.dump(rows, sys.stdout, ensure_ascii=False, allow_nan=False, indent=1)
+            print()
+        else:
+            Console().print(_table(found))
+        if self.out is not None:
+            self.out.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(self.out, as_csv(rows).encode())
+            print(f"wrote {self.out}", file=sys.stderr)
+        return 0
+
+
+def _table(found: "list[Finding]") -> "Table":
+    from rich.table import Table
+
+    shares = {"captured": "captured", "most": "most", "random": "random_subspace", "untrained": "untrained"}
+    table = Table(box=None, padding=(0, 1, 0, 0))
+    for heading in ("concept", "kind", "at"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("latent", "rank", *shares):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for each in found:
+        row = each.as_row()
+        cells = ("" if row[name] is None else f"{row[name]:.1%}" for name in shares.values())
+        table.add_row(each.concept, each.kind, each.hook_point, str(row["latent"]), str(row["rank"]), *cells)
+    table.caption = "Captured: share of the variance between words; the viewer shows latent N at #/latent/N."
+    table.caption_justify = "left"
+    return table

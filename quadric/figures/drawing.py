@@ -1,0 +1,68 @@
+"""All figures by name."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal, get_args
+
+from quadric.figures import (
+    captured,
+    error_bits,
+    layers,
+    random_latents,
+    receptive_fields,
+    receptive_gap,
+    similarity,
+    stability,
+)
+from quadric.figures.material import Material, MissingDataError
+from quadric.figures.style import Drawn, save, styled
+
+FigureName = Literal[
+    "layers",
+    "captured",
+    "similarity",
+    "stability",
+    "receptive_fields",
+    "receptive_gap",
+    "random_latents",
+    "error_bits",
+]
+
+FIGURES: dict[FigureName, Callable[[Material], Drawn]] = {
+    "layers": layers.draw,
+    "captured": captured.draw,
+    "similarity": similarity.draw,
+    "stability": stability.draw,
+    "receptive_fields": receptive_fields.draw,
+    "receptive_gap": receptive_gap.draw,
+    "random_latents": random_latents.draw,
+    "error_bits": error_bits.draw,
+}
+assert set(FIGURES) == set(get_args(FigureName))
+
+
+def draw_figures(
+    material: Material,
+    folder: Path,
+    only: Sequence[FigureName] = (),
+    *,
+    on_drawn: Callable[[str, list[Path]], None] = lambda name, paths: None,
+    on_missing: Callable[[str, MissingDataError], None] = lambda name, problem: None,
+) -> list[str]:
+    """Draw the figures named, or every one whose data are there; returns the names of those drawn.
+
+    A figure that was named and has no data is an error; otherwise `on_missing` hears of it.
+    """
+    drawn: list[str] = []
+    for name in only or FIGURES:
+        try:
+            with styled():
+                figure = FIGURES[name](material)
+        except MissingDataError as problem:
+            if only:
+                raise
+            on_missing(name, problem)
+            continue
+        on_drawn(name, save(figure, folder, name))
+        drawn.append(name)
+    return drawn

@@ -1,0 +1,55 @@
+"""Error against description length: what a prior's simplicity costs. Beyond the paper, which only names the idea."""
+
+from collections import Counter
+
+from quadric.figures.material import DEFAULT_ALPHA, Material, MissingDataError
+from quadric.figures.style import LOOKS, Drawn, panels
+from quadric.sweep.rows import Row
+
+COLUMNS = ("cell", "kind", "n_latents", "n_hidden", "alpha", "seed", "bits", "bits_a_latent", "error")
+
+
+def draw(material: Material) -> Drawn:
+    """Every bilinear cell at the layer that most of them share: bits of the whole dictionary, and of a latent alone."""
+    from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
+
+    rows = _rows(material)
+    figure, ((whole, alone),) = panels(1, 2, 2.6, sharey=True)
+    for axes, column in ((whole, "bits"), (alone, "bits_a_latent")):
+        for kind, look in LOOKS.items():
+            mine = sorted((row for row in rows if row["kind"] == kind), key=lambda row: (row["n_latents"], row["seed"]))
+            if not mine:
+                continue
+            usual = [row["alpha"] == DEFAULT_ALPHA for row in mine]
+            axes.scatter(
+                [row[column] for row in mine],
+                [row["error"] for row in mine],
+                s=18,
+                marker=look.marker,
+                color=look.colour,
+                alpha=[0.9 if each else 0.35 for each in usual],
+                label=look.label,
+                linewidths=0,
+            )
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    whole.set_xlabel("bits of the dictionary, atoms shared")
+    alone.set_xlabel("bits of a latent written alone, mean")
+    whole.set_ylabel("held-out error")
+    handles, labels = whole.get_legend_handles_labels()
+    title = f"{rows[0]['hook_point']}; pale: alpha other than {DEFAULT_ALPHA:g}"
+    figure.legend(handles, labels, loc="outside upper center", ncols=3, title=title)
+    return Drawn(figure, [{name: row[name] for name in COLUMNS} for row in rows])
+
+
+def _rows(material: Material) -> list[Row]:
+    found = [row for row in material.rows if row["bits"] is not None]
+    if not found:
+        raise MissingDataError(
+            "no measured bilinear cells; make them with: quadric sweep --layers 15 --prior atomic composite quadratic "
+            "--out runs/bits"
+        )
+    (place, _), *_ = Counter(row["hook_point"] for row in found).most_common(1)
+    return [row for row in found if row["hook_point"] == place]

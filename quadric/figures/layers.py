@@ -1,0 +1,69 @@
+"""Reconstruction error across layers: the priors, and the linear baselines corrected exactly to the product space."""
+
+from collections import Counter
+from statistics import mean, stdev
+
+from quadric.figures.material import DEFAULT_ALPHA, Material, MissingDataError
+from quadric.figures.style import LOOKS, Drawn, panels
+from quadric.sweep.rows import Row
+
+COVERAGE = 0.95
+
+
+def draw(material: Material) -> Drawn:
+    """Mean over seeds, with Student's 95 % interval; over one seed, with the interval over held-out sequences."""
+    rows = summaries(comparable_rows(material.rows))
+    if not rows:
+        raise MissingDataError(
+            "no measured cells to draw over layers; make them with: quadric sweep --layers even --prior atomic "
+            "composite quadratic topk --seeds 0 1 2 --out runs/layers"
+        )
+    figure, ((axes,),) = panels(1, 1, 2.7, width=4.8)
+    for kind, look in LOOKS.items():
+        line = [row for row in rows if row["kind"] == kind]
+        if not line:
+            continue
+        layers, errors = [row["layer"] for row in line], [row["error"] for row in line]
+        axes.plot(layers, errors, look.dashes, color=look.colour, marker=look.marker, label=look.label)
+        axes.fill_between(
+            layers, [row["low"] for row in line], [row["high"] for row in line], color=look.colour, alpha=0.18, lw=0
+        )
+    axes.set_xticks(sorted({row["layer"] for row in rows}))
+    axes.set_xlabel("layer (residual stream into it)")
+    axes.set_ylabel("held-out error ‖X̂ − xxᵀ‖² / ‖xxᵀ‖²")
+    axes.set_ylim(bottom=0)
+    figure.legend(loc="outside upper center", ncols=5)
+    return Drawn(figure, rows)
+
+
+def comparable_rows(rows: tuple[Row, ...]) -> list[Row]:
+    """The cells at the default alpha, at the size that most of them have."""
+    fitting = [row for row in rows if row["alpha"] in (None, DEFAULT_ALPHA)]
+    sizes = Counter(row["n_latents"] for row in fitting)
+    return [row for row in fitting if row["n_latents"] == sizes.most_common(1)[0][0]]
+
+
+def summaries(rows: list[Row]) -> list[Row]:
+    """One row a layer and kind."""
+    cells: dict[tuple[int, str], list[Row]] = {}
+    for row in sorted(rows, key=lambda row: (row["kind"], row["layer"], row["seed"])):
+        cells.setdefault((row["layer"], row["kind"]), []).append(row)
+    return [_summary(layer, kind, found) for (layer, kind), found in cells.items()]
+
+
+def _summary(layer: int, kind: str, found: list[Row]) -> Row:
+    errors = [row["error"] for row in found]
+    low, high = student_interval(errors) if len(errors) > 1 else (found[0]["error_low"], found[0]["error_high"])
+    return {
+        "layer": layer, "kind": kind, "n_latents": found[0]["n_latents"], "seeds": len(errors), "error": mean(errors),
+        "low": low, "high": high, "interval": "over seeds" if len(errors) > 1 else "over sequences",
+        "smallest": min(errors), "largest": max(errors),
+    }  # fmt: skip
+
+
+def student_interval(values: list[float]) -> tuple[float, float]:
+    """Where the mean would lie, were the few values drawn from a normal distribution."""
+    from scipy.stats import t
+
+    half = float(t.ppf((1 + COVERAGE) / 2, len(values) - 1)) * stdev(values) / len(values) ** 0.5
+    return mean(values) - half, mean(values) + half

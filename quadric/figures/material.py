@@ -1,0 +1,91 @@
+"""What figures are drawn from: the cells of sweeps, and the trained autoencoders of run folders."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from quadric.autoencoders import BilinearAutoencoder, load_pretrained
+from quadric.geometry.dictionary import require_bilinear
+from quadric.run_config import FILE_NAME as RUN_FILE
+from quadric.run_config import read_run_config
+from quadric.run_folder import autoencoder_folders, evidence_folder
+from quadric.sweep.config import FILE_NAME as SWEEP_FILE
+from quadric.sweep.groups import RUNS
+from quadric.sweep.results import read_rows
+from quadric.sweep.rows import Row
+from quadric.training import AutoencoderConfig
+
+DEFAULT_ALPHA = 0.3
+"""The paper's, and the one at which priors are compared."""
+
+
+class MissingDataError(ValueError):
+    """A figure whose data are not there; says which command makes them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """One trained bilinear autoencoder of a run."""
+
+    config: AutoencoderConfig
+    run: Path
+    folder: Path
+
+    @property
+    def evidence(self) -> Path:
+        """Where its evidence is, if it was gathered."""
+        return evidence_folder(self.run, self.config.name)
+
+    def load(self) -> BilinearAutoencoder:
+        """Its weights."""
+        return require_bilinear(load_pretrained(self.folder))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Material:
+    """Everything that the given folders hold."""
+
+    rows: tuple[Row, ...] = ()
+    """Measured cells."""
+    trained: tuple[Trained, ...] = ()
+    """Bilinear autoencoders; the linear baselines have no geometry."""
+
+    def at_most_used_place(self, *priors: str) -> list[Trained]:
+        """The autoencoders of these priors at the hook point and size that most of them share."""
+        fitting = [each for each in self.trained if each.config.prior in priors]
+        places = Counter((each.config.hook_point, each.config.n_latents) for each in fitting)
+        if not places:
+            return []
+        (place, _), *_ = places.most_common(1)
+        found = [each for each in fitting if (each.config.hook_point, each.config.n_latents) == place]
+        return sorted(found, key=lambda each: (each.config.prior, each.config.alpha, each.config.seed))
+
+
+def material_from(folders: Sequence[Path]) -> Material:
+    """Read sweeps and run folders."""
+    rows: dict[str, Row] = {}
+    trained: dict[str, Trained] = {}
+    for folder in folders:
+        runs = [folder]
+        if (folder / SWEEP_FILE).is_file():
+            rows |= {row["cell"]: row for row in read_rows(folder)}
+            runs = sorted((folder / RUNS).iterdir()) if (folder / RUNS).is_dir() else []
+        elif not (folder / RUN_FILE).is_file():
+            raise FileNotFoundError(
+                f"'{folder}' is neither a run nor a sweep; give folders that quadric train or quadric sweep made"
+            )
+        for run in runs:
+            trained |= _trained(run)
+    return Material(rows=tuple(rows.values()), trained=tuple(trained.values()))
+
+
+def _trained(run: Path) -> dict[str, Trained]:
+    if not (run / RUN_FILE).is_file():
+        return {}
+    folders = autoencoder_folders(run)
+    return {
+        each.name: Trained(config=each, run=run, folder=folders[each.name])
+        for each in read_run_config(run).autoencoders
+        if each.kind == "bilinear" and each.name in folders
+    }

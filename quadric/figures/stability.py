@@ -1,0 +1,75 @@
+"""Is the same learned again from another seed? As wholes, and latent by latent, each beside chance."""
+
+from itertools import combinations
+from statistics import mean
+from typing import Any
+
+from quadric.figures.material import DEFAULT_ALPHA, Material, MissingDataError, Trained
+from quadric.figures.similarity import measured
+from quadric.figures.style import GREY, LOOKS, Drawn, panels
+from quadric.geometry.comparison import NULL_SEED, Portrait, agreement, portrait
+from quadric.geometry.similarity import comparable, randomly_initialised
+from quadric.sweep.rows import Row
+
+PRIORS = ("atomic", "composite", "quadratic")
+MEASURES = {
+    "frobenius": "Sim_F",
+    "hungarian_symmetric": "Sim_H (normalised by both)",
+    "alignment": "alignment ±",
+}
+
+
+def draw(material: Material) -> Drawn:
+    """Every pair of seeds as a point, their mean as a bar; and each seed against a random initialisation, in grey."""
+    families = _families(material)
+    rows = [row for prior, family in families.items() for row in _pairs(prior, family)]
+    figure, (axes,) = panels(1, len(MEASURES), 2.3, sharey=True)
+    for panel, (measure, title) in zip(axes, MEASURES.items(), strict=True):
+        for place, prior in enumerate(families):
+            _column(panel, place, prior, [row for row in rows if row["prior"] == prior], measure)
+        panel.set_title(title)
+        panel.set_xticks(range(len(families)), [LOOKS[prior].label for prior in families])
+        panel.set_xlim(-0.5, len(families) - 0.5)
+        panel.set_ylim(0, 1.03)
+    axes[0].set_ylabel("similarity")
+    handles, labels = axes[0].get_legend_handles_labels()
+    legend = dict(zip(labels, handles, strict=True))
+    figure.legend(legend.values(), legend.keys(), loc="outside upper center", ncols=3)
+    return Drawn(figure, rows)
+
+
+def _families(material: Material) -> dict[str, list[Trained]]:
+    found = [each for each in material.at_most_used_place(*PRIORS) if each.config.alpha == DEFAULT_ALPHA]
+    families = {prior: [each for each in found if each.config.prior == prior] for prior in PRIORS}
+    families = {prior: family for prior, family in families.items() if len(family) > 1}
+    if not families:
+        raise MissingDataError(
+            "no prior was trained from several seeds; do that with: quadric sweep --layers 15 --prior atomic composite "
+            "quadratic --seeds 0 1 2 --out runs/seeds"
+        )
+    return families
+
+
+def _pairs(prior: str, family: list[Trained]) -> list[Row]:
+    loaded = [each.load() for each in family]
+    portraits = [portrait(comparable(each, each)[0]) for each in loaded]
+    null = portrait(randomly_initialised(loaded[0], NULL_SEED))
+    seeds = [each.config.seed for each in family]
+    rows = [
+        _row(prior, str(seeds[i]), str(seeds[j]), portraits[i], portraits[j])
+        for i, j in combinations(range(len(family)), 2)
+    ]
+    return rows + [_row(prior, str(seed), "random", mine, null) for seed, mine in zip(seeds, portraits, strict=True)]
+
+
+def _row(prior: str, seed: str, other_seed: str, mine: Portrait, other: Portrait) -> Row:
+    return {"prior": prior, "seed": seed, "other": other_seed, **measured(agreement(mine, other))}
+
+
+def _column(axes: Any, place: int, prior: str, rows: list[Row], measure: str) -> None:
+    look = LOOKS[prior]
+    between = [row[measure] for row in rows if row["other"] != "random"]
+    chance = [row[measure] for row in rows if row["other"] == "random"]
+    axes.bar(place, mean(between), width=0.5, color=look.colour, alpha=0.3)
+    axes.scatter([place] * len(between), between, s=14, color=look.colour, marker=look.marker, zorder=3)
+    axes.scatter([place + 0.36], [mean(chance)], s=40, color=GREY, marker="_", label="against a random initialisation")

@@ -1,0 +1,58 @@
+"""One finished cell as one flat row: what it is, how well it rebuilds, how simple it is."""
+
+from typing import Any
+
+from quadric.autoencoders import Autoencoder, BilinearAutoencoder
+from quadric.evaluation import Evaluation
+from quadric.geometry import description_length, statistics
+from quadric.run_config import RunConfig
+from quadric.training import AutoencoderConfig
+
+Row = dict[str, Any]
+"""Column by column; None where a column makes no sense for the cell."""
+
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+
+def cell_row(
+    cell: AutoencoderConfig, config: RunConfig, autoencoder: Autoencoder, evaluation: Evaluation, group: str
+) -> Row:
+    """Everything about one cell, in the order of the table's columns."""
+    bilinear = isinstance(autoencoder, BilinearAutoencoder)
+    measured = evaluation.as_row()
+    for name in ("run", "name", "kind", "hook_point", "n_latents", "n_hidden"):
+        measured.pop(name)
+    return {
+        "cell": cell.name,
+        "group": group,
+        "model": autoencoder.provenance.model,
+        "hook_point": cell.hook_point,
+        "layer": int(cell.hook_point.rpartition(".")[2]),
+        "kind": evaluation.kind,
+        "alpha": cell.alpha if bilinear else None,
+        "seed": cell.seed,
+        "d_model": autoencoder.d_model,
+        "n_latents": autoencoder.n_latents,
+        "n_hidden": evaluation.n_hidden,
+        "mixing_density": autoencoder.mixing_density if bilinear else None,
+        "n_active": None if bilinear else cell.n_active,
+        "steps": config.training.steps,
+        "sequences_per_step": config.sequences_per_step,
+        "block_length": config.activations.corpus.block_length,
+        **measured,
+        **_geometry(autoencoder),
+    }
+
+
+def _geometry(autoencoder: Autoencoder) -> Row:
+    """Bits and effective ranks; a linear baseline has no forms."""
+    ranks = [f"effective_rank_{round(100 * q):02d}" for q in QUANTILES]
+    names = ["bits", "bits_a_latent", "effective_rank_mean", *ranks, "captured_1", "captured_3", "captured_5"]
+    if not isinstance(autoencoder, BilinearAutoencoder):
+        return dict.fromkeys(names)
+    table, bits = statistics(autoencoder), description_length(autoencoder)
+    rank = table.effective_rank.double()
+    quantiles = rank.quantile(rank.new_tensor(QUANTILES)).tolist()
+    captured = [table[name].median().item() for name in ("captured_1", "captured", "captured_5")]
+    values = [bits.total, bits.alone.mean().item(), rank.mean().item(), *quantiles, *captured]
+    return dict(zip(names, values, strict=True))

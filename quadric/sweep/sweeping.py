@@ -1,0 +1,109 @@
+"""A sweep from its config to its table. Interrupted anywhere, the same call goes on; a finished cell is not redone."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from quadric.activations import HarvestConfig, harvest
+from quadric.activations.harvesting import Progress
+from quadric.autoencoders import load_pretrained
+from quadric.evaluation import EvaluationSettings, evaluate
+from quadric.evaluation.evaluating import Candidate
+from quadric.run_config import RunConfig
+from quadric.run_folder import autoencoder_folder
+from quadric.running import Moved, carry_on, is_finished, start
+from quadric.sweep.config import SweepConfig, read_sweep_config, write_sweep_config
+from quadric.sweep.groups import Group, groups
+from quadric.sweep.results import read_rows, row_path, write_row, write_table
+from quadric.sweep.rows import Row, cell_row
+from quadric.training import StepReport
+from quadric.training.checkpoints import Damaged
+
+
+class Watcher:
+    """Hears how a sweep goes; this one keeps it to itself."""
+
+    def plan(self, cells: list[str], finished: list[Row]) -> None:
+        """These cells are wanted, and those are there already."""
+
+    def harvested(self, state: Progress) -> None:
+        """Activations are being stored."""
+
+    def train(self, cells: list[str], steps: int) -> None:
+        """A group is about to be trained."""
+
+    def opened(self, step: int, damaged: list[Damaged]) -> None:
+        """Its run stands at a step."""
+
+    def step(self, step: int, reports: dict[str, StepReport]) -> None:
+        """A step of it is done."""
+
+    def measuring(self, part: str, done: int, wanted: int) -> None:
+        """Held-out text is being read."""
+
+    def row(self, row: Row) -> None:
+        """A cell is finished."""
+
+
+def start_sweep(config: SweepConfig, folder: Path) -> None:
+    """Make the folder of a sweep, or let one that is there grow; nothing is changed if the two do not fit."""
+    config.all_cells()
+    write_sweep_config(config, folder)
+
+
+def sweep(folder: Path, *, device: str = "auto", moved: Moved | None = None, watcher: Watcher | None = None) -> Path:
+    """Train and measure every cell that is not finished; returns the table's path.
+
+    `moved` says where model and text are now, if not where they were when the sweep was started.
+    """
+    config, watcher, moved = read_sweep_config(folder), watcher or Watcher(), moved or Moved()
+    config = replace(config, activations=moved.activations(config.activations))
+    found = groups(config, folder)
+    watcher.plan([cell.name for group in found for cell in group.config.autoencoders], read_rows(folder))
+    for group in found:
+        if group.is_new or not is_finished(group.folder):
+            _train(config, group, found, device, moved, watcher)
+        _measure(config, group, folder, device, moved, watcher)
+    return write_table(folder, read_rows(folder))[0]
+
+
+def _train(config: SweepConfig, group: Group, every: list[Group], device: str, moved: Moved, watcher: Watcher) -> None:
+    if group.cache is not None:
+        _fill_cache(config, group.cache, every, device, watcher)
+    places = Moved(model=moved.model, corpus=moved.corpus, cache=str(group.cache) if group.cache else None)
+    if group.is_new:
+        start(places.apply(group.config), group.folder, device=device)
+    watcher.train([cell.name for cell in group.config.autoencoders], group.config.training.steps)
+    carry_on(group.folder, device=device, moved=places, on_open=watcher.opened, on_step=watcher.step)
+
+
+def _fill_cache(config: SweepConfig, cache: Path, every: list[Group], device: str, watcher: Watcher) -> None:
+    """One pass of the language model for all hook points of a cache, whichever groups read them."""
+    activations = replace(config.activations, hook_points=cache.name.replace("+", ","))
+    storage = HarvestConfig(tokens=_tokens_to_store(every[0].config))
+    harvest(activations, storage, cache, device=device, on_progress=watcher.harvested)
+
+
+def _tokens_to_store(config: RunConfig) -> int:
+    """Enough for an epoch: the sequences, counted as if no token of theirs were left out."""
+    sequences = -(-config.sequences // config.epochs)
+    return sequences * config.activations.corpus.block_length
+
+
+def _measure(config: SweepConfig, group: Group, folder: Path, device: str, moved: Moved, watcher: Watcher) -> None:
+    """Cells of a group that have no row yet, all from one pass over held-out text."""
+    cells = [cell for cell in group.config.autoencoders if not row_path(folder, cell.name).is_file()]
+    if not cells:
+        return
+    loaded = {cell.name: load_pretrained(autoencoder_folder(group.folder, cell.name)) for cell in cells}
+    settings = EvaluationSettings(
+        tokens=config.held_out_tokens,
+        spliced_tokens=config.spliced_tokens,
+        model=config.activations.model,
+        corpus=config.activations.corpus.source,
+    )
+    candidates = [Candidate(group.folder.name, name, autoencoder) for name, autoencoder in loaded.items()]
+    found = evaluate(candidates, settings, device=device, on_progress=watcher.measuring)
+    for cell, evaluation in zip(cells, found, strict=True):
+        row = cell_row(cell, group.config, loaded[cell.name], evaluation, group.folder.name)
+        write_row(folder, row)
+        watcher.row(row)

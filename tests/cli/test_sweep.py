@@ -1,0 +1,157 @@
+"""`quadric sweep` as its user sees it: cells, the table, and what happens when it stops."""
+
+import csv
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyarrow import parquet
+
+from quadric import sweep as package
+from quadric.cli import main
+from quadric.cli.sweep import Sweep
+from quadric.recipes import PAPER
+from quadric.run_folder import autoencoder_folders
+from quadric.sweep import Watcher, read_rows, sweep
+from quadric.sweep.results import row_path
+from tests.tiny_runs import make_tiny_world, sweep_command
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_tiny_world(tmp_path_factory.mktemp("world"))
+
+
+@pytest.fixture(scope="module")
+def finished(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two layers, two dictionaries, in two groups."""
+    folder = tmp_path_factory.mktemp("sweeps") / "finished"
+    assert main(sweep_command(world, folder, "--cells-together", "3")) == 0
+    return folder
+
+
+def test_every_cell_is_a_row_of_the_parquet_and_of_the_csv(finished: Path) -> None:
+    table = parquet.read_table(finished / "results.parquet").to_pylist()
+    assert [(row["layer"], row["kind"]) for row in table] == [
+        (1, "composite"),
+        (1, "topk"),
+        (2, "composite"),
+        (2, "topk"),
+    ]
+    for row in table:
+        assert row["error_low"] <= row["error"] <= row["error_high"]
+        assert (row["bits"] is None) == (row["kind"] == "topk")
+        assert row["model"] == "tiny-llama"
+    with (finished / "results.csv").open(newline="") as file:
+        assert [float(row["error"]) for row in csv.DictReader(file)] == [row["error"] for row in table]
+
+
+def test_groups_are_run_folders_that_share_one_cache(finished: Path) -> None:
+    assert [len(autoencoder_folders(run)) for run in sorted((finished / "runs").iterdir())] == [3, 1]
+    assert [each.name for each in (finished / "activations").iterdir()] == ["resid_pre.1+resid_pre.2"]
+
+
+def test_a_finished_sweep_has_nothing_left_to_do(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = {path: path.stat().st_mtime_ns for path in finished.rglob("*") if path.is_file()}
+    assert main(["sweep", "--resume", str(finished)]) == 0
+    captured = capsys.readouterr()
+    assert "4 cells, 4 finished" in captured.err
+    assert "training" not in captured.err
+    changed = {path.name for path, time in before.items() if path.stat().st_mtime_ns != time}
+    assert changed == {"results.parquet", "results.csv"}
+
+
+class Interrupting(Watcher):
+    """Stops the sweep when the first group is measured and the second is in training."""
+
+    def __init__(self) -> None:
+        self.groups = 0
+
+    def train(self, cells: list[str], steps: int) -> None:
+        self.groups += 1
+
+    def step(self, step: int, reports: object) -> None:
+        if self.groups == 2 and step == 3:
+            raise KeyboardInterrupt
+
+
+def test_an_interrupted_sweep_goes_on_to_the_same_rows(
+    world: Path, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "interrupted"
+    monkeypatch.setattr(package, "sweep", lambda folder, **options: sweep(folder, watcher=Interrupting()))
+    assert main(sweep_command(world, folder, "--cells-together", "3")) == 130
+    assert f"quadric sweep --resume {folder}" in capsys.readouterr().err
+    assert len(read_rows(folder)) == 3
+    monkeypatch.undo()
+    assert main(["sweep", "--resume", str(folder)]) == 0
+    assert "1 left" in capsys.readouterr().err
+    assert read_rows(folder) == read_rows(finished)
+
+
+def test_a_larger_grid_trains_only_what_is_new(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "growing"
+    assert main(sweep_command(world, folder, "--layers", "1", "--prior", "topk")) == 0
+    (old,) = read_rows(folder)
+    assert main(sweep_command(world, folder, "--layers", "1,2", "--prior", "topk")) == 0
+    assert "training 1 cells together" in capsys.readouterr().err
+    assert [row["layer"] for row in read_rows(folder)] == [1, 2]
+    assert read_rows(folder)[0] == old
+
+
+def test_a_live_sweep_stores_no_activations_and_trains_the_same_cells(
+    world: Path, finished: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "live"
+    assert main(sweep_command(world, folder, "--live", "--prior", "topk", "--layers", "1")) == 0
+    assert not (folder / "activations").exists()
+    assert {row["cell"] for row in read_rows(folder)} < {row["cell"] for row in read_rows(finished)}
+
+
+def test_cells_of_one_table_are_trained_alike(world: Path, finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(sweep_command(world, finished, "--steps", "5")) == 1
+    error = capsys.readouterr().err
+    assert "scale.steps: stored 6, asked for 5" in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--resume", "nowhere", "--steps", "3"], "--steps cannot be given with --resume"),
+        (["--resume", "nowhere"], "no sweep.json in 'nowhere'"),
+        ([], "no folder was given"),
+    ],
+)
+def test_mistakes_are_one_line(flags: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sweep", *flags]) == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_the_papers_sweep_fills_in_what_is_left_out_and_nothing_else(world: Path) -> None:
+    model = str(world / "tiny-llama")
+    whole = Sweep(paper="qwen", model=model, device="cpu")._sweep_config()
+    assert whole.activations.hook_points == "0,2"
+    assert whole.activations.corpus.source == "HuggingFaceFW/fineweb"
+    assert whole.grid.dictionaries == ("atomic", "composite", "quadratic", "topk")
+    assert whole.scale == PAPER
+    part = Sweep(paper="qwen", model=model, layers="3", prior=("composite",), n_latents=64)._sweep_config()
+    assert part.activations.hook_points == "3"
+    assert part.grid.dictionaries == ("composite",)
+    assert part.scale == replace(PAPER, n_latents=64)
+
+
+def test_a_sweep_goes_on_where_its_model_and_text_are_now(world: Path, tmp_path: Path) -> None:
+    first, second, folder = tmp_path / "first", tmp_path / "second", tmp_path / "sweep"
+    shutil.copytree(world, first)
+    command = sweep_command(first, folder, "--layers", "1", "--prior", "topk")
+    assert main(command) == 0
+    row_path(folder, read_rows(folder)[0]["cell"]).unlink()  # so that the held-out text is read again
+    first.rename(second)
+    assert main(["sweep", "--resume", str(folder)]) == 1
+    where = ("--model", str(second / "tiny-llama"), "--corpus", str(second / "text.txt"))
+    assert main(["sweep", "--resume", str(folder), *where]) == 0
+    assert len(read_rows(folder)) == 1

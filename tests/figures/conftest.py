@@ -1,0 +1,30 @@
+"""A tiny sweep with everything that the figures need."""
+
+from pathlib import Path
+
+import pytest
+
+from quadric.cli import main
+from quadric.figures import Material, material_from
+from tests.tiny_runs import make_tiny_world, sweep_command
+
+
+@pytest.fixture(scope="session")
+def drawn_world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_tiny_world(tmp_path_factory.mktemp("world"))
+
+
+@pytest.fixture(scope="session")
+def sweep_folder(drawn_world: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two layers, all kinds, two seeds; and three alphas of one of them."""
+    folder = tmp_path_factory.mktemp("sweeps") / "all"
+    kinds = ("--prior", "atomic", "composite", "quadratic", "topk")
+    assert main(sweep_command(drawn_world, folder, *kinds, "--seeds", "0", "1")) == 0
+    more = ("--prior", "composite", "quadratic", "--layers", "2", "--alpha", "0", "0.3", "0.7")
+    assert main(sweep_command(drawn_world, folder, *more)) == 0
+    return folder
+
+
+@pytest.fixture(scope="session")
+def material(sweep_folder: Path) -> Material:
+    return material_from([sweep_folder])

@@ -1,0 +1,173 @@
+"""Every figure, from a sweep to its files, and the numbers behind it against their sources."""
+
+import csv
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import mean
+
+import numpy as np
+import pytest
+import torch
+
+from quadric.activations.config import config_from
+from quadric.autoencoders import load_pretrained
+from quadric.cli import main
+from quadric.evidence import EvidenceSettings, collect, text_behind
+from quadric.evidence.opening import open_cached
+from quadric.figures import FIGURES, Material, MissingDataError, draw_figures, material_from, random_latents
+from quadric.figures.receptive_gap import log_exact_law, log_ratio
+from quadric.geometry import frobenius_similarity, hungarian_similarity, statistics
+
+WITHOUT_RUNS = {"receptive_fields", "receptive_gap"}
+
+
+@pytest.fixture(scope="module")
+def with_evidence(sweep_folder: Path, drawn_world: Path) -> Iterator[Material]:
+    material = material_from([sweep_folder])
+    first = next(each for each in material.trained if each.config.prior == "composite")
+    (cache,) = (sweep_folder / "activations").iterdir()
+    autoencoder = first.load()
+    assert config_from(autoencoder.provenance).hook_points == first.config.hook_point
+    stream = open_cached(autoencoder.provenance, cache, 128)
+    text = text_behind(stream, str(drawn_world / "tiny-llama"))
+    settings = EvidenceSettings(n_points=32)
+    evidence = collect(autoencoder, stream, first.evidence, n_tokens=256, settings=settings, text=text)
+    with pytest.MonkeyPatch.context() as patch:
+        # Six steps leave every latent dense: half of them shall count as sparse.
+        patch.setattr(random_latents, "DENSE", float(np.median(evidence.statistics.density)))
+        yield material
+
+
+def test_every_figure_leaves_a_picture_twice_and_its_numbers(with_evidence: Material, tmp_path: Path) -> None:
+    assert draw_figures(with_evidence, tmp_path) == list(FIGURES)
+    for name in FIGURES:
+        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert "<svg" in (tmp_path / f"{name}.svg").read_text()
+        with (tmp_path / f"{name}.csv").open(newline="") as file:
+            assert len(list(csv.DictReader(file))) > 1
+
+
+def test_a_figure_without_data_names_a_command_that_exists(tmp_path: Path) -> None:
+    import shlex
+
+    import tyro
+
+    from quadric.cli import COMMANDS
+
+    missing: dict[str, str] = {}
+    drawn = draw_figures(Material(), tmp_path, on_missing=lambda name, problem: missing.update({name: str(problem)}))
+    assert set(drawn) == WITHOUT_RUNS
+    assert set(missing) == set(FIGURES) - WITHOUT_RUNS
+    for problem in missing.values():
+        command = shlex.split(problem.partition(": quadric ")[2])
+        tyro.extras.subcommand_cli_from_dict(COMMANDS, args=command)
+
+
+def test_a_figure_that_was_asked_for_and_has_no_data_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(MissingDataError, match="quadric sweep"):
+        draw_figures(Material(), tmp_path, ["layers"])
+    assert not (tmp_path / "layers.png").exists()
+
+
+def test_layers_are_means_over_seeds(material: Material) -> None:
+    rows = FIGURES["layers"](material).rows
+    assert {(row["layer"], row["kind"]) for row in rows} == {
+        (layer, kind) for layer in (1, 2) for kind in ("atomic", "composite", "quadratic", "topk")
+    }
+    for row in rows:
+        cells = [
+            each["error"]
+            for each in material.rows
+            if (each["layer"], each["kind"]) == (row["layer"], row["kind"]) and each["alpha"] in (None, 0.3)
+        ]
+        assert (row["seeds"], row["error"]) == (2, pytest.approx(mean(cells)))
+        # Student's t for one degree of freedom and 95 % is 12.706.
+        half = 12.7062 * abs(cells[0] - cells[1]) / 2
+        assert row["high"] - row["error"] == pytest.approx(half, rel=1e-4)
+
+
+def test_captured_medians_are_those_of_the_statistics(material: Material) -> None:
+    rows = FIGURES["captured"](material).rows
+    for prior in ("composite", "quadratic"):
+        trained = next(
+            each
+            for each in material.at_most_used_place("composite", "quadratic")
+            if (each.config.prior, each.config.alpha) == (prior, 0.3)
+        )
+        table = statistics(trained.load())
+        for rank, column in ((1, "captured_1"), (3, "captured"), (5, "captured_5")):
+            (row,) = (r for r in rows if (r["panel"], r["prior"], r["x"]) == ("median", prior, rank))
+            living = table[column][table.norm > 0]
+            assert row["value"] == pytest.approx(living.quantile(0.5).item())
+            shares = [r["value"] for r in rows if (r["panel"], r["prior"]) == (f"histogram, rank {rank}", prior)]
+            assert sum(shares) == pytest.approx(1)
+
+
+def test_similarities_are_those_of_the_library(material: Material) -> None:
+    rows = FIGURES["similarity"](material).rows
+    members = {
+        each.config.alpha: each.load()
+        for each in material.at_most_used_place("composite")
+        if each.config.prior == "composite" and each.config.seed == 0
+    }
+    (row,) = (r for r in rows if (r["prior"], r["row"], r["column"]) == ("composite", "0.7", "0"))
+    assert row["frobenius"] == pytest.approx(frobenius_similarity(members[0.7], members[0.0]))
+    printed = hungarian_similarity(members[0.7], members[0.0])
+    assert row["hungarian"] == pytest.approx(printed.similarity, rel=1e-5)
+    free = hungarian_similarity(members[0.7], members[0.0], sign_free=True)
+    assert row["alignment"] == pytest.approx(free.alignment, rel=1e-5)
+    labels = [r["column"] for r in rows if (r["prior"], r["row"]) == ("composite", "0")]
+    assert labels == ["random", "0", "0.3", "0.7", "quadratic"]
+
+
+def test_stability_compares_every_pair_of_seeds_and_each_with_chance(material: Material) -> None:
+    rows = FIGURES["stability"](material).rows
+    for prior in ("atomic", "composite", "quadratic"):
+        assert [r["other"] for r in rows if r["prior"] == prior] == ["1", "random", "random"]
+
+
+@pytest.mark.parametrize("threshold", [0.1, 0.25, 0.5])
+def test_the_exact_law_is_what_the_ratio_approaches_and_the_printed_one_is_not(threshold: float) -> None:
+    gaps = [log_exact_law(threshold, d) - log_ratio(threshold, d) for d in (256, 1024, 4096)]
+    assert abs(gaps[2]) < abs(gaps[1]) < abs(gaps[0])
+    assert abs(gaps[2]) < 0.03
+
+
+def test_the_papers_number_at_d_1024_is_its_law_and_not_the_ratio(material: Material) -> None:
+    rows = FIGURES["receptive_gap"](material).rows
+    (row,) = (r for r in rows if (r["threshold"], r["d_model"]) == (0.5, 1024))
+    assert row["log10_printed_law"] == pytest.approx(-55.6, abs=0.1)  # the paper's 10⁻⁵⁶
+    assert row["log10_ratio"] == pytest.approx(math.log10(2**0.5) - 1023 / 2 * math.log10(1.5), abs=0.01)
+
+
+def test_random_latents_are_the_first_that_are_not_dense(with_evidence: Material) -> None:
+    from quadric.evidence import Evidence
+
+    rows = FIGURES["random_latents"](with_evidence).rows
+    first = next(each for each in with_evidence.trained if each.config.prior == "composite")
+    evidence = Evidence.load(first.evidence)
+    sparse = [i for i, density in enumerate(evidence.statistics.density) if density <= random_latents.DENSE]
+    assert list(dict.fromkeys(row["latent"] for row in rows)) == sparse[:6]
+    row = rows[0]
+    assert row["activation"] == pytest.approx(float(evidence.points.values[sparse[0], 0]))
+    largest = load_pretrained(first.folder).form(sparse[0])
+    assert abs(row["activation"]) <= torch.linalg.matrix_norm(largest, 2).item() + 1e-5
+
+
+def test_the_command_says_what_it_drew_and_what_it_did_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["figures", "--out", str(tmp_path)]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.count("\n") == 2
+    assert "layers: not drawn; " in captured.err
+    assert main(["figures", str(tmp_path)]) == 1
+    assert "neither a run nor a sweep" in capsys.readouterr().err
+
+
+def test_the_command_offers_every_figure() -> None:
+    import re
+
+    from quadric.cli.figures import Figures
+
+    offered = re.findall(r"'(\w+)'", str(Figures.__annotations__["only"]))
+    assert offered == list(FIGURES)

@@ -1,0 +1,59 @@
+"""The whole reproduction on a tiny model: every stage, resumed without doing anything twice, and honest gaps."""
+
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.tiny_runs import make_tiny_world
+
+ROOT = Path(__file__).parents[1]
+SIZES = (
+    "--n-latents 24 --n-active 4 --mixing-density 0.1 --steps 4 --sequences-per-step 4 --held-out-tokens 64 "
+    "--block-length 32 --sequences-per-forward 2 --device cpu"
+)
+PLANTED = "--d-model 12 --manifolds 2 --active 2 --latents 16 --topk-active 4 --steps 8 --batch 64 --seeds 1"
+
+
+@pytest.fixture(scope="module")
+def scripts() -> None:
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    yield
+    sys.path.remove(str(ROOT / "benchmarks"))
+
+
+def test_a_page_without_results_says_that_nothing_is_measured(scripts: None, tmp_path: Path) -> None:
+    claims = importlib.import_module("claims")
+    page = claims.claims_page(tmp_path, tmp_path / "sweep", [], {})
+    assert "No sweep has been measured yet" in page
+    assert page.count(claims.NOT_YET) == len(claims.CLAIMS)
+
+
+def test_from_nothing_to_the_page_of_claims(scripts: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    reproduce, claims = importlib.import_module("reproduce"), importlib.import_module("claims")
+    world = make_tiny_world(tmp_path / "world")
+    model = world / "tiny-llama"
+    more = f"--model {model} --corpus {world / 'text.txt'} --document-separator '\n\n'"
+    options = reproduce.parsed(
+        [
+            *("--work", str(tmp_path / "work"), "--results", str(tmp_path / "results"), "--layers", "1,2"),
+            *("--main-layer", "2", "--alphas", "0 0.3 1", "--sizes", SIZES, "--more", more, "--model", str(model)),
+            *("--planted", PLANTED),
+        ]
+    )
+    reproduce.run(options)
+    page = (tmp_path / "results" / "claims.md").read_text()
+    unmeasured = [line for line in page.splitlines() if claims.NOT_YET in line]
+    assert unmeasured == []
+    assert "of 6 (layer, seed) pairs" in page
+    assert "tiny-llama, d = 32, k = 24" in page
+    for name in claims.DRAWN:
+        drawn = (tmp_path / "results" / f"{name}.png").is_file()
+        assert drawn or name == "random_latents"  # four steps leave all latents dense
+    capsys.readouterr()
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
+    reproduce.run(options)
+    assert capsys.readouterr().err == ""
+    changed = {path.name for path, when in before.items() if path.stat().st_mtime_ns != when}
+    assert changed == {"claims.md"}
