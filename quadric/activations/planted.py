@@ -141,23 +141,3 @@ class PlantedStream:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._next = state["next"]
-
-
-class Recovery(NamedTuple):
-    """The latent that describes a planted manifold best."""
-
-    manifold: str
-    latent: int
-    inside: float
-    """Share of the latent's energy ‖W‖² that lies inside the manifold's subspace."""
-
-
-def recover(forms: Float[Tensor, "k d d"], manifolds: list[PlantedManifold]) -> list[Recovery]:
-    """For each manifold, the latent whose form lies most inside its subspace: max over i of ‖BᵀW_iB‖²/‖W_i‖²."""
-    energy = forms.square().sum((1, 2))
-    found = []
-    for name, basis, _ in manifolds:
-        inside = (basis.mT @ forms @ basis).square().sum((1, 2)) / energy
-        latent = int(inside.argmax())
-        found.append(Recovery(name, latent, inside[latent].item()))
-    return found
