@@ -24,7 +24,7 @@ def test_a_comparison_repeats_the_single_measures():
 def test_a_run_with_itself():
     found = compare(trained(), trained())
     assert found.agreement.frobenius == 1.0
-    assert found.agreement.hungarian.alignment == 1.0
+    assert found.agreement.hungarian.alignment == pytest.approx(1.0, rel=1e-12)  # K and M are summed in other orders
     assert found.agreement.eigenspaces == pytest.approx(1, rel=1e-9)
 
 
