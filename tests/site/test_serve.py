@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -147,7 +148,10 @@ def test_the_page_and_the_server_have_the_same_policy():
 
 def test_the_command_serves_until_interrupted(site):
     command = [sys.executable, "-m", "quadric", "view", str(site), "--port", "0", "--no-open"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    # A shell that starts its jobs in the background has them ignore SIGINT, and children inherit that.
+    hears = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, preexec_fn=hears, **pipes) as process:
         line = process.stdout.readline()
         address = line.split(" is at ")[1].split()[0]
         connection = http.client.HTTPConnection(address.split("/")[2], timeout=10)
