@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from quadric.autoencoders.csr import CsrPattern
 from quadric.training.muon import COEFFICIENTS, TINY, looked_ahead
 
-PATTERN_ROUNDS = 4
-"""One fewer than Muon's: a round multiplies the faintest direction by 3.4, and among a few entries the fifth makes so
-much of rounding errors that two processes no longer train as one does."""
+PATTERN_ROUNDS = 2
+"""Fewer than Muon's five: a round multiplies the faintest direction by 3.4, and among a few entries further rounds make
+so much of rounding errors that two processes no longer train as one does."""
 MOST_PAIRS = 2**24
 """Pairs of entries up to which the rounds are run; beyond, in the first steps after C became sparse at the largest
 sizes, rows are only scaled to norm one, which is what orthogonalising does to rows that share no atoms."""

@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 
+from quadric.__main__ import leave
 from quadric.cli import main
 from quadric.training.learner import Learner
 
@@ -17,4 +18,4 @@ def step(self, tokens):
 
 
 Learner.step = step
-sys.exit(main(sys.argv[2:]))
+leave(main(sys.argv[2:]))

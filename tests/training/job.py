@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+from quadric.__main__ import leave
 from quadric.activations.planted import PlantedConfig, PlantedStream, plant
 from quadric.training import AutoencoderConfig, InterruptedTraining, Learner, TrainingConfig, checkpoints, resume, train
 from quadric.training.across import join_job, leave_job
@@ -102,3 +103,4 @@ def main(arguments: list[str] | None = None) -> None:
 
 if __name__ == "__main__":
     main()
+    leave(0)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from quadric.training.checkpoints import newest_checkpoint
-from quadric.training.loop import resume, train
+from quadric.training.loop import resume
 from tests.training import job
 
 NAMES = ("sparse", "dense", "quadratic", "atomic", "topk")
@@ -18,6 +18,11 @@ def torchrun(folder, *arguments):
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     rest = ["-m", "tests.training.job", str(folder), *map(str, arguments)]
     return subprocess.run([*launcher, *rest], capture_output=True, text=True, check=False, timeout=300)
+
+
+def errors(result):
+    """What a job printed, step by step."""
+    return [float(line.split()[1]) for line in result.stdout.splitlines() if re.match(r"\d+ ", line)]
 
 
 @pytest.fixture(scope="module")
@@ -30,11 +35,12 @@ def two_ranks(tmp_path_factory):
 
 def test_losses_and_weights_agree_with_one_process(two_ranks, tmp_path):
     folder, result = two_ranks
-    learners, errors = job.learners(*NAMES), []
-    train(learners, job.Shard(), job.TRAINING, tmp_path, lambda _, r: errors.append(next(iter(r.values())).error))
-    printed = [float(line.split()[1]) for line in result.stdout.splitlines() if re.match(r"\d+ ", line)]
-    assert len(printed) == job.STEPS, "logged once, not once a process"
-    assert printed == pytest.approx(errors, rel=1e-4)
+    alone = [sys.executable, "-m", "tests.training.job", str(tmp_path), "--autoencoders", *NAMES]
+    one = subprocess.run(alone, capture_output=True, text=True, check=True)
+    learners = job.learners(*NAMES)
+    resume(tmp_path, learners, job.Shard())
+    assert len(errors(result)) == job.STEPS, "logged once, not once a process"
+    assert errors(result) == pytest.approx(errors(one), rel=1e-4)
     checkpoint, _ = newest_checkpoint(folder)
     for learner in learners:
         ours = learner.state()
