@@ -38,7 +38,7 @@ class Scale:
 
 
 PAPER = Scale()
-# Fits the embedded text once, and two cores in a quarter of an hour, most of it the language model's.
+# Fits the embedded text once; on a CPU most of the time is the language model's.
 SMALL = Scale(
     n_latents=1024, mixing_density=0.002, steps=200, alpha_warmup_steps=32, sequences_per_step=16, checkpoint_every=50
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Demo:
-    """Train on the embedded language model and text, and make a site that shows every latent; about five minutes.
+    """Train on the embedded language model and text, and make a site that shows every latent, in minutes.
 
     What is there already is not made again: stopped, the same command goes on, and a second call is over at once.
 

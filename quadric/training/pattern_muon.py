@@ -2,8 +2,8 @@
 
 Muon orthogonalises the momentum X of a matrix by X ← aX + b(XXᵀ)X + c(XXᵀ)²X. On the entries of a sparse matrix we
 run the same rounds and read every product (XXᵀ)Y at the pattern only, which costs a multiplication for each pair of
-entries that share a column instead of k³. What it gives up in quality against Muon on the whole of C, and what
-element-wise rules give up, is measured in benchmarks/results/mixing_optimiser.md.
+entries that share a column instead of k³. What it and
+element-wise rules give up in quality against Muon on the whole of C is for benchmarks/bench_mixing_optimiser.py to say.
 """
 
 from collections.abc import Callable
