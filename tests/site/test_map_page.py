@@ -163,6 +163,21 @@ def test_dragging_moves_and_the_wheel_zooms_the_map(viewer):
     assert viewer.picture() != zoomed
 
 
+def test_where_one_looks_on_the_map_is_in_the_link(viewer):
+    page = viewer.open()
+    start = viewer.picture()
+    page.keyboard.press("+")
+    page.keyboard.press("+")
+    viewer.wait_for_hash("camera=")
+    zoomed = viewer.picture()
+    assert zoomed != start
+    viewer.open(viewer.hash())
+    assert viewer.picture() == zoomed
+    page.keyboard.press("0")
+    page.wait_for_function("() => !location.hash.includes('camera=')")
+    assert viewer.picture() == start
+
+
 def test_another_dictionary_is_one_choice_away(viewer):
     page = viewer.open()
     page.get_by_label("Dictionary").select_option("atomic")

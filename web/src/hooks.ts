@@ -1,5 +1,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
+import type { Camera } from "./camera.ts";
 import type { Theme } from "./colours.ts";
+import type { Route } from "./route.ts";
 
 export interface Loaded<T> {
   value: T | null;
@@ -79,6 +81,24 @@ export function useSize<E extends HTMLElement>(): [{ current: E | null }, { widt
     return () => observer.disconnect();
   }, []);
   return [element, size];
+}
+
+/** Sets the camera as the address says, anew for every subject; what it returns puts a camera at rest into the address. */
+export function useKeptCamera<R extends Route>(
+  camera: Camera,
+  route: R,
+  go: (route: R, remember: boolean) => void,
+  subject?: unknown,
+): () => void {
+  const timer = useRef(0);
+  const latest = useRef(route);
+  latest.current = route;
+  useEffect(() => camera.restore(route.camera), [route.camera?.join(), subject]);
+  useEffect(() => () => clearTimeout(timer.current), []);
+  return () => {
+    clearTimeout(timer.current);
+    timer.current = window.setTimeout(() => go({ ...latest.current, camera: camera.numbers() }, false), 250);
+  };
 }
 
 /** Single keys, unless the reader is typing. */

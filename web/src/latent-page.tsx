@@ -1,11 +1,11 @@
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import { Camera, VIEWS } from "./camera.ts";
 import type { Theme } from "./colours.ts";
 import { STATISTICS } from "./columns.ts";
 import { Pins } from "./contexts.tsx";
 import type { Index, Latent, Site, SiteText } from "./data.ts";
 import { capturedBy, shownAxes } from "./geometry.ts";
-import { useKeys, useLoaded } from "./hooks.ts";
+import { useKeptCamera, useKeys, useLoaded } from "./hooks.ts";
 import { labelOf } from "./labels.tsx";
 import { DetailPanels, PicturePanel, SidePanels } from "./latent-panels.tsx";
 import type { Page } from "./latent-panels.tsx";
@@ -103,8 +103,7 @@ function usePage({ site, entry, route, theme, go, index, text, latent }: LoadedP
   const change = (part: Partial<LatentRoute>) => go({ ...route, ...part }, false);
   const pin = (point: number) =>
     change({ pins: pins.includes(point) ? pins.filter((each) => each !== point) : [...pins, point].slice(-12) });
-  const keepCamera = useKeptCamera(camera, route, go);
-  useEffect(() => camera.restore(route.camera), [route.camera?.join(), latent]);
+  const keepCamera = useKeptCamera(camera, route, go, latent);
   usePictureKeys(camera, keepCamera, {
     s: () => change({ surface: route.surface === null ? startingLevel(latent) : null }),
     r: () => change({ control: !route.control }),
@@ -203,18 +202,6 @@ function useShared(site: Site, entry: DictionaryEntry, latent: Latent, other: nu
     const places = new Set(loaded.value.places);
     return Array.from(latent.places, (place, i) => (places.has(place) ? i : -1)).filter((i) => i >= 0);
   }, [loaded.value, latent]);
-}
-
-/** Puts the camera into the address once it rests. */
-function useKeptCamera(camera: Camera, route: LatentRoute, go: LatentPageProps["go"]): () => void {
-  const timer = useRef(0);
-  const latest = useRef(route);
-  latest.current = route;
-  useEffect(() => () => clearTimeout(timer.current), []);
-  return () => {
-    clearTimeout(timer.current);
-    timer.current = window.setTimeout(() => go({ ...latest.current, camera: camera.numbers() }, false), 250);
-  };
 }
 
 function usePictureKeys(camera: Camera, keep: () => void, more: Record<string, () => void>): void {

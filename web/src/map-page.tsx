@@ -1,10 +1,11 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
+import { Camera } from "./camera.ts";
 import { alongSequence, css, PALETTES } from "./colours.ts";
 import type { Theme } from "./colours.ts";
 import { ALL_STATISTICS, STATISTICS, statistic } from "./columns.ts";
 import type { Index, Site } from "./data.ts";
 import { Filters } from "./filters.tsx";
-import { useKeys, useLoaded } from "./hooks.ts";
+import { useKeptCamera, useKeys, useLoaded } from "./hooks.ts";
 import { LabelText } from "./labels.tsx";
 import { Scale, Swatch } from "./legend.tsx";
 import { drawnRange, layoutOf, listed, mostImportant, passing } from "./map-data.ts";
@@ -22,6 +23,9 @@ interface Props {
   theme: Theme;
   go: (route: Route, remember: boolean) => void;
 }
+
+/** What belongs to a place of the map and means nothing once the latents have moved. */
+const ELSEWHERE = { lasso: null, camera: null };
 
 export function MapPage(props: Props) {
   const { site, entry } = props;
@@ -43,12 +47,22 @@ function LoadedMap({ site, entry, route, theme, go, index }: Props & { index: In
     [index, layout, JSON.stringify(route.filters), route.hideDense, route.lasso?.join()],
   );
   const list = useMemo(() => listed(index, route, passes), [index, passes, route.sort, route.ascending]);
+  const camera = useMemo(() => new Camera(), []);
+  const keepCamera = useKeptCamera(camera, route, go);
+  const kept = (action: () => void) => () => {
+    action();
+    keepCamera();
+  };
   const change = (part: Partial<MapRoute>) => go({ ...route, ...part }, false);
   const open = (latent: number) => go({ ...LATENT, dictionary: entry.name, latent }, true);
   useKeys({
-    u: () => index.columns.umap_x && change({ layout: route.layout === "umap" ? "statistics" : "umap", lasso: null }),
+    u: () => index.columns.umap_x && change({ layout: route.layout === "umap" ? "statistics" : "umap", ...ELSEWHERE }),
     l: () => setSelecting(!selecting),
     d: () => change({ hideDense: !route.hideDense }),
+    "+": kept(() => camera.zoomBy(1.2)),
+    "=": kept(() => camera.zoomBy(1.2)),
+    "-": kept(() => camera.zoomBy(1 / 1.2)),
+    "0": kept(() => camera.reset()),
     Escape: () => change({ lasso: null }),
   });
   return (
@@ -65,7 +79,8 @@ function LoadedMap({ site, entry, route, theme, go, index }: Props & { index: In
         <section class="panel map-panel" aria-label="Map of latents">
           <MapToolbar {...{ index, route, entry, selecting, change }} onSelecting={setSelecting} />
           <MapScene
-            {...{ index, route, layout, passes, theme, hovered, selecting }}
+            {...{ index, route, layout, passes, theme, hovered, selecting, camera }}
+            onCamera={keepCamera}
             onHover={setHovered}
             onOpen={open}
             onLasso={(lasso) => {
@@ -176,7 +191,7 @@ function MapToolbar({ index, entry, route, selecting, change, onSelecting }: Too
   return (
     <div class="toolbar" role="toolbar" aria-label="Map">
       <div class="segments" role="group" aria-label="Layout">
-        <button type="button" aria-pressed={!umap} onClick={() => change({ layout: "statistics", lasso: null })}>
+        <button type="button" aria-pressed={!umap} onClick={() => change({ layout: "statistics", ...ELSEWHERE })}>
           Statistics
         </button>
         <button
@@ -184,13 +199,13 @@ function MapToolbar({ index, entry, route, selecting, change, onSelecting }: Too
           aria-pressed={umap}
           disabled={!index.columns.umap_x}
           title={entry.umap ?? "This site has no UMAP"}
-          onClick={() => change({ layout: "umap", lasso: null })}
+          onClick={() => change({ layout: "umap", ...ELSEWHERE })}
         >
           UMAP
         </button>
       </div>
-      {!umap && <Choice name="X" value={route.x} onChoose={(x) => change({ x, lasso: null })} />}
-      {!umap && <Choice name="Y" value={route.y} onChoose={(y) => change({ y, lasso: null })} />}
+      {!umap && <Choice name="X" value={route.x} onChoose={(x) => change({ x, ...ELSEWHERE })} />}
+      {!umap && <Choice name="Y" value={route.y} onChoose={(y) => change({ y, ...ELSEWHERE })} />}
       <Choice name="Size" value={route.size} onChoose={(size) => change({ size })} />
       <Choice name="Colour" value={route.colour} onChoose={(colour) => change({ colour })} />
       <button

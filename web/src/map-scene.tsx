@@ -1,6 +1,6 @@
 // The map of all latents: a flat scatter with ticks, hover, click and lasso.
 import { useEffect, useRef, useState } from "preact/hooks";
-import { Camera } from "./camera.ts";
+import type { Camera } from "./camera.ts";
 import { alongSequence, css, PALETTES } from "./colours.ts";
 import type { Theme } from "./colours.ts";
 import { statistic, unitScale } from "./columns.ts";
@@ -22,6 +22,8 @@ interface Props {
   theme: Theme;
   hovered: number | null;
   selecting: boolean;
+  camera: Camera;
+  onCamera: () => void;
   onHover: (latent: number | null) => void;
   onOpen: (latent: number) => void;
   onLasso: (corners: number[] | null) => void;
@@ -40,7 +42,7 @@ function useMapScatter(props: Props, size: { width: number; height: number }) {
   const stretch = stretchOf(size);
   useEffect(() => {
     try {
-      scatter.current = new Scatter(canvas.current!, new Camera(), true);
+      scatter.current = new Scatter(canvas.current!, props.camera, true);
     } catch (problem) {
       if (!(problem instanceof NoWebGl)) throw problem;
       setFailure(true);
@@ -131,7 +133,7 @@ function useLasso(props: Props, scatter: { current: Scatter | null }, stretch: [
     return { x: event.clientX - box.left, y: event.clientY - box.top, side: Math.min(box.width, box.height) / 2, box };
   };
   const units = ({ x, y, box, side }: ReturnType<typeof local>): [number, number] => {
-    const { zoom, shift } = scatter.current!.camera;
+    const { zoom, shift } = latest.current.camera;
     return [
       ((x - box.width / 2) / (side * MARGIN) - shift[0]) / zoom / stretch[0],
       (-(y - box.height / 2) / (side * MARGIN) - shift[1]) / zoom / stretch[1],
@@ -146,7 +148,7 @@ function useLasso(props: Props, scatter: { current: Scatter | null }, stretch: [
       const at = local(event);
       const latent = scatter.current?.pick(at.x, at.y) ?? -1;
       if (latent >= 0) latest.current.onOpen(latent);
-    }
+    } else if (drag.current) latest.current.onCamera();
     drag.current = null;
   };
   const pointer = {
@@ -167,12 +169,15 @@ function useLasso(props: Props, scatter: { current: Scatter | null }, stretch: [
       if (drawn.current) {
         drawn.current.push(...units(at));
         scatter.current?.redraw();
-      } else scatter.current?.camera.shiftBy(dx / at.side / MARGIN, -dy / at.side / MARGIN);
+      } else latest.current.camera.shiftBy(dx / at.side / MARGIN, -dy / at.side / MARGIN);
     },
     onPointerUp: up,
     onPointerCancel: up,
     onPointerLeave: () => latest.current.onHover(null),
-    onDblClick: () => scatter.current?.camera.reset(),
+    onDblClick: () => {
+      latest.current.camera.reset();
+      latest.current.onCamera();
+    },
     onWheel: (event: WheelEvent) => {
       event.preventDefault();
       const at = local(event);
@@ -180,7 +185,8 @@ function useLasso(props: Props, scatter: { current: Scatter | null }, stretch: [
         (at.x - at.box.width / 2) / at.side / MARGIN,
         -(at.y - at.box.height / 2) / at.side / MARGIN,
       ];
-      scatter.current?.camera.zoomBy(Math.exp(-event.deltaY / 400), about);
+      latest.current.camera.zoomBy(Math.exp(-event.deltaY / 400), about);
+      latest.current.onCamera();
     },
   };
   return { drawn, pointer };

@@ -31,6 +31,7 @@ export interface MapRoute {
   hideDense: boolean;
   /** Corners of the selection in the map's own units, x and y in turn. */
   lasso: number[] | null;
+  camera: number[] | null;
   sort: string;
   ascending: boolean;
 }
@@ -48,6 +49,7 @@ export const MAP: MapRoute = {
   filters: {},
   hideDense: false,
   lasso: null,
+  camera: null,
   sort: "importance",
   ascending: false,
 };
@@ -91,6 +93,7 @@ function mapRoute(dictionary: string | null, values: URLSearchParams): MapRoute 
     filters: filtersOf(values),
     hideDense: values.get("dense") === "hide",
     lasso: lassoOf(values.get("lasso")),
+    camera: cameraOf(values),
     sort: values.get("sort") === "latent" ? "latent" : column("sort"),
     ascending: values.get("order") === "up",
   };
@@ -106,7 +109,7 @@ function latentRoute(dictionary: string | null, latent: number, values: URLSearc
     dictionary,
     latent,
     axes: usable && new Set(axes).size === 3 ? (axes as [number, number, number]) : LATENT.axes,
-    camera: values.has("camera") ? numbers(values.get("camera")) : null,
+    camera: cameraOf(values),
     colour: oneOf(values.get("colour"), [...COLOURINGS], "activation") as Colouring,
     control: values.get("control") === "random",
     eigenaxes: values.get("eigenaxes") !== "hide",
@@ -132,7 +135,6 @@ export function formatRoute(route: Route): string {
     put("lasso", route.lasso?.map(short).join(",") ?? "", "");
   } else {
     put("axes", route.axes.join(","), LATENT.axes.join(","));
-    put("camera", route.camera?.map(short).join(",") ?? "", "");
     put("colour", route.colour, LATENT.colour);
     put("control", route.control ? "random" : "", "");
     put("eigenaxes", route.eigenaxes ? "" : "hide", "");
@@ -140,6 +142,7 @@ export function formatRoute(route: Route): string {
     put("pins", route.pins.join(","), "");
     put("versus", route.versus === null ? "" : String(route.versus), "");
   }
+  put("camera", route.camera?.map(short).join(",") ?? "", "");
   const place = route.dictionary === null ? "" : `/${encodeURIComponent(route.dictionary)}`;
   const page = route.page === "latent" ? `/latent/${route.latent}` : "";
   return `#${place}${page || (place ? "" : "/")}${values.length ? `?${values.join("&")}` : ""}`;
@@ -159,6 +162,10 @@ function filterText(filters: MapRoute["filters"]): string {
   return Object.entries(filters)
     .map(([column, [low, high]]) => `${column}:${short(low)}:${short(high)}`)
     .join(",");
+}
+
+function cameraOf(values: URLSearchParams): number[] | null {
+  return values.has("camera") ? numbers(values.get("camera")) : null;
 }
 
 function lassoOf(text: string | null): number[] | null {

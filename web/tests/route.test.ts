@@ -13,6 +13,7 @@ const ROUTES: Route[] = [
     filters: { density: [0.1, 0.5], importance: [1, 20] },
     hideDense: true,
     lasso: [0, 0, 1, 0, 0.5, -1],
+    camera: [-0.22, 0.34, 0.08, 0.91, 3, 0.5, -0.25],
     sort: "latent",
     ascending: true,
   },
