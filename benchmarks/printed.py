@@ -80,11 +80,11 @@ class PrintedLearner:
             torch.optim.AdamW([each for each in parameters if each.ndim == 1], lr=1e-3, weight_decay=0.0),
         ]
 
-    def step(self, tokens: Float[Tensor, "n d"], alpha: float = 0.3) -> float:
+    def step(self, tokens: Float[Tensor, "n d"], alpha: float = 0.3) -> Tensor:
         """One update; returns the error."""
         total, error = self.autoencoder.loss(tokens, alpha)
         total.backward()
         for optimiser in self.optimisers:
             optimiser.step()
             optimiser.zero_grad()
-        return error.item()
+        return error.detach()

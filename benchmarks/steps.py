@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from printed import PrintedAutoencoder, PrintedLearner
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from quadric.autoencoders.mixing import Prior
 from quadric.training import AutoencoderConfig, Learner, TrainingConfig
@@ -49,6 +50,12 @@ def our_learner(prior: Prior, n_latents: int, n_hidden: int) -> Learner:
     if prior == "composite":
         autoencoder.set_mixing_density(DENSITY)  # type: ignore[operator]
     return Learner(autoencoder, config, TrainingConfig(steps=10**6, alpha_warmup_steps=1), step=9 * 10**5)
+
+
+def counted_without_running(way: str, prior: Prior, size: Size) -> int:
+    """Operations of a step, by shapes alone."""
+    with FakeTensorMode():
+        return counted_flops(step(way, prior, size, torch.empty(size.n_tokens, D_MODEL)))
 
 
 class FirstStep(NamedTuple):

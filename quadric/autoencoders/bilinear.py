@@ -162,17 +162,20 @@ class BilinearAutoencoder(Autoencoder):
         return 1 / self.n_latents if self.prior == "atomic" else 1.0
 
     def encode_prepared(self, tokens: Float[Tensor, "n d"]) -> Float[Tensor, "n k"]:
-        left, right, mixing = self._live(tokens.dtype)
-        return mixing.mix(atom_values(tokens, left, right))
+        return _latents(tokens, *self._live(tokens.dtype))
 
     def errors_of(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> TokenErrors:
         error = kernel_error(self._quadratic_form(latents), latents)
         return TokenErrors(product_space=error, objective=error)
 
-    def sums_of(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> LossSums:
+    def loss_sums(self, tokens: Tensor, mask: Tensor | None = None) -> LossSums:
         if self._atoms_at_once() is not None:
-            return super().sums_of(tokens, latents)
-        sums = latent_sums(latents, self._kernel(latents.dtype), self.offset.to(latents.dtype))
+            return super().loss_sums(tokens, mask)
+        tokens = self.prepare(tokens, mask)
+        left, right, mixing = self._live(tokens.dtype)
+        # K before Z: the backward pass goes the other way, and is done with the tokens when G's gradient needs room.
+        kernel = mixing.kernel(atom_gram(left, right, self.symmetric))
+        sums = latent_sums(_latents(tokens, left, right, mixing), kernel, self.offset.to(tokens.dtype))
         error = sums.error.sum()
         return LossSums(error, error, sums.l1, sums.l2_squared, len(tokens))
 
@@ -284,6 +287,14 @@ class BilinearAutoencoder(Autoencoder):
 
     def _factors(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         return self.left.to(dtype), self.right.to(dtype)
+
+
+def _latents(
+    tokens: Tensor, left: Tensor, right: Tensor, mixing: Atomic | Composite | Quadratic | SparseMixing
+) -> Tensor:
+    if isinstance(mixing, SparseMixing):
+        return mixing.latents(tokens, left, right)
+    return mixing.mix(atom_values(tokens, left, right))
 
 
 def _initial(init: Initialisation, rows: int, columns: int, generator: torch.Generator) -> Tensor:

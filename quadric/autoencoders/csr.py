@@ -8,6 +8,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from quadric.autoencoders.halves import slices
+
+COLUMNS_AT_ONCE = 512
+
 
 class CsrPattern(NamedTuple):
     """Where the entries of a sparse matrix stand, by rows and, for its transpose, by columns."""
@@ -66,7 +70,7 @@ class _CsrMatmul(torch.autograd.Function):
     def forward(ctx: Any, values: Tensor, pattern: CsrPattern, dense: Tensor) -> Tensor:
         ctx.pattern = pattern
         ctx.save_for_backward(values, dense)
-        return _product(_matrix(values, pattern), dense)
+        return csr_product(csr_matrix(values, pattern), dense)
 
     @staticmethod
     @once_differentiable
@@ -74,9 +78,9 @@ class _CsrMatmul(torch.autograd.Function):
         values, dense = ctx.saved_tensors
         grad_values = grad_dense = None
         if ctx.needs_input_grad[0]:
-            grad_values = _sampled(grad, dense.mT, values, ctx.pattern)
+            grad_values = sampled_product(grad, dense.mT, ctx.pattern)
         if ctx.needs_input_grad[2]:
-            grad_dense = _product(_matrix(values[ctx.pattern.by_column], ctx.pattern.transposed()), grad)
+            grad_dense = csr_product(csr_matrix(values[ctx.pattern.by_column], ctx.pattern.transposed()), grad)
         return grad_values, None, grad_dense
 
 
@@ -92,11 +96,11 @@ class _CsrCongruence(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, pattern: CsrPattern, gram: Tensor) -> Tensor:
-        sparse = _matrix(values, pattern)
-        mixed = _product(sparse, gram).mT.contiguous()  # the sparse product wants its right factor row by row
+        sparse = csr_matrix(values, pattern)
+        mixed = _transposed_product(sparse, gram)
         ctx.pattern = pattern
         ctx.save_for_backward(values, mixed)
-        return _product(sparse, mixed)
+        return csr_product(sparse, mixed)
 
     @staticmethod
     @once_differentiable
@@ -105,27 +109,38 @@ class _CsrCongruence(torch.autograd.Function):
         share = torch.add(grad, grad.mT).mul_(0.5)
         grad_values = grad_gram = None
         if ctx.needs_input_grad[0]:
-            grad_values = 2 * _sampled(share, mixed.mT, values, ctx.pattern)
+            grad_values = 2 * sampled_product(share, mixed.mT, ctx.pattern)
         if ctx.needs_input_grad[2]:
-            transposed = _matrix(values[ctx.pattern.by_column], ctx.pattern.transposed())
-            grad_gram = _product(transposed, _product(transposed, share).mT.contiguous())
+            transposed = csr_matrix(values[ctx.pattern.by_column], ctx.pattern.transposed())
+            grad_gram = csr_product(transposed, _transposed_product(transposed, share))
         return grad_values, None, grad_gram
 
 
-def _product(sparse: Tensor, dense: Tensor) -> Tensor:
+def csr_product(sparse: Tensor, dense: Float[Tensor, "cols m"]) -> Float[Tensor, "rows m"]:
     """Into memory of our own: the operator would fill and copy a second result of the same size."""
     product = torch.empty(sparse.shape[0], dense.shape[1], dtype=dense.dtype, device=dense.device)
     return torch.addmm(product, sparse, dense, beta=0, out=product)
 
 
-def _sampled(left: Tensor, right: Tensor, values: Tensor, pattern: CsrPattern) -> Tensor:
+def _transposed_product(sparse: Tensor, dense: Float[Tensor, "cols m"]) -> Float[Tensor, "m rows"]:
+    """(AD)ᵀ row by row, as the next sparse product wants its right factor, without holding both layouts of it."""
+    product = torch.empty(dense.shape[1], sparse.shape[0], dtype=dense.dtype, device=dense.device)
+    for some in slices(len(product), COLUMNS_AT_ONCE):
+        product[some] = csr_product(sparse, dense[:, some]).mT
+    return product
+
+
+def sampled_product(
+    left: Float[Tensor, "rows m"], right: Float[Tensor, "m cols"], pattern: CsrPattern
+) -> Float[Tensor, " nnz"]:
     """The entries of a dense product at the pattern's places; only those are computed."""
-    blank = _matrix(torch.zeros_like(values), pattern)
+    blank = csr_matrix(left.new_zeros(len(pattern.columns)), pattern)
     product: Tensor = torch.sparse.sampled_addmm(blank, left.contiguous(), right, beta=0.0)
     return product.values()
 
 
-def _matrix(values: Tensor, pattern: CsrPattern) -> Tensor:
+def csr_matrix(values: Float[Tensor, " nnz"], pattern: CsrPattern) -> Tensor:
+    """The sparse matrix itself, as torch holds it."""
     with warnings.catch_warnings():
         # torch calls its CSR layout beta, once a process; every use of it here is tested against dense products.
         warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta", UserWarning)

@@ -5,9 +5,11 @@ gradient S its derivatives are
 
     ∂/∂L = (S∘B)L + (S∘Mᵀ)R,    ∂/∂R = (S∘A)R + (S∘M)L,
 
-four products where plain autograd takes six, and rows of blocks keep every temporary but G small.
+four products where plain autograd takes six, and rows of blocks keep every temporary but G small. A and B, symmetric,
+are made by halves twice rather than kept: together that costs one of those products in eight.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -43,42 +45,62 @@ def cross_gram(
 
 
 class _AtomGram(torch.autograd.Function):
-    """Keeps the upper halves of A, B, M and Mᵀ for the backward pass: together no more than two matrices like G."""
+    """Keeps M for the backward pass, as much as one matrix like G, and makes the halves of A and B again."""
 
     @staticmethod
     def forward(ctx: Any, left: Tensor, right: Tensor, symmetric: bool) -> Tensor:
         gram = torch.empty(len(left), len(left), dtype=left.dtype, device=left.device)
-        pairs = [(0, 0), (1, 1), (0, 1), (1, 0)] if symmetric else [(0, 0), (1, 1)]
-        factors, kept = (left, right), []
-        for rows in row_blocks(len(left)):
-            overlaps = [factors[one][rows] @ factors[two][rows.start :].mT for one, two in pairs]
+        kept = _upper_halves(2 if symmetric else 0, gram)
+        for rows, crossed in _by_rows(kept, len(left)):
             block = gram[rows, rows.start :]
-            torch.mul(overlaps[0], overlaps[1], out=block)
+            torch.mul(_overlaps(left, left, rows), _overlaps(right, right, rows), out=block)
             if symmetric:
-                block.addcmul_(overlaps[2], overlaps[3]).mul_(0.5)
+                left_right, right_left = crossed
+                torch.mm(left[rows], right[rows.start :].mT, out=left_right)
+                torch.mm(right[rows], left[rows.start :].mT, out=right_left)
+                block.addcmul_(left_right, right_left).mul_(0.5)
             mirror(gram, rows)
-            kept += overlaps if any(ctx.needs_input_grad) else []
-        ctx.save_for_backward(left, right, *kept)
-        ctx.n_pairs = len(pairs)
+        ctx.save_for_backward(left, right, kept)
         return gram
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
-        left, right, *kept = ctx.saved_tensors
+        left, right, kept = ctx.saved_tensors
         grad_left, grad_right = torch.zeros_like(left), torch.zeros_like(right)
-        for index, rows in enumerate(row_blocks(len(left))):
+        for rows, crossed in _by_rows(kept, len(left)):
             share = symmetric_part(grad, rows)
-            left_left, right_right, *crossed = kept[index * ctx.n_pairs : (index + 1) * ctx.n_pairs]
             scale = 1.0 if crossed else 2.0
-            _spread(grad_left, grad_left, share * right_right, left, left, rows, scale)
-            _spread(grad_right, grad_right, share * left_left, right, right, rows, scale)
+            _spread(grad_left, grad_left, _overlaps(right, right, rows).mul_(share), left, left, rows, scale)
+            _spread(grad_right, grad_right, _overlaps(left, left, rows).mul_(share), right, right, rows, scale)
             if crossed:
                 left_right, right_left = crossed
                 # Rows of S∘Mᵀ meet R in ∂L; their mirror image is part of S∘M, which meets L in ∂R.
                 _spread(grad_left, grad_right, share * right_left, right, left, rows, scale)
                 _spread(grad_right, grad_left, share * left_right, left, right, rows, scale)
         return grad_left, grad_right, None
+
+
+def _overlaps(one: Tensor, other: Tensor, rows: slice) -> Tensor:
+    """Inner products of some rows with those from the same on."""
+    return one[rows] @ other[rows.start :].mT
+
+
+def _upper_halves(count: int, like: Float[Tensor, "h h"]) -> Float[Tensor, "count numbers"]:
+    """Room for the upper halves of as many matrices, in one piece: many pieces would leave holes behind."""
+    size = len(like)
+    numbers = sum((rows.stop - rows.start) * (size - rows.start) for rows in row_blocks(size))
+    return torch.empty(count, numbers, dtype=like.dtype, device=like.device)
+
+
+def _by_rows(halves: Float[Tensor, "count numbers"], size: int) -> Iterator[tuple[slice, list[Tensor]]]:
+    """Each block of rows, with the part of every matrix from its diagonal block on."""
+    start = 0
+    for rows in row_blocks(size):
+        shape = (rows.stop - rows.start, size - rows.start)
+        stop = start + shape[0] * shape[1]
+        yield rows, [half[start:stop].view(shape) for half in halves]
+        start = stop
 
 
 def _spread(

@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from quadric.autoencoders.csr import CsrPattern, csr_congruence, csr_matmul
+from quadric.autoencoders.sparse_latents import sparse_latents
 
 
 class LivePattern(NamedTuple):
@@ -25,6 +26,11 @@ class SparseMixing(NamedTuple):
 
     values: Float[Tensor, " nnz"]
     pattern: CsrPattern
+
+    def latents(
+        self, tokens: Float[Tensor, "n d"], left: Float[Tensor, "h d"], right: Float[Tensor, "h d"]
+    ) -> Float[Tensor, "n k"]:
+        return sparse_latents(tokens, left, right, self.values.to(tokens.dtype), self.pattern)
 
     def mix(self, atoms: Float[Tensor, "n h"]) -> Float[Tensor, "n k"]:
         return csr_matmul(self.values.to(atoms.dtype), self.pattern, atoms.mT).mT

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from quadric.autoencoders.bilinear import DEFAULT_BLOCK, LARGEST_DENSE_GRAM, default_hidden
 from quadric.autoencoders.halves import block_pairs, row_blocks
 from quadric.autoencoders.mixing import SPARSE_BELOW, Prior
+from quadric.autoencoders.sparse_latents import TOKENS_AT_ONCE
 from quadric.training.config import AutoencoderConfig
 from quadric.training.muon import ROUNDS
 from quadric.training.pattern_muon import MOST_PAIRS
@@ -130,7 +131,7 @@ def step_flops(size: StepSize) -> StepFlops:
     """Operations of the matrix products of one step, forward, backward and update."""
     n, d, k, h = size.n_tokens, size.d_model, size.n_latents, size.n_live
     return StepFlops(
-        encode=float(8 * n * h * d),
+        encode=float((12 if size.is_sparse else 8) * n * h * d),  # sparse C: the atoms' answers are made twice
         gram=_gram_flops(size),
         mixing=_mixing_flops(size),
         kernel=0.0 if size.is_blocked else _kernel_flops(size),
@@ -140,11 +141,12 @@ def step_flops(size: StepSize) -> StepFlops:
 
 
 def _gram_flops(size: StepSize) -> float:
-    """Products of factors, forward by halves and backward whole; blocks also pay for wᵀGw and for a second G."""
+    """Products of factors: by halves in the forward pass, those of a factor with itself again in the backward pass,
+    whole for the gradients. Blocks also pay for wᵀGw and for a second G."""
     h, d = size.n_live, size.d_model
     n_products = 4 if size.symmetric else 2
     if not size.is_blocked:
-        return n_products * 2 * h**2 * d * (half_share(h) + 1)
+        return 2 * h**2 * d * (n_products + (n_products + 2) * half_share(h))
     upper = sum((a.stop - a.start) * (b.stop - b.start) for a, b in block_pairs(h, DEFAULT_BLOCK))
     return float(4 * n_products * 2 * upper * d + 2 * size.n_tokens * (h**2 + upper))
 
@@ -211,18 +213,20 @@ def _pair_numbers(size: StepSize) -> int:
 def _moments(size: StepSize) -> list[int]:
     """Numbers held at each moment that can be the fullest, in the order of a step."""
     n, d, k, h = size.n_tokens, size.d_model, size.n_latents, size.n_live
-    overlaps = round((4 if size.symmetric else 2) * half_share(h) * h**2)
+    overlaps = round((2 if size.symmetric else 0) * half_share(h) * h**2)
     masked = k * h if size.prior == "composite" and not size.is_sparse else 0
     mixed = 0 if size.prior == "atomic" else k * h
     latents = 0 if size.prior == "atomic" else n * k
-    kept = 3 * n * h + masked  # both answers of every atom, and their products
+    kept = 0 if size.is_sparse else 3 * n * h + masked  # both answers of every atom, and their products
+    chunk = 4 * min(n, TOKENS_AT_ONCE) * h if size.is_sparse else 0
+    live = 2 * h * d if size.is_sparse else 0  # the factors of the live atoms
     factor_grads = 2 * h * d
     return [
-        kept + latents + overlaps + h**2 + 2 * mixed,  # forward: G and what C makes of it
-        kept + latents + overlaps + mixed + 2 * n * k + k**2,  # backward of the error: P, its gradient, and S
-        kept + n * k + overlaps + 3 * mixed + (2 * k**2 if mixed else 0) + h**2,  # backward of the kernel
-        kept + n * k + overlaps + mixed + h**2 + h**2 // 4 + factor_grads,  # backward of G
-        kept + n * k + (n * h + mixed if mixed else 0) + mixed + 2 * factor_grads,  # backward of mixing and encoding
+        overlaps + h**2 + 2 * mixed + live,  # forward: G and what C makes of it
+        kept + latents + overlaps + mixed + 2 * n * k + k**2 + live,  # backward of the error: P, its gradient, and S
+        kept + n * k + (n * h if mixed and kept else chunk) + overlaps + mixed + k**2 + factor_grads + live,  # of Z
+        overlaps + 2 * mixed + (2 * k**2 if mixed else 0) + h**2 + factor_grads + live,  # of the kernel
+        overlaps + h**2 + h**2 // 4 + 2 * factor_grads + live,  # of G
         2 * size.n_hidden * d + _optimiser_moment(size),
     ]
 

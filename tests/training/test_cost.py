@@ -46,7 +46,7 @@ def sized(prior, n, d, k, h, density=1.0, symmetric=True):
         sized("atomic", 96, 24, 640, 640, symmetric=False),
         sized("quadratic", 64, 300, 300, 700),
         sized("composite", 64, 24, 300, 600, 0.2),
-        sized("composite", 200, 24, 320, 640, 0.005),
+        sized("composite", 200, 24, 320, 800, 0.005),
     ],
     ids=str,
 )
