@@ -9,20 +9,22 @@ atomic and quadratic at least 1.7 times; composite at most 1.3 times an atomic s
 import argparse
 import os
 import time
+from collections.abc import Callable
 from itertools import islice
 from math import isnan, nan
 from statistics import median
 from typing import Any, NamedTuple
 
+import torch
 from measure import alternate, median_and_spread, peak_and_result, write_table
 from steps import D_MODEL, DENSITY, WAYS, FirstStep, Size, counted_without_running, first_step, our_learner, step
 
 from quadric.autoencoders.mixing import Prior
 from quadric.training.cost import StepSize, step_flops
-from quadric.training.machine import matmul_rate
 
-ROUNDS, LAYER, TOO_SLOW_TO_REPEAT = 3, 15, 15.0
+ROUNDS, LAYER, TOO_SLOW_TO_REPEAT = 3, 15, 5.0
 MOST_ENTRIES = 4_000_000
+PRODUCTS, N_PRODUCTS, PRODUCT_SIZE = "products", 20, 1536
 PRIORS: tuple[Prior, ...] = ("atomic", "composite", "quadratic")
 GIGA, MEBI = 1e9, 2**20
 
@@ -39,8 +41,9 @@ class Measured(NamedTuple):
     """Median over fresh processes; not a number where the way was not run."""
 
 
-def measured(prior: Prior, size: Size, patient: bool) -> dict[str, Measured]:
-    """First steps in processes of their own tell operations and peak memory; the time is then taken in turns.
+def measured(prior: Prior, size: Size, patient: bool) -> tuple[dict[str, Measured], float]:
+    """First steps in processes of their own tell operations and peak memory; the time is then taken in turns, and the
+    machine's rate with it.
 
     A way that takes minutes a step is not run again: its first step is its time.
     """
@@ -50,7 +53,9 @@ def measured(prior: Prior, size: Size, patient: bool) -> dict[str, Measured]:
     firsts = {way: first_steps(way, prior, size) for way in ways}
     tokens = layer_tokens(size.n_tokens)
     quick = [way for way in ways if len(firsts[way]) > 1]
-    seconds = alternate({way: step(way, prior, size, tokens) for way in quick}, rounds=ROUNDS)
+    runs = {way: step(way, prior, size, tokens) for way in quick}
+    seconds = alternate({**runs, PRODUCTS: products()}, rounds=ROUNDS)
+    rate = 2 * N_PRODUCTS * PRODUCT_SIZE**3 / median(seconds[PRODUCTS])
     found = {}
     for way in WAYS:
         if way not in ways:
@@ -59,7 +64,13 @@ def measured(prior: Prior, size: Size, patient: bool) -> dict[str, Measured]:
         _, result = firsts[way][0]
         peak = median(peak for peak, _ in firsts[way])
         found[way] = Measured(seconds.get(way, [result.seconds]), result.flops, peak)
-    return found
+    return found, rate
+
+
+def products() -> Callable[[], object]:
+    """Plain float32 products, what the machine can do at best."""
+    left, right, product = (torch.randn(PRODUCT_SIZE, PRODUCT_SIZE) for _ in range(3))
+    return lambda: [torch.mm(left, right, out=product) for _ in range(N_PRODUCTS)]
 
 
 def is_bearable(way: str, prior: Prior, size: Size) -> bool:
@@ -121,12 +132,12 @@ def known(number: float, unit: str = "", digits: int = 2) -> str:
 
 def step_table(sizes: tuple[Size, ...], name: str, patient: bool) -> None:
     """The main table, and composite against atomic at the same number of atoms."""
-    load, rates, rows, ours = os.getloadavg()[0], [matmul_rate()], [], {}
+    load, rates, rows, ours = os.getloadavg()[0], [], [], {}
     for size in sizes:
         for prior in PRIORS:
-            found = measured(prior, size, patient)
-            rates.append(matmul_rate())
-            rows += rows_of(prior, size, found, max(rates))
+            found, rate = measured(prior, size, patient)
+            rates.append(rate)
+            rows += rows_of(prior, size, found, rate)
             print(*rows[-3:], sep="\n", flush=True)
             ours[prior, size] = median(found["ours"].seconds)
     against_atomic = ", ".join(f"{ours['composite', s] / ours['atomic', s]:.2f} at h={s.n_hidden}" for s in sizes)
@@ -155,9 +166,9 @@ def step_table(sizes: tuple[Size, ...], name: str, patient: bool) -> None:
         "quarter of an hour that a step of it takes. Peak memory: rise over the prepared process in its first step, "
         "the optimisers' memory included, median of fresh processes; of printed, or where that did not run of "
         "printed with our Muon. The formula assumes entries of C "
-        "scattered at random. This machine's float32 matmul rate, "
-        f"best of {len(rates)} probes between the measurements: {max(rates) / GIGA:,.0f} GFLOP/s (lowest probe "
-        f"{min(rates) / GIGA:,.0f}). Composite step time over atomic with as many atoms: {against_atomic}. "
+        f"scattered at random. Matmul rate: {N_PRODUCTS} float32 products of {PRODUCT_SIZE}³ in turns with the steps, "
+        f"{min(rates) / GIGA:,.0f} to {max(rates) / GIGA:,.0f} GFLOP/s here. "
+        f"Composite step time over atomic with as many atoms: {against_atomic}. "
         f"Load when it began: {load:.1f}. `python benchmarks/bench_step.py`",
     )
 

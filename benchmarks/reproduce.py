@@ -6,7 +6,7 @@ Budget for two idle cores, SmolLM2-135M (d = 576), k = 576, h = 1,152, 128 steps
 the whole has not been timed. Training steps are half the CPU seconds of one thread on a busy machine, planted manifolds
 are scaled up from a shorter run, spectra from single eigenproblems (33 ms there); the other lines are estimates:
 
-    harvest   131 k tokens up to layer 25, at about 600 tokens/s                  220 s
+    harvest   131 k tokens up to layer 24, at about 600 tokens/s                  220 s
     training  56 cells × 128 steps × 0.28 s (0.17 s atomic and TopK … 0.38 s)   2,010 s
     held out  4 groups × 8 k tokens                                               160 s
     spectra   19 quadratic cells × 576 latents, 25 ms each                        270 s
@@ -159,8 +159,8 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, default=Path("runs/reproduce"), help="sweep and activations go here")
     parser.add_argument("--results", type=Path, default=ROOT / "docs" / "results", help="figures and tables go here")
-    parser.add_argument("--layers", default="5,15,25")
-    parser.add_argument("--main-layer", default="15", help="layer of the sweep over alpha")
+    parser.add_argument("--layers", default="4,14,24")
+    parser.add_argument("--main-layer", default="14", help="layer of the sweep over alpha")
     parser.add_argument("--alphas", default=ALPHAS)
     parser.add_argument("--sizes", default=SIZES, help="flags of both sweeps")
     parser.add_argument("--more", default="", help="further flags of both sweeps, e.g. another model and text")
