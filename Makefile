@@ -38,7 +38,7 @@ demo: $(READY)  ## Train on the embedded default and say what was found
 	$(BIN)/quadric demo
 
 test: $(READY) browser  ## Run all tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: $(READY)  ## Check format, style, types and the import rules
 	$(BIN)/ruff format --check .

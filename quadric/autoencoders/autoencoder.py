@@ -84,10 +84,6 @@ class Autoencoder(nn.Module, ABC):
         latents = self.encode_prepared(tokens)
         if self.training:
             self.observe(latents.detach())
-        return self.sums_of(tokens, latents)
-
-    def sums_of(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> LossSums:
-        """The sums that make up the loss, from unit tokens and their latents."""
         errors = self.errors_of(tokens, latents)
         l1, l2_squared = density_norms(latents, self.density_offset())
         return LossSums(errors.objective.sum(), errors.product_space.sum(), l1, l2_squared, len(tokens))
