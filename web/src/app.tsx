@@ -15,18 +15,8 @@ import { ProblemPage, Skeleton } from "./states.tsx";
 export function App() {
   const { value: site, error } = useLoaded("site", () => Site.open());
   const { theme, choice, choose } = useTheme();
-  const [route, setRoute] = useState<Route>(() => parseRoute(location.hash));
+  const { route, go } = useRoute();
   const [dialog, setDialog] = useState<"search" | "help" | null>(null);
-  useEffect(() => {
-    const listen = () => setRoute(parseRoute(location.hash));
-    window.addEventListener("hashchange", listen);
-    return () => window.removeEventListener("hashchange", listen);
-  }, []);
-  const go = (next: Route, remember: boolean) => {
-    history[remember ? "pushState" : "replaceState"](null, "", formatRoute(next));
-    setRoute(next);
-    if (remember) window.scrollTo(0, 0);
-  };
   useKeys({ "/": () => setDialog("search"), "?": () => setDialog("help") });
   if (error) return <ProblemPage error={error} />;
   if (!site) return <Skeleton what="the site" />;
@@ -46,15 +36,7 @@ export function App() {
       />
       <Guard key={`${route.dictionary} ${route.page}`}>
         {!entry ? (
-          <ProblemPage error={new Error(`This site has no dictionary “${route.dictionary}”.`)}>
-            <p>
-              {site.manifest.dictionaries.map(({ name }) => (
-                <a key={name} href={`#/${encodeURIComponent(name)}`}>
-                  {name}{" "}
-                </a>
-              ))}
-            </p>
-          </ProblemPage>
+          <NoSuchDictionary site={site} name={route.dictionary!} />
         ) : route.page === "map" ? (
           <MapPage key={entry.name} {...{ site, entry, route, theme, go }} />
         ) : (
@@ -67,6 +49,36 @@ export function App() {
       )}
       {dialog === "help" && <Help onClose={() => setDialog(null)} />}
     </>
+  );
+}
+
+/** The address as state, and the way to change both; `remember` makes a step that the browser's Back undoes. */
+function useRoute(): { route: Route; go: (next: Route, remember: boolean) => void } {
+  const [route, setRoute] = useState<Route>(() => parseRoute(location.hash));
+  useEffect(() => {
+    const listen = () => setRoute(parseRoute(location.hash));
+    window.addEventListener("hashchange", listen);
+    return () => window.removeEventListener("hashchange", listen);
+  }, []);
+  const go = (next: Route, remember: boolean) => {
+    history[remember ? "pushState" : "replaceState"](null, "", formatRoute(next));
+    setRoute(next);
+    if (remember) window.scrollTo(0, 0);
+  };
+  return { route, go };
+}
+
+function NoSuchDictionary({ site, name }: { site: Site; name: string }) {
+  return (
+    <ProblemPage error={new Error(`This site has no dictionary “${name}”.`)}>
+      <p>
+        {site.manifest.dictionaries.map(({ name: known }) => (
+          <a key={known} href={`#/${encodeURIComponent(known)}`}>
+            {known}{" "}
+          </a>
+        ))}
+      </p>
+    </ProblemPage>
   );
 }
 

@@ -123,21 +123,43 @@ function stretchOf({ width, height }: { width: number; height: number }): [numbe
   return [(width / side) * 0.93, (height / side) * 0.9];
 }
 
+/** Where on the picture an event is, in pixels, and how many of them make a unit. */
+function placeOfEvent(event: MouseEvent) {
+  const box = (event.currentTarget as HTMLElement).getBoundingClientRect();
+  const [x, y] = [event.clientX - box.left, event.clientY - box.top];
+  const unit = (Math.min(box.width, box.height) / 2) * MARGIN;
+  return { x, y, unit, right: (x - box.width / 2) / unit, up: (box.height / 2 - y) / unit };
+}
+
+/** Drag moves, shift-drag or the lasso selects, the wheel zooms, a click opens. */
 function useLasso(props: Props, scatter: { current: Scatter | null }, stretch: [number, number]) {
   const drawn = useRef<number[] | null>(null);
   const drag = useRef<{ x: number; y: number; moved: number } | null>(null);
   const latest = useRef(props);
   latest.current = props;
-  const local = (event: MouseEvent) => {
-    const box = (event.currentTarget as HTMLElement).getBoundingClientRect();
-    return { x: event.clientX - box.left, y: event.clientY - box.top, side: Math.min(box.width, box.height) / 2, box };
-  };
-  const units = ({ x, y, box, side }: ReturnType<typeof local>): [number, number] => {
+  const onMap = ({ right, up }: ReturnType<typeof placeOfEvent>): [number, number] => {
     const { zoom, shift } = latest.current.camera;
-    return [
-      ((x - box.width / 2) / (side * MARGIN) - shift[0]) / zoom / stretch[0],
-      (-(y - box.height / 2) / (side * MARGIN) - shift[1]) / zoom / stretch[1],
-    ];
+    return [(right - shift[0]) / zoom / stretch[0], (up - shift[1]) / zoom / stretch[1]];
+  };
+  const latentAt = ({ x, y }: ReturnType<typeof placeOfEvent>) => {
+    const latent = scatter.current?.pick(x, y) ?? -1;
+    return latent < 0 ? null : latent;
+  };
+  const down = (event: PointerEvent) => {
+    (event.currentTarget as HTMLElement).setPointerCapture(event.pointerId);
+    const at = placeOfEvent(event);
+    drag.current = { x: at.x, y: at.y, moved: 0 };
+    if (latest.current.selecting || event.shiftKey) drawn.current = onMap(at);
+  };
+  const move = (event: PointerEvent) => {
+    const at = placeOfEvent(event);
+    if (!drag.current) return latest.current.onHover(latentAt(at));
+    const [dx, dy] = [at.x - drag.current.x, at.y - drag.current.y];
+    drag.current = { x: at.x, y: at.y, moved: drag.current.moved + Math.hypot(dx, dy) };
+    if (drawn.current) {
+      drawn.current.push(...onMap(at));
+      scatter.current?.redraw();
+    } else latest.current.camera.shiftBy(dx / at.unit, -dy / at.unit);
   };
   const up = (event: PointerEvent) => {
     const { moved } = drag.current ?? { moved: 0 };
@@ -145,32 +167,14 @@ function useLasso(props: Props, scatter: { current: Scatter | null }, stretch: [
       latest.current.onLasso(drawn.current.length >= 6 ? thinned(drawn.current) : null);
       drawn.current = null;
     } else if (drag.current && moved < 4 && event.type === "pointerup") {
-      const at = local(event);
-      const latent = scatter.current?.pick(at.x, at.y) ?? -1;
-      if (latent >= 0) latest.current.onOpen(latent);
+      const latent = latentAt(placeOfEvent(event));
+      if (latent !== null) latest.current.onOpen(latent);
     } else if (drag.current) latest.current.onCamera();
     drag.current = null;
   };
   const pointer = {
-    onPointerDown: (event: PointerEvent) => {
-      (event.currentTarget as HTMLElement).setPointerCapture(event.pointerId);
-      const at = local(event);
-      drag.current = { x: at.x, y: at.y, moved: 0 };
-      if (latest.current.selecting || event.shiftKey) drawn.current = units(at);
-    },
-    onPointerMove: (event: PointerEvent) => {
-      const at = local(event);
-      if (!drag.current) {
-        const latent = scatter.current?.pick(at.x, at.y) ?? -1;
-        return latest.current.onHover(latent < 0 ? null : latent);
-      }
-      const [dx, dy] = [at.x - drag.current.x, at.y - drag.current.y];
-      drag.current = { x: at.x, y: at.y, moved: drag.current.moved + Math.hypot(dx, dy) };
-      if (drawn.current) {
-        drawn.current.push(...units(at));
-        scatter.current?.redraw();
-      } else latest.current.camera.shiftBy(dx / at.side / MARGIN, -dy / at.side / MARGIN);
-    },
+    onPointerDown: down,
+    onPointerMove: move,
     onPointerUp: up,
     onPointerCancel: up,
     onPointerLeave: () => latest.current.onHover(null),
@@ -180,12 +184,8 @@ function useLasso(props: Props, scatter: { current: Scatter | null }, stretch: [
     },
     onWheel: (event: WheelEvent) => {
       event.preventDefault();
-      const at = local(event);
-      const about: [number, number] = [
-        (at.x - at.box.width / 2) / at.side / MARGIN,
-        -(at.y - at.box.height / 2) / at.side / MARGIN,
-      ];
-      latest.current.camera.zoomBy(Math.exp(-event.deltaY / 400), about);
+      const { right, up: high } = placeOfEvent(event);
+      latest.current.camera.zoomBy(Math.exp(-event.deltaY / 400), [right, high]);
       latest.current.onCamera();
     },
   };

@@ -44,7 +44,7 @@ export const MAP: MapRoute = {
   layout: "statistics",
   x: "effective_rank",
   y: "density",
-  size: "importance",
+  size: "mean_square",
   colour: "captured",
   filters: {},
   hideDense: false,
