@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from math import sqrt
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import torch
@@ -18,7 +18,9 @@ from tokens import LAYER, batches, held_out, layer_tokens
 
 from quadric.autoencoders import mixing
 from quadric.autoencoders.mixing import Composite
-from quadric.training import AutoencoderConfig, Learner, TrainingConfig, optimisers
+from quadric.training import AutoencoderConfig, Learner, TrainingConfig, optimisers, pattern_muon
+from quadric.training.muon import ROUNDS
+from quadric.training.pattern_muon import PatternMuon
 from quadric.training.schedules import mixing_density_at
 
 MakeOptimiser = Callable[[torch.nn.Parameter, Composite, float, float], torch.optim.Optimizer]
@@ -32,7 +34,7 @@ class Sizes(NamedTuple):
     cached_tokens: int
 
 
-FULL = Sizes(1152, 0.002, 4096, 200, 300_000)
+FULL = Sizes(576, 0.004, 4096, 200, 300_000)
 QUICK = Sizes(288, 0.008, 2048, 200, 300_000)
 
 
@@ -53,10 +55,21 @@ def adam_by_row(values: torch.nn.Parameter, sparse: Composite, learning_rate: fl
     return torch.optim.AdamW([values], lr=rate, weight_decay=0.0)
 
 
+class FiveRounds(PatternMuon):
+    """As many rounds on the pattern as Muon has on the whole."""
+
+    def step(self, closure: Any = None) -> Any:
+        with patch.object(pattern_muon, "PATTERN_ROUNDS", ROUNDS):
+            return super().step(closure)
+
+
 OURS = "Muon on the pattern (ours)"
 RULES: dict[str, MakeOptimiser | None] = {
     "Muon on the whole of C, masked": None,
     OURS: optimisers.sparse_optimiser,
+    "the same with five rounds": lambda values, sparse, rate, momentum: FiveRounds(
+        values, sparse.pattern, rate, momentum
+    ),
     "AdamW at 0.03/√(entries a row)": adam_by_row,
     "AdamW at 0.01": adam(0.01),
     "AdamW at 0.003": adam(0.003),
@@ -110,7 +123,7 @@ class Run:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a quarter of the latents, under its own name")
+    parser.add_argument("--quick", action="store_true", help="half of the latents and tokens, under its own name")
     parser.add_argument("--seeds", type=int, default=1)
     options = parser.parse_args()
     sizes = QUICK if options.quick else FULL
