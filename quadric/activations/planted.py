@@ -41,11 +41,17 @@ class PlantedManifold(NamedTuple):
             nearest = torch.randint(len(self.centres), (n,), generator=generator)
             return self.centres[nearest] + JITTER * points
         if self.kind == "cone":  # apex at the origin, heights between ½ and 3/2 so that no token vanishes
-            around = CONE_SLOPE * points[:, :2] / torch.linalg.vector_norm(points[:, :2], dim=-1, keepdim=True)
+            around = CONE_SLOPE * on_sphere(points[:, :2])
             height = 0.5 + torch.rand(n, 1, generator=generator)
             return height * torch.cat([around, torch.ones(n, 1)], dim=1)
-        norms: Tensor = torch.linalg.vector_norm(points, dim=-1, keepdim=True)
-        return points / norms
+        return on_sphere(points)
+
+
+def on_sphere(points: Float[Tensor, "n r"]) -> Float[Tensor, "n r"]:
+    """Every point at unit length; the origin itself, which a normal draw in one dimension does hit, goes to a pole."""
+    norms: Tensor = torch.linalg.vector_norm(points, dim=-1, keepdim=True)
+    pole = torch.eye(points.shape[1])[0]
+    return torch.where(norms > 0, points / norms, pole)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,8 @@ from quadric.training.pattern_muon import MOST_PAIRS
 from quadric.training.schedules import mixing_density_at
 
 FLOAT = 4
+HOLES = 1.2
+"""A step with sparse C works in pieces of a few mebibytes, which malloc keeps; measured over what was asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,8 +189,8 @@ def step_memory(size: StepSize) -> StepMemory:
     state = FLOAT * (_state_numbers(size) + _pair_numbers(size))
     moments = _blocked_moments(size) if size.is_blocked else _moments(size)
     # The batch as it came and scaled to unit norm.
-    working = max(moments) + 2 * size.n_tokens * size.d_model
-    return StepMemory(state, FLOAT * working)
+    working = FLOAT * (max(moments) + 2 * size.n_tokens * size.d_model)
+    return StepMemory(state, round(HOLES * working) if size.is_sparse else working)
 
 
 def _state_numbers(size: StepSize) -> int:
@@ -223,7 +225,7 @@ def _moments(size: StepSize) -> list[int]:
     factor_grads = 2 * h * d
     return [
         overlaps + h**2 + 2 * mixed + live,  # forward: G and what C makes of it
-        kept + latents + overlaps + mixed + 2 * n * k + k**2 + live,  # backward of the error: P, its gradient, and S
+        kept + latents + overlaps + mixed + 9 * n * k // 4 + k**2 + live,  # of the error: P, its gradient, and S
         kept + n * k + (n * h if mixed and kept else chunk) + overlaps + mixed + k**2 + factor_grads + live,  # of Z
         overlaps + 2 * mixed + (2 * k**2 if mixed else 0) + h**2 + factor_grads + live,  # of the kernel
         overlaps + h**2 + h**2 // 4 + 2 * factor_grads + live,  # of G

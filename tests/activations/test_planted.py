@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from quadric.activations.planted import CONE_SLOPE, JITTER, PlantedConfig, PlantedStream, plant
+from quadric.activations.planted import CONE_SLOPE, JITTER, PlantedConfig, PlantedStream, on_sphere, plant
 from quadric.autoencoders import TopKAutoencoder
 
 CONFIG = PlantedConfig(noise=0.0)
@@ -68,3 +68,9 @@ def test_an_untrained_autoencoder_of_the_same_seed_is_not_born_with_the_manifold
     directions = TopKAutoencoder(d_model=32, n_latents=24, n_active=4, seed=7).decoder
     largest = max((directions @ manifold.basis).norm(dim=-1).max().item() for manifold in manifolds)
     assert largest < 0.9
+
+
+def test_a_draw_at_the_origin_is_still_a_point_of_the_manifold():
+    points = torch.tensor([[0.0], [-0.5], [2.0]])
+    assert on_sphere(points).tolist() == [[1.0], [-1.0], [1.0]]
+    assert on_sphere(torch.zeros(1, 3)).norm().item() == 1.0

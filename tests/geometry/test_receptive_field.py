@@ -89,7 +89,12 @@ def test_weighted_sums_of_squares_against_sampling(values, threshold):
 
 
 @given(
-    st.lists(st.floats(-2, 2) | st.floats(-1e-8, 1e-8) | st.floats(500, 1000), min_size=1, max_size=8),
+    # No subnormal numbers: scaling those down loses them.
+    st.lists(
+        st.floats(-2, 2, allow_subnormal=False) | st.floats(-1e-8, 1e-8, allow_subnormal=False) | st.floats(500, 1000),
+        min_size=1,
+        max_size=8,
+    ),
     st.floats(-1.5, 1.5),
     st.integers(8, 16384),
     st.floats(0.1, 10),
