@@ -1,4 +1,4 @@
-"""Claim: Muon on the pattern of a sparse C trains as well as Muon on the whole of it; element-wise rules do not.
+"""Question: which rule for a sparse C trains as well as Muon on the whole of it?
 
 python benchmarks/bench_mixing_optimiser.py [--quick]
 """

@@ -59,7 +59,7 @@ class Demonstration:
 
 
 def default_demonstration(folder: Path) -> Demonstration:
-    """Five minutes on two CPU cores."""
+    """Some six minutes on two CPU cores."""
     return Demonstration(config=demo(str(folder / ACTIVATIONS)))
 
 

@@ -71,7 +71,9 @@ def _scatter(axes: Any, evidence: Evidence, latent: int) -> list[Row]:
     stored = np.asarray(evidence.points.coordinates[latent])[there][:, :AXES]
     places[:, : stored.shape[1]] = stored
     largest = max(float(np.abs(values).max()), 1e-30)
-    axes.scatter(*places.T, c=values, cmap="PRGn", vmin=-largest, vmax=largest, s=6, linewidths=0.25, edgecolors=GREY)
+    # Thousands of points are drawn as pixels even in the SVG, which would take a megabyte otherwise.
+    looks = {"s": 6, "linewidths": 0.25, "edgecolors": GREY, "rasterized": True}
+    axes.scatter(*places.T, c=values, cmap="PRGn", vmin=-largest, vmax=largest, **looks)
     for letter in "xyz":
         getattr(axes, f"set_{letter}ticklabels")([])
         getattr(axes, f"{letter}axis").set_tick_params(length=0)

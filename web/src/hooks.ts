@@ -101,6 +101,19 @@ export function useKeptCamera<R extends Route>(
   };
 }
 
+/** Makes an action put the camera into the address afterwards. */
+export const keeping = (keep: () => void) => (action: () => void) => () => {
+  action();
+  keep();
+};
+
+/** The keys that zoom, on any picture. */
+export function zoomKeys(camera: Camera, keep: () => void): Record<string, () => void> {
+  const kept = keeping(keep);
+  const closer = kept(() => camera.zoomBy(1.2));
+  return { "+": closer, "=": closer, "-": kept(() => camera.zoomBy(1 / 1.2)), "0": kept(() => camera.reset()) };
+}
+
 /** Single keys, unless the reader is typing. */
 export function useKeys(keys: Record<string, (event: KeyboardEvent) => void>): void {
   const latest = useRef(keys);

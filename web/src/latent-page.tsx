@@ -5,7 +5,7 @@ import { STATISTICS } from "./columns.ts";
 import { Pins } from "./contexts.tsx";
 import type { Index, Latent, Site, SiteText } from "./data.ts";
 import { capturedBy, shownAxes } from "./geometry.ts";
-import { useKeptCamera, useKeys, useLoaded } from "./hooks.ts";
+import { keeping, useKeptCamera, useKeys, useLoaded, zoomKeys } from "./hooks.ts";
 import { labelOf } from "./labels.tsx";
 import { DetailPanels, PicturePanel, SidePanels } from "./latent-panels.tsx";
 import type { Page } from "./latent-panels.tsx";
@@ -205,20 +205,14 @@ function useShared(site: Site, entry: DictionaryEntry, latent: Latent, other: nu
 }
 
 function usePictureKeys(camera: Camera, keep: () => void, more: Record<string, () => void>): void {
-  const kept = (action: () => void) => () => {
-    action();
-    keep();
-  };
+  const kept = keeping(keep);
   const step = Math.PI / 24;
   useKeys({
     ArrowLeft: kept(() => camera.turn(-step, 0)),
     ArrowRight: kept(() => camera.turn(step, 0)),
     ArrowUp: kept(() => camera.turn(0, -step)),
     ArrowDown: kept(() => camera.turn(0, step)),
-    "+": kept(() => camera.zoomBy(1.2)),
-    "=": kept(() => camera.zoomBy(1.2)),
-    "-": kept(() => camera.zoomBy(1 / 1.2)),
-    "0": kept(() => camera.reset()),
+    ...zoomKeys(camera, keep),
     x: kept(() => camera.look(VIEWS.x)),
     y: kept(() => camera.look(VIEWS.y)),
     z: kept(() => camera.look(VIEWS.z)),

@@ -5,7 +5,7 @@ import type { Theme } from "./colours.ts";
 import { ALL_STATISTICS, STATISTICS, statistic } from "./columns.ts";
 import type { Index, Site } from "./data.ts";
 import { Filters } from "./filters.tsx";
-import { useKeptCamera, useKeys, useLoaded } from "./hooks.ts";
+import { useKeptCamera, useKeys, useLoaded, zoomKeys } from "./hooks.ts";
 import { LabelText } from "./labels.tsx";
 import { Scale, Swatch } from "./legend.tsx";
 import { drawnRange, layoutOf, listed, mostImportant, passing } from "./map-data.ts";
@@ -49,20 +49,13 @@ function LoadedMap({ site, entry, route, theme, go, index }: Props & { index: In
   const list = useMemo(() => listed(index, route, passes), [index, passes, route.sort, route.ascending]);
   const camera = useMemo(() => new Camera(), []);
   const keepCamera = useKeptCamera(camera, route, go);
-  const kept = (action: () => void) => () => {
-    action();
-    keepCamera();
-  };
   const change = (part: Partial<MapRoute>) => go({ ...route, ...part }, false);
   const open = (latent: number) => go({ ...LATENT, dictionary: entry.name, latent }, true);
   useKeys({
     u: () => index.columns.umap_x && change({ layout: route.layout === "umap" ? "statistics" : "umap", ...ELSEWHERE }),
     l: () => setSelecting(!selecting),
     d: () => change({ hideDense: !route.hideDense }),
-    "+": kept(() => camera.zoomBy(1.2)),
-    "=": kept(() => camera.zoomBy(1.2)),
-    "-": kept(() => camera.zoomBy(1 / 1.2)),
-    "0": kept(() => camera.reset()),
+    ...zoomKeys(camera, keepCamera),
     Escape: () => change({ lasso: null }),
   });
   return (
