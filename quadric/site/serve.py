@@ -94,6 +94,7 @@ def address_of(server: ThreadingHTTPServer) -> str:
 
 class _LoopbackServer(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 64  # a browser opens six connections a tab at once, and the default queue holds five
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A browser that hangs up is no error of ours, so nothing is printed."""

@@ -1,5 +1,7 @@
 """One browser and one synthetic site for all tests of the viewer."""
 
+from contextlib import ExitStack
+
 import pytest
 from playwright.sync_api import sync_playwright
 
@@ -34,7 +36,14 @@ def browser(playwright):
 
 
 @pytest.fixture
-def open_viewer(browser):
+def serve():
+    """Serves any folder until the test is over."""
+    with ExitStack() as running:
+        yield lambda folder: running.enter_context(served(folder))
+
+
+@pytest.fixture
+def open_viewer(browser, serve):  # after serve, so that pages are closed before their server hangs up on them
     """Makes viewers of any site and size; afterwards, none may have misbehaved."""
     opened = []
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from tests.site.browser import launch, served
+from tests.site.browser import launch
 from tests.site.synthetic import HOSTILE
 
 AXE = Path(__file__).parents[2] / "web/node_modules/axe-core/axe.min.js"
@@ -16,23 +16,17 @@ LATENT = "#/composite/latent/2"
 
 
 @pytest.fixture
-def damaged(site_on_disk, tmp_path, open_viewer):
+def damaged(site_on_disk, tmp_path, serve, open_viewer):
     """Opens a route of a copy of the site after something was done to it."""
-    with_servers = []
 
     def open_after(damage, route, expected=()):
         folder = shutil.copytree(site_on_disk, tmp_path / "copy")
         damage(folder)
-        running = served(folder)
-        address = running.__enter__()
-        with_servers.append(running)
-        viewer = open_viewer(address)
+        viewer = open_viewer(serve(folder))
         viewer.watch.expected += expected
         return viewer.open(route)
 
-    yield open_after
-    for running in with_servers:
-        running.__exit__(None, None, None)
+    return open_after
 
 
 def cut(name, keep=0.5):
@@ -74,14 +68,14 @@ def test_a_missing_file_is_named(damaged):
     expect(page.locator(".latent-page")).to_be_visible()
 
 
-def test_a_newer_schema_says_to_upgrade(site_on_disk, tmp_path, open_viewer):
-    folder = shutil.copytree(site_on_disk, tmp_path / "copy")
-    with served(folder) as address:
+def test_a_newer_schema_says_to_upgrade(damaged):
+    def damage(folder):
         manifest = json.loads((folder / "data/site.json").read_text())
         (folder / "data/site.json").write_text(json.dumps(manifest | {"schema_version": 99}))
-        page = open_viewer(address).open()
-        expect(page.get_by_role("alert")).to_contain_text("This site is newer than its viewer")
-        expect(page.get_by_role("alert")).to_contain_text("pip install -U quadric")
+
+    page = damaged(damage, "")
+    expect(page.get_by_role("alert")).to_contain_text("This site is newer than its viewer")
+    expect(page.get_by_role("alert")).to_contain_text("pip install -U quadric")
 
 
 @pytest.mark.parametrize("latent", ["40", "99999", "-1", "1.5", "abc"])
