@@ -58,8 +58,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         COMMANDS, prog="quadric", description="See the shape of what a language model knows.", args=argv
     )
     try:
-        return command.run()
+        code = command.run()
+        sys.stdout.flush()
+        return code
     except (ValueError, OSError) as mistake:
+        if isinstance(mistake, BrokenPipeError) and _nobody_reads_on():
+            return 1  # and no word, as rich does where it prints
         # The library names the value and the remedy in these; a traceback would bury them.
         if os.environ.get("QUADRIC_DEBUG"):
             raise
@@ -68,3 +72,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("quadric: interrupted", file=sys.stderr)
         return 130
+
+
+def _nobody_reads_on() -> bool:
+    """Whether our reader has seen enough (`quadric report RUN | head`); then what is left to print goes nowhere."""
+    try:
+        print(flush=True)  # an empty line, since what could not be written may be forgotten by now
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
+    return False

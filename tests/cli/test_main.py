@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-import quadric
+import quadric.cli
 from quadric.cli import COMMANDS
 
 
@@ -47,6 +47,26 @@ def test_a_mistake_is_one_line_and_no_traceback():
     assert len(result.stderr.splitlines()) == 1
     assert result.stderr.startswith("quadric: no folder 'nowhere'; give a run")
     assert "Traceback" in quadric_command("evaluate", "nowhere", QUADRIC_DEBUG="1").stderr
+
+
+@pytest.mark.parametrize("form", ["--json", "--no-json"])
+def test_a_reader_who_leaves_early_is_no_mistake_to_speak_of(form):
+    reader, writer = os.pipe()
+    os.close(reader)
+    arguments = ["plan", "--d-model", "16", "--n-latents", "8", "--batch-tokens", "64", "--steps", "3", form]
+    with os.fdopen(writer, "w") as output:
+        command = [sys.executable, "-m", "quadric", *arguments]
+        result = subprocess.run(command, stdout=output, stderr=subprocess.PIPE, text=True, check=False)
+    assert (result.returncode, result.stderr) == (1, "")
+
+
+def test_another_broken_pipe_is_told(monkeypatch, capsys):
+    def run(self):
+        raise BrokenPipeError(32, "the endpoint hung up")
+
+    monkeypatch.setattr(COMMANDS["plan"], "run", run)
+    assert quadric.cli.main(["plan", "--d-model", "16"]) == 1
+    assert "the endpoint hung up" in capsys.readouterr().err
 
 
 def test_public_names_resolve_and_unknown_ones_are_named():
