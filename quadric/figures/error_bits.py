@@ -40,7 +40,10 @@ def draw(material: Material) -> Drawn:
     whole.set_ylabel("held-out error")
     handles, labels = whole.get_legend_handles_labels()
     title = f"{rows[0]['hook_point']}; pale: alpha other than {DEFAULT_ALPHA:g}"
-    figure.legend(handles, labels, loc="outside upper center", ncols=3, title=title)
+    legend = figure.legend(handles, labels, loc="outside upper center", ncols=3, title=title)
+    for mark in legend.legend_handles:
+        if mark is not None:
+            mark.set_alpha(0.9)  # it would be as pale as the first of its points
     return Drawn(figure, [{name: row[name] for name in COLUMNS} for row in rows])
 
 
