@@ -22,7 +22,7 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 
 DENSITY, ALPHA = 0.002, 0.3
-STYLES = {"printed": ("#D55E00", "--"), "printed, our Muon": ("#E69F00", "-."), "ours": ("#0072B2", "-")}
+STYLES = {"printed": ("#D55E00", "--"), "printed, float32": ("#E69F00", "-."), "ours": ("#0072B2", "-")}
 
 
 class Sizes(NamedTuple):
@@ -34,7 +34,7 @@ class Sizes(NamedTuple):
 
 FULL, QUICK = Sizes(384, 2048, 120, 10), Sizes(96, 512, 20, 5)
 MOST_SECONDS = 90.0
-"""Training time after which a run is left where it is: torch's Muon would take the hour."""
+"""Training time after which a run is left where it is: torch's Muon in emulated bfloat16 would take the hour."""
 
 
 class Curve(NamedTuple):
@@ -43,11 +43,11 @@ class Curve(NamedTuple):
     errors: list[float]
 
 
-def printed(prior: Prior, sizes: Sizes, muon: str, d_model: int) -> tuple[Callable[..., object], Callable[..., float]]:
+def printed(prior: Prior, sizes: Sizes, way: str, d_model: int) -> tuple[Callable[..., object], Callable[..., float]]:
     """A step of the printed algorithm with the paper's schedules, and its held-out error by its own kernel."""
     hidden = sizes.n_latents * (1 if prior == "atomic" else 2)
     autoencoder = PrintedAutoencoder(d_model, sizes.n_latents, hidden, prior)
-    learner = PrintedLearner(autoencoder, "torch" if muon == "printed" else "ours")
+    learner = PrintedLearner(autoencoder, "bfloat16" if way == "printed" else "float32")
 
     def step(tokens: torch.Tensor, number: int) -> None:
         if prior == "composite" and not is_mask_frozen(number, sizes.steps):

@@ -4,27 +4,29 @@ One departure: zᵀKz is contracted as ((zK)·z), since the printed einsum of th
 n·k² numbers and runs out of memory.
 """
 
-from collections.abc import Callable, Iterable
 from math import sqrt
-from typing import Literal
+from typing import Any, Literal
+from unittest.mock import patch
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from quadric.autoencoders.mixing import Prior
-from quadric.training.muon import Muon
 
 LEARNING_RATE, MOMENTUM = 0.03, 0.95
-WhoseMuon = Literal["torch", "ours"]
-MakeMuon = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
+Precision = Literal["bfloat16", "float32"]
 
-MUONS: dict[WhoseMuon, MakeMuon] = {
-    "torch": lambda parameters: torch.optim.Muon(
-        parameters, lr=LEARNING_RATE, momentum=MOMENTUM, weight_decay=0.0, adjust_lr_fn="original"
-    ),
-    "ours": lambda parameters: Muon(parameters, LEARNING_RATE, MOMENTUM),
-}
+
+class Float32Muon(torch.optim.Muon):
+    """torch's own Muon, its Newton–Schulz in float32: bfloat16 is emulated by CPUs that do not know it."""
+
+    def step(self, closure: Any = None) -> Any:
+        with patch.object(Tensor, "bfloat16", Tensor.clone):
+            return super().step(closure)
+
+
+MUONS: dict[Precision, type[torch.optim.Muon]] = {"bfloat16": torch.optim.Muon, "float32": Float32Muon}
 
 
 class PrintedAutoencoder(nn.Module):
@@ -72,11 +74,17 @@ class PrintedAutoencoder(nn.Module):
 class PrintedLearner:
     """A training step with it, as plain as it comes."""
 
-    def __init__(self, autoencoder: PrintedAutoencoder, muon: WhoseMuon = "torch") -> None:
+    def __init__(self, autoencoder: PrintedAutoencoder, precision: Precision = "bfloat16") -> None:
         self.autoencoder = autoencoder
         parameters = list(autoencoder.parameters())
         self.optimisers = [
-            MUONS[muon]([each for each in parameters if each.ndim == 2]),
+            MUONS[precision](
+                [each for each in parameters if each.ndim == 2],
+                lr=LEARNING_RATE,
+                momentum=MOMENTUM,
+                weight_decay=0.0,
+                adjust_lr_fn="original",
+            ),
             torch.optim.AdamW([each for each in parameters if each.ndim == 1], lr=1e-3, weight_decay=0.0),
         ]
 

@@ -15,7 +15,7 @@ from quadric.training import AutoencoderConfig, Learner, TrainingConfig
 from quadric.training.counting import counted_flops
 
 DENSITY, D_MODEL = 0.001, 576
-WAYS = ("printed", "printed, our Muon", "ours")
+WAYS = ("printed", "printed, float32", "ours")
 
 
 class Size(NamedTuple):
@@ -35,7 +35,7 @@ def step(way: str, prior: Prior, size: Size, tokens: Float[Tensor, "n d"]) -> Ca
         printed = PrintedAutoencoder(D_MODEL, latents, size.n_hidden, prior)
         if prior == "composite":
             printed.set_mixing_density(DENSITY)
-        learner = PrintedLearner(printed, "torch" if way == "printed" else "ours")
+        learner = PrintedLearner(printed, "bfloat16" if way == "printed" else "float32")
         return lambda: learner.step(tokens)
     ours = our_learner(prior, latents, size.n_hidden)
     return lambda: ours.step(tokens)

@@ -2,12 +2,12 @@
 
 Muon orthogonalises the momentum X of a matrix by X ← aX + b(XXᵀ)X + c(XXᵀ)²X. On the entries of a sparse matrix we
 run the same rounds and read every product (XXᵀ)Y at the pattern only, which costs a multiplication for each pair of
-entries that share a column instead of k³. What it and
-element-wise rules give up in quality against Muon on the whole of C is for benchmarks/bench_mixing_optimiser.py to say.
+entries that share a column instead of k³. How it and element-wise rules compare with Muon on the whole of C is
+measured by benchmarks/bench_mixing_optimiser.py.
 """
 
 from collections.abc import Callable
-from math import sqrt
+from math import log, sqrt
 from typing import Any, NamedTuple, overload
 
 import torch
@@ -15,11 +15,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from quadric.autoencoders.csr import CsrPattern
-from quadric.training.muon import COEFFICIENTS, TINY, looked_ahead
+from quadric.training.muon import COEFFICIENTS, ROUNDS, TINY, looked_ahead
 
-PATTERN_ROUNDS = 2
-"""Fewer than Muon's five: a round multiplies the faintest direction by 3.4, and among a few entries further rounds make
-so much of rounding errors that two processes no longer train as one does."""
 MOST_PAIRS = 2**24
 """Pairs of entries up to which the rounds are run; beyond, in the first steps after C became sparse at the largest
 sizes, rows are only scaled to norm one, which is what orthogonalising does to rows that share no atoms."""
@@ -59,12 +56,24 @@ def column_pairs(pattern: CsrPattern) -> Pairs:
     return Pairs(first, second, per_entry, place, torch.argsort(place, stable=True), per_place)
 
 
-def orthogonalised_on_pattern(values: Float[Tensor, " nnz"], pairs: Pairs) -> Float[Tensor, " nnz"]:
+def rounds_for(pattern: CsrPattern) -> int:
+    """One round more than about brings a direction of ordinary size to length one, and no more than Muon has.
+
+    A matrix of r rows and norm one has singular values of about 1/√r, and a round multiplies a faint one by a. A
+    pattern of a few entries that went through all of Muon's rounds would step to its full length in whatever direction
+    rounding errors point, and two processes would no longer train as one does.
+    """
+    used = [int(starts.diff().count_nonzero()) for starts in (pattern.row_starts, pattern.column_starts)]
+    n_directions = max(1, min(used))
+    return min(ROUNDS, 1 + round(log(sqrt(n_directions), COEFFICIENTS[0])))
+
+
+def orthogonalised_on_pattern(values: Float[Tensor, " nnz"], pairs: Pairs, n_rounds: int) -> Float[Tensor, " nnz"]:
     """The rounds of Newton–Schulz, every product read at the pattern; values and result are in column order."""
     a, b, c = COEFFICIENTS
     norm: Tensor = torch.linalg.vector_norm(values)
     entries = values / norm.clamp(min=TINY)
-    for _ in range(PATTERN_ROUNDS):
+    for _ in range(n_rounds):
         products = (entries[pairs.first] * entries[pairs.second])[pairs.by_place]
         gram = _sums(products, pairs.per_place)[pairs.place]
         once = _sums(gram * entries[pairs.second], pairs.per_entry)
@@ -91,6 +100,7 @@ class PatternMuon(torch.optim.Optimizer):
     def __init__(self, values: nn.Parameter, pattern: CsrPattern, lr: float, momentum: float) -> None:
         super().__init__([values], {"lr": lr, "momentum": momentum})
         self.pattern = pattern
+        self.n_rounds = rounds_for(pattern)
         self.pairs = column_pairs(pattern) if count_pairs(pattern) <= MOST_PAIRS else None
 
     @overload
@@ -112,4 +122,5 @@ class PatternMuon(torch.optim.Optimizer):
     def _direction(self, ahead: Tensor) -> Tensor:
         if self.pairs is None:
             return rows_scaled(ahead, self.pattern)
-        return orthogonalised_on_pattern(ahead[self.pattern.by_column], self.pairs)[self.pattern.by_row]
+        direction = orthogonalised_on_pattern(ahead[self.pattern.by_column], self.pairs, self.n_rounds)
+        return direction[self.pattern.by_row]

@@ -9,14 +9,20 @@ from torch.testing import assert_close
 from quadric.autoencoders.csr import csr_pattern
 from quadric.training import pattern_muon
 from quadric.training.muon import COEFFICIENTS, ROUNDS, Muon
-from quadric.training.pattern_muon import PatternMuon, column_pairs, count_pairs, orthogonalised_on_pattern
+from quadric.training.pattern_muon import (
+    PatternMuon,
+    column_pairs,
+    count_pairs,
+    orthogonalised_on_pattern,
+    rounds_for,
+)
 from tests.exactness import DTYPES, TOLERANCE, random
 
 
-def masked_rounds(matrix: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+def masked_rounds(matrix: torch.Tensor, mask: torch.Tensor, n_rounds: int) -> torch.Tensor:
     a, b, c = COEFFICIENTS
     x = matrix / matrix.norm().clamp(min=1e-7)
-    for _ in range(pattern_muon.PATTERN_ROUNDS):
+    for _ in range(n_rounds):
         gram = x @ x.mT
         once = mask * (gram @ x)
         x = a * x + b * once + c * mask * (gram @ once)
@@ -49,17 +55,18 @@ def test_pairs_are_all_entries_that_share_a_column(rows, columns, density):
 
 
 @DTYPES
+@pytest.mark.parametrize("n_rounds", [1, 2, ROUNDS])
 @pytest.mark.parametrize(("rows", "columns", "density"), [(1, 1, 1.0), (6, 9, 0.4), (30, 60, 0.1), (12, 7, 1.0)])
-def test_the_rounds_are_those_of_the_masked_matrix(rows, columns, density, dtype):
+def test_the_rounds_are_those_of_the_masked_matrix(rows, columns, density, n_rounds, dtype):
     mask, pattern, values = sparse(rows, columns, density, dtype)
-    ours = orthogonalised_on_pattern(values[pattern.by_column], column_pairs(pattern))[pattern.by_row]
-    expected = masked_rounds(dense_of(mask, values), mask.to(dtype))[mask]
+    ours = orthogonalised_on_pattern(values[pattern.by_column], column_pairs(pattern), n_rounds)[pattern.by_row]
+    expected = masked_rounds(dense_of(mask, values), mask.to(dtype), n_rounds)[mask]
     assert_close(ours, expected, rtol=0, atol=10 * TOLERANCE[dtype])
 
 
 @pytest.mark.parametrize("shape", [(5, 8), (8, 5)])
 def test_with_every_entry_and_every_round_it_is_muon(shape, monkeypatch):
-    monkeypatch.setattr(pattern_muon, "PATTERN_ROUNDS", ROUNDS)
+    monkeypatch.setattr(pattern_muon, "rounds_for", lambda pattern: ROUNDS)
     mask, pattern, start = sparse(*shape, 1.0)
     values, weight = torch.nn.Parameter(start.clone()), torch.nn.Parameter(dense_of(mask, start))
     optimisers = PatternMuon(values, pattern, 0.03, 0.95), Muon([weight], 0.03, 0.95)
@@ -75,9 +82,34 @@ def test_rows_that_share_no_atom_are_scaled_alike():
     mask = torch.eye(4).repeat_interleave(3, 1).bool()
     pattern = csr_pattern(*mask.nonzero(as_tuple=True), (4, 12))
     values = random(12)
-    direction = orthogonalised_on_pattern(values[pattern.by_column], column_pairs(pattern))[pattern.by_row]
+    rounds = rounds_for(pattern)
+    direction = orthogonalised_on_pattern(values[pattern.by_column], column_pairs(pattern), rounds)[pattern.by_row]
     norms = dense_of(mask, direction).norm(dim=1)
     assert ((norms > 0.6) & (norms < 1.3)).all()
+
+
+@pytest.mark.parametrize(("rows", "columns", "rounds"), [(1, 1, 1), (1, 50, 1), (10, 80, 2), (8192, 16384, ROUNDS)])
+def test_more_rows_take_more_rounds(rows, columns, rounds):
+    places = torch.arange(max(rows, columns))
+    assert rounds_for(csr_pattern(places % rows, places % columns, (rows, columns))) == rounds
+
+
+def test_empty_rows_and_columns_do_not_count_and_an_empty_pattern_has_a_round():
+    places = torch.arange(10)
+    assert rounds_for(csr_pattern(places, 2 * places, (5000, 5000))) == 2
+    assert rounds_for(csr_pattern(places[:0], places[:0], (5000, 5000))) == 1
+
+
+@pytest.mark.parametrize("n_rows", [10, 100, 576, 2048])
+def test_an_ordinary_direction_comes_out_near_one_and_a_faint_one_stays_faint(n_rows):
+    """Rows that share no atom are the singular vectors, so their norms are the singular values."""
+    places = torch.arange(n_rows)
+    pattern = csr_pattern(places, places, (n_rows, n_rows))
+    values = torch.ones(n_rows, dtype=torch.float64)
+    values[0] = 1e-6
+    direction = orthogonalised_on_pattern(values, column_pairs(pattern), rounds_for(pattern))
+    assert ((direction[1:] > 0.6) & (direction[1:] < 1.3)).all()
+    assert direction[0] < 2e-5
 
 
 def test_too_many_pairs_fall_back_to_scaled_rows(monkeypatch):
