@@ -1,7 +1,7 @@
 """Claims: a composite step at least 6 times as fast as printed with a quarter of the work and half of the memory;
 atomic and quadratic at least 1.7 times; composite at most 1.3 times an atomic step with as many atoms.
 
-    python benchmarks/bench_step.py [--quick]
+    python benchmarks/bench_step.py [--quick] [--only step|live|peers|patient]
 """
 
 # Imports that pull in a language model stand in the functions that need them: a process that only measures memory
@@ -41,15 +41,16 @@ class Measured(NamedTuple):
     """Median over fresh processes; not a number where the way was not run."""
 
 
-def measured(prior: Prior, size: Size, patient: bool) -> tuple[dict[str, Measured], float]:
+def measured(prior: Prior, size: Size) -> tuple[dict[str, Measured], float]:
     """First steps in processes of their own tell operations and peak memory; the time is then taken in turns, and the
     machine's rate with it.
 
-    A way that takes minutes a step is not run again: its first step is its time.
+    A way that takes minutes a step is not run again: its first step is its time. One that would take a quarter of an
+    hour is left to `patient_table`.
     """
     from tokens import layer_tokens
 
-    ways = [way for way in WAYS if patient or is_bearable(way, prior, size)]
+    ways = [way for way in WAYS if is_bearable(way, prior, size)]
     firsts = {way: first_steps(way, prior, size) for way in ways}
     tokens = layer_tokens(size.n_tokens)
     quick = [way for way in ways if len(firsts[way]) > 1]
@@ -130,12 +131,12 @@ def known(number: float, unit: str = "", digits: int = 2) -> str:
     return "–" if isnan(number) else f"{number:,.{digits}f}{unit}"
 
 
-def step_table(sizes: tuple[Size, ...], name: str, patient: bool) -> None:
+def step_table(sizes: tuple[Size, ...], name: str) -> None:
     """The main table, and composite against atomic at the same number of atoms."""
     load, rates, rows, ours = os.getloadavg()[0], [], [], {}
     for size in sizes:
         for prior in PRIORS:
-            found, rate = measured(prior, size, patient)
+            found, rate = measured(prior, size)
             rates.append(rate)
             rows += rows_of(prior, size, found, rate)
             print(*rows[-3:], sep="\n", flush=True)
@@ -162,14 +163,32 @@ def step_table(sizes: tuple[Size, ...], name: str, patient: bool) -> None:
         f"turns after a warm-up, but the first way is timed by its first step alone where that takes over "
         f"{TOO_SLOW_TO_REPEAT:.0f} s. Printed: dense C, plain autograd, torch.optim.Muon on all matrices; its "
         "own Newton–Schulz runs in bfloat16, which this CPU emulates, hence the second baseline: the same in float32. "
-        f"Where C has over {MOST_ENTRIES:,} entries the first is only counted, unless --patient asks for the "
-        "quarter of an hour that a step of it takes. Peak memory: rise over the prepared process in its first step, "
+        f"Where C has over {MOST_ENTRIES:,} entries the first is only counted, since a step of it takes a quarter of "
+        "an hour; see step_patient.md. Peak memory: rise over the prepared process in its first step, "
         "the optimisers' memory included, median of fresh processes; of printed, or where that did not run of "
         "printed in float32. The formula assumes entries of C "
         f"scattered at random. Matmul rate: {N_PRODUCTS} float32 products of {PRODUCT_SIZE}³ in turns with the steps, "
         f"{min(rates) / GIGA:,.0f} to {max(rates) / GIGA:,.0f} GFLOP/s here. "
         f"Composite step time over atomic with as many atoms: {against_atomic}. "
         f"Load when it began: {load:.1f}. `python benchmarks/bench_step.py`",
+    )
+
+
+def patient_table(size: Size, name: str) -> None:
+    """One composite step exactly as printed, however long it takes, beside ours."""
+    firsts = {way: peak_and_result(first_step, way, "composite", size) for way in ("printed", "ours")}
+    _, printed = firsts["printed"]
+    write_table(
+        name,
+        "A composite step exactly as printed, and ours",
+        ["way", "seconds of the first step", "speed against printed", "peak MiB"],
+        [
+            [way, f"{result.seconds:,.1f}", f"{printed.seconds / result.seconds:,.0f}×", f"{peak / MEBI:,.0f}"]
+            for way, (peak, result) in firsts.items()
+        ],
+        f"d={D_MODEL}, n={size.n_tokens}, k={size.n_latents}, h={size.n_hidden}, density {DENSITY:.1%}; a fresh "
+        "process each, its first step. torch.optim.Muon multiplies in bfloat16, which this CPU emulates, and that is "
+        "nearly all of the time: see step.md for the same in float32. `python benchmarks/bench_step.py --only patient`",
     )
 
 
@@ -234,12 +253,15 @@ def peer_table(n_latents: tuple[int, ...], n_tokens: int, name: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes, under its own name: to try the script")
-    parser.add_argument("--patient", action="store_true", help="run torch's own Muon at the largest size too")
-    parser.add_argument("--only", choices=["step", "live", "peers"], help="one of the three tables")
+    parser.add_argument(
+        "--only", choices=["step", "live", "peers", "patient"], help="one table; patient only on demand"
+    )
     options = parser.parse_args()
     ending = "_quick" if options.quick else ""
     if options.only in (None, "step"):
-        step_table(QUICK if options.quick else SIZES, f"step{ending}", options.patient)
+        step_table(QUICK if options.quick else SIZES, f"step{ending}")
+    if options.only == "patient":
+        patient_table((QUICK if options.quick else SIZES)[-1], f"step_patient{ending}")
     if options.only in (None, "live"):
         live_table(1 if options.quick else 3, 1 if options.quick else 3, f"live{ending}")
     if options.only in (None, "peers"):

@@ -20,17 +20,14 @@ def draw(material: Material) -> Drawn:
             mine = sorted((row for row in rows if row["kind"] == kind), key=lambda row: (row["n_latents"], row["seed"]))
             if not mine:
                 continue
-            usual = [row["alpha"] == DEFAULT_ALPHA for row in mine]
+            mark = {"s": 18, "marker": look.marker, "color": look.colour, "linewidths": 0}
             axes.scatter(
                 [row[column] for row in mine],
                 [row["error"] for row in mine],
-                s=18,
-                marker=look.marker,
-                color=look.colour,
-                alpha=[0.9 if each else 0.35 for each in usual],
-                label=look.label,
-                linewidths=0,
+                alpha=[0.9 if row["alpha"] == DEFAULT_ALPHA else 0.35 for row in mine],
+                **mark,
             )
+            axes.scatter([], [], alpha=0.9, label=look.label, **mark)  # the legend's, never as pale as a first point
         axes.set_xscale("log")
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.xaxis.set_minor_locator(NullLocator())
@@ -40,10 +37,7 @@ def draw(material: Material) -> Drawn:
     whole.set_ylabel("held-out error")
     handles, labels = whole.get_legend_handles_labels()
     title = f"{rows[0]['hook_point']}; pale: alpha other than {DEFAULT_ALPHA:g}"
-    legend = figure.legend(handles, labels, loc="outside upper center", ncols=3, title=title)
-    for mark in legend.legend_handles:
-        if mark is not None:
-            mark.set_alpha(0.9)  # it would be as pale as the first of its points
+    figure.legend(handles, labels, loc="outside upper center", ncols=3, title=title)
     return Drawn(figure, [{name: row[name] for name in COLUMNS} for row in rows])
 
 

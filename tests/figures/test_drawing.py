@@ -70,6 +70,11 @@ def test_a_figure_that_was_asked_for_and_has_no_data_is_an_error(tmp_path: Path)
     assert not (tmp_path / "layers.png").exists()
 
 
+def test_the_legend_of_error_against_bits_is_not_pale(material: Material) -> None:
+    (legend,) = FIGURES["error_bits"](material).figure.legends
+    assert [mark.get_alpha() for mark in legend.legend_handles] == [0.9] * 3
+
+
 def test_layers_are_means_over_seeds(material: Material) -> None:
     rows = FIGURES["layers"](material).rows
     assert {(row["layer"], row["kind"]) for row in rows} == {
