@@ -50,12 +50,59 @@ function latentOf(data: NotebookData): Latent {
   };
 }
 
+interface Hover {
+  point: number;
+  x: number;
+  y: number;
+}
+
+interface TogglesProps {
+  route: LatentRoute;
+  latent: Latent;
+  /** The level at which a surface appears. */
+  starting: number;
+  change: (part: Partial<LatentRoute>) => void;
+}
+
+function Toggles({ route, latent, starting, change }: TogglesProps) {
+  return (
+    <div class="toolbar">
+      <button
+        type="button"
+        aria-pressed={route.surface !== null}
+        onClick={() => change({ surface: route.surface === null ? starting : null })}
+      >
+        Surface
+      </button>
+      <button type="button" aria-pressed={route.eigenaxes} onClick={() => change({ eigenaxes: !route.eigenaxes })}>
+        Axes
+      </button>
+      {latent.values.length > 0 && (
+        <button type="button" aria-pressed={route.control} onClick={() => change({ control: !route.control })}>
+          Random control
+        </button>
+      )}
+    </div>
+  );
+}
+
+function Hovered({ latent, hover, text }: { latent: Latent; hover: Hover; text: string }) {
+  return (
+    <div class={`tooltip ${hover.y < 90 ? "below" : ""}`} ref={(element) => placeTooltip(element, hover.x, hover.y)}>
+      <b>
+        <bdi>{text}</bdi>
+      </b>{" "}
+      <span class="value">z = {signed(latent.values[hover.point], 3)}</span>
+    </div>
+  );
+}
+
 function Notebook({ data }: { data: NotebookData }) {
   const latent = useMemo(() => latentOf(data), []);
   const camera = useMemo(() => new Camera(), []);
   const { theme } = useTheme();
   const still = useMedia("(prefers-reduced-motion: reduce)");
-  const [hover, setHover] = useState<{ point: number; x: number; y: number } | null>(null);
+  const [hover, setHover] = useState<Hover | null>(null);
   const starting = latent.values.length ? startingLevel(latent) : data.reach / 2;
   const [route, setRoute] = useState<LatentRoute>({
     ...LATENT,
@@ -72,23 +119,7 @@ function Notebook({ data }: { data: NotebookData }) {
       <h1>
         <bdi>{data.title}</bdi>
       </h1>
-      <div class="toolbar">
-        <button
-          type="button"
-          aria-pressed={route.surface !== null}
-          onClick={() => change({ surface: route.surface === null ? starting : null })}
-        >
-          Surface
-        </button>
-        <button type="button" aria-pressed={route.eigenaxes} onClick={() => change({ eigenaxes: !route.eigenaxes })}>
-          Axes
-        </button>
-        {latent.values.length > 0 && (
-          <button type="button" aria-pressed={route.control} onClick={() => change({ control: !route.control })}>
-            Random control
-          </button>
-        )}
-      </div>
+      <Toggles {...{ route, latent, starting, change }} />
       <div class="view">
         <Scene
           {...{ latent, camera, theme }}
@@ -108,17 +139,7 @@ function Notebook({ data }: { data: NotebookData }) {
           onPin={() => {}}
           onCamera={() => {}}
         />
-        {hover && (
-          <div
-            class={`tooltip ${hover.y < 90 ? "below" : ""}`}
-            ref={(element) => placeTooltip(element, hover.x, hover.y)}
-          >
-            <b>
-              <bdi>{text(latent.tokens[hover.point])}</bdi>
-            </b>{" "}
-            <span class="value">z = {signed(latent.values[hover.point], 3)}</span>
-          </div>
-        )}
+        {hover && <Hovered {...{ latent, hover }} text={text(latent.tokens[hover.point])} />}
       </div>
       <SurfaceControl {...{ route, latent, shown, captured }} reach={data.reach} onChange={change} />
       <Spectrum latent={latent} axes={route.axes} captured={captured} onAxes={(axes) => change({ axes })} />
