@@ -100,10 +100,17 @@ class Viewer:
         self.page.wait_for_function("part => location.hash.includes(part)", arg=part)
 
     def picture(self, which: int = 0) -> bytes:
-        """The scatter as it looks once it has come to rest."""
+        """The scatter as it looks once it has come to rest: the same after a few more frames."""
+        self.page.wait_for_load_state("networkidle")  # what comes late can move the picture by part of a pixel
+        scene = self.page.locator(".scene").nth(which)
         frames = "for (let i = 0; i < 4; i++) await new Promise(requestAnimationFrame)"
-        self.page.evaluate(f"async () => {{ {frames} }}")
-        return self.page.locator(".scene").nth(which).screenshot()
+        picture = b""
+        for _ in range(20):
+            self.page.evaluate(f"async () => {{ {frames} }}")
+            before, picture = picture, scene.screenshot()
+            if picture == before:
+                return picture
+        raise AssertionError("the picture does not come to rest")
 
     def sweep(self, wanted: str, steps: int = 24) -> tuple[float, float]:
         """Move the pointer over the picture until something appears; where that was."""

@@ -75,6 +75,7 @@ def test_the_surface_is_drawn_named_and_follows_its_slider(viewer):
     expect(page.locator(".surface-control")).to_contain_text("yperboloid of two sheets")
     assert viewer.picture() != drawn
     page.get_by_role("button", name="Surface").click()
+    expect(page.get_by_role("button", name="Surface")).to_have_attribute("aria-pressed", "false")
     assert viewer.picture() == without
 
 
