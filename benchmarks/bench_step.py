@@ -1,4 +1,4 @@
-"""Claims: a composite step at least 6 times as fast as printed with a quarter of the work and half of the memory;
+"""Aims: a composite step at least 6 times as fast as printed with a quarter of the work and half of the memory;
 atomic and quadratic at least 1.7 times; composite at most 1.3 times an atomic step with as many atoms.
 
     python benchmarks/bench_step.py [--quick] [--only step|live|peers|patient]
@@ -160,7 +160,7 @@ def step_table(sizes: tuple[Size, ...], name: str) -> None:
         ],
         rows,
         f"d={D_MODEL}, composite density {DENSITY:.1%}; smollm2 activations into layer {LAYER}; {ROUNDS} rounds in "
-        f"turns after a warm-up, but the first way is timed by its first step alone where that takes over "
+        "turns after a warm-up, but the first way is timed by its first step alone where that takes over "
         f"{TOO_SLOW_TO_REPEAT:.0f} s. Printed: dense C, plain autograd, torch.optim.Muon on all matrices; its "
         "own Newton–Schulz runs in bfloat16, which this CPU emulates, hence the second baseline: the same in float32. "
         f"Where C has over {MOST_ENTRIES:,} entries the first is only counted, since a step of it takes a quarter of "
