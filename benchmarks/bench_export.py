@@ -27,7 +27,7 @@ from quadric.evidence import (
     weights_sha256,
 )
 from quadric.evidence.firing import PROBABILITIES
-from quadric.site.export import Exhibit, site_parts
+from quadric.site.export import SiteInput, site_parts
 from quadric.site.writer import write_site
 
 D_MODEL, N_LATENTS, DENSITY = 576, 8192, 0.001
@@ -125,8 +125,8 @@ def export(folder: Path, n_latents: int) -> Callable[[], None]:
 
     def run() -> None:
         start = time.perf_counter()
-        exhibit = Exhibit(name="composite", autoencoder=autoencoder, evidence=evidence, source="synthetic")
-        texts, dictionaries = site_parts([exhibit])
+        site_input = SiteInput(name="composite", autoencoder=autoencoder, evidence=evidence, source="synthetic")
+        texts, dictionaries = site_parts([site_input])
         middle = time.perf_counter()
         write_site(folder / "site", title="benchmark", texts=texts, dictionaries=dictionaries, static=folder / "static")
         times = {"geometry": middle - start, "pages": time.perf_counter() - middle}

@@ -118,7 +118,7 @@ def main() -> None:
         rows,
         f"smollm2, residual stream into layer {LAYER} of 30, {SEQUENCES} sequences of {config.corpus.block_length} "
         f"tokens a forward pass, {PASSES} passes a round, {ROUNDS} rounds, each beginning with another way; "
-        "ratios are medians over rounds. The stream reads, shuffles, tokenises and packs the text, applies the token "
+        "ratios are medians over rounds. The stream reads, shuffles, tokenizes and packs the text, applies the token "
         "rules and makes batches; it runs without prefetching here, so that no work hides outside the clock. "
         f"Measured apart, with the model's answer replaced by a kept one, all that work takes {beside * 1e3:.0f} ms of "
         f"CPU time a pass, {beside / alone:.1%} of what (b) takes. "

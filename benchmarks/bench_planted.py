@@ -24,7 +24,7 @@ from quadric.geometry.recovery import (
     overlaps,
     unit_directions,
 )
-from quadric.recipes import Dictionary, Grid, Scale, autoencoders
+from quadric.runs.recipes import Dictionary, Grid, Scale, autoencoders
 from quadric.training import Learner, TrainingConfig, train
 
 KINDS = ("direction", "circle", "sphere", "cone", "cluster")

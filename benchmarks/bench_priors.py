@@ -17,10 +17,10 @@ from quadric.cli.token_progress import token_progress
 from quadric.cli.training_progress import training_progress
 from quadric.evaluation import Evaluation, EvaluationSettings, evaluate
 from quadric.evaluation.evaluating import Candidate
-from quadric.recipes import SMALL, Grid, run
-from quadric.run_config import RunConfig
-from quadric.run_folder import autoencoder_folders
-from quadric.running import carry_on, is_finished, start
+from quadric.runs.config import RunConfig
+from quadric.runs.folder import autoencoder_folders
+from quadric.runs.recipes import SMALL, Grid, make_run_config
+from quadric.runs.running import create_run, is_finished, train_run
 
 LAYER = "15"
 
@@ -34,9 +34,11 @@ def wanted(options: argparse.Namespace) -> RunConfig:
     activations = ActivationConfig(hook_points=LAYER)
     seeds = tuple(range(options.seeds))
     cache = str(options.work / "cache")
-    equal_k = run(scale, activations, Grid(dictionaries=("quadratic", "composite", "atomic", "topk"), seeds=seeds))
+    equal_k = make_run_config(
+        scale, activations, Grid(dictionaries=("quadratic", "composite", "atomic", "topk"), seeds=seeds)
+    )
     wider = replace(scale, n_latents=2 * options.latents)
-    equal_h = run(wider, activations, Grid(dictionaries=("atomic", "topk"), seeds=seeds))
+    equal_h = make_run_config(wider, activations, Grid(dictionaries=("atomic", "topk"), seeds=seeds))
     return replace(equal_k, autoencoders=equal_k.autoencoders + equal_h.autoencoders, cache=cache)
 
 
@@ -47,10 +49,10 @@ def trained(options: argparse.Namespace) -> Path:
     with token_progress("harvest") as show:
         harvest(config.activations, storage, options.work / "cache", on_progress=show)
     if not folder.exists():
-        start(config, folder)
+        create_run(config, folder)
     if not is_finished(folder):
         with training_progress(config.training.steps) as progress:
-            carry_on(folder, on_open=progress.open, on_step=progress.step)
+            train_run(folder, on_open=progress.open, on_step=progress.step)
     return folder
 
 

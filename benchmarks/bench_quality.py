@@ -125,7 +125,7 @@ def main() -> None:
         rows,
         f"k={sizes.n_latents} (composite: twice as many atoms, density {DENSITY:.1%}), {sizes.steps} steps of "
         f"{sizes.batch_tokens} smollm2 tokens into layer {LAYER}, the same batches for all, paper's schedules. Each "
-        "error is by the way's own kernel: the printed one leaves the symmetrisation out, which costs it accuracy, so "
+        "error is by the way's own kernel: the printed one leaves the symmetrization out, which costs it accuracy, so "
         f"ours may end lower. One run each, left after {MOST_SECONDS:.0f} s of training where it takes longer. "
         f"![curves]({name}.png) `python benchmarks/bench_quality.py`",
     )

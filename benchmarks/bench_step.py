@@ -165,7 +165,7 @@ def step_table(sizes: tuple[Size, ...], name: str) -> None:
         "own Newton–Schulz runs in bfloat16, which this CPU emulates, hence the second baseline: the same in float32. "
         f"Where C has over {MOST_ENTRIES:,} entries the first is only counted, since a step of it takes a quarter of "
         "an hour; see step_patient.md. Peak memory: rise over the prepared process in its first step, "
-        "the optimisers' memory included, median of fresh processes; of printed, or where that did not run of "
+        "the optimizers' memory included, median of fresh processes; of printed, or where that did not run of "
         "printed in float32. The formula assumes entries of C "
         f"scattered at random. Matmul rate: {N_PRODUCTS} float32 products of {PRODUCT_SIZE}³ in turns with the steps, "
         f"{min(rates) / GIGA:,.0f} to {max(rates) / GIGA:,.0f} GFLOP/s here. "
@@ -245,7 +245,7 @@ def peer_table(n_latents: tuple[int, ...], n_tokens: int, name: str) -> None:
         ["size", "trainer", "tokens/s", "quadric's speed relative to it"],
         rows,
         f"d={D_MODEL}, {n_tokens} tokens a step, float32, TopK with 32 active latents, each library's own class, loss "
-        "and usual optimiser, medians of five steps after a warm-up, one after another on the same activations; "
+        "and usual optimizer, medians of five steps after a warm-up, one after another on the same activations; "
         "quadric composite has two atoms a latent and 0.1 % of C. `python benchmarks/bench_step.py`",
     )
 

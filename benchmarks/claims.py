@@ -15,8 +15,8 @@ NOT_YET = "not measured yet"
 DRAWN = {
     "layers": "Held-out error across layers; 95 % intervals over seeds.",
     "captured": "Share of Σ|λ| in the leading eigenvalues of every latent.",
-    "similarity": "Agreement over α; first row and column a random initialisation, last column the other prior.",
-    "stability": "Agreement between seeds; grey, with a random initialisation.",
+    "similarity": "Agreement over α; first row and column a random initialization, last column the other prior.",
+    "stability": "Agreement between seeds; grey, with a random initialization.",
     "error_bits": "Error against description length.",
     "random_latents": "The first latents by index that are not dense.",
     "receptive_fields": "Receptive fields of linear and quadratic atoms.",
@@ -128,7 +128,7 @@ def _alphas(prior: str, rows: Rows) -> str:
     said = [
         f"{label} {spread([float(row[column]) for row in near])} between neighbouring α, "
         f"{spread([float(row[column]) for _, row in pairs])} over all, "
-        f"{spread([float(row[column]) for row in random])} with a random initialisation"
+        f"{spread([float(row[column]) for row in random])} with a random initialization"
         for label, column in (("Sim_F", "frobenius"), ("Sim_H", "hungarian_symmetric"), ("alignment", "alignment"))
     ]
     return f"{prior}: {'; '.join(said)}"

@@ -21,7 +21,7 @@ def saelens(tokens: torch.Tensor, n_latents: int) -> Callable[[], object]:
     from sae_lens.saes.topk_sae import TopKTrainingSAE, TopKTrainingSAEConfig
 
     sae = TopKTrainingSAE(TopKTrainingSAEConfig(d_in=tokens.shape[1], d_sae=n_latents, k=N_ACTIVE))
-    optimiser = torch.optim.Adam(sae.parameters(), lr=3e-4)
+    optimizer = torch.optim.Adam(sae.parameters(), lr=3e-4)
 
     def step() -> None:
         batch = TrainStepInput(
@@ -29,25 +29,25 @@ def saelens(tokens: torch.Tensor, n_latents: int) -> Callable[[], object]:
         )
         sae.training_forward_pass(step_input=batch).loss.backward()
         torch.nn.utils.clip_grad_norm_(sae.parameters(), 1.0)
-        optimiser.step()
-        optimiser.zero_grad()
+        optimizer.step()
+        optimizer.zero_grad()
 
     return step
 
 
 def sparsify(tokens: torch.Tensor, n_latents: int) -> Callable[[], object]:
-    """sparsify's coder and its default optimiser."""
+    """sparsify's coder and its default optimizer."""
     from sparsify import SparseCoder, SparseCoderConfig
     from sparsify.sign_sgd import SignSGD
 
     coder = SparseCoder(tokens.shape[1], SparseCoderConfig(num_latents=n_latents, k=N_ACTIVE))
-    optimiser = SignSGD(coder.parameters(), lr=1e-3)
+    optimizer = SignSGD(coder.parameters(), lr=1e-3)
 
     def step() -> None:
         coder(tokens).fvu.backward()
         coder.remove_gradient_parallel_to_decoder_directions()
-        optimiser.step()
-        optimiser.zero_grad()
+        optimizer.step()
+        optimizer.zero_grad()
         coder.set_decoder_norm_to_unit_norm()
 
     return step

@@ -77,7 +77,7 @@ class PrintedLearner:
     def __init__(self, autoencoder: PrintedAutoencoder, precision: Precision = "bfloat16") -> None:
         self.autoencoder = autoencoder
         parameters = list(autoencoder.parameters())
-        self.optimisers = [
+        self.optimizers = [
             MUONS[precision](
                 [each for each in parameters if each.ndim == 2],
                 lr=LEARNING_RATE,
@@ -92,7 +92,7 @@ class PrintedLearner:
         """One update; returns the error."""
         total, error = self.autoencoder.loss(tokens, alpha)
         total.backward()
-        for optimiser in self.optimisers:
-            optimiser.step()
-            optimiser.zero_grad()
+        for optimizer in self.optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
         return error.detach()

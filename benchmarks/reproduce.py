@@ -17,14 +17,14 @@ from pathlib import Path
 
 from claims import claims_page
 
+from quadric._files import write_atomically
 from quadric.autoencoders import load_pretrained
-from quadric.autoencoders.storage import write_atomically
 from quadric.cli import main as quadric
 from quadric.cli.token_progress import token_progress
 from quadric.evidence import EvidenceSettings, collect, text_behind
 from quadric.evidence.opening import open_cached
 from quadric.geometry.dictionary import require_bilinear
-from quadric.run_folder import autoencoder_folders, evidence_folder
+from quadric.runs.folder import autoencoder_folders, evidence_folder
 
 ROOT = Path(__file__).parents[1]
 ALPHAS = "0 0.1 0.2 0.3 0.4 0.5 0.6 0.7 0.8 0.9 1"

@@ -64,7 +64,7 @@ class FirstStep(NamedTuple):
 
 
 def first_step(way: str, prior: Prior, size: Size) -> Callable[[], FirstStep]:
-    """A first step, counted and timed; it makes the optimisers' memory. Random tokens: neither asks which they are."""
+    """A first step, counted and timed; it makes the optimizers' memory. Random tokens: neither asks which they are."""
     run = step(way, prior, size, torch.randn(size.n_tokens, D_MODEL))
 
     def counted() -> FirstStep:

@@ -5,7 +5,7 @@ The stages, in the order in which data flows through them:
 1. `quadric.activations`   a language model and text become a stream of token vectors (n, d)
 2. `quadric.autoencoders`  dictionaries whose latents are quadratic forms, and linear baselines
 3. `quadric.training`      fits autoencoders to any iterator of batches
-4. `quadric.run_folder`    what a run leaves on disk, and how to get it back
+4. `quadric.runs.folder`    what a run leaves on disk, and how to get it back
 5. `quadric.evaluation`    how good it is, on text it was not trained on
 6. `quadric.geometry`      the shape of every latent, from weights alone
 7. `quadric.evidence`      what data says about every latent: points, contexts, statistics, labels
@@ -20,8 +20,8 @@ from quadric.version import __version__
 if TYPE_CHECKING:
     from quadric import geometry
     from quadric.autoencoders import BatchTopKAutoencoder, BilinearAutoencoder, LossTerms, TopKAutoencoder
-    from quadric.hub import push
-    from quadric.run_folder import load
+    from quadric.runs.folder import load
+    from quadric.runs.hub import push
     from quadric.site.notebook import show
 
 # Resolved on first use: `quadric --help` must not wait for torch.
@@ -30,11 +30,13 @@ _HOME = {
     "BilinearAutoencoder": "quadric.autoencoders",
     "LossTerms": "quadric.autoencoders",
     "TopKAutoencoder": "quadric.autoencoders",
-    "load": "quadric.run_folder",
-    "push": "quadric.hub",
+    "load": "quadric.runs.folder",
+    "push": "quadric.runs.hub",
     "show": "quadric.site.notebook",
 }
-_STAGES = ("activations", "autoencoders", "evaluation", "evidence", "geometry", "site", "training")
+_STAGES = (
+    "activations", "autoencoders", "corpus", "evaluation", "evidence", "geometry", "runs", "site", "training",
+)  # fmt: skip
 
 __all__ = [
     "BatchTopKAutoencoder",

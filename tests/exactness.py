@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from quadric.autoencoders import halves
+from quadric.autoencoders.kernels import symmetric
 
 DTYPES = pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
@@ -19,7 +19,7 @@ def random(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 0) -> to
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of three rows, so that small matrices are walked in several blocks, the last one ragged."""
-    monkeypatch.setattr(halves, "SMALLEST_BLOCK", 3)
+    monkeypatch.setattr(symmetric, "SMALLEST_BLOCK", 3)
 
 
 def assert_same(

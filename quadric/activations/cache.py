@@ -16,11 +16,11 @@ from jaxtyping import Int
 from safetensors import safe_open
 from torch import Tensor
 
+from quadric._files import sha256_of_file
 from quadric.activations.batches import COLUMNS, ActivationBatch, BatchSize, check_rank, check_same_setup
 from quadric.activations.manifest import CacheError, Shard, read_manifest
 from quadric.activations.prefetch import prefetched
 from quadric.activations.provenance import StreamProvenance
-from quadric.resources import sha256_of_file
 
 OPEN_SHARDS = 128
 WINDOW = 1 << 20

@@ -20,19 +20,18 @@ from safetensors.torch import save
 from torch import Tensor
 from torch.nn.functional import pad
 
+from quadric._files import remove_leftovers, write_atomically
 from quadric.activations.batches import COLUMNS, BatchSize, concatenated
 from quadric.activations.config import ActivationConfig, provenance_of
 from quadric.activations.live_stream import ForwardPass, LiveStream
 from quadric.activations.manifest import (
     NAME,
-    PARTIAL,
     CacheError,
     Layout,
     Manifest,
     Shard,
     StoredDtype,
     read_manifest,
-    write_atomically,
     write_manifest,
 )
 from quadric.activations.models import find_model, load_model, load_shape
@@ -116,8 +115,7 @@ def harvest(
 
 def _manifest_to_continue(folder: Path, fresh: Manifest, tokens: int) -> Manifest:
     """What the folder holds of what is asked for, without the debris of an interrupted harvest."""
-    for debris in folder.glob(f"*{PARTIAL}"):
-        debris.unlink()
+    remove_leftovers(folder, rf"shard-\d+\.safetensors|{NAME}")
     if not (folder / NAME).is_file():
         others = [path.name for path in folder.iterdir() if not path.name.startswith("shard-")]
         if others:

@@ -4,30 +4,23 @@ A shard is listed only after its bytes are on the disk under their final name, a
 one step. Whatever ends a harvest, the listed shards are whole; anything else in the folder is debris.
 """
 
-import errno
 import json
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from quadric._files import write_atomically
 from quadric.activations.provenance import StreamProvenance, differences
 from quadric.activations.token_rules import TokenCounts
-from quadric.resources import sync_to_disk
 
 FORMAT = 1
 NAME = "manifest.json"
-PARTIAL = ".partial"
 
 StoredDtype = Literal["float16", "bfloat16", "float32"]
 
 
 class CacheError(ValueError):
     """A cache folder that cannot be used as asked."""
-
-
-class DiskFullError(OSError):
-    """No room for the next shard."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,23 +111,3 @@ def _shard(record: dict[str, Any]) -> Shard:
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     write_atomically(folder / NAME, manifest.to_json().encode())
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write beside, flush to the disk, rename: the file is there whole or not at all."""
-    partial = path.with_name(path.name + PARTIAL)
-    try:
-        with open(partial, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-        sync_to_disk(path.parent)
-    except OSError as failure:
-        partial.unlink(missing_ok=True)
-        if failure.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        raise DiskFullError(
-            f"no room for {path.name} ({len(data) / 1e6:.0f} MB) in {path.parent}; what was written before "
-            "stays valid: free some space and run the same command again"
-        ) from failure

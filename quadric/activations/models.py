@@ -12,9 +12,10 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
+from quadric._files import sha256_of_file, sync_to_disk
 from quadric.activations.model_errors import ModelError, plain_errors, quiet
 from quadric.activations.tokenizer import Tokenizer
-from quadric.resources import SMOLLM2, Resource, cache_folder, open_member, sha256_of_file, sync_to_disk
+from quadric.resources import SMOLLM2, Resource, cache_folder, open_member
 
 EMBEDDED = {SMOLLM2.name: SMOLLM2}
 HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")

@@ -51,7 +51,7 @@ class Tokenizer:
         ]
 
     def fingerprint(self) -> str:
-        """Hash of vocabulary, merges, normalisation and special tokens."""
+        """Hash of vocabulary, merges, normalization and special tokens."""
         if getattr(self.hf, "is_fast", False):
             rules = json.loads(self.hf.backend_tokenizer.to_str())
             # How the last call padded or truncated is kept there too, and says nothing about the tokenizer.

@@ -5,8 +5,8 @@ from quadric.autoencoders.bilinear import BilinearArchitecture, BilinearAutoenco
 from quadric.autoencoders.loading import load_pretrained
 from quadric.autoencoders.objective import LossTerms
 from quadric.autoencoders.provenance import Provenance
-from quadric.autoencoders.sparse import BatchTopKAutoencoder, LinearArchitecture, TopKAutoencoder
 from quadric.autoencoders.tokens import unit_tokens
+from quadric.autoencoders.topk import BatchTopKAutoencoder, LinearArchitecture, TopKAutoencoder
 
 __all__ = [
     "Autoencoder",

@@ -10,9 +10,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from quadric.autoencoders.io import StoredAutoencoder, write_folder
 from quadric.autoencoders.objective import LossSums, LossTerms, density_norms, hoyer_density
 from quadric.autoencoders.provenance import Provenance
-from quadric.autoencoders.storage import StoredAutoencoder, write_folder
 from quadric.autoencoders.tokens import check_tokens, unit_tokens
 from quadric.version import __version__
 
@@ -23,7 +23,7 @@ class TokenErrors(NamedTuple):
     product_space: Float[Tensor, " n"]
     """‖X̂ − X‖²/‖X‖², the same question for every autoencoder."""
     objective: Float[Tensor, " n"]
-    """What training minimises, apart from density."""
+    """What training minimizes, apart from density."""
 
 
 class Autoencoder(nn.Module, ABC):

@@ -10,10 +10,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from quadric.autoencoders.atoms import atom_values
 from quadric.autoencoders.autoencoder import Autoencoder, TokenErrors
-from quadric.autoencoders.gram import atom_gram
-from quadric.autoencoders.latent_sums import latent_sums
+from quadric.autoencoders.io import check_shapes
+from quadric.autoencoders.kernels.atoms import atom_values
+from quadric.autoencoders.kernels.gram import atom_gram
+from quadric.autoencoders.kernels.sums import latent_sums
 from quadric.autoencoders.mixing import Atomic, Composite, Prior, Quadratic
 from quadric.autoencoders.objective import (
     LossSums,
@@ -24,9 +25,8 @@ from quadric.autoencoders.objective import (
 from quadric.autoencoders.provenance import Provenance
 from quadric.autoencoders.rank_one import leading_eigenpairs, rank_one_vectors
 from quadric.autoencoders.sparse_mixing import SparseMixing
-from quadric.autoencoders.storage import check_shapes
 
-Initialisation = Literal["orthogonal", "xavier"]
+Initialization = Literal["orthogonal", "xavier"]
 
 PAPER_MIXING_DENSITY = 0.001
 LARGEST_DENSE_GRAM = 16_384
@@ -47,14 +47,14 @@ class BilinearArchitecture:
     """Share of C that may differ from zero; None unless the prior is composite."""
     symmetric: bool
     tied: bool
-    init: Initialisation
+    init: Initialization
     seed: int
 
     def __post_init__(self) -> None:
         for name in ("d_model", "n_latents", "n_hidden"):
             check_positive(name, getattr(self, name))
         _check_choice("prior", self.prior, get_args(Prior))
-        _check_choice("init", self.init, get_args(Initialisation))
+        _check_choice("init", self.init, get_args(Initialization))
         if self.prior == "atomic" and self.n_hidden != self.n_latents:
             raise ValueError(
                 f"n_hidden={self.n_hidden} differs from n_latents={self.n_latents}, but an atomic latent is one "
@@ -99,7 +99,7 @@ class BilinearAutoencoder(Autoencoder):
         mixing_density: float | None = None,
         symmetric: bool = True,
         tied: bool = False,
-        init: Initialisation = "orthogonal",
+        init: Initialization = "orthogonal",
         seed: int = 0,
         block_size: int | None = None,
         provenance: Provenance | None = None,
@@ -244,7 +244,7 @@ class BilinearAutoencoder(Autoencoder):
 
     @torch.no_grad()
     def reconstruct(self, tokens: Tensor) -> Float[Tensor, "n d d"]:
-        """X̂ = Σ_i z_i W_i, materialised: n·d² numbers, so for small batches only."""
+        """X̂ = Σ_i z_i W_i, materialized: n·d² numbers, so for small batches only."""
         weights = self.mixing.unmix(self.encode(tokens))
         left, right = self._factors(weights.dtype)
         lifted = torch.einsum("nh,hd,he->nde", weights, left, right)
@@ -297,7 +297,7 @@ def _latents(
     return mixing.mix(atom_values(tokens, left, right))
 
 
-def _initial(init: Initialisation, rows: int, columns: int, generator: torch.Generator) -> Tensor:
+def _initial(init: Initialization, rows: int, columns: int, generator: torch.Generator) -> Tensor:
     weight = torch.empty(rows, columns)
     if init == "xavier":
         return nn.init.xavier_uniform_(weight, generator=generator)

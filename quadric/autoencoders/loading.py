@@ -2,11 +2,11 @@
 
 import os
 
+from quadric._records import record_from_json
 from quadric.autoencoders.autoencoder import Autoencoder
 from quadric.autoencoders.bilinear import BilinearArchitecture, BilinearAutoencoder
-from quadric.autoencoders.records import record_from_json
-from quadric.autoencoders.sparse import BatchTopKAutoencoder, LinearArchitecture, TopKAutoencoder
-from quadric.autoencoders.storage import CONFIG_NAME, read_folder
+from quadric.autoencoders.io import CONFIG_NAME, read_folder
+from quadric.autoencoders.topk import BatchTopKAutoencoder, LinearArchitecture, TopKAutoencoder
 
 _KINDS: dict[str, tuple[type[Autoencoder], type]] = {
     BilinearAutoencoder.kind: (BilinearAutoencoder, BilinearArchitecture),

@@ -12,8 +12,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from quadric.autoencoders.congruence import congruence
-from quadric.autoencoders.csr import CsrPattern, csr_pattern
+from quadric.autoencoders.kernels.csr import CsrPattern, csr_pattern
+from quadric.autoencoders.kernels.kernel import dense_kernel
 from quadric.autoencoders.sparse_mixing import LivePattern, SparseMixing, live_pattern
 
 Prior = Literal["atomic", "composite", "quadratic"]
@@ -67,7 +67,7 @@ class Quadratic(nn.Module):
         return latents @ self.weight.to(latents.dtype)
 
     def kernel(self, gram: Float[Tensor, "h h"]) -> Float[Tensor, "k k"]:
-        return congruence(self.weight.to(gram.dtype), gram)
+        return dense_kernel(self.weight.to(gram.dtype), gram)
 
     def live(self) -> tuple[None, "Quadratic"]:
         return None, self
@@ -80,7 +80,7 @@ class Quadratic(nn.Module):
 class Composite(nn.Module):
     """C sparse: dense under a mask while the mask is thick, then its surviving entries only.
 
-    Masked entries keep their values while the storage is dense, so that an optimiser can bring them back;
+    Masked entries keep their values while the storage is dense, so that an optimizer can bring them back;
     once the storage is sparse they are gone.
     """
 
@@ -144,7 +144,7 @@ class Composite(nn.Module):
 
     def kernel(self, gram: Float[Tensor, "h h"]) -> Float[Tensor, "k k"]:
         if self.values is None:
-            return congruence(self._masked(gram.dtype), gram)
+            return dense_kernel(self._masked(gram.dtype), gram)
         return SparseMixing(self.values, self.pattern).kernel(gram)
 
     def live(self) -> tuple[Int[Tensor, " live"] | None, "Composite | SparseMixing"]:
@@ -194,7 +194,7 @@ class Composite(nn.Module):
     def keep_largest(self, density: float) -> Int[Tensor, " kept"] | None:
         """Keep the globally largest |C|, exactly round(density · k · h) of them and at least one.
 
-        Where entries of a sparse C are dropped, returns the old places of those that stay: an optimiser that
+        Where entries of a sparse C are dropped, returns the old places of those that stay: an optimizer that
         remembers something of every entry must follow.
         """
         size = self.shape[0] * self.shape[1]

@@ -16,8 +16,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from quadric.autoencoders.gram import atom_gram, cross_gram
-from quadric.autoencoders.halves import block_pairs, weighted_gram
+from quadric.autoencoders.kernels.gram import atom_gram, cross_gram
+from quadric.autoencoders.kernels.symmetric import block_pairs, weighted_gram
 
 __all__ = [
     "LossSums",
@@ -36,11 +36,11 @@ __all__ = [
 
 
 class LossTerms(NamedTuple):
-    """What one batch costs: `total` is what to minimise."""
+    """What one batch costs: `total` is what to minimize."""
 
     total: Float[Tensor, ""]
     error: Float[Tensor, ""]
-    """Normalised squared error in the product space, averaged over tokens."""
+    """Normalized squared error in the product space, averaged over tokens."""
     density: Float[Tensor, ""]
     """Hoyer density over the batch, averaged over latents."""
 
@@ -141,7 +141,7 @@ class _BlockedQuadraticForm(torch.autograd.Function):
 
 
 def kernel_error(quadratic: Float[Tensor, " n"], latents: Float[Tensor, "n k"]) -> Float[Tensor, " n"]:
-    """Normalised product-space error of unit tokens: zᵀKz − 2‖z‖² + 1."""
+    """Normalized product-space error of unit tokens: zᵀKz − 2‖z‖² + 1."""
     return quadratic - 2 * latents.square().sum(-1) + 1
 
 
@@ -170,7 +170,7 @@ def density_norms(
 def density_from_norms(l1: Float[Tensor, " k"], l2_squared: Float[Tensor, " k"], n_tokens: int) -> Float[Tensor, " k"]:
     """Hoyer density from sums over tokens, which may have been added up across processes."""
     if n_tokens < 2:
-        return l1 * 0  # one token is one-hot and uniform at once: there is nothing to penalise
+        return l1 * 0  # one token is one-hot and uniform at once: there is nothing to penalize
     # A latent that equals its offset everywhere has no direction to become sparser in: it counts as uniform,
     # with zero gradient. The double `where` keeps the unused 0/0 out of the backward pass.
     silent = l2_squared <= torch.finfo(l2_squared.dtype).tiny

@@ -30,7 +30,7 @@ class Provenance:
     """Whether documents share blocks."""
     block_length: int | None = None
     """Tokens that the language model read at a time."""
-    normalisation: str = "unit norm per token"
+    normalisation: str = "unit norm per token"  # spelled as in the files that exist
     """How a token vector is scaled before it is encoded."""
     token_rules: dict[str, Any] | None = None
     """Which tokens were left out, and by which rule."""

@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from quadric.autoencoders.csr import CsrPattern, csr_congruence, csr_matmul
-from quadric.autoencoders.sparse_latents import sparse_latents
+from quadric.autoencoders.kernels.csr import CsrPattern, csr_matmul, sparse_kernel
+from quadric.autoencoders.kernels.sparse_latents import sparse_latents
 
 
 class LivePattern(NamedTuple):
@@ -40,7 +40,7 @@ class SparseMixing(NamedTuple):
         return csr_matmul(values, self.pattern.transposed(), latents.mT).mT
 
     def kernel(self, gram: Float[Tensor, "h h"]) -> Float[Tensor, "k k"]:
-        return csr_congruence(self.values.to(gram.dtype), self.pattern, gram)
+        return sparse_kernel(self.values.to(gram.dtype), self.pattern, gram)
 
 
 def live_pattern(pattern: CsrPattern) -> LivePattern:

@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except (ValueError, OSError) as mistake:
-        if isinstance(mistake, BrokenPipeError) and _nobody_reads_on():
+        if isinstance(mistake, BrokenPipeError) and _stdout_closed():
             return 1  # and no word, as rich does where it prints
         # The library names the value and the remedy in these; a traceback would bury them.
         if os.environ.get("QUADRIC_DEBUG"):
@@ -74,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _nobody_reads_on() -> bool:
+def _stdout_closed() -> bool:
     """Whether our reader has seen enough (`quadric report RUN | head`); then what is left to print goes nowhere."""
     try:
         print(flush=True)  # an empty line, since what could not be written may be forgotten by now

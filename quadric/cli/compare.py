@@ -23,7 +23,7 @@ class Compare:
     force: bool = False
     """Compare even runs of different widths, models or hook points."""
     null_seed: int = 1_000_003
-    """Seed of the random initialisations that chance is measured with."""
+    """Seed of the random initializations that chance is measured with."""
 
     def run(self) -> int:
         import json
@@ -35,7 +35,7 @@ class Compare:
         from quadric.reports.files import check_comparison_paths, write_comparison
         from quadric.reports.run_comparison import compare_runs, steps_to_compare
         from quadric.reports.terminal import comparison_in_terminal
-        from quadric.run_folder import load
+        from quadric.runs.folder import load
 
         if len(self.run_folders) < 2:
             raise ValueError(f"{len(self.run_folders)} run given; name at least two to compare")

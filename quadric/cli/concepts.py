@@ -39,12 +39,12 @@ class Concepts:
 
         from rich.console import Console
 
-        from quadric.autoencoders.storage import write_atomically
+        from quadric._files import write_atomically
         from quadric.cli.counted_progress import counted_progress
         from quadric.concepts import find_concepts
         from quadric.concepts.finding import Named
         from quadric.reports.files import check_endings
-        from quadric.run_folder import load_all
+        from quadric.runs.folder import load_all
         from quadric.sweep.results import as_csv
 
         check_endings([self.out] if self.out else [], [".csv"])

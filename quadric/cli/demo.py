@@ -34,7 +34,7 @@ class Demo:
     def _made(self) -> list[dict[str, Any]]:
         from quadric.activations.models import preparation
         from quadric.cli.counted_progress import part_progress
-        from quadric.demonstration import PARTS, default_demonstration, demonstrate
+        from quadric.runs.demonstration import PARTS, default_demonstration, demonstrate
 
         if (first := preparation("smollm2")) is not None:
             print(first, file=sys.stderr)

@@ -78,7 +78,7 @@ class Evaluate:
 
 def _candidates(runs: tuple[str, ...]) -> "list[Candidate]":
     from quadric.evaluation.evaluating import Candidate
-    from quadric.run_folder import load_all
+    from quadric.runs.folder import load_all
 
     return [Candidate(*each) for each in load_all(runs)]
 

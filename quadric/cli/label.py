@@ -51,7 +51,7 @@ class Label:
         from quadric.evidence.endpoints import Endpoint
         from quadric.evidence.labelling import label_latents
         from quadric.evidence.prompting import prompt_for
-        from quadric.run_folder import autoencoder_folder, evidence_folder
+        from quadric.runs.folder import autoencoder_folder, evidence_folder
 
         if self.top < 1:
             raise ValueError(f"top={self.top} is not positive; give how many latents to label")

@@ -37,7 +37,7 @@ class Report:
         from quadric.reports.files import check_report_paths, write_report
         from quadric.reports.run_report import report_on
         from quadric.reports.terminal import report_in_terminal
-        from quadric.run_folder import load
+        from quadric.runs.folder import load
 
         if self.top < 1:
             raise ValueError(f"top={self.top} is not positive; give how many latents to print")

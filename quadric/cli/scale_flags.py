@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 from quadric.cli.activation_flags import ActivationFlags
 
 if TYPE_CHECKING:
-    from quadric.recipes import Scale
+    from quadric.runs.recipes import Scale
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ class ScaleFlags(ActivationFlags):
     def scale(self) -> "Scale":
         """The recipe's sizes, with those that were given in their place."""
         from quadric.activations.models import chosen_device
-        from quadric.recipes import PAPER, SMALL
+        from quadric.runs.recipes import PAPER, SMALL
 
         on_cpu = chosen_device(self.device).type == "cpu"
         scale = SMALL if self.recipe == "small" or (self.recipe == "auto" and on_cpu) else PAPER

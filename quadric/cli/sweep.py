@@ -57,7 +57,7 @@ class Sweep(ScaleFlags):
 
     def run(self) -> int:
         from quadric.cli.sweep_progress import sweep_progress
-        from quadric.running import Moved
+        from quadric.runs.running import Moved
         from quadric.sweep import read_rows, start_sweep, sweep
 
         folder = self._folder()
@@ -97,7 +97,7 @@ class Sweep(ScaleFlags):
         return value if value != default else None
 
     def _sweep_config(self) -> "SweepConfig":
-        from quadric.recipes import PAPER_DICTIONARIES, Grid
+        from quadric.runs.recipes import PAPER_DICTIONARIES, Grid
         from quadric.sweep import SweepConfig
 
         sized = replace(self, recipe="paper") if self.paper and self.recipe == "auto" else self
@@ -114,7 +114,7 @@ class Sweep(ScaleFlags):
 
     def _activations(self) -> "ActivationConfig":
         """The flags' own, or the paper's where they were left out."""
-        from quadric.recipes import FINEWEB, PAPER_MODELS, even_layers
+        from quadric.runs.recipes import FINEWEB, PAPER_MODELS, even_layers
 
         layers = self.layers or ("even" if self.paper else "15")
         config = self.activation_config(layers)

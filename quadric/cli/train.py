@@ -10,7 +10,7 @@ import tyro
 from quadric.cli.scale_flags import ScaleFlags
 
 if TYPE_CHECKING:
-    from quadric.run_config import RunConfig
+    from quadric.runs.config import RunConfig
 
 WITH_RESUME = ("resume", "device", "model", "corpus", "cache", "tensorboard", "wandb_project")
 
@@ -49,35 +49,35 @@ class Train(ScaleFlags):
     """Project of Weights & Biases to log to as well."""
 
     def run(self) -> int:
-        from quadric.training.across import join_job, leave_job
+        from quadric.training.distributed import join_job, leave_job
 
-        place = join_job()
+        rank = join_job()
         try:
             if self.resume is not None:
                 self.check_resumes_with(WITH_RESUME)
-                return self._carry_on(self.resume, place.is_first)
+                return self._train(self.resume, rank.is_first)
             config = self._run_config()
             folder = self.out or _default_folder(config)
-            if place.is_first:
+            if rank.is_first:
                 self._start(config, folder)
             _wait_for_the_first()
-            return self._carry_on(folder, place.is_first)
+            return self._train(folder, rank.is_first)
         finally:
             leave_job()
 
     def _run_config(self) -> "RunConfig":
-        from quadric.recipes import Grid, run
+        from quadric.runs.recipes import Grid, make_run_config
 
         grid = Grid(dictionaries=self.prior, alphas=self.alpha, seeds=self.seeds)
-        return run(self.scale(), self.activation_config(self.layers), grid, cache=self.cache)
+        return make_run_config(self.scale(), self.activation_config(self.layers), grid, cache=self.cache)
 
     def _start(self, config: "RunConfig", folder: Path) -> None:
         from quadric.activations.models import preparation
-        from quadric.running import start
+        from quadric.runs.running import create_run
 
         if (first := preparation(self.model)) is not None:
             print(first, file=sys.stderr)
-        start(config, folder, device=self.device)
+        create_run(config, folder, device=self.device)
         each = config.sequences_per_step * config.activations.corpus.block_length
         print(
             f"Training {len(config.autoencoders)} autoencoder(s) in {folder}: {config.training.steps:,} steps of "
@@ -85,10 +85,10 @@ class Train(ScaleFlags):
             file=sys.stderr,
         )
 
-    def _carry_on(self, folder: Path, is_first: bool) -> int:
+    def _train(self, folder: Path, is_first: bool) -> int:
         from quadric.cli.training_progress import training_progress
-        from quadric.run_config import read_run_config
-        from quadric.running import Moved, carry_on, is_finished
+        from quadric.runs.config import read_run_config
+        from quadric.runs.running import Moved, is_finished, train_run
         from quadric.training import InterruptedTraining
 
         config = read_run_config(folder)
@@ -102,7 +102,7 @@ class Train(ScaleFlags):
         )
         try:
             with training_progress(config.training.steps, shown=is_first) as progress:
-                carry_on(
+                train_run(
                     folder,
                     device=self.device,
                     moved=moved if self.resume else None,
@@ -130,17 +130,17 @@ def _default_folder(config: "RunConfig") -> Path:
 
 
 def _wait_for_the_first() -> None:
-    from quadric.training.across import gathered
+    from quadric.training.distributed import barrier
 
-    gathered(None)
+    barrier()
 
 
 def _print_result(folder: Path) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from quadric.run_folder import autoencoder_folders
-    from quadric.telemetry import read_metrics
+    from quadric.runs.folder import autoencoder_folders
+    from quadric.runs.telemetry import read_metrics
 
     last = {line["autoencoder"]: line for line in read_metrics(folder)}
     table = Table(

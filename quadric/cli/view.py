@@ -29,7 +29,7 @@ class View:
         import webbrowser
 
         from quadric.cli.site import Site
-        from quadric.run_folder import autoencoder_folders
+        from quadric.runs.folder import autoencoder_folders
         from quadric.site.serve import address_of, site_folder, site_server
         from quadric.site.writer import is_site
 

@@ -20,7 +20,7 @@ from torch import Tensor
 from quadric.autoencoders import BilinearAutoencoder
 from quadric.geometry import spectra
 from quadric.geometry.comparison import NULL_SEED
-from quadric.geometry.similarity import randomly_initialised
+from quadric.geometry.similarity import randomly_initialized
 from quadric.geometry.statistics import effective_rank
 
 LARGEST_RANK = 8
@@ -39,7 +39,7 @@ class Capture(NamedTuple):
     random_subspace: float
     """The best of as many random subspaces of that rank as there are latents."""
     untrained: float
-    """The best latent of a random initialisation, whatever its rank."""
+    """The best latent of a random initialization, whatever its rank."""
     median: float
     """The median latent of the same autoencoder."""
 
@@ -87,7 +87,7 @@ def capture_by_forms(
 ) -> list[Capture]:
     """The best latent for each concept, beside chance."""
     shares, ranks = captured_shares(autoencoder, variances)
-    untrained, _ = captured_shares(randomly_initialised(autoencoder, seed), variances)
+    untrained, _ = captured_shares(randomly_initialized(autoencoder, seed), variances)
     found = []
     for row, variance in enumerate(variances):
         latent = int(shares[row].argmax())

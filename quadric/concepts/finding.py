@@ -10,7 +10,7 @@ from quadric.activations import find_model, load_model, parse_hook_point
 from quadric.activations.config import config_from
 from quadric.activations.provenance import ProvenanceError
 from quadric.autoencoders import Autoencoder, BilinearAutoencoder
-from quadric.autoencoders.sparse import LinearAutoencoder
+from quadric.autoencoders.topk import LinearAutoencoder
 from quadric.concepts.capturing import Capture, Directions, capture_by_directions, capture_by_forms, concept_variance
 from quadric.concepts.reading import concept_vectors
 from quadric.concepts.words import CONCEPTS, Concept

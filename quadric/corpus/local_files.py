@@ -10,8 +10,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from quadric._files import sha256_of_file
 from quadric.corpus.config import CorpusConfig, CorpusError, Document
-from quadric.resources import sha256_of_file
 
 SUFFIXES = (".txt", ".jsonl", ".parquet", ".txt.gz", ".jsonl.gz")
 

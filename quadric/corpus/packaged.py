@@ -11,8 +11,8 @@ from quadric.resources import WIKI_LEADS, WIKITEXT_2, Resource, read_member
 
 ARTICLE_TITLE = re.compile(r"^ = ([^=\n]+) = $", re.MULTILINE)
 
-# WikiText's own tokenisation, undone: ' @-@ ' inside numbers and compounds, spaces around punctuation.
-DETOKENISE = [
+# WikiText's own tokenization, undone: ' @-@ ' inside numbers and compounds, spaces around punctuation.
+DETOKENizE = [
     (re.compile(r" @([-,.])@ "), r"\1"),
     (re.compile(r" ([,.;:!?%)\]]|'s\b|n't\b)"), r"\1"),
     (re.compile(r"([(\[$£]) "), r"\1"),
@@ -46,13 +46,13 @@ def _wikitext_2() -> Iterator[Document]:
         text = gzip.decompress(read_member(WIKITEXT_2, member)).decode()
         starts = [match.start() for match in ARTICLE_TITLE.finditer(text)]
         for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
-            yield Document(index, detokenised(text[start:end]))
+            yield Document(index, detokenized(text[start:end]))
             index += 1
 
 
-def detokenised(text: str) -> str:
+def detokenized(text: str) -> str:
     """WikiText as ordinary prose."""
-    for pattern, replacement in DETOKENISE:
+    for pattern, replacement in DETOKENizE:
         text = pattern.sub(replacement, text)
     return text.strip()
 

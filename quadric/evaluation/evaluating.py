@@ -15,7 +15,7 @@ from quadric.activations.provenance import ProvenanceError
 from quadric.activations.splicing import Replacement, predictions
 from quadric.autoencoders import Autoencoder
 from quadric.corpus import Split
-from quadric.evaluation.measures import Measuring
+from quadric.evaluation.measures import ErrorAccumulator
 from quadric.evaluation.record import Evaluation, kind_of
 from quadric.evaluation.recovered import PredictionSums, Recovered
 
@@ -118,9 +118,9 @@ def _check_model(candidate: Candidate, stream: LiveStream) -> None:
 
 def _measure(
     group: list[Candidate], stream: LiveStream, tokens: int, on_progress: OnProgress
-) -> tuple[list[Measuring], dict[str, Tensor]]:
+) -> tuple[list[ErrorAccumulator], dict[str, Tensor]]:
     """The first pass: errors and latents of every autoencoder, and the mean vector of every hook point."""
-    measurings = [Measuring(each.autoencoder) for each in group]
+    measurings = [ErrorAccumulator(each.autoencoder) for each in group]
     sums = {name: torch.zeros(stream.d_model, dtype=torch.float64) for name in stream.hook_points}
     done = 0
     for batch in stream:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from quadric.autoencoders.storage import write_atomically
+from quadric._files import write_atomically
 from quadric.evaluation.record import Evaluation
 from quadric.reports.files import check_endings
 

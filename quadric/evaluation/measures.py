@@ -47,7 +47,7 @@ class Measures(NamedTuple):
     by_position: list[PositionError]
 
 
-class Measuring:
+class ErrorAccumulator:
     """Adds up what one autoencoder does to batches of tokens."""
 
     def __init__(self, autoencoder: Autoencoder) -> None:

@@ -1,14 +1,14 @@
 """Arrays in one safetensors file: written without a second copy in memory, read by mapping it."""
 
-import hashlib
 import json
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
+
+from quadric._files import WrittenFile, write_pieces
 
 Array = np.ndarray
 
@@ -24,34 +24,14 @@ PIECE = 1 << 24
 """Bytes written at once."""
 
 
-class WrittenFile(NamedTuple):
-    """How to tell that a file is whole."""
-
-    bytes: int
-    sha256: str
-
-
 class ReadArrays(NamedTuple):
     arrays: dict[str, Array]
     metadata: dict[str, str]
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Array], metadata: Mapping[str, str] | None = None) -> WrittenFile:
-    """Write beside, flush, rename. The library's own writer would first copy everything into one string."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    digest, size = hashlib.sha256(), 0
-    try:
-        with beside.open("wb") as file:
-            for piece in _pieces(arrays, metadata or {}):
-                file.write(piece)
-                digest.update(piece)
-                size += len(piece)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
-    return WrittenFile(size, digest.hexdigest())
+    """Write without holding everything twice: the library's own writer would first copy it into one string."""
+    return write_pieces(path, _pieces(arrays, metadata or {}))
 
 
 def _pieces(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> Iterator[bytes | memoryview]:

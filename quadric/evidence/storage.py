@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from quadric._files import read_versioned_json, write_atomically
+from quadric._records import record_from_json
 from quadric.autoencoders import Provenance
-from quadric.autoencoders.records import record_from_json
-from quadric.autoencoders.storage import read_versioned_json, write_atomically
 from quadric.evidence.array_file import read_arrays, write_arrays
 from quadric.evidence.record import (
     Contexts,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from quadric.autoencoders import BilinearAutoencoder, load_pretrained
 from quadric.geometry.dictionary import require_bilinear
-from quadric.run_config import FILE_NAME as RUN_FILE
-from quadric.run_config import read_run_config
-from quadric.run_folder import autoencoder_folders, evidence_folder
+from quadric.runs.config import FILE_NAME as RUN_FILE
+from quadric.runs.config import read_run_config
+from quadric.runs.folder import autoencoder_folders, evidence_folder
 from quadric.sweep.config import FILE_NAME as SWEEP_FILE
 from quadric.sweep.groups import RUNS
 from quadric.sweep.results import read_rows

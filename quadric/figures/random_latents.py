@@ -10,7 +10,7 @@ from quadric.figures.material import Material, MissingDataError, Trained
 from quadric.figures.style import GREY, Drawn, panels
 from quadric.geometry import all_eigenvalues
 from quadric.geometry.statistics import captured_curve
-from quadric.run_folder import evidence_folder
+from quadric.runs.folder import evidence_folder
 from quadric.sweep.rows import Row
 
 SHOWN = 6

@@ -1,6 +1,6 @@
 """How much autoencoders agree that differ only in alpha: as wholes (Sim_F) and latent by latent (Sim_H, alignment).
 
-Every matrix begins with a random initialisation and ends with the other priors at the default alpha.
+Every matrix begins with a random initialization and ends with the other priors at the default alpha.
 """
 
 from typing import Any, NamedTuple
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from quadric.figures.material import DEFAULT_ALPHA, Material, MissingDataError, Trained
 from quadric.figures.style import LOOKS, Drawn, panels
 from quadric.geometry.comparison import NULL_SEED, Agreement, Portrait, agreement, portrait
-from quadric.geometry.similarity import comparable, randomly_initialised
+from quadric.geometry.similarity import comparable, randomly_initialized
 from quadric.sweep.rows import Row
 
 MEASURES = {"frobenius": "Sim_F", "hungarian_symmetric": "Sim_H", "alignment": "alignment ±"}
@@ -69,7 +69,7 @@ def _portrait(trained: Trained) -> Portrait:
 
 
 def _entries(family: list[Trained]) -> list[Entry]:
-    random = portrait(randomly_initialised(family[0].load(), NULL_SEED))
+    random = portrait(randomly_initialized(family[0].load(), NULL_SEED))
     return [Entry("random", random), *(Entry(f"{each.config.alpha:g}", _portrait(each)) for each in family)]
 
 

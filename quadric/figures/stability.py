@@ -8,19 +8,19 @@ from quadric.figures.material import DEFAULT_ALPHA, Material, MissingDataError, 
 from quadric.figures.similarity import measured
 from quadric.figures.style import GREY, LOOKS, Drawn, panels
 from quadric.geometry.comparison import NULL_SEED, Portrait, agreement, portrait
-from quadric.geometry.similarity import comparable, randomly_initialised
+from quadric.geometry.similarity import comparable, randomly_initialized
 from quadric.sweep.rows import Row
 
 PRIORS = ("atomic", "composite", "quadratic")
 MEASURES = {
     "frobenius": "Sim_F",
-    "hungarian_symmetric": "Sim_H (normalised by both)",
+    "hungarian_symmetric": "Sim_H (normalized by both)",
     "alignment": "alignment ±",
 }
 
 
 def draw(material: Material) -> Drawn:
-    """Every pair of seeds as a point, their mean as a bar; and each seed against a random initialisation, in grey."""
+    """Every pair of seeds as a point, their mean as a bar; and each seed against a random initialization, in grey."""
     families = _families(material)
     rows = [row for prior, family in families.items() for row in _pairs(prior, family)]
     figure, (axes,) = panels(1, len(MEASURES), 2.3, sharey=True)
@@ -53,7 +53,7 @@ def _families(material: Material) -> dict[str, list[Trained]]:
 def _pairs(prior: str, family: list[Trained]) -> list[Row]:
     loaded = [each.load() for each in family]
     portraits = [portrait(comparable(each, each)[0]) for each in loaded]
-    null = portrait(randomly_initialised(loaded[0], NULL_SEED))
+    null = portrait(randomly_initialized(loaded[0], NULL_SEED))
     seeds = [each.config.seed for each in family]
     rows = [
         _row(prior, str(seeds[i]), str(seeds[j]), portraits[i], portraits[j])
@@ -72,4 +72,4 @@ def _column(axes: Any, place: int, prior: str, rows: list[Row], measure: str) ->
     chance = [row[measure] for row in rows if row["other"] == "random"]
     axes.bar(place, mean(between), width=0.5, color=look.colour, alpha=0.3)
     axes.scatter([place] * len(between), between, s=14, color=look.colour, marker=look.marker, zorder=3)
-    axes.scatter([place + 0.36], [mean(chance)], s=40, color=GREY, marker="_", label="against a random initialisation")
+    axes.scatter([place + 0.36], [mean(chance)], s=40, color=GREY, marker="_", label="against a random initialization")

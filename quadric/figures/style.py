@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from quadric.autoencoders.storage import write_atomically
+from quadric._files import write_atomically
 from quadric.sweep.results import as_csv
 from quadric.sweep.rows import Row
 

@@ -15,12 +15,12 @@ from quadric.geometry.similarity import (
     comparable,
     frobenius_from_norms,
     hungarian_from_kernels,
-    randomly_initialised,
+    randomly_initialized,
 )
 
 EIGENSPACE_DIMENSION = 64
 NULL_SEED = 1_000_003
-"""Seed of the random initialisation: one that a trained run is unlikely to have started from."""
+"""Seed of the random initialization: one that a trained run is unlikely to have started from."""
 
 
 class Portrait(NamedTuple):
@@ -52,7 +52,7 @@ class Comparison(NamedTuple):
 
     agreement: Agreement
     random: Agreement
-    """The first autoencoder with a random initialisation of the second one's architecture."""
+    """The first autoencoder with a random initialization of the second one's architecture."""
     rotated_frobenius: float
     """Sim_F expected between the first and the second, turned by a random rotation; exact, without sampling."""
     rotated_eigenspaces: float
@@ -63,7 +63,7 @@ def compare(a: Autoencoder, b: Autoencoder, *, null_seed: int = NULL_SEED, force
     """Every measure of agreement between two autoencoders, with its random null."""
     first, second = comparable(a, b, force)
     mine, other = portrait(first), portrait(second)
-    return compare_portraits(mine, other, portrait(randomly_initialised(second, null_seed)))
+    return compare_portraits(mine, other, portrait(randomly_initialized(second, null_seed)))
 
 
 def portrait(autoencoder: BilinearAutoencoder) -> Portrait:
@@ -74,7 +74,7 @@ def portrait(autoencoder: BilinearAutoencoder) -> Portrait:
 
 
 def compare_portraits(mine: Portrait, other: Portrait, null: Portrait) -> Comparison:
-    """The comparison, where `null` is a random initialisation of the other's architecture."""
+    """The comparison, where `null` is a random initialization of the other's architecture."""
     return Comparison(
         agreement=agreement(mine, other),
         random=agreement(mine, null),

@@ -57,7 +57,7 @@ def eigenvalues(
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Threads that share one small factorisation wait for each other longer than they work."""
+    """Threads that share one small factorization wait for each other longer than they work."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -3,8 +3,8 @@
 With the cross-Gram matrix M_ij = ⟨W_i, W'_j⟩ and the kernels K = WWᵀ and K' = W'W'ᵀ,
 
     Sim_F = 2‖M‖² / (‖K‖² + ‖K'‖²)             compares the operators WᵀW and W'ᵀW', whatever the order of latents
-    Sim_H = √⟨PᵀKP, K'⟩ / ‖K'‖                 compares matched latents; P maximises Σ_i M_{i,P(i)}
-    alignment = Σ_i M_{i,P(i)} / √(tr K tr K')  is what P maximised, between −1 and 1
+    Sim_H = √⟨PᵀKP, K'⟩ / ‖K'‖                 compares matched latents; P maximizes Σ_i M_{i,P(i)}
+    alignment = Σ_i M_{i,P(i)} / √(tr K tr K')  is what P maximized, between −1 and 1
 
 The paper's Sim_F read on k×k kernels would depend on the order of latents; tr(WᵀW W'ᵀW') = ‖M‖² does not.
 
@@ -63,10 +63,10 @@ def frobenius_from_norms(cross: float, energy: float, other_energy: float) -> fl
 def hungarian_similarity(
     a: Autoencoder, b: Autoencoder, *, sign_free: bool = False, force: bool = False
 ) -> HungarianSimilarity:
-    """Sim_H with the assignment that maximises Σ_i M_{i,P(i)}.
+    """Sim_H with the assignment that maximizes Σ_i M_{i,P(i)}.
 
     W_i → −W_i leaves an autoencoder's function as it is, yet the printed assignment takes it for a disagreement;
-    `sign_free=True` maximises Σ_i |M_{i,P(i)}| instead and lets each partner carry the sign that fits.
+    `sign_free=True` maximizes Σ_i |M_{i,P(i)}| instead and lets each partner carry the sign that fits.
     """
     first, second = comparable(a, b, force)
     cross, kernel, other = cross_kernel(first, second), cross_kernel(first, first), cross_kernel(second, second)
@@ -104,7 +104,7 @@ def _share(part: float, whole: float) -> float:
 
 
 def _assignment(scores: Tensor) -> tuple[Tensor, Tensor]:
-    """The pairs that maximise the sum of their scores, each latent used at most once."""
+    """The pairs that maximize the sum of their scores, each latent used at most once."""
     from scipy.optimize import linear_sum_assignment  # here: it takes longer to import than most reports need
 
     rows, columns = linear_sum_assignment(scores.cpu().numpy(), maximize=True)
@@ -146,7 +146,7 @@ def _widened(autoencoder: BilinearAutoencoder, width: int) -> BilinearAutoencode
     return BilinearAutoencoder.from_tensors(architecture, tensors)
 
 
-def randomly_initialised(autoencoder: BilinearAutoencoder, seed: int) -> BilinearAutoencoder:
+def randomly_initialized(autoencoder: BilinearAutoencoder, seed: int) -> BilinearAutoencoder:
     """A fresh autoencoder of the same architecture: what agreement by chance looks like."""
     shape = autoencoder.architecture
     return BilinearAutoencoder(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from importlib.util import find_spec
 from pathlib import Path
 
-from quadric.autoencoders.storage import write_atomically
+from quadric._files import write_atomically
 from quadric.reports.heat_map import comparison_as_png
 from quadric.reports.page import report_as_page
 from quadric.reports.run_comparison import RunComparison

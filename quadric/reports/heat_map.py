@@ -10,7 +10,7 @@ LARGEST_ANNOTATED = 12
 
 
 def comparison_as_png(comparison: RunComparison) -> bytes:
-    """Sim_F, Sim_H and the alignment side by side, each with what a random initialisation gives."""
+    """Sim_F, Sim_H and the alignment side by side, each with what a random initialization gives."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -45,4 +45,4 @@ def _draw(axes: Any, comparison: RunComparison, measure: str) -> Any:
 def _chance(comparison: RunComparison, measure: str) -> str:
     values = [MEASURES[measure].of(pair.random) for pair in comparison.pairs.values()]
     low, high = f"{min(values):.2f}", f"{max(values):.2f}"
-    return f"random initialisation: {low if low == high else f'{low} … {high}'}"
+    return f"random initialization: {low if low == high else f'{low} … {high}'}"

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from quadric.autoencoders import Autoencoder
 from quadric.geometry.comparison import NULL_SEED, Agreement, Comparison, Portrait, compare_portraits, portrait
 from quadric.geometry.dictionary import Progress, no_progress
-from quadric.geometry.similarity import HungarianSimilarity, comparable, randomly_initialised
+from quadric.geometry.similarity import HungarianSimilarity, comparable, randomly_initialized
 
 
 class Measure(NamedTuple):
@@ -20,7 +20,7 @@ class Measure(NamedTuple):
 MEASURES = {
     "frobenius": Measure("Sim_F: dictionaries as wholes", lambda found: found.frobenius),
     "hungarian": Measure("Sim_H: matched latents, as printed", lambda found: found.hungarian.similarity),
-    "hungarian_symmetric": Measure("Sim_H: normalised by both", lambda found: found.hungarian.symmetric),
+    "hungarian_symmetric": Measure("Sim_H: normalized by both", lambda found: found.hungarian.symmetric),
     "alignment": Measure("alignment: matched latents", lambda found: found.hungarian.alignment),
     "hungarian_sign_free": Measure("Sim_H ±: W and −W alike", lambda found: found.sign_free.similarity),
     "alignment_sign_free": Measure(
@@ -79,7 +79,7 @@ def compare_runs(
         on_progress(1)
         if not j:
             continue
-        null = portrait(randomly_initialised(autoencoder, null_seed))
+        null = portrait(randomly_initialized(autoencoder, null_seed))
         on_progress(1)
         for i in range(j):
             pairs[i, j] = compare_portraits(portraits[i], portraits[j], null)
@@ -99,7 +99,7 @@ def _pair_as_json(i: int, j: int, comparison: Comparison) -> dict[str, Any]:
         "first": i,
         "second": j,
         "agreement": {name: measure.of(comparison.agreement) for name, measure in MEASURES.items()},
-        "random_initialisation": {name: measure.of(comparison.random) for name, measure in MEASURES.items()},
+        "random_initialization": {name: measure.of(comparison.random) for name, measure in MEASURES.items()},
         "random_rotation": rotated,
         "matched": _matched(comparison.agreement.hungarian),
         "matched_sign_free": _matched(comparison.agreement.sign_free),

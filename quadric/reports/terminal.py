@@ -129,7 +129,7 @@ def _matrix(comparison: RunComparison, measure: str) -> Table:
 
 
 def _pairs(comparison: RunComparison) -> Table:
-    table = _table("Each pair (in brackets: the first with a random initialisation of the second)", "pair")
+    table = _table("Each pair (in brackets: the first with a random initialization of the second)", "pair")
     chosen = (*SHOWN, "eigenspaces")
     for measure in chosen:
         table.add_column(MEASURES[measure].label.split(":")[0], justify="right")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from quadric.site.checking import HostingLimits
-from quadric.site.export import Exhibit, site_parts
+from quadric.site.export import SiteInput, site_parts
 from quadric.site.schema import SiteManifest
 from quadric.site.writer import STATIC, check_replaceable, check_viewer_built, write_site
 
@@ -13,7 +13,7 @@ OnProgress = Callable[[str, int, int], None]
 
 
 def build_site(
-    exhibits: Sequence[Exhibit],
+    inputs: Sequence[SiteInput],
     out: Path,
     *,
     title: str = "Quadric",
@@ -25,12 +25,12 @@ def build_site(
     """Work out the geometry of every latent and write all pages; an earlier site there is replaced."""
     check_replaceable(out)
     check_viewer_built(static)
-    n_latents = sum(exhibit.autoencoder.n_latents for exhibit in exhibits)
+    n_latents = sum(each.autoencoder.n_latents for each in inputs)
     # Each latent is heard of three times: its spectrum, its eigenvectors, its neighbours.
     geometry, pages = (
         _counted(part, total, on_progress) for part, total in (("geometry", 3 * n_latents), ("pages", n_latents))
     )
-    texts, dictionaries = site_parts(exhibits, with_map=with_map, on_progress=geometry)
+    texts, dictionaries = site_parts(inputs, with_map=with_map, on_progress=geometry)
     return write_site(
         out, title=title, texts=texts, dictionaries=dictionaries, limits=limits, static=static, on_progress=pages
     )

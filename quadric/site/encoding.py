@@ -5,7 +5,7 @@ import gzip
 import numpy as np
 from jaxtyping import Float32, Int, UInt8
 from safetensors.numpy import load as parse_tensors
-from safetensors.numpy import save as serialise_tensors
+from safetensors.numpy import save as serialize_tensors
 
 from quadric.site.schema import FINE_AXES, MOST_EIGENVALUES, LatentRecord
 
@@ -15,7 +15,7 @@ COMPRESSION_LEVEL = 6
 
 def pack(tensors: dict[str, np.ndarray]) -> bytes:
     """A gzip'd safetensors file; the same tensors give the same bytes."""
-    plain = serialise_tensors({name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()})
+    plain = serialize_tensors({name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()})
     return gzip.compress(plain, compresslevel=COMPRESSION_LEVEL, mtime=0)
 
 
@@ -33,7 +33,7 @@ def planes(numbers: Int[np.ndarray, "*shape"], width: int = 4) -> UInt8[np.ndarr
     return np.ascontiguousarray(np.moveaxis(wide[..., None].view(np.uint8)[..., :width], -1, 0))
 
 
-def quantised(
+def quantized(
     values: Float32[np.ndarray, "rows m"], width: int
 ) -> tuple[UInt8[np.ndarray, "width rows m"], Float32[np.ndarray, " rows"]]:
     """Signed planes of each row, and the scale that its largest magnitude sets."""
@@ -45,10 +45,10 @@ def quantised(
 
 def latent_tensors(record: LatentRecord) -> dict[str, np.ndarray]:
     """The tensors of a latent's file, by the names that web/src/schema.ts reads."""
-    fine, fine_scales = quantised(record.coordinates.T[:FINE_AXES], 2)
-    coarse, coarse_scales = quantised(record.coordinates.T[FINE_AXES:], 1)
-    control, control_scales = quantised(record.control.T, 1)
-    values, value_scale = quantised(record.values[None], 2)
+    fine, fine_scales = quantized(record.coordinates.T[:FINE_AXES], 2)
+    coarse, coarse_scales = quantized(record.coordinates.T[FINE_AXES:], 1)
+    control, control_scales = quantized(record.control.T, 1)
+    values, value_scale = quantized(record.values[None], 2)
     return {
         "latent": np.array([record.latent], dtype=np.int32),
         "eigenvalues": record.eigenvalues[:MOST_EIGENVALUES],

@@ -34,7 +34,7 @@ UNKNOWN = Quality(error=None, density=None, cross_entropy_recovered=None, n_toke
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Exhibit:
+class SiteInput:
     """One autoencoder with its evidence, and what it is called."""
 
     name: str
@@ -48,7 +48,7 @@ class Exhibit:
 
 
 def site_parts(
-    exhibits: Sequence[Exhibit],
+    inputs: Sequence[SiteInput],
     *,
     seed: int = 0,
     with_map: bool = True,
@@ -60,9 +60,9 @@ def site_parts(
     """
     texts: list[SiteText] = []
     dictionaries = []
-    for exhibit in exhibits:
-        text = _shared(texts, site_text(exhibit.evidence))
-        dictionaries.append(site_dictionary(exhibit, text.name, seed=seed, with_map=with_map, on_progress=on_progress))
+    for each in inputs:
+        text = _shared(texts, site_text(each.evidence))
+        dictionaries.append(site_dictionary(each, text.name, seed=seed, with_map=with_map, on_progress=on_progress))
     return texts, dictionaries
 
 
@@ -97,33 +97,33 @@ def site_text(evidence: Evidence) -> SiteText:
 
 
 def site_dictionary(
-    exhibit: Exhibit, text: str, *, seed: int, with_map: bool, on_progress: Callable[[int], None]
+    given: SiteInput, text: str, *, seed: int, with_map: bool, on_progress: Callable[[int], None]
 ) -> SiteDictionary:
     """Everything about one autoencoder; its latents are made one by one as they are written."""
-    table = statistics(exhibit.autoencoder, on_progress=on_progress)
-    close = neighbours(exhibit.autoencoder, on_progress=on_progress)
+    table = statistics(given.autoencoder, on_progress=on_progress)
+    close = neighbours(given.autoencoder, on_progress=on_progress)
     layout = umap_layout(close, seed) if with_map else None
     return SiteDictionary(
-        entry=_entry(exhibit, text, None if layout is None else describe(close, seed)),
-        columns=_columns(exhibit.evidence, table, layout),
-        labels=_labels(exhibit.evidence),
-        latents=latent_records(exhibit.evidence, table, close),
+        entry=_entry(given, text, None if layout is None else describe(close, seed)),
+        columns=_columns(given.evidence, table, layout),
+        labels=_labels(given.evidence),
+        latents=latent_records(given.evidence, table, close),
     )
 
 
-def _entry(exhibit: Exhibit, text: str, umap: str | None) -> DictionaryEntry:
-    autoencoder, evidence = exhibit.autoencoder, exhibit.evidence
+def _entry(given: SiteInput, text: str, umap: str | None) -> DictionaryEntry:
+    autoencoder, evidence = given.autoencoder, given.evidence
     settings, written = evidence.settings, evidence.labels.from_model
     return DictionaryEntry(
-        name=exhibit.name,
+        name=given.name,
         prior=autoencoder.prior,
         d_model=autoencoder.d_model,
         n_hidden=autoencoder.n_hidden,
         n_latents=autoencoder.n_latents,
         n_axes=settings.n_axes,
         mixing_density=autoencoder.mixing_density if autoencoder.prior == "composite" else None,
-        source=exhibit.source,
-        source_autoencoder=exhibit.source_autoencoder,
+        source=given.source,
+        source_autoencoder=given.source_autoencoder,
         text=text,
         umap=umap,
         provenance=autoencoder.provenance,
@@ -138,7 +138,7 @@ def _entry(exhibit: Exhibit, text: str, umap: str | None) -> DictionaryEntry:
             quantile_probabilities=tuple(evidence.statistics.probabilities),
             control_seed=settings.seed,
         ),
-        quality=exhibit.quality,
+        quality=given.quality,
         labels=LabelMethods(
             offline=evidence.labels.method,
             written=None if written is None else f"{written.model} ({written.status})",

@@ -10,8 +10,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from quadric._files import write_atomically
 from quadric.autoencoders import Autoencoder
-from quadric.autoencoders.storage import write_atomically
 from quadric.geometry import spectrum
 from quadric.geometry.dictionary import require_bilinear
 from quadric.site.schema import MOST_EIGENVALUES, NOTHING

@@ -69,7 +69,7 @@ class Quality:
     """How good the autoencoder is, measured on text it was not trained on; None where unknown."""
 
     error: float | None
-    """Normalised mean squared error in the product space."""
+    """Normalized mean squared error in the product space."""
     density: float | None
     """Mean Hoyer density of the latents."""
     cross_entropy_recovered: float | None

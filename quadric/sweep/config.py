@@ -4,12 +4,12 @@ import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from quadric._files import write_atomically
+from quadric._records import record_from_json
 from quadric.activations import ActivationConfig
 from quadric.activations.provenance import differences
-from quadric.autoencoders.records import record_from_json
-from quadric.autoencoders.storage import write_atomically
-from quadric.recipes import Grid, Scale, run
-from quadric.run_config import RunConfig
+from quadric.runs.config import RunConfig
+from quadric.runs.recipes import Grid, Scale, make_run_config
 
 FILE_NAME = "sweep.json"
 FORMAT = "quadric-sweep"
@@ -43,7 +43,7 @@ class SweepConfig:
 
     def all_cells(self) -> RunConfig:
         """Every cell, as if it were one run."""
-        return run(self.scale, self.activations, self.grid)
+        return make_run_config(self.scale, self.activations, self.grid)
 
 
 def write_sweep_config(config: SweepConfig, folder: Path) -> None:

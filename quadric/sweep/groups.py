@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from quadric.activations.manifest import NAME as MANIFEST
-from quadric.run_config import RunConfig, read_run_config
+from quadric.runs.config import RunConfig, read_run_config
 from quadric.sweep.config import SweepConfig
 from quadric.training import AutoencoderConfig
 

@@ -5,7 +5,7 @@ import io
 import json
 from pathlib import Path
 
-from quadric.autoencoders.storage import write_atomically
+from quadric._files import write_atomically
 from quadric.sweep.rows import Row
 
 ROWS = "rows"

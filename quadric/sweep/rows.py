@@ -5,7 +5,7 @@ from typing import Any
 from quadric.autoencoders import Autoencoder, BilinearAutoencoder
 from quadric.evaluation import Evaluation
 from quadric.geometry import description_length, statistics
-from quadric.run_config import RunConfig
+from quadric.runs.config import RunConfig
 from quadric.training import AutoencoderConfig
 
 Row = dict[str, Any]

@@ -8,9 +8,9 @@ from quadric.activations.harvesting import Progress
 from quadric.autoencoders import load_pretrained
 from quadric.evaluation import EvaluationSettings, evaluate
 from quadric.evaluation.evaluating import Candidate
-from quadric.run_config import RunConfig
-from quadric.run_folder import autoencoder_folder
-from quadric.running import Moved, carry_on, is_finished, start
+from quadric.runs.config import RunConfig
+from quadric.runs.folder import autoencoder_folder
+from quadric.runs.running import Moved, create_run, is_finished, train_run
 from quadric.sweep.config import SweepConfig, read_sweep_config, write_sweep_config
 from quadric.sweep.groups import Group, groups
 from quadric.sweep.results import read_rows, row_path, write_row, write_table
@@ -71,9 +71,9 @@ def _train(config: SweepConfig, group: Group, every: list[Group], device: str, m
         _fill_cache(config, group.cache, every, device, watcher)
     places = Moved(model=moved.model, corpus=moved.corpus, cache=str(group.cache) if group.cache else None)
     if group.is_new:
-        start(places.apply(group.config), group.folder, device=device)
+        create_run(places.apply(group.config), group.folder, device=device)
     watcher.train([cell.name for cell in group.config.autoencoders], group.config.training.steps)
-    carry_on(group.folder, device=device, moved=places, on_open=watcher.opened, on_step=watcher.step)
+    train_run(group.folder, device=device, moved=places, on_open=watcher.opened, on_step=watcher.step)
 
 
 def _fill_cache(config: SweepConfig, cache: Path, every: list[Group], device: str, watcher: Watcher) -> None:

@@ -2,7 +2,7 @@
 
 config      what is trained, and how
 schedules   alpha and mixing density as functions of the step
-optimisers  who updates what
+optimizers  who updates what
 learner     one autoencoder, one step at a time
 loop        any number of learners on one stream
 checkpoints what a run needs to go on as if it had never stopped

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from safetensors.torch import load as parse_tensors
-from safetensors.torch import save as serialise_tensors
+from safetensors.torch import save as serialize_tensors
 from torch import Tensor
+
+from quadric._files import sync_to_disk, write_atomically
 
 STATE_NAME = "state.json"
 
@@ -45,15 +47,15 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint, keep: int) -> Path:
     try:
         files = {}
         for name, tensors in checkpoint.learners.items():
-            blob = serialise_tensors({key: value.detach().cpu().contiguous() for key, value in tensors.items()})
+            blob = serialize_tensors({key: value.detach().cpu().contiguous() for key, value in tensors.items()})
             files[name] = hashlib.sha256(blob).hexdigest()
-            _write_synced(beside / f"{name}.safetensors", blob)
+            write_atomically(beside / f"{name}.safetensors", blob)
         state = {"step": checkpoint.step, "cursors": checkpoint.cursors, "sha256": files}
-        _write_synced(beside / STATE_NAME, json.dumps(state).encode())
+        write_atomically(beside / STATE_NAME, json.dumps(state).encode())
         if target.exists():
             shutil.rmtree(target)
         beside.replace(target)
-        _sync_folder(folder)  # the rename must be on the disk before older checkpoints go
+        sync_to_disk(folder)  # the rename must be on the disk before older checkpoints go
     finally:
         shutil.rmtree(beside, ignore_errors=True)
     for old in _newest_first(folder)[keep:]:
@@ -88,18 +90,3 @@ def _read_learners(folder: Path, hashes: dict[str, str]) -> Iterator[tuple[str, 
         if hashlib.sha256(blob).hexdigest() != expected:
             raise ValueError(f"{name}.safetensors does not have the recorded sha256")
         yield name, parse_tensors(blob)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _write_synced(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())

@@ -11,7 +11,7 @@ from quadric.autoencoders import (
     LinearArchitecture,
     TopKAutoencoder,
 )
-from quadric.autoencoders.bilinear import Initialisation, check_density, default_hidden
+from quadric.autoencoders.bilinear import Initialization, check_density, default_hidden
 from quadric.autoencoders.mixing import Prior
 
 Kind = Literal["bilinear", "topk", "batch_topk"]
@@ -41,7 +41,7 @@ class AutoencoderConfig:
     """Measure the error with the symmetric kernel rather than the printed one."""
     tied: bool = False
     """L = R."""
-    init: Initialisation = "orthogonal"
+    init: Initialization = "orthogonal"
     """How L, R and C start."""
     seed: int = 0
     """Of the initial weights."""

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from quadric.autoencoders.bilinear import DEFAULT_BLOCK, LARGEST_DENSE_GRAM, default_hidden
-from quadric.autoencoders.halves import block_pairs, row_blocks
+from quadric.autoencoders.kernels.sparse_latents import TOKENS_AT_ONCE
+from quadric.autoencoders.kernels.symmetric import block_pairs, row_blocks
 from quadric.autoencoders.mixing import SPARSE_BELOW, Prior
-from quadric.autoencoders.sparse_latents import TOKENS_AT_ONCE
 from quadric.training.config import AutoencoderConfig
 from quadric.training.muon import ROUNDS
-from quadric.training.pattern_muon import MOST_PAIRS
 from quadric.training.schedules import mixing_density_at
+from quadric.training.sparse_muon import MOST_PAIRS
 
 FLOAT = 4
-HOLES = 1.2
+ALLOCATOR_OVERHEAD = 1.2
 """A step with sparse C works in pieces of a few mebibytes, which malloc keeps; measured over what was asked for."""
 
 
@@ -67,7 +67,7 @@ class StepFlops(NamedTuple):
     mixing: float
     kernel: float
     error: float
-    optimiser: float
+    optimizer: float
 
     @property
     def total(self) -> float:
@@ -138,7 +138,7 @@ def step_flops(size: StepSize) -> StepFlops:
         mixing=_mixing_flops(size),
         kernel=0.0 if size.is_blocked else _kernel_flops(size),
         error=0.0 if size.is_blocked else 2 * n * k**2 * (1 + half_share(k)),
-        optimiser=_optimiser_flops(size),
+        optimizer=_optimizer_flops(size),
     )
 
 
@@ -170,7 +170,7 @@ def _kernel_flops(size: StepSize) -> float:
     return 2 * k * h**2 * (1 + half_share(h)) + 2 * k**2 * h * (half_share(k) + 2)
 
 
-def _optimiser_flops(size: StepSize) -> float:
+def _optimizer_flops(size: StepSize) -> float:
     factors = 2 * muon_flops(size.n_hidden, size.d_model)
     has_dense_mixing = size.prior != "atomic" and not size.is_sparse
     return factors + (muon_flops(size.n_latents, size.n_hidden) if has_dense_mixing else 0.0)
@@ -185,12 +185,12 @@ def muon_flops(rows: int, columns: int) -> float:
 
 
 def step_memory(size: StepSize) -> StepMemory:
-    """Peak bytes of training: parameters, optimiser, gradients, and the fullest moment of a step."""
+    """Peak bytes of training: parameters, optimizer, gradients, and the fullest moment of a step."""
     state = FLOAT * (_state_numbers(size) + _pair_numbers(size))
     moments = _blocked_moments(size) if size.is_blocked else _moments(size)
     # The batch as it came and scaled to unit norm.
     working = FLOAT * (max(moments) + 2 * size.n_tokens * size.d_model)
-    return StepMemory(state, round(HOLES * working) if size.is_sparse else working)
+    return StepMemory(state, round(ALLOCATOR_OVERHEAD * working) if size.is_sparse else working)
 
 
 def _state_numbers(size: StepSize) -> int:
@@ -229,11 +229,11 @@ def _moments(size: StepSize) -> list[int]:
         kept + n * k + (n * h if mixed and kept else chunk) + overlaps + mixed + k**2 + factor_grads + live,  # of Z
         overlaps + 2 * mixed + (2 * k**2 if mixed else 0) + h**2 + factor_grads + live,  # of the kernel
         overlaps + h**2 + h**2 // 4 + 2 * factor_grads + live,  # of G
-        2 * size.n_hidden * d + _optimiser_moment(size),
+        2 * size.n_hidden * d + _optimizer_moment(size),
     ]
 
 
-def _optimiser_moment(size: StepSize) -> int:
+def _optimizer_moment(size: StepSize) -> int:
     """Muon holds the look-ahead, the scaled matrix and the result, and a few small squares."""
     factor = 3 * size.n_hidden * size.d_model + 5 * min(size.n_hidden, size.d_model) ** 2
     if size.prior == "atomic" or size.is_sparse:
@@ -250,7 +250,7 @@ def _blocked_moments(size: StepSize) -> list[int]:
     block = min(h, DEFAULT_BLOCK) ** 2
     kept = 3 * n * h + masked + 2 * latents + weights
     backward = kept + 3 * n * h + 8 * block + 2 * h * size.d_model
-    return [backward, 2 * size.n_hidden * size.d_model + _optimiser_moment(size)]
+    return [backward, 2 * size.n_hidden * size.d_model + _optimizer_moment(size)]
 
 
 def checkpoint_bytes(size: StepSize) -> int:

@@ -8,9 +8,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from quadric.autoencoders import Autoencoder, BatchTopKAutoencoder, BilinearAutoencoder
-from quadric.training.across import place, sum_gradients, summed
 from quadric.training.config import AutoencoderConfig, TrainingConfig
-from quadric.training.optimisers import Optimisers
+from quadric.training.distributed import current_rank, sum_gradients, sum_over_processes
+from quadric.training.optimizers import Optimizers
 from quadric.training.schedules import alpha_at, is_mask_frozen, mixing_density_at
 
 
@@ -35,19 +35,19 @@ class Learner:
     def __init__(
         self, autoencoder: Autoencoder, config: AutoencoderConfig, training: TrainingConfig, step: int = 0
     ) -> None:
-        if isinstance(autoencoder, BatchTopKAutoencoder) and place().world_size > 1:
+        if isinstance(autoencoder, BatchTopKAutoencoder) and current_rank().world_size > 1:
             raise ValueError("BatchTopK chooses among all tokens of a batch; train it in one process, without torchrun")
         self.autoencoder = autoencoder.train()
         self.config, self.training = config, training
         self.next_step = step
-        self.optimisers = Optimisers(autoencoder, training.learning_rate, training.momentum)
+        self.optimizers = Optimizers(autoencoder, training.learning_rate, training.momentum)
 
     def step(self, tokens: Float[Tensor, "n d"]) -> StepReport:
         """One update on one batch, or on this process's part of it."""
         step, config = self.next_step, self.config
         density = self._anneal(step)
         alpha = alpha_at(step, config.alpha, self.training.alpha_warmup_steps) if config.kind == "bilinear" else 0.0
-        sums = summed(self.autoencoder.loss_sums(self._on_device(tokens)))
+        sums = sum_over_processes(self.autoencoder.loss_sums(self._on_device(tokens)))
         terms = sums.terms(alpha)
         # Read at once and before the backward pass: a GPU is waited for once a step, with the larger half still to do.
         total, error, mean_density = torch.stack(terms).tolist()
@@ -55,7 +55,7 @@ class Learner:
             raise DivergedError(f"the loss of {config.name} is {total} at step {step}")
         terms.total.backward()  # type: ignore[no-untyped-call]
         sum_gradients(self.autoencoder)
-        self.optimisers.step()
+        self.optimizers.step()
         self.next_step += 1
         return StepReport(step, error, mean_density, alpha, density, sums.n_tokens)
 
@@ -70,18 +70,18 @@ class Learner:
         density = mixing_density_at(step, self.training.steps, self.config.mixing_density)
         if not is_mask_frozen(step, self.training.steps):
             kept = self.autoencoder.set_mixing_density(density)
-            self.optimisers.follow_mixing(kept)
+            self.optimizers.follow_mixing(kept)
         return density
 
     def state(self) -> dict[str, Tensor]:
-        """Parameters, masks and the memory of every optimiser, as named tensors."""
+        """Parameters, masks and the memory of every optimizer, as named tensors."""
         # Named parameters come once each: tied factors are one tensor, and are saved as one.
         own = {**dict(self.autoencoder.named_parameters()), **dict(self.autoencoder.named_buffers())}
         tensors: dict[str, Tensor] = {f"autoencoder.{name}": value.detach() for name, value in own.items()}
-        for part, optimiser in self.optimisers.all().items():
-            for index, memory in optimiser.state_dict()["state"].items():
+        for part, optimizer in self.optimizers.all().items():
+            for index, memory in optimizer.state_dict()["state"].items():
                 for name, value in memory.items():
-                    tensors[f"optimiser.{part}.{index}.{name}"] = torch.as_tensor(value)
+                    tensors[f"optimizer.{part}.{index}.{name}"] = torch.as_tensor(value)
         return tensors
 
     def restore(self, state: dict[str, Tensor], step: int) -> None:
@@ -93,10 +93,10 @@ class Learner:
         else:
             self.autoencoder.load_state_dict(own)
         self.next_step = step
-        self.optimisers = Optimisers(self.autoencoder, self.training.learning_rate, self.training.momentum)
-        for part, optimiser in self.optimisers.all().items():
-            memory = _memory(state, f"optimiser.{part}.")
-            optimiser.load_state_dict(optimiser.state_dict() | {"state": memory})
+        self.optimizers = Optimizers(self.autoencoder, self.training.learning_rate, self.training.momentum)
+        for part, optimizer in self.optimizers.all().items():
+            memory = _memory(state, f"optimizer.{part}.")
+            optimizer.load_state_dict(optimizer.state_dict() | {"state": memory})
 
 
 def _memory(state: dict[str, Tensor], prefix: str) -> dict[int, dict[str, Any]]:

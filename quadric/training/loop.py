@@ -9,9 +9,9 @@ from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
-from quadric.training.across import gathered, place
 from quadric.training.checkpoints import Checkpoint, Damaged, newest_checkpoint, write_checkpoint
 from quadric.training.config import TrainingConfig
+from quadric.training.distributed import barrier, current_rank, gather_objects
 from quadric.training.learner import DivergedError, Learner, StepReport
 
 STEPS_BETWEEN_AGREEMENTS = 16
@@ -78,11 +78,11 @@ def train(
 
 def save(checkpoints: Path, learners: list[Learner], stream: Stream, config: TrainingConfig) -> None:
     """Write a checkpoint, once for all processes."""
-    cursors = gathered(stream.state_dict())
-    if place().is_first:
+    cursors = gather_objects(stream.state_dict())
+    if current_rank().is_first:
         states = {learner.config.name: learner.state() for learner in learners}
         write_checkpoint(checkpoints, Checkpoint(learners[0].next_step, cursors, states), config.keep_checkpoints)
-    gathered(None)  # nobody goes on before the state is safe
+    barrier()  # no process continues before the state is safe
 
 
 def resume(checkpoints: Path, learners: list[Learner], stream: Stream) -> list[Damaged]:
@@ -90,7 +90,7 @@ def resume(checkpoints: Path, learners: list[Learner], stream: Stream) -> list[D
     checkpoint, damaged = newest_checkpoint(checkpoints)
     if checkpoint is None:
         return damaged
-    here = place()
+    here = current_rank()
     if len(checkpoint.cursors) != here.world_size:
         raise ValueError(
             f"the checkpoint was made by {len(checkpoint.cursors)} processes and this job has {here.world_size}; "
@@ -98,15 +98,15 @@ def resume(checkpoints: Path, learners: list[Learner], stream: Stream) -> list[D
         )
     for learner in learners:
         learner.restore(checkpoint.learners[learner.config.name], checkpoint.step)
-    stream.load_state_dict(checkpoint.cursors[here.rank])
+    stream.load_state_dict(checkpoint.cursors[here.number])
     return damaged
 
 
 def _agree_to_stop(requested: bool, step: int) -> bool:
     """Processes stop together or not at all, so they ask each other, though not at every step."""
-    if place().world_size == 1:
+    if current_rank().world_size == 1:
         return requested
-    return step % STEPS_BETWEEN_AGREEMENTS == 0 and any(gathered(requested))
+    return step % STEPS_BETWEEN_AGREEMENTS == 0 and any(gather_objects(requested))
 
 
 @contextmanager

@@ -17,17 +17,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from quadric.autoencoders.halves import symmetric_product
+from quadric.autoencoders.kernels.symmetric import symmetric_product
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 ROUNDS = 5
 TINY = 1e-7
 
 
-def orthogonalised(matrix: Float[Tensor, "m n"]) -> Float[Tensor, "m n"]:
+def orthogonalized(matrix: Float[Tensor, "m n"]) -> Float[Tensor, "m n"]:
     """The matrix with its singular values brought near 1: US'Vᵀ with S' ≈ 1 for USVᵀ."""
     if matrix.shape[0] < matrix.shape[1]:
-        return orthogonalised(matrix.mT).mT
+        return orthogonalized(matrix.mT).mT
     norm: Tensor = torch.linalg.matrix_norm(matrix)
     tall = matrix / norm.clamp(min=TINY)
     return tall @ _factor_product(symmetric_product(tall.mT, tall))
@@ -52,7 +52,7 @@ def _factor(gram: Float[Tensor, "n n"]) -> Float[Tensor, "n n"]:
     return factor
 
 
-def looked_ahead(state: dict[str, Tensor], grad: Float[Tensor, "*s"], momentum: float) -> Float[Tensor, "*s"]:
+def nesterov_momentum(state: dict[str, Tensor], grad: Float[Tensor, "*s"], momentum: float) -> Float[Tensor, "*s"]:
     """The momentum after this gradient and Nesterov's look ahead, at least in float32."""
     if not state:
         state["momentum_buffer"] = torch.zeros_like(grad)
@@ -63,7 +63,7 @@ def looked_ahead(state: dict[str, Tensor], grad: Float[Tensor, "*s"], momentum: 
 
 
 class Muon(torch.optim.Optimizer):
-    """Momentum, orthogonalised: what torch.optim.Muon does with adjust_lr_fn="original" and no weight decay."""
+    """Momentum, orthogonalized: what torch.optim.Muon does with adjust_lr_fn="original" and no weight decay."""
 
     def __init__(self, parameters: Iterable[nn.Parameter], lr: float, momentum: float) -> None:
         super().__init__(parameters, {"lr": lr, "momentum": momentum})
@@ -83,5 +83,5 @@ class Muon(torch.optim.Optimizer):
 
     def _update(self, parameter: Tensor, grad: Tensor, lr: float, momentum: float) -> None:
         rows, columns = parameter.shape
-        direction = orthogonalised(looked_ahead(self.state[parameter], grad, momentum))
+        direction = orthogonalized(nesterov_momentum(self.state[parameter], grad, momentum))
         parameter.sub_(direction.to(parameter.dtype), alpha=lr * sqrt(max(1, rows / columns)))

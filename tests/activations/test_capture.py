@@ -69,7 +69,7 @@ def test_the_parts_of_a_layer_add_up(architecture: str) -> None:
     found = capture(model, parse_hook_points(sites, N_LAYERS), random_tokens(2, 12))
     before, after = found["resid_pre.1"], found["resid_pre.2"]
     attention, mlp = found["attn_out.1"], found["mlp_out.1"]
-    if architecture == "gemma3":  # which normalises what its modules return before adding it
+    if architecture == "gemma3":  # which normalizes what its modules return before adding it
         attention = model.layers[1].post_attention_layernorm(attention)
         mlp = model.layers[1].post_feedforward_layernorm(mlp)
     assert_same_vectors(before + attention + mlp, after)

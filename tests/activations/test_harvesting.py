@@ -14,9 +14,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from quadric._files import DiskFullError
 from quadric.activations import ActivationConfig, BatchSize, HarvestConfig, LiveStream, TokenRules, harvest
 from quadric.activations.harvesting import Progress, stored_as
-from quadric.activations.manifest import CacheError, DiskFullError, Manifest, read_manifest
+from quadric.activations.manifest import CacheError, Manifest, read_manifest
 from quadric.corpus import CorpusConfig
 
 STORAGE = HarvestConfig(tokens=600, sequences_per_shard=4)
@@ -111,7 +112,7 @@ write = harvesting.write_atomically
 def writing(path, data):
     if path.name.startswith("shard-0000" + number):
         if kind == "inside":
-            path.with_name(path.name + ".partial").write_bytes(data[: len(data) // 2])
+            path.with_name(f".{path.name}.{os.getpid()}").write_bytes(data[: len(data) // 2])
             os.kill(os.getpid(), signal.SIGKILL)
         write(path, data)
         os.kill(os.getpid(), signal.SIGKILL)
@@ -219,7 +220,7 @@ def test_a_real_full_disk(config: ActivationConfig, tmp_path: Path) -> None:
     code = (
         "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096));"
-        "from pathlib import Path; from quadric.activations.manifest import write_atomically;"
+        "from pathlib import Path; from quadric._files import write_atomically;"
         "write_atomically(Path(sys.argv[1]) / 'large', b'x' * 100_000)"
     )
     result = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)

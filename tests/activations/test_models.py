@@ -10,10 +10,11 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
+from quadric._files import sha256_of_file
 from quadric.activations.model_errors import ModelError
 from quadric.activations.models import find_model, load_model, load_shape, preparation
 from quadric.corpus import CorpusConfig, TokenBlocks
-from quadric.resources import SMOLLM2, open_member, sha256_of_file
+from quadric.resources import SMOLLM2, open_member
 from tests.activations.loopback_hub import loopback_hub
 from tests.activations.tiny import ARCHITECTURES, D_MODEL, N_LAYERS, random_tokens, save_tiny, tiny_model
 

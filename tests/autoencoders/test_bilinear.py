@@ -1,4 +1,4 @@
-"""The autoencoder against the materialised d×d form: values, gradients, storage forms, precision, bad input."""
+"""The autoencoder against the materialized d×d form: values, gradients, storage forms, precision, bad input."""
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ PRECISIONS = [(torch.float64, 1e-10), (torch.float32, 1e-5)]
 @pytest.mark.parametrize("variety", zoo.VARIETIES)
 @pytest.mark.parametrize("block_size", zoo.BLOCK_SIZES)
 @pytest.mark.parametrize(("dtype", "tolerance"), PRECISIONS)
-def test_error_is_that_of_the_materialised_matrices(variety, block_size, dtype, tolerance):
+def test_error_is_that_of_the_materialized_matrices(variety, block_size, dtype, tolerance):
     ae = zoo.make(variety, dtype, block_size)
     x = zoo.tokens(dtype=dtype)
     assert_close(ae.error(x), naive.errors(ae, x), rtol=tolerance, atol=0)
@@ -26,7 +26,7 @@ def test_error_is_that_of_the_materialised_matrices(variety, block_size, dtype, 
 @pytest.mark.parametrize("variety", zoo.VARIETIES)
 @pytest.mark.parametrize("block_size", zoo.BLOCK_SIZES)
 @pytest.mark.parametrize(("dtype", "tolerance"), PRECISIONS)
-def test_gradients_are_those_of_the_materialised_matrices(variety, block_size, dtype, tolerance):
+def test_gradients_are_those_of_the_materialized_matrices(variety, block_size, dtype, tolerance):
     ae = zoo.make(variety, dtype, block_size)
     x = zoo.tokens(dtype=dtype)
     parameters = dict(ae.named_parameters())
@@ -123,7 +123,7 @@ def test_tied_atoms_are_positive_semidefinite_of_rank_one():
 
 
 @pytest.mark.parametrize("prior", ["atomic", "quadratic"])
-def test_orthogonal_and_xavier_initialisation(prior):
+def test_orthogonal_and_xavier_initialization(prior):
     orthogonal = BilinearAutoencoder(d_model=8, n_latents=20, prior=prior)
     assert_close(orthogonal.left.mT @ orthogonal.left, torch.eye(8), atol=1e-5, rtol=0)
     xavier = BilinearAutoencoder(d_model=8, n_latents=20, prior=prior, init="xavier")

@@ -44,7 +44,7 @@ def test_where_nothing_is_positive_the_vector_is_zero():
 
 
 @pytest.mark.parametrize("prior", ["atomic", "composite", "quadratic"])
-def test_rebuilding_a_token_agrees_with_the_materialised_form(prior):
+def test_rebuilding_a_token_agrees_with_the_materialized_form(prior):
     density = {"mixing_density": 0.2} if prior == "composite" else {}
     ae = quadric.BilinearAutoencoder(d_model=10, n_latents=30, prior=prior, seed=1, **density)
     tokens = torch.randn(40, 10, generator=torch.Generator().manual_seed(0)) * 7

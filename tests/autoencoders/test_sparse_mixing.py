@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from quadric.autoencoders.csr import csr_congruence, csr_pattern
+from quadric.autoencoders.kernels.csr import csr_pattern, sparse_kernel
 from quadric.autoencoders.mixing import Composite
 from quadric.autoencoders.sparse_mixing import live_pattern
 from tests import zoo
@@ -30,7 +30,7 @@ def test_the_sparse_kernel_and_its_gradients_match_the_dense_one(dtype):
         weight = torch.zeros(mask.shape, dtype=dtype).masked_scatter(mask, v)
         return weight @ (m + m.mT) @ weight.mT
 
-    assert_same(lambda v, m: csr_congruence(v, pattern_of(mask), m + m.mT), dense, values, half)
+    assert_same(lambda v, m: sparse_kernel(v, pattern_of(mask), m + m.mT), dense, values, half)
 
 
 def test_live_columns_are_those_with_entries_in_their_order():

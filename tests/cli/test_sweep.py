@@ -11,8 +11,8 @@ from pyarrow import parquet
 from quadric import sweep as package
 from quadric.cli import main
 from quadric.cli.sweep import Sweep
-from quadric.recipes import PAPER
-from quadric.run_folder import autoencoder_folders
+from quadric.runs.folder import autoencoder_folders
+from quadric.runs.recipes import PAPER
 from quadric.sweep import Watcher, read_rows, sweep
 from quadric.sweep.results import row_path
 from tests.tiny_runs import make_tiny_world, sweep_command

@@ -13,8 +13,8 @@ import torch
 import quadric
 from quadric.autoencoders.loading import load_pretrained
 from quadric.cli import main
-from quadric.run_folder import autoencoder_folders
-from quadric.telemetry import read_metrics
+from quadric.runs.folder import autoencoder_folders
+from quadric.runs.telemetry import read_metrics
 from tests.tiny_runs import flags, make_tiny_world, train_command
 
 
@@ -87,7 +87,7 @@ def test_a_killed_run_resumes_to_the_same_bits_and_the_same_metrics(
     folder = tmp_path / "killed"
     command = train_command(world, folder, "--prior", "composite", "topk")
     dying = (
-        "import os, signal, sys; from quadric import running; from quadric.cli import main\n"
+        "import os, signal, sys; from quadric.runs import running; from quadric.cli import main\n"
         "write = running.values_of\n"
         "def values_of(report):\n"
         "    if report.step == int(sys.argv[1]): os.kill(os.getpid(), signal.SIGKILL)\n"

@@ -1,7 +1,7 @@
 """The embedded corpora are what the documentation says."""
 
 from quadric.corpus import CorpusConfig, corpus_statistics, identify, read_documents, topics_by_document
-from quadric.corpus.packaged import detokenised
+from quadric.corpus.packaged import detokenized
 from quadric.resources import WIKI_LEADS
 
 
@@ -36,4 +36,4 @@ def test_wikitext_2_is_articles_without_marks() -> None:
 
 def test_the_marks_of_wikitext_are_undone() -> None:
     marked = ' It weighed 0 @.@ 7 – 2 @,@ 000 kg ( 4 @.@ 9 lb ) , the " well @-@ known " ship \'s mass . '
-    assert detokenised(marked) == 'It weighed 0.7 – 2,000 kg (4.9 lb), the "well-known" ship\'s mass.'
+    assert detokenized(marked) == 'It weighed 0.7 – 2,000 kg (4.9 lb), the "well-known" ship\'s mass.'

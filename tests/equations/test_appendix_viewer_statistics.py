@@ -1,4 +1,4 @@
-"""The viewer's statistics, as the appendix prints them, on materialised spectra; and its ranking of neighbours."""
+"""The viewer's statistics, as the appendix prints them, on materialized spectra; and its ranking of neighbours."""
 
 import pytest
 import torch

@@ -50,11 +50,11 @@ def test_the_learned_offset_finds_the_level_set_where_activations_concentrate():
     z = torch.full((400, 1), 0.8) + 0.002 * torch.randn(400, 1, generator=generator)
     z[:8] += 3 * torch.randn(8, 1, generator=generator)
     b = torch.zeros(1, requires_grad=True)
-    optimiser = torch.optim.Adam([b], lr=0.02)
+    optimizer = torch.optim.Adam([b], lr=0.02)
     for _ in range(300):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         hoyer_density(z, b).sum().backward()
-        optimiser.step()
+        optimizer.step()
     assert abs(b.item() - 0.8) < 0.05
     assert hoyer_density(z, b.detach()) < 0.25 < 0.75 < hoyer_density(z, torch.zeros(1))
 

@@ -1,4 +1,4 @@
-"""Equation 6: Sim_H = ‖WᵀPW'‖_F / ‖W'ᵀW'‖_F with the permutation that maximises tr(WᵀPW'), on materialised forms."""
+"""Equation 6: Sim_H = ‖WᵀPW'‖_F / ‖W'ᵀW'‖_F with the permutation that maximizes tr(WᵀPW'), on materialized forms."""
 
 import pytest
 import torch

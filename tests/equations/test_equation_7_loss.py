@@ -19,7 +19,7 @@ def test_the_expansion_is_an_identity(variety):
 
 
 def printed_pseudocode(ae, acts):
-    """The appendix's forward pass, its broadcast and its normaliser included."""
+    """The appendix's forward pass, its broadcast and its normalizer included."""
     z = (acts @ ae.left.mT) * (acts @ ae.right.mT)
     kernel = (ae.left @ ae.left.mT) * (ae.right @ ae.right.mT)
     recons, cross = ((z @ kernel) * z).sum(-1), z.square().sum(-1)

@@ -22,7 +22,7 @@ def test_the_three_forms_agree(seed, size):
         assert_close(form, exact, rtol=1e-7, atol=1e-9)
 
 
-def test_it_is_normalised_for_tokens_of_any_norm():
+def test_it_is_normalized_for_tokens_of_any_norm():
     x, reconstruction = zoo.tokens(), zoo.tokens(seed=9)
     exact = (naive.lift(x) - naive.lift(reconstruction)).square().sum((1, 2)) / naive.lift(x).square().sum((1, 2))
     assert_close(product_space_error(x, reconstruction), exact)

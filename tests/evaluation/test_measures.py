@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import quadric
-from quadric.evaluation.measures import Measuring, bootstrap_interval, error_by_position
+from quadric.evaluation.measures import ErrorAccumulator, bootstrap_interval, error_by_position
 
 
 def tokens(n, seed=0, d=8):
@@ -15,7 +15,7 @@ def tokens(n, seed=0, d=8):
 def test_batches_add_up_to_the_whole(size):
     ae = quadric.BilinearAutoencoder(d_model=8, n_latents=12, prior="atomic", seed=3)
     x, sequences, positions = tokens(60), torch.arange(60) // 6, torch.arange(60) % 6
-    measuring = Measuring(ae)
+    measuring = ErrorAccumulator(ae)
     for start in range(0, 60, size):
         part = slice(start, start + size)
         measuring.add(x[part], sequences[part], positions[part])
@@ -33,7 +33,7 @@ def test_dead_and_dense_latents_are_counted():
         ae.encoder_bias[:3] = -100.0  # never fire
         ae.encoder_bias[3:5] = 100.0  # fire alike for every token
         ae.encoder_bias[5:] = -0.5  # fire seldom
-    measuring = Measuring(ae)
+    measuring = ErrorAccumulator(ae)
     measuring.add(tokens(200), torch.zeros(200, dtype=torch.int64), torch.zeros(200, dtype=torch.int64))
     found = measuring.measures()
     assert found.dead_share == pytest.approx(0.3)
@@ -44,7 +44,7 @@ def test_a_latent_that_only_whispers_is_dead():
     ae = quadric.BilinearAutoencoder(d_model=8, n_latents=10, prior="atomic")
     with torch.no_grad():
         ae.left[4] *= 1e-4
-    measuring = Measuring(ae)
+    measuring = ErrorAccumulator(ae)
     measuring.add(tokens(200), torch.zeros(200, dtype=torch.int64), torch.zeros(200, dtype=torch.int64))
     assert measuring.measures().dead_share == pytest.approx(0.1)
 
@@ -70,4 +70,4 @@ def test_positions_are_grouped_by_powers_of_two():
 
 def test_no_tokens_at_all_is_an_error():
     with pytest.raises(ValueError, match="no held-out tokens"):
-        Measuring(quadric.TopKAutoencoder(d_model=8, n_latents=9, n_active=2)).measures()
+        ErrorAccumulator(quadric.TopKAutoencoder(d_model=8, n_latents=9, n_active=2)).measures()

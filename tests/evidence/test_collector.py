@@ -1,4 +1,4 @@
-"""One vectorised pass gives what the definition gives; parts, batches and interruptions leave no trace."""
+"""One vectorized pass gives what the definition gives; parts, batches and interruptions leave no trace."""
 
 import dataclasses
 

@@ -54,7 +54,7 @@ def trained(prior: str = "composite", seed: int = 0) -> BilinearAutoencoder:
     """A small autoencoder after some training on tokens that are sums of points on two circles."""
     sizes = {"atomic": {}, "composite": {"n_hidden": 40, "mixing_density": 1.0}, "quadratic": {"n_hidden": 40}}
     ae = BilinearAutoencoder(d_model=12, n_latents=20, prior=prior, seed=seed, **sizes[prior])
-    optimiser = torch.optim.Adam(ae.parameters(), lr=0.02)
+    optimizer = torch.optim.Adam(ae.parameters(), lr=0.02)
     circles = orthonormal(12, 4).float()
     generator = torch.Generator().manual_seed(seed)
     for step in range(120):
@@ -63,6 +63,6 @@ def trained(prior: str = "composite", seed: int = 0) -> BilinearAutoencoder:
         angles = torch.randn(256, 4, generator=generator)
         tokens = angles @ circles.mT + 0.05 * torch.randn(256, 12, generator=generator)
         ae.loss(tokens).total.backward()
-        optimiser.step()
-        optimiser.zero_grad()
+        optimizer.step()
+        optimizer.zero_grad()
     return ae.eval()

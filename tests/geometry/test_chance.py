@@ -36,7 +36,7 @@ def test_the_average_over_rotations(d):
 
 @pytest.mark.parametrize("prior", ["atomic", "composite", "quadratic"])
 def test_unrelated_random_runs_agree_as_much_as_chance_predicts(prior):
-    """Orthogonal initialisation has no preferred direction, so two seeds are random rotations of each other."""
+    """Orthogonal initialization has no preferred direction, so two seeds are random rotations of each other."""
     sizes = {} if prior == "atomic" else {"n_hidden": 48}
     runs = [BilinearAutoencoder(d_model=24, n_latents=40, prior=prior, seed=seed, **sizes) for seed in range(24)]
     found = [compare(a, b) for a, b in zip(runs[::2], runs[1::2], strict=True)]

@@ -5,7 +5,7 @@ import torch
 
 from quadric.geometry import compare, frobenius_similarity, hungarian_similarity
 from quadric.geometry.comparison import NULL_SEED
-from quadric.geometry.similarity import randomly_initialised
+from quadric.geometry.similarity import randomly_initialized
 from tests.geometry.examples import by_hand, planted_shapes, trained
 
 
@@ -15,7 +15,7 @@ def test_a_comparison_repeats_the_single_measures():
     assert found.agreement.frobenius == frobenius_similarity(a, b)
     assert found.agreement.hungarian.similarity == hungarian_similarity(a, b).similarity
     assert found.agreement.sign_free.alignment == hungarian_similarity(a, b, sign_free=True).alignment
-    null = randomly_initialised(b, NULL_SEED)
+    null = randomly_initialized(b, NULL_SEED)
     assert found.random.frobenius == frobenius_similarity(a, null)
     assert found.random.hungarian.symmetric == hungarian_similarity(a, null).symmetric
     assert compare(a, b, null_seed=3).random.frobenius != found.random.frobenius

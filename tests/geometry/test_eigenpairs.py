@@ -1,4 +1,4 @@
-"""Eigenpairs in the small span against numpy.linalg.eigh of the materialised matrix."""
+"""Eigenpairs in the small span against numpy.linalg.eigh of the materialized matrix."""
 
 import numpy as np
 import pytest

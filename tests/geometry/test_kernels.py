@@ -1,4 +1,4 @@
-"""Cross-Gram matrices in blocks, against inner products of materialised forms."""
+"""Cross-Gram matrices in blocks, against inner products of materialized forms."""
 
 import pytest
 import torch

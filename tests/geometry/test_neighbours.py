@@ -1,4 +1,4 @@
-"""Neighbours by subspace overlap, against all pairs of materialised eigenvectors."""
+"""Neighbours by subspace overlap, against all pairs of materialized eigenvectors."""
 
 from importlib import import_module
 

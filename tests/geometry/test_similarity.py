@@ -12,7 +12,7 @@ import quadric
 from quadric import BilinearAutoencoder, TopKAutoencoder
 from quadric.autoencoders import Provenance
 from quadric.geometry import frobenius_similarity, hungarian_similarity, kernels, latent_form
-from quadric.geometry.similarity import comparable, randomly_initialised
+from quadric.geometry.similarity import comparable, randomly_initialized
 from tests.geometry.examples import by_hand, orthonormal, planted_shapes, trained
 from tests.naive import mixing_matrix
 from tests.zoo import VARIETIES, make
@@ -161,9 +161,9 @@ def test_forcing_different_widths_takes_the_axes_as_the_first_ones():
 
 
 @pytest.mark.parametrize("variety", VARIETIES)
-def test_a_random_initialisation_has_the_same_architecture(variety):
+def test_a_random_initialization_has_the_same_architecture(variety):
     ae = make(variety, torch.float32)
-    null = randomly_initialised(ae, seed=9)
+    null = randomly_initialized(ae, seed=9)
     assert null.prior == ae.prior
     assert null.tensors().keys() == ae.tensors().keys()
     assert all(null.tensors()[name].shape == tensor.shape for name, tensor in ae.tensors().items())

@@ -1,4 +1,4 @@
-"""The spectra of all latents, against numpy.linalg.eigh of every materialised W_i."""
+"""The spectra of all latents, against numpy.linalg.eigh of every materialized W_i."""
 
 import numpy as np
 import pytest
@@ -44,7 +44,7 @@ def every_autoencoder():
 
 
 def dense_eigenvalues(ae, latent):
-    """eigh of W_i, materialised in float64 from the stored weights."""
+    """eigh of W_i, materialized in float64 from the stored weights."""
     atoms, weights = ae.mixing.row(latent)
     left, right = ae.left.detach().double()[atoms], ae.right.detach().double()[atoms]
     half = left.mT @ (weights.double()[:, None] * right)

@@ -11,7 +11,7 @@ from tests.zoo import VARIETIES, make
 
 
 def dense_statistics(ae):
-    """The appendix's formulas on numpy.linalg.eigh of every materialised form."""
+    """The appendix's formulas on numpy.linalg.eigh of every materialized form."""
     values = np.stack([np.linalg.eigvalsh(ae.form(i).double().numpy()) for i in range(ae.n_latents)])
     sizes = -np.sort(-np.abs(values), axis=1)
     nuclear, energy = sizes.sum(1), (sizes**2).sum(1)

@@ -35,7 +35,7 @@ def test_pairs_carry_their_nulls_and_assignments(comparison):
     assert stored["matrices"].keys() == MEASURES.keys()
     single = compare(runs[0], runs[2])
     pair = next(pair for pair in stored["pairs"] if (pair["first"], pair["second"]) == (0, 2))
-    assert pair["random_initialisation"]["frobenius"] == single.random.frobenius
+    assert pair["random_initialization"]["frobenius"] == single.random.frobenius
     assert pair["random_rotation"]["frobenius"] == single.rotated_frobenius
     assert pair["matched"]["partners"] == single.agreement.hungarian.partners.tolist()
     assert len(pair["matched"]["cosines"]) == 16

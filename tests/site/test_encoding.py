@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quadric.site.encoding import pack, planes, quantised, unpack
+from quadric.site.encoding import pack, planes, quantized, unpack
 
 
 @given(st.lists(st.integers(-(2**15), 2**16 - 1), min_size=1))
@@ -20,9 +20,9 @@ def test_what_does_not_fit_is_refused():
 
 
 @given(st.lists(st.floats(-1e6, 1e6, width=32), min_size=1), st.sampled_from([1, 2]))
-def test_quantised_rows_are_within_half_a_step(values, width):
+def test_quantized_rows_are_within_half_a_step(values, width):
     row = np.array([values], dtype=np.float32)
-    stored, scales = quantised(row, width)
+    stored, scales = quantized(row, width)
     half = 1 << (8 * width - 1)
     whole = sum(plane.astype(np.int64) << (8 * index) for index, plane in enumerate(stored))
     signed = np.where(whole >= half, whole - 2 * half, whole)
@@ -31,7 +31,7 @@ def test_quantised_rows_are_within_half_a_step(values, width):
 
 
 def test_a_row_of_zeros_has_scale_zero():
-    stored, scales = quantised(np.zeros((1, 3), dtype=np.float32), 2)
+    stored, scales = quantized(np.zeros((1, 3), dtype=np.float32), 2)
     assert scales.tolist() == [0.0]
     assert not stored.any()
 

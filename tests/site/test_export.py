@@ -9,7 +9,7 @@ import pytest
 from quadric.evidence import Collector, Evidence, ModelLabels, evidence_of, gather
 from quadric.geometry import neighbours, spectrum, statistics
 from quadric.site.encoding import unpack
-from quadric.site.export import Exhibit, latent_record, site_parts, unused_name
+from quadric.site.export import SiteInput, latent_record, site_parts, unused_name
 from quadric.site.layout import umap_layout
 from quadric.site.writer import write_site
 from tests.evidence.streams import HOOK, PROVENANCE, RandomStream, RandomText, small_autoencoder
@@ -28,9 +28,9 @@ def evidence_for(seed: int = 2, text: RandomText = TEXT) -> Evidence:
 EVIDENCE = evidence_for()
 
 
-def exhibit(name: str = "small", seed: int = 2, text: RandomText = TEXT) -> Exhibit:
+def site_input(name: str = "small", seed: int = 2, text: RandomText = TEXT) -> SiteInput:
     evidence = EVIDENCE if (seed, text) == (2, TEXT) else evidence_for(seed, text)
-    return Exhibit(name=name, autoencoder=small_autoencoder(N_LATENTS, seed=seed), evidence=evidence, source="runs/x")
+    return SiteInput(name=name, autoencoder=small_autoencoder(N_LATENTS, seed=seed), evidence=evidence, source="runs/x")
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_weights_speak_for_themselves() -> None:
 
 def test_a_site_is_written_and_read_back(tmp_path: Path, static: Path) -> None:
     progress: list[int] = []
-    texts, dictionaries = site_parts([exhibit()], on_progress=progress.append)
+    texts, dictionaries = site_parts([site_input()], on_progress=progress.append)
     assert sum(progress) == 3 * N_LATENTS
     manifest = write_site(tmp_path / "site", title="t", texts=texts, dictionaries=dictionaries, static=static)
     (entry,) = manifest.dictionaries
@@ -101,7 +101,9 @@ def test_a_site_is_written_and_read_back(tmp_path: Path, static: Path) -> None:
 
 def test_autoencoders_on_the_same_text_share_it_and_others_do_not() -> None:
     other = RandomText(30, seed=9)
-    texts, dictionaries = site_parts([exhibit("a"), exhibit("b", seed=5), exhibit("c", text=other)], with_map=False)
+    texts, dictionaries = site_parts(
+        [site_input("a"), site_input("b", seed=5), site_input("c", text=other)], with_map=False
+    )
     assert [text.name for text in texts] == ["random", "random-2"]
     assert [each.entry.text for each in dictionaries] == ["random", "random", "random-2"]
     assert all(each.columns.umap_x is None and each.entry.umap is None for each in dictionaries)
@@ -110,7 +112,7 @@ def test_autoencoders_on_the_same_text_share_it_and_others_do_not() -> None:
 def test_labels_written_by_a_model_are_marked_unevaluated() -> None:
     written = ModelLabels(texts={1: "ends of words"}, model="some-model", endpoint="http://x", prompt_sha256="0")
     labels = dataclasses.replace(EVIDENCE.labels, from_model=written)
-    changed = dataclasses.replace(exhibit(), evidence=dataclasses.replace(EVIDENCE, labels=labels))
+    changed = dataclasses.replace(site_input(), evidence=dataclasses.replace(EVIDENCE, labels=labels))
     _, (dictionary,) = site_parts([changed], with_map=False)
     assert dictionary.labels[1].written == "ends of words"
     assert dictionary.labels[2].written is None

@@ -15,7 +15,7 @@ import torch
 from quadric.__main__ import leave
 from quadric.activations.planted import PlantedConfig, PlantedStream, plant
 from quadric.training import AutoencoderConfig, InterruptedTraining, Learner, TrainingConfig, checkpoints, resume, train
-from quadric.training.across import join_job, leave_job
+from quadric.training.distributed import join_job, leave_job
 
 STEPS, TOKENS = 40, 64
 PLANTED = PlantedConfig(d_model=12, n_directions=2, n_circles=2, n_spheres=0)
@@ -69,21 +69,21 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--autoencoders", nargs="+", default=["sparse", "topk"])
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    place = join_job()
+    rank = join_job()
     own = learners(*options.autoencoders)
-    stream = Shard(*place)
+    stream = Shard(*rank)
     for damaged in resume(options.folder, own, stream):
         print(f"passed over {damaged.folder.name}: {damaged.reason}", file=sys.stderr)
 
     def on_step(step, reports):
-        if place.is_first:
+        if rank.is_first:
             print(step, next(iter(reports.values())).error, flush=True)
         if step == options.kill_at:
             os.kill(os.getpid(), signal.SIGKILL)
         time.sleep(options.slow)
 
     if options.kill_while_saving is not None:
-        write = checkpoints._write_synced
+        write = checkpoints.write_atomically
 
         def dying(path, content):
             write(path, content[: len(content) // 2])
@@ -91,7 +91,7 @@ def main(arguments: list[str] | None = None) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
             write(path, content)
 
-        checkpoints._write_synced = dying
+        checkpoints.write_atomically = dying
     try:
         train(own, stream, TRAINING, options.folder, on_step)
     except InterruptedTraining as stopped:

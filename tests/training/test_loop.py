@@ -47,17 +47,17 @@ def test_a_composite_is_thinned_out_on_schedule_and_then_frozen(tmp_path):
     assert all(support == supports[-1] for support in supports[32:])
 
 
-def test_the_optimiser_of_sparse_values_keeps_the_memory_of_the_entries_that_stay():
+def test_the_optimizer_of_sparse_values_keeps_the_memory_of_the_entries_that_stay():
     (learner,) = job.learners("sparse")
     for batch in islice(job.Shard(), 18):
         learner.step(batch.activations["planted"])
     assert learner.autoencoder.mixing.is_sparse
-    memory = learner.optimisers.mixing.state_dict()["state"][0]
+    memory = learner.optimizers.mixing.state_dict()["state"][0]
     by_place = _by_place(learner, memory["momentum_buffer"])
     kept = learner.autoencoder.set_mixing_density(0.004)
     assert len(kept) < len(by_place)
-    learner.optimisers.follow_mixing(kept)
-    after = learner.optimisers.mixing.state_dict()["state"][0]
+    learner.optimizers.follow_mixing(kept)
+    after = learner.optimizers.mixing.state_dict()["state"][0]
     assert memory["momentum_buffer"].any()
     for place, value in _by_place(learner, after["momentum_buffer"]).items():
         assert by_place[place] == value
@@ -167,6 +167,6 @@ def test_the_paper_is_the_default():
     )
     assert (ae.n_latents, ae.n_hidden, ae.mixing_density, ae.alpha, ae.prior) == (8192, None, 0.001, 0.3, "composite")
     (learner,) = job.learners("quadratic")
-    muon = learner.optimisers.matrices.param_groups[0]
+    muon = learner.optimizers.matrices.param_groups[0]
     assert (muon["lr"], muon["momentum"]) == (0.03, 0.95)
-    assert isinstance(learner.optimisers.mixing, Muon), "C, while it is dense, is a matrix like L and R"
+    assert isinstance(learner.optimizers.mixing, Muon), "C, while it is dense, is a matrix like L and R"

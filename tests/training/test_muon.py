@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from quadric.training.muon import COEFFICIENTS, ROUNDS, Muon, orthogonalised
+from quadric.training.muon import COEFFICIENTS, ROUNDS, Muon, orthogonalized
 
 
 def random(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -31,34 +31,34 @@ def ill_conditioned(rows: int, columns: int) -> torch.Tensor:
 def test_the_small_side_gives_what_the_whole_gives(shape, make):
     matrix = make(*shape)
     expected = iterated_on_the_whole(matrix)
-    assert_close(orthogonalised(matrix), expected, rtol=1e-9, atol=1e-9)
-    single = orthogonalised(matrix.float()).double()
+    assert_close(orthogonalized(matrix), expected, rtol=1e-9, atol=1e-9)
+    single = orthogonalized(matrix.float()).double()
     assert (single - expected).norm() < 1e-3 * expected.norm(), "bfloat16 would be off by 1e-2"
 
 
 def test_singular_values_come_near_one():
-    values = torch.linalg.svdvals(orthogonalised(random(60, 20)))
+    values = torch.linalg.svdvals(orthogonalized(random(60, 20)))
     assert values.min() > 0.6
     assert values.max() < 1.3
 
 
 def test_a_zero_gradient_moves_nothing():
-    assert_close(orthogonalised(torch.zeros(5, 3)), torch.zeros(5, 3))
+    assert_close(orthogonalized(torch.zeros(5, 3)), torch.zeros(5, 3))
 
 
 @pytest.mark.parametrize("shape", [(40, 12), (12, 40)])
 def test_it_agrees_with_torch_up_to_bfloat16(shape):
     ours, theirs = (torch.nn.Parameter(random(*shape).float()) for _ in range(2))
     start = ours.detach().clone()
-    optimisers = (
+    optimizers = (
         (ours, Muon([ours], lr=0.03, momentum=0.95)),
         (theirs, torch.optim.Muon([theirs], lr=0.03, momentum=0.95, weight_decay=0.0, adjust_lr_fn="original")),
     )
     for step in range(5):
-        for parameter, optimiser in optimisers:
+        for parameter, optimizer in optimizers:
             parameter.grad = random(*shape, seed=step + 1).float()
-            optimiser.step()
+            optimizer.step()
     moved = (theirs - start).norm()
     assert (ours - theirs).norm() < 0.02 * moved
-    momenta = [optimiser.state[parameter]["momentum_buffer"] for parameter, optimiser in optimisers]
+    momenta = [optimizer.state[parameter]["momentum_buffer"] for parameter, optimizer in optimizers]
     assert_close(momenta[0], momenta[1])

@@ -30,7 +30,7 @@ def test_processes_share_the_tokens_and_nothing_else():
     alone, shared = (plan_run(composite(), TRAINING, 32, 256, processes) for processes in (1, 4))
     one, other = (plan.phases[-1].flops for plan in (alone, shared))
     assert other.encode == one.encode / 4
-    assert other.optimiser == one.optimiser
+    assert other.optimizer == one.optimizer
     assert shared.phases[-1].memory.state == alone.phases[-1].memory.state
 
 

@@ -2,10 +2,10 @@
 
 export type Quaternion = [x: number, y: number, z: number, w: number];
 
-export const HOME: Quaternion = normalised([-0.22, 0.34, 0.08, 0.91]);
+export const HOME: Quaternion = normalized([-0.22, 0.34, 0.08, 0.91]);
 export const VIEWS: Record<"x" | "y" | "z", Quaternion> = {
-  x: normalised([0, -1, 0, 1]),
-  y: normalised([1, 0, 0, 1]),
+  x: normalized([0, -1, 0, 1]),
+  y: normalized([1, 0, 0, 1]),
   z: [0, 0, 0, 1],
 };
 /** Distance of the eye in units of the cloud's radius: perspective enough to tell near from far. */
@@ -30,7 +30,7 @@ export class Camera {
   turn(right: number, down: number): void {
     const yaw = aboutAxis(0, 1, 0, right);
     const pitch = aboutAxis(1, 0, 0, down);
-    this.rotation = normalised(times(times(pitch, yaw), this.rotation));
+    this.rotation = normalized(times(times(pitch, yaw), this.rotation));
     this.changed();
   }
 
@@ -70,7 +70,7 @@ export class Camera {
     if (!numbers || numbers.length !== 7 || numbers.some((number) => !Number.isFinite(number))) return this.reset();
     const [x, y, z, w, zoom, right, up] = numbers;
     if (Math.hypot(x, y, z, w) < 1e-6) return this.reset();
-    this.rotation = normalised([x, y, z, w]);
+    this.rotation = normalized([x, y, z, w]);
     this.zoom = Math.min(40, Math.max(0.3, zoom));
     this.shift = [right, up];
     this.changed();
@@ -91,7 +91,7 @@ export function times(a: Quaternion, b: Quaternion): Quaternion {
   ];
 }
 
-export function normalised(q: Quaternion): Quaternion {
+export function normalized(q: Quaternion): Quaternion {
   const size = Math.hypot(...q);
   return q.map((part) => part / size) as Quaternion;
 }

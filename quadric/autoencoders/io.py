@@ -1,0 +1,128 @@
+"""An autoencoder on disk: one safetensors file and a strict config.json that names and hashes it.
+
+The weights' file name carries its hash. Saving over an older autoencoder therefore never touches the old weights
+before the new config is in place: whenever the process dies, the folder holds one of the two, whole.
+"""
+
+import hashlib
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load as parse_tensors
+from safetensors.torch import save as serialize_tensors
+from torch import Tensor
+
+from quadric._files import read_versioned_json, write_atomically, write_json
+from quadric._records import check_keys, record_from_json
+from quadric.autoencoders.provenance import Provenance
+
+FORMAT = "quadric-autoencoder"
+FORMAT_VERSION = 1
+CONFIG_NAME = "config.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightsFile:
+    """Which file holds the weights, and how to tell that it is whole."""
+
+    file: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredAutoencoder:
+    """What a folder holds, checked for integrity but not yet for sense."""
+
+    kind: str
+    architecture: dict[str, Any]
+    provenance: Provenance
+    tensors: dict[str, Tensor]
+
+
+def write_folder(folder: str | os.PathLike[str], stored: StoredAutoencoder, package_version: str) -> None:
+    """Save into the folder, replacing an autoencoder that stands there and refusing to replace anything else."""
+    folder = Path(folder)
+    config_path = folder / CONFIG_NAME
+    previous = _read_config(config_path) if config_path.exists() else None
+    folder.mkdir(parents=True, exist_ok=True)
+    blob = serialize_tensors({name: tensor.contiguous() for name, tensor in stored.tensors.items()})
+    digest = hashlib.sha256(blob).hexdigest()
+    weights = WeightsFile(file=f"weights-{digest[:12]}.safetensors", bytes=len(blob), sha256=digest)
+    config = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "package_version": package_version,
+        "kind": stored.kind,
+        "architecture": stored.architecture,
+        "provenance": asdict(stored.provenance),
+        "weights": asdict(weights),
+    }
+    write_atomically(folder / weights.file, blob)
+    write_json(config_path, config)
+    if previous and (old := previous["weights"].get("file")) != weights.file:
+        (folder / old).unlink(missing_ok=True)
+
+
+def read_folder(folder: str | os.PathLike[str]) -> StoredAutoencoder:
+    """Load what `write_folder` saved, refusing whatever is not exactly that."""
+    folder = Path(folder)
+    config = _read_config(folder / CONFIG_NAME)
+    weights = record_from_json(WeightsFile, config["weights"], f"weights in {CONFIG_NAME}")
+    if not isinstance(config["kind"], str) or not isinstance(config["architecture"], dict):
+        raise ValueError(f"{folder / CONFIG_NAME}: kind must be text and architecture an object; save it again")
+    return StoredAutoencoder(
+        kind=config["kind"],
+        architecture=config["architecture"],
+        provenance=record_from_json(Provenance, config["provenance"], f"provenance in {CONFIG_NAME}"),
+        tensors=_read_weights(folder, weights),
+    )
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise FileNotFoundError(f"no {CONFIG_NAME} in '{path.parent}'; expected a folder made by save_pretrained")
+    config = read_versioned_json(
+        path, FORMAT, FORMAT_VERSION, "a Quadric autoencoder", "restore the file or save again"
+    )
+    expected = {
+        "format",
+        "format_version",
+        "package_version",
+        "kind",
+        "architecture",
+        "provenance",
+        "weights",
+    }
+    check_keys(config, expected, str(path))
+    return config
+
+
+def _read_weights(folder: Path, weights: WeightsFile) -> dict[str, Tensor]:
+    path = folder / weights.file
+    if path.parent != folder or not path.is_file():
+        raise FileNotFoundError(f"the weights '{weights.file}' named by {folder / CONFIG_NAME} are missing; fetch them")
+    blob = path.read_bytes()
+    if len(blob) < weights.bytes:
+        raise ValueError(f"{path} is truncated: {len(blob)} of {weights.bytes} bytes; copy or download it again")
+    if len(blob) != weights.bytes or hashlib.sha256(blob).hexdigest() != weights.sha256:
+        raise ValueError(f"{path} was changed after it was saved: its sha256 is not the recorded one; copy it again")
+    try:
+        return parse_tensors(blob)
+    except SafetensorError as problem:
+        raise ValueError(f"{path} is not a safetensors file ({problem}); save the autoencoder again") from None
+
+
+def check_shapes(tensors: dict[str, Tensor], expected: dict[str, tuple[int, ...]]) -> None:
+    """Refuse weights that do not belong to the architecture beside them."""
+    if tensors.keys() != expected.keys():
+        raise ValueError(f"the weights hold {sorted(tensors)}; the architecture needs {sorted(expected)}")
+    for name, shape in expected.items():
+        if tuple(tensors[name].shape) != shape:
+            raise ValueError(
+                f"'{name}' has shape {tuple(tensors[name].shape)}; the architecture needs {shape}: "
+                "config.json and weights belong to different autoencoders"
+            )

@@ -1,0 +1,181 @@
+"""Linear baselines: TopK (the paper's) and BatchTopK. Trained on their own squared error, measured like the rest.
+
+z = keep(ReLU(W_enc (x − b_dec) + b_enc)),    x̂ = W_decᵀ z + b_dec
+"""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from quadric.autoencoders.autoencoder import Autoencoder, TokenErrors
+from quadric.autoencoders.bilinear import check_positive
+from quadric.autoencoders.io import check_shapes
+from quadric.autoencoders.objective import LossTerms, product_space_error
+from quadric.autoencoders.provenance import Provenance
+
+THRESHOLD_MEMORY = 0.99
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearArchitecture:
+    """Sizes of a linear sparse autoencoder."""
+
+    d_model: int
+    n_latents: int
+    n_active: int
+    """Latents that fire for a token: exactly (TopK) or on average (BatchTopK)."""
+    seed: int
+
+    def __post_init__(self) -> None:
+        for name in ("d_model", "n_latents", "n_active"):
+            check_positive(name, getattr(self, name))
+        if self.n_active > self.n_latents:
+            raise ValueError(f"n_active={self.n_active} exceeds n_latents={self.n_latents}; lower n_active")
+
+
+class LinearAutoencoder(Autoencoder):
+    """What TopK and BatchTopK share: an encoder, a decoder, and an exact score in the product space."""
+
+    def __init__(
+        self,
+        *,
+        d_model: int,
+        n_latents: int,
+        n_active: int = 32,
+        seed: int = 0,
+        provenance: Provenance | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__()
+        architecture = LinearArchitecture(d_model=d_model, n_latents=n_latents, n_active=n_active, seed=seed)
+        directions = torch.randn(n_latents, d_model, generator=torch.Generator().manual_seed(seed))
+        directions /= torch.linalg.vector_norm(directions, dim=-1, keepdim=True)
+        self._assemble(
+            architecture,
+            {
+                "encoder": directions.clone(),
+                "decoder": directions,
+                "encoder_bias": torch.zeros(n_latents),
+                "decoder_bias": torch.zeros(d_model),
+            },
+        )
+        self.provenance = provenance or Provenance()
+        self.to(device=device, dtype=dtype)
+
+    def _assemble(self, architecture: LinearArchitecture, tensors: dict[str, Tensor]) -> None:
+        self._architecture = architecture
+        self.d_model, self.n_latents = architecture.d_model, architecture.n_latents
+        self.n_active = architecture.n_active
+        self.encoder = nn.Parameter(tensors["encoder"])
+        self.decoder = nn.Parameter(tensors["decoder"])
+        self.encoder_bias = nn.Parameter(tensors["encoder_bias"])
+        self.decoder_bias = nn.Parameter(tensors["decoder_bias"])
+
+    @property
+    def architecture(self) -> LinearArchitecture:
+        return self._architecture
+
+    @abstractmethod
+    def keep(self, activations: Float[Tensor, "n k"]) -> Float[Tensor, "n k"]:
+        """The activations with all but the strongest set to zero."""
+
+    def encode_prepared(self, tokens: Float[Tensor, "n d"]) -> Float[Tensor, "n k"]:
+        dtype = tokens.dtype
+        centred = tokens - self.decoder_bias.to(dtype)
+        return self.keep(torch.relu(centred @ self.encoder.to(dtype).mT + self.encoder_bias.to(dtype)))
+
+    def decode(self, latents: Float[Tensor, "n k"]) -> Float[Tensor, "n d"]:
+        """The reconstruction x̂ of each token."""
+        return latents @ self.decoder.to(latents.dtype) + self.decoder_bias.to(latents.dtype)
+
+    def vectors_of(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> Float[Tensor, "n d"]:
+        return self.decode(latents)
+
+    def errors_of(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> TokenErrors:
+        reconstruction = self.decode(latents)
+        return TokenErrors(
+            product_space=product_space_error(tokens, reconstruction),
+            objective=(tokens - reconstruction).square().sum(-1),
+        )
+
+    def loss(self, tokens: Tensor, alpha: float = 0.0, mask: Tensor | None = None) -> LossTerms:
+        """Squared error + alpha · density; sparsity is built in, so alpha is 0 unless asked for."""
+        return super().loss(tokens, alpha, mask)
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {
+            "encoder": self.encoder,
+            "decoder": self.decoder,
+            "encoder_bias": self.encoder_bias,
+            "decoder_bias": self.decoder_bias,
+        }
+
+    @classmethod
+    def from_tensors(cls, architecture: LinearArchitecture, tensors: dict[str, Tensor]) -> "LinearAutoencoder":
+        check_shapes(tensors, cls._expected_shapes(architecture))
+        self = cls.__new__(cls)
+        nn.Module.__init__(self)
+        self._assemble(architecture, tensors)
+        self.provenance = Provenance()
+        return self
+
+    @staticmethod
+    def _expected_shapes(architecture: LinearArchitecture) -> dict[str, tuple[int, ...]]:
+        d, k = architecture.d_model, architecture.n_latents
+        return {"encoder": (k, d), "decoder": (k, d), "encoder_bias": (k,), "decoder_bias": (d,)}
+
+    def extra_repr(self) -> str:
+        return f"d_model={self.d_model}, n_latents={self.n_latents}, n_active={self.n_active}"
+
+
+class TopKAutoencoder(LinearAutoencoder):
+    """Keeps the `n_active` strongest latents of every token."""
+
+    kind = "topk"
+
+    def keep(self, activations: Float[Tensor, "n k"]) -> Float[Tensor, "n k"]:
+        values, indices = activations.topk(self.n_active, dim=-1)
+        return torch.zeros_like(activations).scatter(-1, indices, values)
+
+
+class BatchTopKAutoencoder(LinearAutoencoder):
+    """Keeps the n · `n_active` strongest activations of a training batch, and afterwards those over a threshold.
+
+    The threshold is the running mean of the weakest activation that training batches kept, so that a token's
+    latents do not depend on its neighbours once the autoencoder is in eval mode.
+    """
+
+    kind = "batch_topk"
+    threshold: Tensor
+
+    def _assemble(self, architecture: LinearArchitecture, tensors: dict[str, Tensor]) -> None:
+        super()._assemble(architecture, tensors)
+        self.register_buffer("threshold", tensors.get("threshold", torch.tensor(float("nan"))))
+
+    def keep(self, activations: Float[Tensor, "n k"]) -> Float[Tensor, "n k"]:
+        if self.training:
+            flat = activations.flatten()
+            values, indices = flat.topk(len(activations) * self.n_active)
+            return torch.zeros_like(flat).scatter(0, indices, values).view_as(activations)
+        if self.threshold.isnan():
+            raise ValueError("this BatchTopK has no threshold yet; train it with loss(...), or call .train() first")
+        return activations * (activations >= self.threshold)
+
+    @torch.no_grad()
+    def observe(self, latents: Float[Tensor, "n k"]) -> None:
+        if not latents.any():
+            return
+        weakest = latents[latents > 0].min().to(self.threshold.dtype)
+        known = ~self.threshold.isnan()
+        self.threshold.copy_(torch.where(known, self.threshold.lerp(weakest, 1 - THRESHOLD_MEMORY), weakest))
+
+    def tensors(self) -> dict[str, Tensor]:
+        return super().tensors() | {"threshold": self.threshold}
+
+    @staticmethod
+    def _expected_shapes(architecture: LinearArchitecture) -> dict[str, tuple[int, ...]]:
+        return LinearAutoencoder._expected_shapes(architecture) | {"threshold": ()}

@@ -1,0 +1,140 @@
+"""The whole of Quadric on the embedded model and text: activations, training, evidence, site.
+
+Every stage leaves its result in the folder and is passed over when it is there, so the demonstration can be stopped
+at any moment and goes on with the same call.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from quadric.activations import ActivationCache, BatchSize, CachedStream, HarvestConfig, harvest
+from quadric.activations.harvesting import Progress
+from quadric.autoencoders import BilinearAutoencoder
+from quadric._files import write_atomically
+from quadric.evidence import Evidence, EvidenceSettings, collect, text_behind
+from quadric.evidence.labels import MIXED
+from quadric.evidence.storage import has_evidence
+from quadric.geometry import LatentStatistics, statistics
+from quadric.geometry.dictionary import require_bilinear
+from quadric.runs.recipes import DEMO_TOKENS, demo
+from quadric.runs.config import FILE_NAME, RunConfig, read_run_config, write_run_config
+from quadric.runs.folder import autoencoder_folders, evidence_folder, load
+from quadric.runs.running import train_run, is_finished
+from quadric.site.building import build_site
+from quadric.site.export import SiteInput
+from quadric.site.writer import is_site
+
+ACTIVATIONS, SITE = "activations", "site"
+SUMMARY = "demo.json"
+"""The latents worth a look, so that a second call needs no more than to read them."""
+PARTS = ("activations", "training", "evidence", "geometry", "pages")
+"""Names of the stages, in their order."""
+
+OnProgress = Callable[[str, int, int], None]
+"""Which stage, how much of it is done, and of how much."""
+
+
+class WorthALook(NamedTuple):
+    """A latent that a newcomer should open first."""
+
+    latent: int
+    label: str
+    shape: str
+    importance: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demonstration:
+    """How large it is."""
+
+    config: RunConfig
+    tokens: int = DEMO_TOKENS
+    points: int = 1000
+
+
+def default_demonstration(folder: Path) -> Demonstration:
+    """Some six minutes on two CPU cores."""
+    return Demonstration(config=demo(str(folder / ACTIVATIONS)))
+
+
+def demonstrate(folder: Path, wanted: Demonstration, on_progress: OnProgress) -> list[WorthALook]:
+    """Do what is not done yet, and name three latents worth a look."""
+    _prepare(folder, wanted.config)
+    if not is_finished(folder):
+        _harvest(folder, wanted, on_progress)
+        _train(folder, wanted.config, on_progress)
+    autoencoder = require_bilinear(load(folder))
+    (name,) = autoencoder_folders(folder)
+    evidence = _evidence(folder, name, autoencoder, wanted, on_progress)
+    if not is_site(folder / SITE):
+        site_input = SiteInput(name=name, autoencoder=autoencoder, evidence=evidence, source=str(folder))
+        build_site([site_input], folder / SITE, title="Quadric demo", on_progress=on_progress)
+    found = worth_a_look(statistics(autoencoder), evidence)
+    write_atomically(folder / SUMMARY, json.dumps([each._asdict() for each in found]).encode())
+    return found
+
+
+def worth_a_look(table: LatentStatistics, evidence: Evidence, count: int = 3) -> list[WorthALook]:
+    """The latents with the largest importance · (1 − density) that at least two words describe, no two alike."""
+    worth = table.importance * (1 - torch.from_numpy(np.array(evidence.statistics.density)))
+    found: list[WorthALook] = []
+    themes: set[str] = set()
+    for latent in worth.argsort(descending=True).tolist():
+        sides = (*evidence.labels.positive[latent], *evidence.labels.negative[latent])
+        words = {word.casefold() for word in sides if word.isalpha() and len(word) > 2 and word != MIXED}
+        if len(words) < 2 or words & themes:
+            continue
+        themes |= words
+        found.append(
+            WorthALook(latent, evidence.labels.of(latent), table.shape[latent], table.importance[latent].item())
+        )
+        if len(found) == count:
+            break
+    return found
+
+
+def _prepare(folder: Path, config: RunConfig) -> None:
+    if (folder / FILE_NAME).is_file():
+        if read_run_config(folder) != config:
+            raise FileExistsError(f"'{folder}' holds another run than the demo's; choose another folder with --out")
+        return
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise FileExistsError(f"'{folder}' exists and is not empty; choose another folder with --out")
+    folder.mkdir(parents=True, exist_ok=True)
+    write_run_config(config, folder)
+
+
+def _harvest(folder: Path, wanted: Demonstration, on_progress: OnProgress) -> None:
+    def show(state: Progress) -> None:
+        on_progress("activations", state.done, state.wanted)
+
+    harvest(wanted.config.activations, HarvestConfig(tokens=wanted.tokens), folder / ACTIVATIONS, on_progress=show)
+
+
+def _train(folder: Path, config: RunConfig, on_progress: OnProgress) -> None:
+    def show(step: int, reports: object) -> None:
+        on_progress("training", step, config.training.steps)
+
+    train_run(folder, on_step=show)
+
+
+def _evidence(
+    folder: Path, name: str, autoencoder: BilinearAutoencoder, wanted: Demonstration, on_progress: OnProgress
+) -> Evidence:
+    place = evidence_folder(folder, name)
+    if has_evidence(place):
+        return Evidence.load(place)
+    stream = CachedStream(ActivationCache(folder / ACTIVATIONS), batch=BatchSize(tokens=4096), seed=None)
+    text = text_behind(stream, wanted.config.activations.model)
+    settings = EvidenceSettings(n_points=wanted.points)
+
+    def show(state: Progress) -> None:
+        on_progress("evidence", state.done, state.wanted)
+
+    return collect(autoencoder, stream, place, n_tokens=wanted.tokens, settings=settings, text=text, on_progress=show)

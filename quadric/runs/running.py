@@ -1,0 +1,173 @@
+"""A run from its config to its folder: the stream, the learners, the loop, what is left on disk."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from quadric.activations import (
+    ActivationCache,
+    ActivationConfig,
+    ActivationStream,
+    BatchSize,
+    CachedStream,
+    LiveStream,
+    describe,
+)
+from quadric.activations.models import chosen_device
+from quadric.activations.provenance import ProvenanceError, StreamProvenance
+from quadric._files import write_atomically
+from quadric.runs.config import RunConfig, check_enough, check_text_suffices, read_run_config, write_run_config
+from quadric.runs.folder import AUTOENCODERS, autoencoder_folders
+from quadric.runs.telemetry import open_sinks, values_of
+from quadric.training import Learner, StepReport, resume, train
+from quadric.training.distributed import barrier, current_rank
+from quadric.training.checkpoints import Damaged
+
+CHECKPOINTS = "checkpoints"
+
+PROVENANCE = "provenance.json"
+
+OnStep = Callable[[int, dict[str, StepReport]], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moved:
+    """Where the things that a run reads are found now, if not where they were when it was started."""
+
+    model: str | None = None
+    corpus: str | None = None
+    cache: str | None = None
+
+    def activations(self, before: ActivationConfig) -> ActivationConfig:
+        """The same activations, from where model and text are now."""
+        corpus = replace(before.corpus, source=self.corpus or before.corpus.source)
+        return replace(before, model=self.model or before.model, corpus=corpus)
+
+    def apply(self, config: RunConfig) -> RunConfig:
+        """The config with the new places; what is found there is compared with what the run began with."""
+        return replace(config, activations=self.activations(config.activations), cache=self.cache or config.cache)
+
+
+def create_run(config: RunConfig, folder: Path, *, device: str = "auto") -> None:
+    """Make the folder of a new run; nothing is made if the run could not be carried out."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise FileExistsError(
+            f"'{folder}' exists and is not empty; choose another folder, or go on with quadric train --resume {folder}"
+        )
+    _check_processes(config)
+    if config.cache is None:
+        check_text_suffices(config)
+    else:
+        cache = _open_cache(config, device)
+        sequences = sum(shard.sequences for shard in cache.manifest.shards)
+        check_enough(sequences, config, f"the cache '{config.cache}'")
+    folder.mkdir(parents=True, exist_ok=True)
+    write_run_config(config, folder)
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether every autoencoder of the run is there."""
+    return set(autoencoder_folders(folder)) >= {each.name for each in read_run_config(folder).autoencoders}
+
+
+def train_run(
+    folder: Path,
+    *,
+    device: str = "auto",
+    moved: Moved | None = None,
+    tensorboard: bool = False,
+    wandb_project: str | None = None,
+    on_open: Callable[[int, list[Damaged]], None] = lambda step, damaged: None,
+    on_step: OnStep = lambda step, reports: None,
+) -> None:
+    """Train a run from where it stands to its end and save what it learned; every process of a job calls this.
+
+    `on_open` hears of the step that the run stands at, and of the damaged checkpoints that were passed over.
+    """
+    config = (moved or Moved()).apply(read_run_config(folder))
+    _check_processes(config)
+    stream = open_stream(config, device=device)
+    _check_same_source(stream, folder / PROVENANCE)
+    learners = make_learners(config, stream, chosen_device(device))
+    damaged = resume(folder / CHECKPOINTS, learners, stream)
+    step = learners[0].next_step
+    if not current_rank().is_first:
+        train(learners, stream, config.training, folder / CHECKPOINTS)
+        barrier()  # until the first process has saved
+        return
+    on_open(step, damaged)
+    with open_sinks(folder, step, tensorboard=tensorboard, wandb_project=wandb_project) as sinks:
+
+        def report(step: int, reports: dict[str, StepReport]) -> None:
+            for name, each in reports.items():
+                for sink in sinks:
+                    sink(step, name, values_of(each))
+            on_step(step, reports)
+
+        train(learners, stream, config.training, folder / CHECKPOINTS, report)
+    for learner in learners:
+        learner.autoencoder.save_pretrained(folder / AUTOENCODERS / learner.config.name)
+    barrier()
+
+
+def open_stream(config: RunConfig, *, device: str = "auto") -> ActivationStream:
+    """The activations of a run, for this process."""
+    here = current_rank()
+    batch = BatchSize(sequences=config.sequences_per_step // here.world_size)
+    repeat = config.epochs > 1
+    if config.cache is None:
+        return LiveStream.open(
+            config.activations, device=device, batch=batch, rank=here.number, world_size=here.world_size, repeat=repeat
+        )
+    return CachedStream(
+        _open_cache(config, device),
+        hook_points=describe(config.activations, device=device).hook_points,
+        batch=batch,
+        seed=config.activations.corpus.seed,
+        rank=here.number,
+        world_size=here.world_size,
+        repeat=repeat,
+    )
+
+
+def make_learners(config: RunConfig, stream: ActivationStream, device: torch.device) -> list[Learner]:
+    """Every autoencoder of a run, untrained, knowing where its activations come from."""
+    learners = []
+    for each in config.autoencoders:
+        autoencoder = each.build(stream.d_model)
+        autoencoder.provenance = stream.provenance.for_hook_point(each.hook_point)
+        learners.append(Learner(autoencoder.to(device), each, config.training))
+    return learners
+
+
+def _open_cache(config: RunConfig, device: str) -> ActivationCache:
+    assert config.cache is not None
+    return ActivationCache(config.cache, expected=describe(config.activations, device=device))
+
+
+def _check_same_source(stream: ActivationStream, path: Path) -> None:
+    """A run goes on with the model and the text that it began with, wherever they are now, or not at all."""
+    if path.exists():
+        begun = StreamProvenance.from_dict(json.loads(path.read_bytes()))
+        if found := begun.differences(stream.provenance):
+            raise ProvenanceError(
+                f"the run in '{path.parent}' began with other activations ({'; '.join(found)}); "
+                "give it back its model and its text, or start a new run"
+            )
+    elif current_rank().is_first:
+        write_atomically(path, (json.dumps(stream.provenance.to_dict(), indent=2) + "\n").encode())
+
+
+def _check_processes(config: RunConfig) -> None:
+    """Every process takes the same share of a batch, in whole forward passes, as one process alone would."""
+    n = current_rank().world_size
+    share, left = divmod(config.sequences_per_step, n)
+    passes = config.activations.sequences_per_forward
+    if left or (n > 1 and config.cache is None and share % passes):
+        raise ValueError(
+            f"sequences_per_step={config.sequences_per_step} cannot be shared by {n} processes in forward passes of "
+            f"{passes} sequences; give a multiple of {n * passes}, or a smaller sequences_per_forward"
+        )

@@ -1,0 +1,101 @@
+"""Where the measurements of a run go: a file always, TensorBoard and Weights & Biases if asked."""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Protocol, TextIO, runtime_checkable
+
+from quadric._files import write_atomically
+from quadric.training import StepReport
+
+METRICS = "metrics.jsonl"
+
+
+@runtime_checkable
+class Sink(Protocol):
+    """Takes what a step measured of one autoencoder; `step` counts finished steps."""
+
+    def __call__(self, step: int, name: str, values: dict[str, float]) -> None: ...
+
+
+@contextmanager
+def open_sinks(folder: Path, resumed_at: int, *, tensorboard: bool, wandb_project: str | None) -> Iterator[list[Sink]]:
+    """All that were asked for, closed in the end; what was measured after the step that is resumed from is dropped."""
+    with ExitStack() as stack:
+        sinks: list[Sink] = [stack.enter_context(_metrics_file(folder / METRICS, resumed_at))]
+        if tensorboard:
+            sinks.append(stack.enter_context(_tensorboard(folder / "tensorboard", resumed_at)))
+        if wandb_project is not None:
+            sinks.append(stack.enter_context(_wandb(folder, wandb_project)))
+        yield sinks
+
+
+def values_of(report: StepReport) -> dict[str, float]:
+    """A report as named numbers; the mixing density only where there is one."""
+    values = {"error": report.error, "density": report.density, "alpha": report.alpha, "tokens": report.n_tokens}
+    return values if report.mixing_density is None else values | {"mixing_density": report.mixing_density}
+
+
+def read_metrics(folder: Path) -> list[dict[str, Any]]:
+    """Every whole line of a run's metrics; a process that was killed may have left half a line."""
+    path = folder / METRICS
+    lines = path.read_text().split("\n") if path.exists() else [""]
+    return [json.loads(line) for line in lines[:-1]]
+
+
+@contextmanager
+def _metrics_file(path: Path, resumed_at: int) -> Iterator[Sink]:
+    kept = [line for line in read_metrics(path.parent) if line["step"] <= resumed_at]
+    write_atomically(path, "".join(json.dumps(line) + "\n" for line in kept).encode())
+    with path.open("a", buffering=1) as file:
+        yield _LineWriter(file)
+
+
+class _LineWriter:
+    def __init__(self, file: TextIO) -> None:
+        self.file = file
+
+    def __call__(self, step: int, name: str, values: dict[str, float]) -> None:
+        self.file.write(json.dumps({"step": step, "autoencoder": name, **values}) + "\n")
+
+
+@contextmanager
+def _tensorboard(folder: Path, resumed_at: int) -> Iterator[Sink]:
+    _require("tensorboard", "tensorboard")
+    from torch.utils.tensorboard import SummaryWriter
+
+    # purge_step: what a killed run wrote beyond its last checkpoint would otherwise be drawn twice.
+    with SummaryWriter(str(folder), purge_step=resumed_at + 1) as writer:
+
+        def sink(step: int, name: str, values: dict[str, float]) -> None:
+            for value_name, value in values.items():
+                writer.add_scalar(f"{value_name}/{name}", value, step)
+
+        yield sink
+
+
+@contextmanager
+def _wandb(folder: Path, project: str) -> Iterator[Sink]:
+    wandb: Any = _require("wandb", "wandb")
+    # The folder's name is the run's identity there, so that a resumed run goes on in the same page.
+    run = wandb.init(project=project, name=folder.name, id=folder.name, resume="allow", dir=os.fspath(folder))
+
+    def sink(step: int, name: str, values: dict[str, float]) -> None:
+        run.log({f"{name}/{value_name}": value for value_name, value in values.items()}, step=step)
+
+    try:
+        yield sink
+    finally:
+        run.finish()
+
+
+def _require(module: str, extra: str) -> ModuleType:
+    from importlib import import_module
+
+    try:
+        return import_module(module)
+    except ImportError:
+        raise ValueError(f"{module} is not installed; pip install 'quadric[{extra}]', or leave it out") from None

@@ -1,0 +1,99 @@
+"""The linear baselines answer the same questions, exactly."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from quadric import BatchTopKAutoencoder, BilinearAutoencoder, TopKAutoencoder
+from tests import naive, zoo
+
+BASELINES = [TopKAutoencoder, BatchTopKAutoencoder]
+
+
+def make(kind, **arguments):
+    return kind(d_model=12, n_latents=40, n_active=5, seed=1, dtype=torch.float64, **arguments)
+
+
+@pytest.mark.parametrize("kind", BASELINES)
+def test_error_is_measured_in_the_product_space(kind):
+    ae, x = make(kind), zoo.tokens()
+    unit = x / x.norm(dim=-1, keepdim=True)
+    reconstruction = ae.decode(ae.encode(unit))
+    exact = (naive.lift(unit) - naive.lift(reconstruction)).square().sum((1, 2))
+    assert_close(ae.error(x), exact)
+    terms = ae.loss(x)
+    assert_close(terms.error, exact.mean())
+    assert_close(terms.total, (unit - reconstruction).square().sum(-1).mean())
+    assert_close(ae.loss(x, alpha=0.5).total, terms.total + 0.5 * terms.density)
+
+
+@pytest.mark.parametrize("kind", BASELINES)
+def test_density_is_hoyer_of_the_latents(kind):
+    ae, x = make(kind), zoo.tokens(100)
+    latents = ae.encode(x / x.norm(dim=-1, keepdim=True))
+    alive = latents.any(0)
+    assert alive.any()
+    expected = torch.stack([naive.hoyer(column) for column in latents[:, alive].T])
+    assert_close(ae.density(x)[alive], expected)
+
+
+def test_topk_keeps_the_strongest_of_every_token():
+    ae, x = make(TopKAutoencoder), zoo.tokens()
+    dense = torch.relu((x - ae.decoder_bias) @ ae.encoder.mT + ae.encoder_bias)
+    latents = ae.encode(x)
+    assert ((latents != 0).sum(-1) <= 5).all()
+    for kept, all_of in zip(latents, dense, strict=True):
+        assert_close(kept.sort(descending=True).values[:5], all_of.sort(descending=True).values[:5])
+
+
+def test_batch_topk_shares_its_budget_over_the_batch():
+    ae, x = make(BatchTopKAutoencoder), zoo.tokens()
+    per_token = (ae.encode(x) != 0).sum(-1)
+    assert per_token.sum() == 5 * len(x)
+    assert per_token.min() < 5 < per_token.max()
+
+
+def test_batch_topk_learns_a_threshold_that_makes_tokens_independent():
+    ae, x = make(BatchTopKAutoencoder), zoo.tokens(200)
+    with pytest.raises(ValueError, match="no threshold yet"):
+        make(BatchTopKAutoencoder).eval().encode(x)
+    unit = x / x.norm(dim=-1, keepdim=True)
+    ae.error(x)
+    assert ae.threshold.isnan(), "only training moves the threshold"
+    ae.loss(x)
+    weakest = ae.encode(unit)[ae.encode(unit) > 0].min()
+    assert_close(ae.threshold, weakest)
+    ae.eval()
+    assert_close(ae.encode(unit)[:1], ae.encode(unit[:1]), rtol=1e-12, atol=0)
+    assert (ae.encode(unit) != 0).sum() == 5 * len(x)
+
+
+@pytest.mark.parametrize("kind", BASELINES)
+def test_training_lowers_the_error(kind):
+    ae, x = make(kind), zoo.tokens(300)
+    optimizer = torch.optim.Adam(ae.parameters(), lr=0.01)
+    before = ae.loss(x).error.item()
+    for _ in range(60):
+        optimizer.zero_grad()
+        ae.loss(x).total.backward()
+        optimizer.step()
+    assert ae.loss(x).error.item() < before / 2
+
+
+def test_the_paper_keeps_32():
+    assert TopKAutoencoder(d_model=4, n_latents=64).n_active == 32
+
+
+def test_more_active_than_latents_is_refused():
+    with pytest.raises(ValueError, match="n_active=32 exceeds n_latents=8"):
+        TopKAutoencoder(d_model=4, n_latents=8)
+
+
+@pytest.mark.parametrize("kind", BASELINES)
+def test_baselines_and_bilinear_offer_the_same_questions(kind):
+    x = zoo.tokens()
+    for ae in (make(kind), BilinearAutoencoder(d_model=12, n_latents=40, mixing_density=0.1, dtype=torch.float64)):
+        terms = ae.loss(x, 0.1)
+        assert_close(terms.error, ae.error(x).mean())
+        assert_close(terms.density, ae.density(x).mean())
+        assert ae.encode(x).shape == (len(x), 40)

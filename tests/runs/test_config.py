@@ -1,0 +1,64 @@
+"""run.json: everything, and nothing else."""
+
+import json
+
+import pytest
+
+from quadric.activations import ActivationConfig
+from quadric.runs.recipes import SMALL, Grid, make_run_config
+from quadric.runs.config import RunConfig, check_enough, read_run_config, write_run_config
+from quadric.training import AutoencoderConfig, TrainingConfig
+
+
+@pytest.fixture(scope="module")
+def config() -> RunConfig:
+    grid = Grid(dictionaries=("composite", "topk"), seeds=(0, 1))
+    return make_run_config(SMALL, ActivationConfig(hook_points="3,15"), grid, cache="somewhere")
+
+
+def test_a_config_comes_back_whole(config, tmp_path):
+    write_run_config(config, tmp_path)
+    assert read_run_config(tmp_path) == config
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda c: c.update(format="other"), "does not describe a run"),
+        (lambda c: c.update(format_version=2), "format version 2"),
+        (lambda c: c.update(speed=1), r"unknown keys \['speed'\]"),
+        (lambda c: c["training"].update(stepps=1), r"training has unknown keys \['stepps'\]"),
+        (lambda c: c["training"].pop("steps"), r"training lacks the keys \['steps'\]"),
+        (lambda c: c["training"].update(steps="9"), "steps='9' is not int"),
+        (lambda c: c["activations"]["corpus"].update(block_length=1), "block_length=1 is too short"),
+        (lambda c: c["autoencoders"][1].update(prior=3), r"autoencoders\[1\]: prior=3 is not str"),
+        (lambda c: c.update(autoencoders=[]), "no autoencoder to train"),
+        (lambda c: c["autoencoders"].append(c["autoencoders"][0]), "twice"),
+    ],
+)
+def test_a_faulty_file_is_refused(change, message, config, tmp_path):
+    write_run_config(config, tmp_path)
+    path = tmp_path / "run.json"
+    record = json.loads(path.read_text())
+    change(record)
+    path.write_text(json.dumps(record))
+    with pytest.raises(ValueError, match=message):
+        read_run_config(tmp_path)
+
+
+def test_a_folder_without_one_says_what_to_give(tmp_path):
+    with pytest.raises(FileNotFoundError, match="quadric train"):
+        read_run_config(tmp_path)
+
+
+def test_too_little_text_says_how_many_epochs_it_would_take():
+    config = RunConfig(
+        activations=ActivationConfig(hook_points="3"),
+        autoencoders=(AutoencoderConfig(hook_point="resid_pre.3"),),
+        training=TrainingConfig(steps=10, alpha_warmup_steps=1),
+        sequences_per_step=4,
+        epochs=2,
+    )
+    check_enough(20, config, "it")
+    with pytest.raises(ValueError, match=r"it has 13 sequences.*give epochs=4, at most 6 steps"):
+        check_enough(13, config, "it")

@@ -1,0 +1,83 @@
+"""The whole flow on a tiny model: what is made, in which order, and what a second call does."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import quadric
+from quadric.activations import ActivationConfig
+from quadric.cli import main
+from quadric.corpus import CorpusConfig
+from quadric.runs.demonstration import PARTS, SUMMARY, Demonstration, demonstrate
+from quadric.runs.recipes import DEMO, Grid, make_run_config
+from quadric.runs.folder import evidence_folder
+from quadric.site.writer import is_site
+from tests.tiny_runs import make_tiny_world
+
+
+def small_demonstration(world: Path, folder: Path) -> Demonstration:
+    corpus = CorpusConfig(source=str(world / "text.txt"), document_separator="\n\n", block_length=32)
+    activations = ActivationConfig(model=str(world / "tiny-llama"), hook_points="2", corpus=corpus)
+    scale = replace(DEMO, n_latents=24, mixing_density=0.1, steps=8, alpha_warmup_steps=2, sequences_per_step=4)
+    return Demonstration(
+        config=make_run_config(scale, activations, Grid(), cache=str(folder / "activations")), tokens=900, points=40
+    )
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Demonstration, list]:
+    world = make_tiny_world(tmp_path_factory.mktemp("world"))
+    folder = world / "demo"
+    wanted = small_demonstration(world, folder)
+    seen: list[str] = []
+    demonstrate(folder, wanted, lambda part, done, total: seen.append(part))
+    return folder, wanted, seen
+
+
+def test_every_stage_leaves_its_result(made):
+    folder, wanted, seen = made
+    assert tuple(dict.fromkeys(seen)) == PARTS
+    autoencoder = quadric.load(folder)
+    assert autoencoder.n_latents == 24
+    assert (evidence_folder(folder, wanted.config.autoencoders[0].name) / "evidence.json").is_file()
+    assert is_site(folder / "site")
+    assert (folder / "site" / "index.html").is_file()
+
+
+def test_a_second_call_makes_nothing_anew(made):
+    folder, wanted, _ = made
+
+    def times():
+        return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file() and path.name != SUMMARY}
+
+    before = times()
+    demonstrate(folder, wanted, lambda part, done, total: pytest.fail(f"{part} was done again"))
+    assert before == times()
+
+
+def test_what_is_missing_is_made_and_nothing_else(made):
+    folder, wanted, _ = made
+    (folder / "site" / "data" / "site.json").unlink()
+    for path in sorted((folder / "site").rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    seen: list[str] = []
+    demonstrate(folder, wanted, lambda part, done, total: seen.append(part))
+    assert set(seen) == {"geometry", "pages"}
+
+
+def test_a_folder_of_something_else_is_left_alone(made, tmp_path):
+    folder, wanted, _ = made
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(FileExistsError, match="not empty"):
+        demonstrate(tmp_path, wanted, lambda *_: None)
+    other = replace(wanted, config=replace(wanted.config, epochs=7))
+    with pytest.raises(FileExistsError, match="another run"):
+        demonstrate(folder, other, lambda *_: None)
+
+
+def test_a_finished_demo_is_remembered(made, capsys):
+    folder, _, _ = made
+    (folder / SUMMARY).write_text('[{"latent": 3, "label": "north · south", "shape": "slab", "importance": 1.5}]')
+    assert main(["demo", "--out", str(folder)]) == 0
+    assert f"quadric view {folder} --latent 3" in capsys.readouterr().out
