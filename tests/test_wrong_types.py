@@ -1,7 +1,8 @@
-"""Arguments of the wrong type, tried without the test suite's type checker in the way: what a user would see."""
+"""Arguments of the wrong type, as a user sees them: in a process without the type checks of the test suite."""
 
-import subprocess
-import sys
+import pytest
+
+from tests import fresh_process
 
 SCRIPT = """
 import torch, quadric
@@ -22,8 +23,10 @@ for case in cases:
 """
 
 
+@pytest.mark.slow
 def test_wrong_types_are_named_with_the_remedy():
-    result = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
+    result = fresh_process.run(SCRIPT)
+    assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines() == [
         "d_model=2.5 is not a whole number ≥ 1",
         "d_model=True is not a whole number ≥ 1",
