@@ -1,4 +1,4 @@
-"""The whole reproduction on a tiny model: every stage, resumed without doing anything twice, and honest gaps."""
+"""The whole reproduction on a tiny model: every stage once, nothing repeated on resuming, gaps reported as gaps."""
 
 import importlib
 import sys
@@ -30,6 +30,7 @@ def test_a_page_without_results_says_that_nothing_is_measured(scripts: None, tmp
     assert page.count(claims.NOT_YET) == len(claims.CLAIMS)
 
 
+@pytest.mark.slow
 def test_from_nothing_to_the_page_of_claims(scripts: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     reproduce, claims = importlib.import_module("reproduce"), importlib.import_module("claims")
     world = make_tiny_world(tmp_path / "world")

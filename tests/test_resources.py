@@ -37,7 +37,7 @@ def tiny_resource(sha256: str) -> resources.Resource:
         sha256=sha256,
         members=("tiny/data.txt",),
         licence="MIT",
-        attribution="nobody",
+        attribution="none",
     )
 
 

@@ -41,6 +41,7 @@ def test_an_unknown_flag_is_a_usage_error():
     assert "--steps" in result.stdout + result.stderr
 
 
+@pytest.mark.slow
 def test_a_mistake_is_one_line_and_no_traceback():
     result = quadric_command("evaluate", "nowhere")
     assert result.returncode == 1
@@ -50,6 +51,7 @@ def test_a_mistake_is_one_line_and_no_traceback():
 
 
 @pytest.mark.parametrize("form", ["--json", "--no-json"])
+@pytest.mark.slow
 def test_a_reader_who_leaves_early_is_no_mistake_to_speak_of(form):
     reader, writer = os.pipe()
     os.close(reader)

@@ -51,6 +51,7 @@ def test_it_writes_every_format_that_is_asked_for(run, tmp_path, capsys):
     assert all((tmp_path / name).stat().st_size > 500 for name in ("r.html", "r.json", "r.parquet"))
 
 
+@pytest.mark.slow
 def test_it_needs_neither_a_forward_pass_nor_a_language_model(run, tmp_path):
     result = subprocess.run(
         [sys.executable, "-c", WATCHED, run, str(tmp_path / "r.html")], capture_output=True, text=True, check=True

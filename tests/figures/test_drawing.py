@@ -39,6 +39,7 @@ def with_evidence(sweep_folder: Path, drawn_world: Path) -> Iterator[Material]:
         yield material
 
 
+@pytest.mark.slow
 def test_every_figure_leaves_a_picture_twice_and_its_numbers(with_evidence: Material, tmp_path: Path) -> None:
     assert draw_figures(with_evidence, tmp_path) == list(FIGURES)
     for name in FIGURES:

@@ -85,6 +85,7 @@ def test_weights_speak_for_themselves() -> None:
     np.testing.assert_array_equal(record.neighbours, close.latents[3])
 
 
+@pytest.mark.slow
 def test_a_site_is_written_and_read_back(tmp_path: Path, static: Path) -> None:
     progress: list[int] = []
     texts, dictionaries = site_parts([site_input()], on_progress=progress.append)
@@ -119,6 +120,7 @@ def test_labels_written_by_a_model_are_marked_unevaluated() -> None:
     assert dictionary.entry.labels.written == "some-model (unevaluated)"
 
 
+@pytest.mark.slow
 def test_the_map_is_the_same_for_the_same_seed_and_puts_neighbours_together() -> None:
     ae = small_autoencoder(40, seed=1)
     close = neighbours(ae, count=5)
