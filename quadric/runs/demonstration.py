@@ -114,7 +114,7 @@ def _harvest(folder: Path, wanted: Demonstration, on_progress: OnProgress) -> No
     def show(state: Progress) -> None:
         on_progress("activations", state.done, state.wanted)
 
-    harvest(wanted.config.activations, HarvestConfig(tokens=wanted.tokens), folder / ACTIVATIONS, on_progress=show)
+    harvest(wanted.config.reading, HarvestConfig(tokens=wanted.tokens), folder / ACTIVATIONS, on_progress=show)
 
 
 def _train(folder: Path, config: RunConfig, on_progress: OnProgress) -> None:
@@ -131,7 +131,7 @@ def _evidence(
     if has_evidence(place):
         return Evidence.load(place)
     stream = CachedStream(ActivationCache(folder / ACTIVATIONS), batch=BatchSize(tokens=4096), seed=None)
-    text = text_behind(stream, wanted.config.activations.model)
+    text = text_behind(stream, wanted.config.reading.model)
     settings = EvidenceSettings(n_points=wanted.points)
 
     def show(state: Progress) -> None:
