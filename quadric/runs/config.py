@@ -6,10 +6,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from quadric._files import read_versioned_json, write_json
+from quadric._records import record_from_json
 from quadric.activations import ActivationConfig, find_model
 from quadric.activations.models import load_shape
-from quadric._records import record_from_json
-from quadric._files import read_versioned_json, write_json
 from quadric.corpus import TokenBlocks
 from quadric.corpus.sources import kind_of
 from quadric.training import AutoencoderConfig, TrainingConfig
@@ -37,7 +37,7 @@ class RunConfig:
     tokens_per_step: int | None = None
     """Rows in a batch, where the run was given rows."""
     continued_from: tuple[int, ...] = ()
-    """Earlier numbers of steps, if the run was continued with a larger budget: schedules then follow the present one."""
+    """Earlier numbers of steps, if the run was continued with more; schedules follow the present number."""
     started_from: str | None = None
     """Hash of the weights that training started from, if not from random ones."""
 

@@ -203,7 +203,9 @@ def _config(
         return AutoencoderConfig(
             hook_point=ROWS, kind=prior, n_latents=n_latents, n_active=active, alpha=0.0, seed=seed
         )
-    _refuse_ignored(prior, n_active=n_active, **({} if prior == "composite" else {"atoms_per_latent": atoms_per_latent}))
+    _refuse_ignored(prior, n_active=n_active)
+    if prior != "composite":
+        _refuse_ignored(prior, atoms_per_latent=atoms_per_latent)
     config = AutoencoderConfig(
         hook_point=ROWS,
         prior=prior,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from quadric._files import write_json
 from quadric.activations import (
     ActivationCache,
     ActivationConfig,
@@ -19,14 +20,13 @@ from quadric.activations import (
 )
 from quadric.activations.models import chosen_device
 from quadric.activations.provenance import ProvenanceError, StreamProvenance
-from quadric._files import write_json
 from quadric.autoencoders import Autoencoder
 from quadric.runs.config import RunConfig, check_enough, check_text_suffices, read_run_config, write_run_config
 from quadric.runs.folder import AUTOENCODERS, autoencoder_folders
 from quadric.runs.telemetry import open_sinks, values_of
 from quadric.training import Learner, StepReport, resume, train
-from quadric.training.distributed import barrier, current_rank
 from quadric.training.checkpoints import Damaged, newest_step
+from quadric.training.distributed import barrier, current_rank
 
 CHECKPOINTS = "checkpoints"
 
