@@ -1,4 +1,4 @@
-"""All figures by name."""
+"""Draw all figures, or selected ones by name."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -49,9 +49,10 @@ def draw_figures(
     on_drawn: Callable[[str, list[Path]], None] = lambda name, paths: None,
     on_missing: Callable[[str, MissingDataError], None] = lambda name, problem: None,
 ) -> list[str]:
-    """Draw the figures named, or every one whose data are there; returns the names of those drawn.
+    """Draw the figures in `only`, or every figure that has data; returns the names of the drawn figures.
 
-    A figure that was named and has no data is an error; otherwise `on_missing` hears of it.
+    If `only` names a figure without data, `MissingDataError` is raised. Without `only`, such figures are
+    reported to `on_missing` and skipped.
     """
     drawn: list[str] = []
     for name in only or FIGURES:
