@@ -57,7 +57,7 @@ def running_stream(config: ActivationConfig, model: LanguageModel, reference: Li
     return run
 
 
-def work_beside_the_model(config: ActivationConfig, reference: LiveStream, passes: int = 50) -> float:
+def stream_overhead(config: ActivationConfig, reference: LiveStream, passes: int = 50) -> float:
     """CPU seconds per pass that the stream adds, measured with the model replaced by a stored output."""
     kept = live_stream.capture(reference.model, reference.points, next(reference.passes()).sequences.tokens)
     with patch.object(live_stream, "capture", lambda *_: kept):
@@ -76,14 +76,14 @@ class Taken(NamedTuple):
     """CPU seconds of all threads, which other work on the machine hardly affects."""
 
 
-def measured(ways: dict[str, Callable[[], None]]) -> dict[str, list[Taken]]:
+def measured(methods: dict[str, Callable[[], None]]) -> dict[str, list[Taken]]:
     """Time every method once per round, with a different method first in each round."""
-    taken: dict[str, list[Taken]] = {name: [] for name in ways}
+    taken: dict[str, list[Taken]] = {name: [] for name in methods}
     for number in range(ROUNDS):
-        first = number % len(ways)
-        for name in [*ways][first:] + [*ways][:first]:
+        first = number % len(methods)
+        for name in [*methods][first:] + [*methods][:first]:
             wall, cpu = time.perf_counter(), time.process_time()
-            ways[name]()
+            methods[name]()
             taken[name].append(Taken(time.perf_counter() - wall, time.process_time() - cpu))
     return taken
 
@@ -93,12 +93,12 @@ def main() -> None:
     config = ActivationConfig(hook_points=str(LAYER), sequences_per_forward=SEQUENCES)
     stream = LiveStream.open(config, device="cpu", batch=BatchSize(sequences=SEQUENCES))
     passes = [each.sequences.tokens for each in islice(stream.passes(), PASSES)]
-    ways = {
+    methods = {
         "(a) full forward, output_hidden_states": lambda: full_forward(stream.model, passes),
         "(b) bare loop, stopped at the layer": lambda: bare_loop(stream.model, passes),
         "quadric's stream": running_stream(config, stream.model, stream),
     }
-    results = measured(ways)
+    results = measured(methods)
     bare = results["(b) bare loop, stopped at the layer"]
     tokens = PASSES * SEQUENCES * config.corpus.block_length
     rows = []
@@ -109,7 +109,7 @@ def main() -> None:
         wall = statistics.median(reference.wall / each.wall for reference, each in pairs)
         cpu = statistics.median(reference.cpu / each.cpu for reference, each in pairs)
         rows.append([name, spread, f"{wall:.3f}", f"{cpu:.3f}"])
-    beside = work_beside_the_model(config, stream)
+    overhead = stream_overhead(config, stream)
     alone = statistics.median(each.cpu for each in bare) / PASSES
     write_table(
         "harvest",
@@ -120,8 +120,8 @@ def main() -> None:
         f"tokens per forward pass, passes per round: {PASSES}, rounds: {ROUNDS}, each starting with a different "
         "method; ratios are medians over rounds. The stream reads, shuffles, tokenizes and packs the text, applies "
         "the token rules and forms batches; prefetching is off, so that all of its work is timed. Measured "
-        f"separately, with the model replaced by a stored output, that work takes {beside * 1e3:.0f} ms of CPU time "
-        f"per pass, {beside / alone:.1%} of (b). "
+        f"separately, with the model replaced by a stored output, that work takes {overhead * 1e3:.0f} ms of CPU time "
+        f"per pass, {overhead / alone:.1%} of (b). "
         f"Load average at the start: {load:.1f}. `python benchmarks/bench_harvest.py`",
     )
 

@@ -43,11 +43,13 @@ class Curve(NamedTuple):
     errors: list[float]
 
 
-def printed(prior: Prior, sizes: Sizes, way: str, d_model: int) -> tuple[Callable[..., object], Callable[..., float]]:
+def printed(
+    prior: Prior, sizes: Sizes, implementation: str, d_model: int
+) -> tuple[Callable[..., object], Callable[..., float]]:
     """A step of the printed algorithm with the paper's schedules, and its held-out error under its own kernel."""
     hidden = sizes.n_latents * (1 if prior == "atomic" else 2)
     autoencoder = PaperAutoencoder(d_model, sizes.n_latents, hidden, prior)
-    learner = PaperLearner(autoencoder, "bfloat16" if way == "printed" else "float32")
+    learner = PaperLearner(autoencoder, "bfloat16" if implementation == "printed" else "float32")
 
     def step(tokens: torch.Tensor, number: int) -> None:
         if prior == "composite" and not is_mask_frozen(number, sizes.steps):
@@ -67,9 +69,13 @@ def ours(prior: Prior, sizes: Sizes, d_model: int) -> tuple[Callable[..., object
     return lambda tokens, _: learner.step(tokens), lambda tokens: learner.autoencoder.error(tokens).mean().item()
 
 
-def curve(way: str, prior: Prior, sizes: Sizes, tokens: torch.Tensor) -> Curve:
+def curve(implementation: str, prior: Prior, sizes: Sizes, tokens: torch.Tensor) -> Curve:
     """Held-out error during a run; the time for evaluating it is not counted."""
-    make = ours(prior, sizes, tokens.shape[1]) if way == "ours" else printed(prior, sizes, way, tokens.shape[1])
+    make = (
+        ours(prior, sizes, tokens.shape[1])
+        if implementation == "ours"
+        else printed(prior, sizes, implementation, tokens.shape[1])
+    )
     step, error = make
     unseen, found, seconds = held_out(tokens), Curve([], [], []), 0.0
     for number, rows in enumerate(batches(tokens, sizes.batch_tokens, sizes.steps)):
@@ -91,11 +97,11 @@ def draw(curves: dict[tuple[Prior, str], Curve], name: str) -> None:
     """Two panels per prior: error against seconds and against steps."""
     priors = list(dict.fromkeys(prior for prior, _ in curves))
     figure, panels = plt.subplots(len(priors), 2, figsize=(9, 3.4 * len(priors)), squeeze=False, layout="constrained")
-    for (prior, way), each in curves.items():
+    for (prior, implementation), each in curves.items():
         row = panels[priors.index(prior)]
-        colour, line = STYLES[way]
+        colour, line = STYLES[implementation]
         for panel, places, label in zip(row, (each.seconds, each.steps), ("seconds", "steps"), strict=True):
-            panel.plot(places, each.errors, line, color=colour, label=way, marker="o", markersize=3)
+            panel.plot(places, each.errors, line, color=colour, label=implementation, marker="o", markersize=3)
             panel.set(xlabel=f"{label} of training", ylabel="held-out error", title=prior)
             panel.grid(alpha=0.3)
         row[0].set_xscale("log")
@@ -115,9 +121,11 @@ def main() -> None:
     curves, rows = {}, []
     priors: tuple[Prior, ...] = ("composite", "atomic")
     for prior in priors:
-        for way in STYLES:
-            each = curves[prior, way] = curve(way, prior, sizes, tokens)
-            rows.append([prior, way, str(each.steps[-1]), f"{each.seconds[-1]:.1f}", f"{each.errors[-1]:.4f}"])
+        for implementation in STYLES:
+            each = curves[prior, implementation] = curve(implementation, prior, sizes, tokens)
+            rows.append(
+                [prior, implementation, str(each.steps[-1]), f"{each.seconds[-1]:.1f}", f"{each.errors[-1]:.4f}"]
+            )
             print(*rows[-1], flush=True)
     draw(curves, name)
     write_table(

@@ -2,7 +2,7 @@
 atomic and quadratic steps at least 1.7 times as fast; a composite step at most 1.3 times as long as an atomic step with
 as many atoms.
 
-    python benchmarks/bench_step.py [--quick] [--only step|live|libraries|patient]
+    python benchmarks/bench_step.py [--quick] [--only step|live|libraries|bfloat16]
 """
 
 # Imports that load a language model are inside the functions that need them, because processes that only measure
@@ -21,7 +21,7 @@ from measure import alternate, median_and_spread, peak_and_result, write_table
 from training_steps import (
     D_MODEL,
     DENSITY,
-    WAYS,
+    IMPLEMENTATIONS,
     FirstStep,
     Size,
     counted_without_running,
@@ -57,25 +57,25 @@ def measured(prior: Prior, size: Size) -> tuple[dict[str, Measured], float]:
 
     Operations and peak memory come from first steps in separate processes. Times come from interleaved rounds, which
     also measure the matmul rate. An implementation that takes minutes per step is run once, and its first step is its
-    time. One that would take a quarter of an hour is left to `patient_table`.
+    time. One that would take a quarter of an hour is left to `bfloat16_table`.
     """
     from smollm2_activations import layer_activations
 
-    ways = [way for way in WAYS if is_bearable(way, prior, size)]
-    firsts = {way: first_steps(way, prior, size) for way in ways}
+    implementations = [implementation for implementation in IMPLEMENTATIONS if is_feasible(implementation, prior, size)]
+    firsts = {implementation: first_steps(implementation, prior, size) for implementation in implementations}
     tokens = layer_activations(size.n_tokens)
-    quick = [way for way in ways if len(firsts[way]) > 1]
-    runs = {way: step(way, prior, size, tokens) for way in quick}
+    quick = [implementation for implementation in implementations if len(firsts[implementation]) > 1]
+    runs = {implementation: step(implementation, prior, size, tokens) for implementation in quick}
     seconds = alternate({**runs, PRODUCTS: products()}, rounds=ROUNDS)
     rate = 2 * N_PRODUCTS * PRODUCT_SIZE**3 / median(seconds[PRODUCTS])
     found = {}
-    for way in WAYS:
-        if way not in ways:
-            found[way] = Measured([], counted_without_running(way, prior, size), nan)
+    for implementation in IMPLEMENTATIONS:
+        if implementation not in implementations:
+            found[implementation] = Measured([], counted_without_running(implementation, prior, size), nan)
             continue
-        _, result = firsts[way][0]
-        peak = median(peak for peak, _ in firsts[way])
-        found[way] = Measured(seconds.get(way, [result.seconds]), result.flops, peak)
+        _, result = firsts[implementation][0]
+        peak = median(peak for peak, _ in firsts[implementation])
+        found[implementation] = Measured(seconds.get(implementation, [result.seconds]), result.flops, peak)
     return found, rate
 
 
@@ -85,17 +85,17 @@ def products() -> Callable[[], object]:
     return lambda: [torch.mm(left, right, out=product) for _ in range(N_PRODUCTS)]
 
 
-def is_bearable(way: str, prior: Prior, size: Size) -> bool:
+def is_feasible(implementation: str, prior: Prior, size: Size) -> bool:
     """Whether a step takes at most minutes. With emulated bfloat16, torch's Muon on a C of millions of entries takes a
     quarter of an hour."""
-    return way != "printed" or prior == "atomic" or size.n_latents * size.n_hidden < MOST_ENTRIES
+    return implementation != "printed" or prior == "atomic" or size.n_latents * size.n_hidden < MOST_ENTRIES
 
 
-def first_steps(way: str, prior: Prior, size: Size) -> list[tuple[int, FirstStep]]:
+def first_steps(implementation: str, prior: Prior, size: Size) -> list[tuple[int, FirstStep]]:
     """Peak memory and result of first steps; repeated because malloc's peak varies, except with emulated bfloat16."""
-    found = [peak_and_result(first_step, way, prior, size)]
-    while len(found) < ROUNDS and (way != "printed" or found[0][1].seconds < TOO_SLOW_TO_REPEAT):
-        found.append(peak_and_result(first_step, way, prior, size))
+    found = [peak_and_result(first_step, implementation, prior, size)]
+    while len(found) < ROUNDS and (implementation != "printed" or found[0][1].seconds < TOO_SLOW_TO_REPEAT):
+        found.append(peak_and_result(first_step, implementation, prior, size))
     return found
 
 
@@ -118,13 +118,13 @@ def rows_of(prior: Prior, size: Size, found: dict[str, Measured], rate: float) -
     printed, like_printed = found["printed"], found["printed, float32"]
     bytes_printed = printed.bytes if printed.seconds else like_printed.bytes
     rows = []
-    for way, each in found.items():
+    for implementation, each in found.items():
         seconds = median(each.seconds) if each.seconds else nan
-        formula = f"{predicted_flops(prior, size) / GIGA:,.0f}" if way == "ours" else "–"
+        formula = f"{predicted_flops(prior, size) / GIGA:,.0f}" if implementation == "ours" else "–"
         rows.append(
             [
                 f"{prior}, n={size.n_tokens} k={size.latents(prior)} h={size.n_hidden}",
-                way,
+                implementation,
                 median_and_spread(each.seconds) if each.seconds else "–",
                 known(median(printed.seconds) / seconds if printed.seconds else nan, "×"),
                 known(median(like_printed.seconds) / seconds, "×"),
@@ -176,7 +176,7 @@ def step_table(sizes: tuple[Size, ...], name: str) -> None:
         "torch.optim.Muon on all matrices. Its Newton–Schulz runs in bfloat16, which this CPU emulates, so there is a "
         "second baseline: the same in float32. Where a step of *printed* takes over "
         f"{TOO_SLOW_TO_REPEAT:.0f} s, only its first step is timed. Where C has over {MOST_ENTRIES:,} entries, a step "
-        "takes a quarter of an hour, so only its operations are counted; see step_patient.md. Peak memory: increase "
+        "takes a quarter of an hour, so only its operations are counted; see step_bfloat16.md. Peak memory: increase "
         "during the first step, including the optimizer state, median of fresh processes; relative to *printed*, or "
         "to *printed, float32* if that was not run. The formula assumes entries of C scattered at random. Matmul "
         f"rate: {N_PRODUCTS} float32 products of {PRODUCT_SIZE}³, interleaved with the steps, "
@@ -186,22 +186,30 @@ def step_table(sizes: tuple[Size, ...], name: str) -> None:
     )
 
 
-def patient_table(size: Size, name: str) -> None:
+def bfloat16_table(size: Size, name: str) -> None:
     """One composite step of the printed algorithm, which takes a quarter of an hour, and one of ours."""
-    firsts = {way: peak_and_result(first_step, way, "composite", size) for way in ("printed", "ours")}
+    firsts = {
+        implementation: peak_and_result(first_step, implementation, "composite", size)
+        for implementation in ("printed", "ours")
+    }
     _, printed = firsts["printed"]
     write_table(
         name,
         "A composite step exactly as printed, and ours",
         ["implementation", "seconds of the first step", "speedup over printed", "peak MiB"],
         [
-            [way, f"{result.seconds:,.1f}", f"{printed.seconds / result.seconds:,.0f}×", f"{peak / MEBI:,.0f}"]
-            for way, (peak, result) in firsts.items()
+            [
+                implementation,
+                f"{result.seconds:,.1f}",
+                f"{printed.seconds / result.seconds:,.0f}×",
+                f"{peak / MEBI:,.0f}",
+            ]
+            for implementation, (peak, result) in firsts.items()
         ],
         f"d={D_MODEL}, n={size.n_tokens}, k={size.n_latents}, h={size.n_hidden}, density {DENSITY:.1%}; the "
         "first step, each in a fresh process. torch.optim.Muon multiplies in bfloat16, which this CPU emulates, and "
         "that takes nearly all of the time; see step.md for the same in float32. "
-        "`python benchmarks/bench_step.py --only patient`",
+        "`python benchmarks/bench_step.py --only bfloat16`",
     )
 
 
@@ -217,11 +225,11 @@ def live_table(n_batches: int, rounds: int, name: str) -> None:
     next(batches)
     seconds: dict[str, list[float]] = {"language model alone": [], "with a composite step": []}
     for _ in range(rounds):
-        for way, taken in seconds.items():
+        for implementation, taken in seconds.items():
             start, n_tokens = time.perf_counter(), 0
             for batch in islice(batches, n_batches):
                 n_tokens += len(batch)
-                if way != "language model alone":
+                if implementation != "language model alone":
                     learner.step(batch.activations[stream.hook_points[0]])
             taken.append((time.perf_counter() - start) / n_tokens)
     alone, trained = (median(taken) for taken in seconds.values())
@@ -229,7 +237,10 @@ def live_table(n_batches: int, rounds: int, name: str) -> None:
         name,
         "Live training against the language model alone",
         ["work", "tokens/s, median", "time relative to the language model alone"],
-        [[way, f"{1 / median(taken):,.0f}", f"{median(taken) / alone:.2f}×"] for way, taken in seconds.items()],
+        [
+            [implementation, f"{1 / median(taken):,.0f}", f"{median(taken) / alone:.2f}×"]
+            for implementation, taken in seconds.items()
+        ],
         f"smollm2 stopped at layer {LAYER}, {sequences} sequences of 256 tokens per batch, {n_batches} batches per "
         f"round, {rounds} interleaved rounds, always new text; composite k=1024, h=2048, density {DENSITY:.1%}, no "
         f"prefetching. A step takes {trained / alone - 1:.0%} of the language model's time, and both run one after "
@@ -249,9 +260,9 @@ def library_table(n_latents: tuple[int, ...], n_tokens: int, name: str) -> None:
         ours = alternate({"ours": lambda learner=learner, tokens=tokens: learner.step(tokens)}, rounds=5)["ours"]
         speeds: dict[str, Any] = {"quadric composite": n_tokens / median(ours)}
         speeds |= {library: library_speed(library, tokens, k) for library in LIBRARIES}
-        for way, speed in speeds.items():
+        for implementation, speed in speeds.items():
             share = f"{speeds['quadric composite'] / speed:.2f}"
-            rows.append([f"k={k}", way, f"{speed:,.0f}", share])
+            rows.append([f"k={k}", implementation, f"{speed:,.0f}", share])
     write_table(
         name,
         "Training speed against linear autoencoders in other libraries",
@@ -270,14 +281,16 @@ def main() -> None:
         "--quick", action="store_true", help="small sizes for trying the script, written under another name"
     )
     parser.add_argument(
-        "--only", choices=["step", "live", "libraries", "patient"], help="one table; patient never runs by default"
+        "--only",
+        choices=["step", "live", "libraries", "bfloat16"],
+        help="one table; bfloat16 takes a quarter of an hour and never runs by default",
     )
     options = parser.parse_args()
     ending = "_quick" if options.quick else ""
     if options.only in (None, "step"):
         step_table(QUICK if options.quick else SIZES, f"step{ending}")
-    if options.only == "patient":
-        patient_table((QUICK if options.quick else SIZES)[-1], f"step_patient{ending}")
+    if options.only == "bfloat16":
+        bfloat16_table((QUICK if options.quick else SIZES)[-1], f"step_bfloat16{ending}")
     if options.only in (None, "live"):
         live_table(1 if options.quick else 3, 1 if options.quick else 3, f"live{ending}")
     if options.only in (None, "libraries"):

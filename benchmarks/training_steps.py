@@ -18,7 +18,7 @@ from quadric.training import AutoencoderConfig, Learner, TrainingConfig
 from quadric.training.counting import counted_flops
 
 DENSITY, D_MODEL = 0.001, 576
-WAYS = ("printed", "printed, float32", "ours")
+IMPLEMENTATIONS = ("printed", "printed, float32", "ours")
 
 
 class Size(NamedTuple):
@@ -31,14 +31,14 @@ class Size(NamedTuple):
         return self.n_hidden if prior == "atomic" else self.n_latents
 
 
-def step(way: str, prior: Prior, size: Size, tokens: Float[Tensor, "n d"]) -> Callable[[], object]:
+def step(implementation: str, prior: Prior, size: Size, tokens: Float[Tensor, "n d"]) -> Callable[[], object]:
     """Prepare one training step on these tokens."""
     latents = size.latents(prior)
-    if way != "ours":
+    if implementation != "ours":
         printed = PaperAutoencoder(D_MODEL, latents, size.n_hidden, prior)
         if prior == "composite":
             printed.set_mixing_density(DENSITY)
-        learner = PaperLearner(printed, "bfloat16" if way == "printed" else "float32")
+        learner = PaperLearner(printed, "bfloat16" if implementation == "printed" else "float32")
         return lambda: learner.step(tokens)
     ours = our_learner(prior, latents, size.n_hidden)
     return lambda: ours.step(tokens)
@@ -55,10 +55,10 @@ def our_learner(prior: Prior, n_latents: int, n_hidden: int) -> Learner:
     return Learner(autoencoder, config, TrainingConfig(steps=10**6, alpha_warmup_steps=1), step=9 * 10**5)
 
 
-def counted_without_running(way: str, prior: Prior, size: Size) -> int:
+def counted_without_running(implementation: str, prior: Prior, size: Size) -> int:
     """Operations of a step, counted from shapes alone."""
     with FakeTensorMode():
-        return counted_flops(step(way, prior, size, torch.empty(size.n_tokens, D_MODEL)))
+        return counted_flops(step(implementation, prior, size, torch.empty(size.n_tokens, D_MODEL)))
 
 
 class FirstStep(NamedTuple):
@@ -66,9 +66,9 @@ class FirstStep(NamedTuple):
     seconds: float
 
 
-def first_step(way: str, prior: Prior, size: Size) -> Callable[[], FirstStep]:
+def first_step(implementation: str, prior: Prior, size: Size) -> Callable[[], FirstStep]:
     """Prepare a first step, counted and timed; it allocates the optimizer state. Random tokens suffice for both."""
-    run = step(way, prior, size, torch.randn(size.n_tokens, D_MODEL))
+    run = step(implementation, prior, size, torch.randn(size.n_tokens, D_MODEL))
 
     def counted() -> FirstStep:
         start = time.perf_counter()

@@ -84,11 +84,11 @@ def install_packages(dev: bool) -> None:
 def build() -> None:
     """Bundle into a temporary folder and rename it, so that a server never serves a partial viewer."""
     node, _ = node_commands()
-    beside = STATIC.with_name(".static")
-    subprocess.run([*node, "build.mjs", str(beside)], cwd=WEB, check=True)
-    (beside / "build.json").write_text(json.dumps({"sources": fingerprint()}) + "\n")
+    temporary = STATIC.with_name(".static")
+    subprocess.run([*node, "build.mjs", str(temporary)], cwd=WEB, check=True)
+    (temporary / "build.json").write_text(json.dumps({"sources": fingerprint()}) + "\n")
     shutil.rmtree(STATIC, ignore_errors=True)
-    beside.rename(STATIC)
+    temporary.rename(STATIC)
 
 
 def ensure_built(dev: bool = False) -> bool:

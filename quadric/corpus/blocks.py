@@ -56,7 +56,7 @@ class TokenBlocks:
             empty = False
             yield block
         if empty:
-            raise CorpusError(self._why_empty())
+            raise CorpusError(self._empty_message())
 
     def _encoded(self, documents: Iterable[Document]) -> Iterator[tuple[int, list[int]]]:
         """Token ids of each document. Documents are encoded in groups because tokenizers are faster on a batch."""
@@ -98,7 +98,7 @@ class TokenBlocks:
             return Block(own, documents)
         return Block([self.bos, *own], [documents[0], *documents])
 
-    def _why_empty(self) -> str:
+    def _empty_message(self) -> str:
         source, split = self.config.source, self.config.split
         if self.tokens_read:
             return (

@@ -14,7 +14,7 @@ def commit_of(config: CorpusConfig) -> str:
     try:
         info = HfApi().dataset_info(config.source, revision=config.revision)
     except Exception as failure:
-        raise unreachable(config, failure) from failure
+        raise hub_error(config, failure) from failure
     return str(info.sha)
 
 
@@ -23,7 +23,7 @@ def read(config: CorpusConfig) -> Iterator[Document]:
     try:
         records = iter(_open(config))
     except Exception as failure:
-        raise unreachable(config, failure) from failure
+        raise hub_error(config, failure) from failure
     index = 0
     while (record := _next(records, config)) is not None:
         text, topic = text_and_topic(record, config, f"{config.source}, record {index}")
@@ -43,10 +43,10 @@ def _next(records: Iterator[dict[str, Any]], config: CorpusConfig) -> dict[str, 
     try:
         return next(records, None)
     except Exception as failure:
-        raise unreachable(config, failure) from failure
+        raise hub_error(config, failure) from failure
 
 
-def unreachable(config: CorpusConfig, failure: Exception) -> CorpusError:
+def hub_error(config: CorpusConfig, failure: Exception) -> CorpusError:
     """Reduce a multi-line error of the hub client to a one-line `CorpusError`."""
     if isinstance(failure, CorpusError):
         return failure

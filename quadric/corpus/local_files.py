@@ -68,8 +68,8 @@ def _read_file(path: Path, config: CorpusConfig) -> Iterator[tuple[str, str | No
             fields = _read_parquet(path, config) if name.endswith(".parquet") else _read_jsonl(path)
             for place, record in enumerate(fields, start=1):
                 yield text_and_topic(record, config, f"{path}, record {place}")
-    except UnicodeDecodeError as wrong:
-        raise CorpusError(f"{path} is not UTF-8 text ({wrong.reason}); convert it, e.g. with iconv") from wrong
+    except UnicodeDecodeError as problem:
+        raise CorpusError(f"{path} is not UTF-8 text ({problem.reason}); convert it, e.g. with iconv") from problem
 
 
 def text_and_topic(record: dict[str, Any], config: CorpusConfig, place: str) -> tuple[str, str | None]:
@@ -102,10 +102,10 @@ def _read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
                 continue
             try:
                 record = json.loads(line)
-            except json.JSONDecodeError as wrong:
+            except json.JSONDecodeError as problem:
                 raise CorpusError(
-                    f"{path}, line {number} is not JSON ({wrong.msg}); use one object per line"
-                ) from wrong
+                    f"{path}, line {number} is not JSON ({problem.msg}); use one object per line"
+                ) from problem
             if not isinstance(record, dict):
                 raise CorpusError(f"{path}, line {number} is not a JSON object; use one object per line")
             yield record
@@ -124,6 +124,6 @@ def _read_parquet(path: Path, config: CorpusConfig) -> Iterator[dict[str, Any]]:
         columns = [name for name in file.schema_arrow.names if name in wanted] or None
         for batch in file.iter_batches(batch_size=1024, columns=columns):
             yield from batch.to_pylist()
-    except (pyarrow.ArrowInvalid, pyarrow.ArrowIOError) as wrong:
-        reason = str(wrong).splitlines()[0]
-        raise CorpusError(f"{path} is not a readable parquet file ({reason}); write or copy it again") from wrong
+    except (pyarrow.ArrowInvalid, pyarrow.ArrowIOError) as problem:
+        reason = str(problem).splitlines()[0]
+        raise CorpusError(f"{path} is not a readable parquet file ({reason}); write or copy it again") from problem
