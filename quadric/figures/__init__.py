@@ -1,8 +1,8 @@
 """The paper's figures, one module per figure. Input: run folders and sweeps. Output: a picture and its numbers as CSV.
 
-material    data that the figures are drawn from
-style       colours, sizes, and saving of figures
-drawing     draws all figures, or selected ones
+figure_data  data that the figures are drawn from
+style        colours, sizes, and saving of figures
+drawing      draws all figures, or selected ones
 
 layers             error across layers: three priors and TopK
 captured           dimensions that a latent needs: composite against quadratic
@@ -15,7 +15,7 @@ error_bits         error against description length
 """
 
 from quadric.figures.drawing import FIGURES, FigureName, draw_figures
-from quadric.figures.material import Material, MissingDataError, material_from
+from quadric.figures.figure_data import FigureData, MissingDataError, read_figure_data
 from quadric.figures.style import Drawn
 
-__all__ = ["FIGURES", "Drawn", "FigureName", "Material", "MissingDataError", "draw_figures", "material_from"]
+__all__ = ["FIGURES", "Drawn", "FigureData", "FigureName", "MissingDataError", "draw_figures", "read_figure_data"]

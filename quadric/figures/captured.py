@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quadric.figures.material import DEFAULT_ALPHA, Material, MissingDataError
+from quadric.figures.figure_data import DEFAULT_ALPHA, FigureData, MissingDataError
 from quadric.figures.style import LOOKS, Drawn, panels
 from quadric.geometry import all_eigenvalues
 from quadric.geometry.statistics import captured_curve
@@ -17,9 +17,9 @@ BINS = 25
 TICKS = (1, 3, 10, 30, 100, 300, 1000)
 
 
-def draw(material: Material) -> Drawn:
+def draw(data: FigureData) -> Drawn:
     """Histograms over latents at rank 1, 3 and 5, and median and quartiles as a function of rank."""
-    curves = _curves(material)
+    curves = _curves(data)
     figure, (axes,) = panels(1, len(RANKS) + 1, 2.2, gridspec_kw={"width_ratios": [1] * len(RANKS) + [1.5]})
     rows: list[Row] = []
     for rank, panel in zip(RANKS, axes, strict=False):
@@ -33,9 +33,9 @@ def draw(material: Material) -> Drawn:
     return Drawn(figure, rows)
 
 
-def _curves(material: Material) -> dict[str, Tensor]:
+def _curves(data: FigureData) -> dict[str, Tensor]:
     """For each prior, the curves of all nonzero latents of the first seed."""
-    found = material.at_commonest_size(*PRIORS)
+    found = data.at_commonest_size(*PRIORS)
     curves = {}
     for prior in PRIORS:
         first = next((each for each in found if (each.config.prior, each.config.alpha) == (prior, DEFAULT_ALPHA)), None)

@@ -14,7 +14,7 @@ from quadric.figures import (
     similarity,
     stability,
 )
-from quadric.figures.material import Material, MissingDataError
+from quadric.figures.figure_data import FigureData, MissingDataError
 from quadric.figures.style import Drawn, save, styled
 
 FigureName = Literal[
@@ -28,7 +28,7 @@ FigureName = Literal[
     "error_bits",
 ]
 
-FIGURES: dict[FigureName, Callable[[Material], Drawn]] = {
+FIGURES: dict[FigureName, Callable[[FigureData], Drawn]] = {
     "layers": layers.draw,
     "captured": captured.draw,
     "similarity": similarity.draw,
@@ -42,7 +42,7 @@ assert set(FIGURES) == set(get_args(FigureName))
 
 
 def draw_figures(
-    material: Material,
+    data: FigureData,
     folder: Path,
     only: Sequence[FigureName] = (),
     *,
@@ -58,7 +58,7 @@ def draw_figures(
     for name in only or FIGURES:
         try:
             with styled():
-                figure = FIGURES[name](material)
+                figure = FIGURES[name](data)
         except MissingDataError as problem:
             if only:
                 raise

@@ -2,18 +2,18 @@
 
 from collections import Counter
 
-from quadric.figures.material import DEFAULT_ALPHA, Material, MissingDataError
+from quadric.figures.figure_data import DEFAULT_ALPHA, FigureData, MissingDataError
 from quadric.figures.style import LOOKS, Drawn, panels
 from quadric.sweep.rows import Row
 
 COLUMNS = ("cell", "kind", "n_latents", "n_hidden", "alpha", "seed", "bits", "bits_a_latent", "error")
 
 
-def draw(material: Material) -> Drawn:
+def draw(data: FigureData) -> Drawn:
     """Every bilinear cell at the most common layer: bits of the whole dictionary, and bits per latent stored alone."""
     from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
 
-    rows = _rows(material)
+    rows = _rows(data)
     figure, ((whole, alone),) = panels(1, 2, 2.6, sharey=True)
     for axes, column in ((whole, "bits"), (alone, "bits_a_latent")):
         for kind, look in LOOKS.items():
@@ -43,8 +43,8 @@ def draw(material: Material) -> Drawn:
     return Drawn(figure, [{name: row[name] for name in COLUMNS} for row in rows])
 
 
-def _rows(material: Material) -> list[Row]:
-    found = [row for row in material.rows if row["bits"] is not None]
+def _rows(data: FigureData) -> list[Row]:
+    found = [row for row in data.rows if row["bits"] is not None]
     if not found:
         raise MissingDataError(
             "no measured bilinear cells; run: quadric sweep --layers 15 --prior atomic composite quadratic "

@@ -3,16 +3,16 @@
 from collections import Counter
 from statistics import mean, stdev
 
-from quadric.figures.material import DEFAULT_ALPHA, Material, MissingDataError
+from quadric.figures.figure_data import DEFAULT_ALPHA, FigureData, MissingDataError
 from quadric.figures.style import LOOKS, Drawn, panels
 from quadric.sweep.rows import Row
 
 COVERAGE = 0.95
 
 
-def draw(material: Material) -> Drawn:
+def draw(data: FigureData) -> Drawn:
     """Mean over seeds with Student's 95 % interval; with one seed, the interval over held-out sequences."""
-    rows = summaries(comparable_rows(material.rows))
+    rows = summaries(comparable_rows(data.rows))
     if not rows:
         raise MissingDataError(
             "no measured cells for the figure over layers; run: quadric sweep --layers even --prior atomic "

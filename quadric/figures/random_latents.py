@@ -6,7 +6,7 @@ import numpy as np
 
 from quadric.evaluation.measures import DENSE
 from quadric.evidence import Evidence
-from quadric.figures.material import Material, MissingDataError, Trained
+from quadric.figures.figure_data import FigureData, MissingDataError, Trained
 from quadric.figures.style import GREY, Drawn, panels
 from quadric.geometry import all_eigenvalues
 from quadric.geometry.statistics import captured_curve
@@ -18,9 +18,9 @@ POINTS = 1000
 AXES = 3
 
 
-def draw(material: Material) -> Drawn:
+def draw(data: FigureData) -> Drawn:
     """Six scatter plots coloured by activation. Dense latents are skipped, and the title states their share."""
-    trained, evidence = _first_with_evidence(material)
+    trained, evidence = _first_with_evidence(data)
     density = np.asarray(evidence.statistics.density)
     alive = np.asarray(evidence.statistics.mean_square) > 0
     chosen = np.flatnonzero(alive & (density <= DENSE))[:SHOWN].tolist()
@@ -47,9 +47,9 @@ def draw(material: Material) -> Drawn:
     return Drawn(figure, rows)
 
 
-def _first_with_evidence(material: Material) -> tuple[Trained, Evidence]:
+def _first_with_evidence(data: FigureData) -> tuple[Trained, Evidence]:
     """The first autoencoder with evidence; composite ones come first, as in the paper."""
-    order = sorted(material.trained, key=lambda each: (each.config.prior != "composite", each.config.name))
+    order = sorted(data.trained, key=lambda each: (each.config.prior != "composite", each.config.name))
     for each in order:
         # An autoencoder's own folder can also be used as a run, with the evidence inside it.
         for place in (each.evidence, evidence_folder(each.folder, each.config.name)):

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quadric.figures.material import Material
+from quadric.figures.figure_data import FigureData
 from quadric.figures.style import BLACK, BLUE, VERMILION, Drawn, panels
 from quadric.sweep.rows import Row
 
@@ -35,7 +35,7 @@ QUADRATIC: dict[str, Field] = {
 }
 
 
-def draw(material: Material) -> Drawn:
+def draw(data: FigureData) -> Drawn:
     """Two atoms, alone and mixed; needs no run. Blue: z > τ. Vermilion: z < −τ. Lines: |z| = τ."""
     line = torch.linspace(-REACH, REACH, RESOLUTION, dtype=torch.float64)
     y, x = torch.meshgrid(line, line, indexing="ij")

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from quadric.figures.material import Material
+from quadric.figures.figure_data import FigureData
 from quadric.figures.style import BLUE, GREEN, GREY, VERMILION, Drawn, panels
 from quadric.geometry import log_half_space_share, log_slab_share
 from quadric.sweep.rows import Row
@@ -27,7 +27,7 @@ def log_exact_law(threshold: float, d_model: int) -> float:
     return math.log(2) + math.log(threshold) / 2 - (d_model - 1) / 2 * math.log1p(threshold)
 
 
-def draw(material: Material) -> Drawn:
+def draw(data: FigureData) -> Drawn:
     """Left: the ratio and the printed law. Right: both laws divided by the exact ratio. Needs no run."""
     rows: list[Row] = [
         {

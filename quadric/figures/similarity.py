@@ -5,7 +5,7 @@ The first entry of every matrix is a random initialization; the last are the oth
 
 from typing import Any, NamedTuple
 
-from quadric.figures.material import DEFAULT_ALPHA, Material, MissingDataError, Trained
+from quadric.figures.figure_data import DEFAULT_ALPHA, FigureData, MissingDataError, Trained
 from quadric.figures.style import LOOKS, Drawn, panels
 from quadric.geometry.comparison import NULL_SEED, Agreement, Portrait, agreement, portrait
 from quadric.geometry.similarity import comparable, randomly_initialized
@@ -25,9 +25,9 @@ class Entry(NamedTuple):
     portrait: Portrait
 
 
-def draw(material: Material) -> Drawn:
+def draw(data: FigureData) -> Drawn:
     """One row of matrices per prior: Sim_F, Sim_H, and the alignment of matched latents up to sign."""
-    families = _families(material)
+    families = _families(data)
     figure, axes = panels(len(families), len(MEASURES), 0.5 + 2.3 * len(families))
     rows: list[Row] = []
     image: Any = None
@@ -49,10 +49,10 @@ def draw(material: Material) -> Drawn:
     return Drawn(figure, rows)
 
 
-def _families(material: Material) -> dict[str, list[Trained]]:
+def _families(data: FigureData) -> dict[str, list[Trained]]:
     """For each prior, one autoencoder per alpha."""
     families: dict[str, list[Trained]] = {}
-    for each in material.at_commonest_size(*LOOKS):
+    for each in data.at_commonest_size(*LOOKS):
         family = families.setdefault(each.config.prior, [])
         if each.config.alpha not in [member.config.alpha for member in family]:
             family.append(each)

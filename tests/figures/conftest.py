@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from quadric.cli import main
-from quadric.figures import Material, material_from
+from quadric.figures import FigureData, read_figure_data
 from tests.tiny_runs import make_tiny_world, sweep_command
 
 
@@ -26,5 +26,5 @@ def sweep_folder(drawn_world: Path, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.fixture(scope="session")
-def material(sweep_folder: Path) -> Material:
-    return material_from([sweep_folder])
+def data(sweep_folder: Path) -> FigureData:
+    return read_figure_data([sweep_folder])

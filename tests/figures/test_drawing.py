@@ -15,7 +15,7 @@ from quadric.autoencoders import load_pretrained
 from quadric.cli import main
 from quadric.evidence import EvidenceSettings, collect, text_behind
 from quadric.evidence.opening import open_cached
-from quadric.figures import FIGURES, Material, MissingDataError, draw_figures, material_from, random_latents
+from quadric.figures import FIGURES, FigureData, MissingDataError, draw_figures, random_latents, read_figure_data
 from quadric.figures.receptive_gap import log_exact_law, log_ratio
 from quadric.geometry import frobenius_similarity, hungarian_similarity, statistics
 
@@ -23,9 +23,9 @@ WITHOUT_RUNS = {"receptive_fields", "receptive_gap"}
 
 
 @pytest.fixture(scope="module")
-def with_evidence(sweep_folder: Path, drawn_world: Path) -> Iterator[Material]:
-    material = material_from([sweep_folder])
-    first = next(each for each in material.trained if each.config.prior == "composite")
+def with_evidence(sweep_folder: Path, drawn_world: Path) -> Iterator[FigureData]:
+    data = read_figure_data([sweep_folder])
+    first = next(each for each in data.trained if each.config.prior == "composite")
     (cache,) = (sweep_folder / "activations").iterdir()
     autoencoder = first.load()
     assert config_from(autoencoder.provenance).hook_points == first.config.hook_point
@@ -36,10 +36,10 @@ def with_evidence(sweep_folder: Path, drawn_world: Path) -> Iterator[Material]:
     with pytest.MonkeyPatch.context() as patch:
         # After six steps every latent is dense, so lower the threshold until half of them count as sparse.
         patch.setattr(random_latents, "DENSE", float(np.median(evidence.statistics.density)))
-        yield material
+        yield data
 
 
-def test_every_figure_writes_png_svg_and_csv(with_evidence: Material, tmp_path: Path) -> None:
+def test_every_figure_writes_png_svg_and_csv(with_evidence: FigureData, tmp_path: Path) -> None:
     assert draw_figures(with_evidence, tmp_path) == list(FIGURES)
     for name in FIGURES:
         assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
@@ -56,7 +56,7 @@ def test_error_for_missing_data_names_a_valid_command(tmp_path: Path) -> None:
     from quadric.cli import COMMANDS
 
     missing: dict[str, str] = {}
-    drawn = draw_figures(Material(), tmp_path, on_missing=lambda name, problem: missing.update({name: str(problem)}))
+    drawn = draw_figures(FigureData(), tmp_path, on_missing=lambda name, problem: missing.update({name: str(problem)}))
     assert set(drawn) == WITHOUT_RUNS
     assert set(missing) == set(FIGURES) - WITHOUT_RUNS
     for problem in missing.values():
@@ -66,24 +66,24 @@ def test_error_for_missing_data_names_a_valid_command(tmp_path: Path) -> None:
 
 def test_requesting_a_figure_without_data_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(MissingDataError, match="quadric sweep"):
-        draw_figures(Material(), tmp_path, ["layers"])
+        draw_figures(FigureData(), tmp_path, ["layers"])
     assert not (tmp_path / "layers.png").exists()
 
 
-def test_the_legend_of_error_against_bits_is_not_pale(material: Material) -> None:
-    (legend,) = FIGURES["error_bits"](material).figure.legends
+def test_the_legend_of_error_against_bits_is_not_pale(data: FigureData) -> None:
+    (legend,) = FIGURES["error_bits"](data).figure.legends
     assert [mark.get_alpha() for mark in legend.legend_handles] == [0.9] * 3
 
 
-def test_layers_are_means_over_seeds(material: Material) -> None:
-    rows = FIGURES["layers"](material).rows
+def test_layers_are_means_over_seeds(data: FigureData) -> None:
+    rows = FIGURES["layers"](data).rows
     assert {(row["layer"], row["kind"]) for row in rows} == {
         (layer, kind) for layer in (1, 2) for kind in ("atomic", "composite", "quadratic", "topk")
     }
     for row in rows:
         cells = [
             each["error"]
-            for each in material.rows
+            for each in data.rows
             if (each["layer"], each["kind"]) == (row["layer"], row["kind"]) and each["alpha"] in (None, 0.3)
         ]
         assert (row["seeds"], row["error"]) == (2, pytest.approx(mean(cells)))
@@ -92,12 +92,12 @@ def test_layers_are_means_over_seeds(material: Material) -> None:
         assert row["high"] - row["error"] == pytest.approx(half, rel=1e-4)
 
 
-def test_captured_medians_match_the_statistics_table(material: Material) -> None:
-    rows = FIGURES["captured"](material).rows
+def test_captured_medians_match_the_statistics_table(data: FigureData) -> None:
+    rows = FIGURES["captured"](data).rows
     for prior in ("composite", "quadratic"):
         trained = next(
             each
-            for each in material.at_commonest_size("composite", "quadratic")
+            for each in data.at_commonest_size("composite", "quadratic")
             if (each.config.prior, each.config.alpha) == (prior, 0.3)
         )
         table = statistics(trained.load())
@@ -109,11 +109,11 @@ def test_captured_medians_match_the_statistics_table(material: Material) -> None
             assert sum(shares) == pytest.approx(1)
 
 
-def test_similarities_match_the_geometry_functions(material: Material) -> None:
-    rows = FIGURES["similarity"](material).rows
+def test_similarities_match_the_geometry_functions(data: FigureData) -> None:
+    rows = FIGURES["similarity"](data).rows
     members = {
         each.config.alpha: each.load()
-        for each in material.at_commonest_size("composite")
+        for each in data.at_commonest_size("composite")
         if each.config.prior == "composite" and each.config.seed == 0
     }
     (row,) = (r for r in rows if (r["prior"], r["row"], r["column"]) == ("composite", "0.7", "0"))
@@ -126,8 +126,8 @@ def test_similarities_match_the_geometry_functions(material: Material) -> None:
     assert labels == ["random", "0", "0.3", "0.7", "quadratic"]
 
 
-def test_stability_compares_every_pair_of_seeds_and_each_with_chance(material: Material) -> None:
-    rows = FIGURES["stability"](material).rows
+def test_stability_compares_every_pair_of_seeds_and_each_with_chance(data: FigureData) -> None:
+    rows = FIGURES["stability"](data).rows
     for prior in ("atomic", "composite", "quadratic"):
         assert [r["other"] for r in rows if r["prior"] == prior] == ["1", "random", "random"]
 
@@ -139,14 +139,14 @@ def test_the_ratio_converges_to_the_exact_law(threshold: float) -> None:
     assert abs(gaps[2]) < 0.03
 
 
-def test_the_papers_number_at_d_1024_is_the_printed_law_not_the_exact_ratio(material: Material) -> None:
-    rows = FIGURES["receptive_gap"](material).rows
+def test_the_papers_number_at_d_1024_is_the_printed_law_not_the_exact_ratio(data: FigureData) -> None:
+    rows = FIGURES["receptive_gap"](data).rows
     (row,) = (r for r in rows if (r["threshold"], r["d_model"]) == (0.5, 1024))
     assert row["log10_printed_law"] == pytest.approx(-55.6, abs=0.1)  # the paper's 10⁻⁵⁶
     assert row["log10_ratio"] == pytest.approx(math.log10(2**0.5) - 1023 / 2 * math.log10(1.5), abs=0.01)
 
 
-def test_random_latents_are_the_first_latents_that_are_not_dense(with_evidence: Material) -> None:
+def test_random_latents_are_the_first_latents_that_are_not_dense(with_evidence: FigureData) -> None:
     from quadric.evidence import Evidence
 
     rows = FIGURES["random_latents"](with_evidence).rows

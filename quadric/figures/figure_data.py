@@ -43,7 +43,7 @@ class Trained:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Material:
+class FigureData:
     """All data found in the given folders."""
 
     rows: tuple[Row, ...] = ()
@@ -62,7 +62,7 @@ class Material:
         return sorted(found, key=lambda each: (each.config.prior, each.config.alpha, each.config.seed))
 
 
-def material_from(folders: Sequence[Path]) -> Material:
+def read_figure_data(folders: Sequence[Path]) -> FigureData:
     """Read sweeps and run folders."""
     rows: dict[str, Row] = {}
     trained: dict[str, Trained] = {}
@@ -77,7 +77,7 @@ def material_from(folders: Sequence[Path]) -> Material:
             )
         for run in runs:
             trained |= _trained(run)
-    return Material(rows=tuple(rows.values()), trained=tuple(trained.values()))
+    return FigureData(rows=tuple(rows.values()), trained=tuple(trained.values()))
 
 
 def _trained(run: Path) -> dict[str, Trained]:
