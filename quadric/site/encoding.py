@@ -44,7 +44,7 @@ def quantized(
 
 
 def latent_tensors(record: LatentRecord) -> dict[str, np.ndarray]:
-    """The tensors of a latent's file, by the names that web/src/schema.ts reads."""
+    """The tensors of a latent's file, by the names that web/src/data/schema.ts reads."""
     fine, fine_scales = quantized(record.coordinates.T[:FINE_AXES], 2)
     coarse, coarse_scales = quantized(record.coordinates.T[FINE_AXES:], 1)
     control, control_scales = quantized(record.control.T, 1)

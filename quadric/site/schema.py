@@ -12,7 +12,7 @@
 
 Every `.st` is a gzip'd safetensors file. Numbers are split into byte planes, which compress better than the numbers:
 plane b of a tensor (planes, …) holds byte b of each, lowest first. Signed planes of width w bits stand for
-scale · integer / (2^(w−1) − 1). `web/src/schema.ts` is this module's twin and tests/site/test_schema.py keeps it so.
+scale · integer / (2^(w−1) − 1). `web/src/data/schema.ts` is this module's twin and tests/site/test_schema.py keeps it so.
 """
 
 from collections.abc import Iterable

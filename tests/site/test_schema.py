@@ -13,7 +13,7 @@ from quadric.site import schema
 from quadric.site.encoding import latent_tensors
 from tests.site.synthetic import synthetic_dictionary, synthetic_text
 
-TWIN = (Path(__file__).parents[2] / "web/src/schema.ts").read_text(encoding="utf-8")
+TWIN = (Path(__file__).parents[2] / "web/src/data/schema.ts").read_text(encoding="utf-8")
 RECORDS = [
     Provenance,
     schema.Sampling,

@@ -1,16 +1,16 @@
 import { Component } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { Site } from "./data.ts";
-import { Help } from "./help.tsx";
-import { useKeys, useLoaded, useTheme } from "./hooks.ts";
-import type { ThemeChoice } from "./hooks.ts";
-import { LatentPage } from "./latent-page.tsx";
-import { MapPage } from "./map-page.tsx";
-import { formatRoute, LATENT, MAP, parseRoute } from "./route.ts";
-import type { Route } from "./route.ts";
-import type { DictionaryEntry } from "./schema.ts";
-import { Search } from "./search.tsx";
-import { ProblemPage, Skeleton } from "./states.tsx";
+import { Site } from "./data/site.ts";
+import { Help } from "./ui/help.tsx";
+import { useKeys, useLoaded, useTheme } from "./ui/hooks.ts";
+import type { ThemeChoice } from "./ui/hooks.ts";
+import { LatentPage } from "./latent/page.tsx";
+import { MapPage } from "./map/page.tsx";
+import { formatRoute, LATENT, MAP, parseRoute } from "./ui/route.ts";
+import type { Route } from "./ui/route.ts";
+import type { DictionaryEntry } from "./data/schema.ts";
+import { Search } from "./ui/search.tsx";
+import { ProblemPage, Skeleton } from "./ui/states.tsx";
 
 export function App() {
   const { value: site, error } = useLoaded("site", () => Site.open());
