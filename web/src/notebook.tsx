@@ -1,4 +1,4 @@
-// The picture alone, for a notebook's frame: everything it needs is in the page.
+// One latent for a notebook: a page that contains everything it needs.
 import { render } from "preact";
 import { useMemo, useState } from "preact/hooks";
 import { Camera } from "./scene/camera.ts";
@@ -23,7 +23,7 @@ export interface NotebookData {
   rank: number;
   total_weight: number;
   values: number[];
-  /** One list an axis. */
+  /** One list per axis. */
   coordinates: number[][];
   control: number[][];
   /** Index of each point's text in `texts`. */

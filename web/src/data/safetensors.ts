@@ -8,7 +8,7 @@ export type Tensors = Map<string, Tensor>;
 
 const WIDTHS: Record<string, number> = { U8: 1, F32: 4, I32: 4 };
 
-/** Undo gzip; a server may have done it already, so look at the first bytes. */
+/** Undoes gzip, unless the server has done it already, as the first bytes tell. */
 export async function gunzip(content: ArrayBuffer): Promise<ArrayBuffer> {
   const start = new Uint8Array(content, 0, Math.min(2, content.byteLength));
   if (start[0] !== 0x1f || start[1] !== 0x8b) return content;

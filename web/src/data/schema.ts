@@ -1,4 +1,4 @@
-// The twin of quadric/site/schema.py, which documents the format; tests/site/test_schema.py keeps the two equal.
+// Mirrors quadric/site/schema.py, which documents the format; tests/site/test_schema.py compares the two.
 
 export const FORMAT = "quadric-site";
 export const SCHEMA_VERSION = 1;
@@ -6,8 +6,9 @@ export const SHARD_TOKENS = 65536;
 export const FINE_AXES = 3;
 export const MOST_EIGENVALUES = 64;
 export const CONTEXT_REACH = 4;
-export const TOKENS_A_LATENT = 32;
+export const TOKENS_PER_LATENT = 32;
 export const SHAPES = ["empty", "slab", "ellipsoid", "hyperboloid"] as const;
+export const UNITS = ["token", "row"] as const;
 export const NOTHING = -1;
 
 export interface Provenance {
@@ -58,7 +59,7 @@ export interface DictionaryEntry {
   n_latents: number;
   n_axes: number;
   mixing_density: number | null;
-  source: string;
+  source: string | null;
   source_autoencoder: string | null;
   text: string;
   umap: string | null;
@@ -74,6 +75,7 @@ export interface TextEntry {
   n_sequences: number;
   n_shards: number;
   vocabulary_size: number;
+  unit: string;
   attribution: string | null;
 }
 
@@ -93,7 +95,7 @@ export interface LatentLabel {
   written: string | null;
 }
 
-// index.st: one tensor a column; the last two may be missing.
+// index.st: one tensor per column; the last two may be missing.
 export const COLUMNS = [
   "importance",
   "effective_rank",

@@ -1,5 +1,5 @@
-// The viewer sees data through this file alone.
-import { FORMAT, NOTHING, SCHEMA_VERSION, SHARD_TOKENS, COLUMNS } from "./schema.ts";
+// All data of a site is read through this file.
+import { COLUMNS, FORMAT, NOTHING, SCHEMA_VERSION, SHARD_TOKENS, UNITS } from "./schema.ts";
 import type { Column, DictionaryEntry, LatentLabel, SiteManifest, TextEntry } from "./schema.ts";
 import { floats, gunzip, integers, parseTensors, scaledRows, wholeNumbers } from "./safetensors.ts";
 import type { Tensors } from "./safetensors.ts";
@@ -30,7 +30,7 @@ export interface Latent {
   places: Uint32Array;
   tokens: Uint32Array;
   values: Float32Array;
-  /** One array an axis. */
+  /** One array per axis. */
   coordinates: Float32Array[];
   control: Float32Array[];
   contexts: [Context[], Context[]];
@@ -48,8 +48,12 @@ export interface Index {
   labels: LatentLabel[];
 }
 
+/** What a point is: a token that a language model read, or a row of a user's own tensor. */
+export type Unit = (typeof UNITS)[number];
+
 export interface SiteText {
   entry: TextEntry;
+  unit: Unit;
   vocabulary: Vocabulary;
   sequenceStarts: Uint32Array;
   documentStarts: Uint32Array;
@@ -82,6 +86,10 @@ export class Site {
 
   dictionary(name: string): DictionaryEntry | undefined {
     return this.manifest.dictionaries.find((entry) => entry.name === name);
+  }
+
+  unit(entry: DictionaryEntry): Unit {
+    return unitOf(this.manifest.texts.find(({ name }) => name === entry.text));
   }
 
   index(entry: DictionaryEntry): Promise<Index> {
@@ -122,6 +130,7 @@ export class Site {
       });
       return decoded(`${folder}/sequences.st`, sequences, (tensors) => ({
         entry,
+        unit: unitOf(entry),
         vocabulary,
         sequenceStarts: starts(wholeNumbers(tensors, "sequence_lengths")),
         documentStarts: starts(wholeNumbers(tensors, "document_lengths")),
@@ -172,11 +181,15 @@ export class Site {
     let promise = this.stored.get(key) as Promise<T> | undefined;
     if (!promise) {
       promise = read();
-      promise.catch(() => this.stored.delete(key)); // a failure may pass: let the next visit try again
+      promise.catch(() => this.stored.delete(key)); // a failure may be temporary: let the next visit try again
       this.stored.set(key, promise);
     }
     return promise;
   }
+}
+
+function unitOf(text: TextEntry | undefined): Unit {
+  return UNITS.find((unit) => unit === text?.unit) ?? "token";
 }
 
 export function starts(lengths: Uint32Array): Uint32Array {
@@ -184,7 +197,7 @@ export function starts(lengths: Uint32Array): Uint32Array {
   return lengths.map((length) => (sum += length) - length);
 }
 
-/** Index of the last of ascending numbers that is at most a number. */
+/** Index of the last of ascending numbers that does not exceed a number. */
 export function lastAtMost(ascending: Uint32Array, number: number): number {
   let low = 0;
   let high = ascending.length;
@@ -251,7 +264,7 @@ async function read(path: string): Promise<ArrayBuffer> {
     response = await fetch(path);
   } catch {
     throw new SiteError(
-      "The server does not answer",
+      "The server does not respond",
       `${path} could not be fetched.`,
       "Is quadric view still running?",
     );

@@ -1,4 +1,5 @@
 // The statistics of a latent: names, meaning, and how to draw them.
+import type { Unit } from "./site.ts";
 import { SHAPES } from "./schema.ts";
 import type { Column } from "./schema.ts";
 
@@ -6,7 +7,7 @@ export interface Statistic {
   key: Column;
   name: string;
   short: string;
-  explain: string;
+  explain: (unit: Unit) => string;
   log: boolean;
   format: (value: number) => string;
 }
@@ -19,8 +20,8 @@ export const STATISTICS: Statistic[] = [
     key: "density",
     name: "Density",
     short: "density",
-    explain:
-      "Hoyer density of z over all scored tokens: near 0 when few tokens carry all activation, 1 when all carry the same.",
+    explain: (unit) =>
+      `Hoyer density of z over all scored ${unit}s: near 0 when few ${unit}s carry all activation, 1 when all carry the same.`,
     log: false,
     format: share,
   },
@@ -28,7 +29,7 @@ export const STATISTICS: Statistic[] = [
     key: "effective_rank",
     name: "Effective rank",
     short: "eff. rank",
-    explain: "(Σ|λ|)² / Σλ²: how many eigenvalues carry weight. 1 is a single direction.",
+    explain: () => "(Σ|λ|)² / Σλ²: how many eigenvalues carry weight. 1 is a single direction.",
     log: false,
     format: (value) => value.toFixed(2),
   },
@@ -36,7 +37,7 @@ export const STATISTICS: Statistic[] = [
     key: "support",
     name: "Support",
     short: "support",
-    explain: "Atoms, pairs of directions, that feed into the latent's form.",
+    explain: () => "Atoms, pairs of directions, that feed into the latent's form.",
     log: false,
     format: (value) => value.toFixed(0),
   },
@@ -44,7 +45,7 @@ export const STATISTICS: Statistic[] = [
     key: "importance",
     name: "Importance",
     short: "importance",
-    explain: "Σλ², scaled so that the average latent of this dictionary reads 1×.",
+    explain: () => "Σλ², scaled so that the average latent of this dictionary reads 1×.",
     log: true,
     format: (value) => `${value < 10 ? value.toFixed(2) : value.toFixed(0)}×`,
   },
@@ -52,7 +53,7 @@ export const STATISTICS: Statistic[] = [
     key: "captured",
     name: "Captured",
     short: "captured",
-    explain: "Share of Σ|λ| on the three axes shown: how faithfully three dimensions stand for the whole latent.",
+    explain: () => "Share of Σ|λ| on the three axes shown: how much of the latent three dimensions can show.",
     log: false,
     format: percent,
   },
@@ -63,7 +64,7 @@ export const MORE_STATISTICS: Statistic[] = [
     key: "firing_share",
     name: "Firing share",
     short: "firing",
-    explain: "Share of tokens on which the latent fires.",
+    explain: (unit) => `Share of ${unit}s on which the latent fires.`,
     log: false,
     format: percent,
   },
@@ -71,7 +72,7 @@ export const MORE_STATISTICS: Statistic[] = [
     key: "positive_share",
     name: "Positive share",
     short: "positive",
-    explain: "How much of the latent's activation is positive.",
+    explain: () => "How much of the latent's activation is positive.",
     log: false,
     format: percent,
   },
@@ -79,7 +80,7 @@ export const MORE_STATISTICS: Statistic[] = [
     key: "mean_square",
     name: "Mean square",
     short: "mean z²",
-    explain: "Mean of z² over all scored tokens.",
+    explain: (unit) => `Mean of z² over all scored ${unit}s.`,
     log: true,
     format: (value) => value.toExponential(1),
   },
@@ -89,7 +90,7 @@ const SHAPE_STATISTIC: Statistic = {
   key: "shape",
   name: "Shape",
   short: "shape",
-  explain: "Which quadric the latent's level sets are, from the signs of its eigenvalues.",
+  explain: () => "Which quadric the latent's level sets are, from the signs of its eigenvalues.",
   log: false,
   format: (value) => SHAPES[value] ?? "unknown",
 };
@@ -100,7 +101,7 @@ export function statistic(key: string): Statistic {
   return ALL_STATISTICS.find((each) => each.key === key) ?? STATISTICS[0];
 }
 
-/** Values brought to [0, 1], on a log scale where the statistic asks for it; zeros sit at the low end. */
+/** Scales values to [0, 1], logarithmically where the statistic says so; zeros are at the low end. */
 export function unitScale(values: Float32Array, log: boolean): (value: number) => number {
   let [low, high] = [Infinity, -Infinity];
   for (const value of values) {

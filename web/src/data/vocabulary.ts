@@ -1,4 +1,4 @@
-// Tokens are raw bytes: a character may be spread over several, and none may be trusted.
+// Tokens are raw bytes: a character may span several of them, and their text is untrusted.
 
 const decoder = new TextDecoder("utf-8", { fatal: true });
 // Controls, bidirectional overrides, zero-width marks and other code points that would hide or reorder text.
@@ -41,12 +41,12 @@ function characterAt(bytes: number[], at: number): { character: string; length: 
     try {
       return { character: decoder.decode(Uint8Array.from(bytes.slice(at, at + length))), length };
     } catch {
-      // not a character after all: show the byte
+      // not a valid character: show the byte
     }
   return { character: `⟨${bytes[at].toString(16).toUpperCase().padStart(2, "0")}⟩`, length: 1 };
 }
 
-/** The vocabulary of a text, decoded token by token as they are asked for. */
+/** The vocabulary of a text; tokens are decoded on first use. */
 export class Vocabulary {
   readonly size: number;
   private readonly bytes: Uint8Array;

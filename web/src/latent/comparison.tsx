@@ -1,4 +1,4 @@
-// A second latent beside the first, seen by the same camera.
+// A second latent beside the first, with a shared camera.
 import type { Camera } from "../scene/camera.ts";
 import type { Theme } from "../scene/colours.ts";
 import type { Index, Latent, Site, SiteText } from "../data/site.ts";

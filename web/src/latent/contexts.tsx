@@ -8,7 +8,7 @@ import { signed } from "../ui/format.ts";
 interface LineProps {
   text: SiteText;
   tokens: number[];
-  /** Which of the tokens the line is about. */
+  /** Index of the token that is marked. */
   centre: number;
   /** Place in the text of the first token. */
   from: number;
@@ -34,7 +34,7 @@ export function ContextLine({ text, tokens, centre, from, positive }: LineProps)
     );
   };
   const middle = centre - first;
-  const indent = words[middle]?.match(/^ */)![0] ?? ""; // most tokens begin with a space, which needs no mark
+  const indent = words[middle]?.match(/^ */)![0] ?? ""; // most tokens begin with a space, which is not marked
   words[middle] = words[middle]?.slice(indent.length);
   const all = words.map((_, i) => word(i));
   return (
@@ -55,7 +55,7 @@ interface ContextsProps {
   hovered: number | null;
   pins: number[];
   onHover: (point: number | null) => void;
-  /** Without it the lines are only read. */
+  /** Left out where lines cannot be pinned. */
   onPin?: (point: number) => void;
 }
 
@@ -66,7 +66,7 @@ export function Contexts({ latent, text, hovered, pins, onHover, onPin }: Contex
       {latent.contexts.map((list, sign) => (
         <div key={sign}>
           <h3 class={sign ? "negative" : "positive"}>{sign ? "Negative, z < 0" : "Positive, z > 0"}</h3>
-          {list.length === 0 && <p class="quiet">No token makes this latent {sign ? "negative" : "positive"}.</p>}
+          {list.length === 0 && <p class="quiet">No {text.unit} makes this latent {sign ? "negative" : "positive"}.</p>}
           <ol>
             {list.map(({ point, tokens }) => (
               <li key={point}>
@@ -107,8 +107,18 @@ interface AroundProps {
   reach: number;
 }
 
-/** Text around any point, fetched from the corpus when asked for. */
-export function Around({ site, text, latent, point, reach }: AroundProps) {
+/** Text around any point, or the number of a row, which has no text around it. */
+export function Around(props: AroundProps) {
+  return props.text.unit === "row" ? <RowNumber {...props} /> : <FetchedText {...props} />;
+}
+
+/** Index of a row in the data, unless that is its text already. */
+function RowNumber({ text, latent, point }: AroundProps) {
+  const name = `row ${latent.places[point]}`;
+  return text.vocabulary.text(latent.tokens[point]).trim() === name ? null : <span class="quiet">{name}</span>;
+}
+
+function FetchedText({ site, text, latent, point, reach }: AroundProps) {
   const place = latent.places[point];
   const { value, error } = useLoaded(`${text.entry.name} ${place} ${reach}`, () => site.around(text, place, reach));
   if (error) return <span class="quiet">the text around it cannot be read: {(error as Error).message}</span>;

@@ -43,10 +43,11 @@ export function picture(
   );
 }
 
-/** The points as a table: token, activation, place in the text, and the three coordinates shown. */
+/** The points as CSV: token or row, activation, place in the text, and the three coordinates shown. */
 export function pointsAsCsv(latent: Latent, text: SiteText, shown: ShownAxis[]): string {
   const names = shown.map(({ eigenvector, lambda }, i) => `${"xyz"[i]} (${axisName(eigenvector, lambda)})`);
-  const rows = [["point", "token", "z", "place", ...names].map(cell).join(",")];
+  const [word, where] = text.unit === "row" ? ["text", "row"] : ["token", "place"];
+  const rows = [["point", word, "z", where, ...names].map(cell).join(",")];
   for (let i = 0; i < latent.values.length; i++) {
     const numbers = [latent.values[i], latent.places[i], ...shown.map(({ values }) => values[i])];
     rows.push([String(i), cell(text.vocabulary.text(latent.tokens[i])), ...numbers.map(plain)].join(","));
@@ -58,7 +59,7 @@ function plain(number: number): string {
   return Number.isInteger(number) ? String(number) : number.toPrecision(6);
 }
 
-/** One quoted cell; a leading = + - @ would be run as a formula by a spreadsheet, so it gets a quote before it. */
+/** One quoted cell; spreadsheets would run a leading = + - @ as a formula, so it is preceded by a quote. */
 export function cell(text: string): string {
   const safe = /^\s*[=+\-@]/.test(text) ? `'${text}` : text;
   return `"${safe.replaceAll('"', '""')}"`;

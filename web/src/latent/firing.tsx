@@ -1,4 +1,4 @@
-// How the latent fires over the whole pass: quantiles, balance of signs, over-represented tokens.
+// How the latent fires on all data: quantiles, balance of signs, over-represented tokens.
 import type { Index, Latent, Lift, SiteText } from "../data/site.ts";
 import type { DictionaryEntry } from "../data/schema.ts";
 import { signed } from "../ui/format.ts";
@@ -12,6 +12,8 @@ interface Props {
 
 export function Firing({ latent, entry, index, text }: Props) {
   const positive = index.columns.positive_share?.[latent.latent] ?? 0;
+  // Where every row has its own text, none can be over-represented.
+  const repeats = text.vocabulary.size < text.entry.n_tokens;
   const firing = index.columns.firing_share?.[latent.latent] ?? 0;
   return (
     <div class="firing">
@@ -28,15 +30,15 @@ export function Firing({ latent, entry, index, text }: Props) {
       </div>
       <p class="quiet">
         Of {entry.sampling.positive_share}. Fires ({entry.sampling.firing_threshold}) on {(100 * firing).toPrecision(2)}{" "}
-        % of tokens.
+        % of {text.unit}s.
       </p>
-      <Lifts lifts={latent.lifts[0]} text={text} positive />
-      <Lifts lifts={latent.lifts[1]} text={text} positive={false} />
+      {repeats && <Lifts lifts={latent.lifts[0]} text={text} positive />}
+      {repeats && <Lifts lifts={latent.lifts[1]} text={text} positive={false} />}
     </div>
   );
 }
 
-/** Nested bars between quantiles of z, on a root scale so that the bulk and the tail are both seen. */
+/** Nested bars between quantiles of z, on a root scale so that both the bulk and the tail are visible. */
 function Quantiles({ latent, probabilities }: { latent: Latent; probabilities: number[] }) {
   const { quantiles } = latent;
   const reach = Math.max(...quantiles.map(Math.abs), 1e-12);
@@ -85,7 +87,7 @@ function Lifts({ lifts, text, positive }: { lifts: Lift[]; text: SiteText; posit
       aria-label={`Over-represented where z ${positive ? ">" : "<"} 0`}
     >
       {lifts.map(({ token, lift }) => (
-        <li key={token} title={`${lift.toPrecision(3)} times as common here as in the text`}>
+        <li key={token} title={`${lift.toPrecision(3)} times as common here as in ${text.unit === "row" ? "all rows" : "the text"}`}>
           <bdi>{text.vocabulary.text(token)}</bdi>
           <small>×{lift < 10 ? lift.toFixed(1) : lift.toFixed(0)}</small>
         </li>

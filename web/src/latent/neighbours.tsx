@@ -1,4 +1,4 @@
-// Latents that live in nearly the same subspace.
+// Latents with nearly the same leading eigenspace.
 import type { Index, Latent } from "../data/site.ts";
 import { LabelText } from "../ui/labels.tsx";
 
@@ -46,7 +46,7 @@ export function Neighbours({ latent, index, versus, address, onCompare, onHover 
   );
 }
 
-/** Overlap of two latents as far as the site knows it. */
+/** Overlap of two latents, or the bound that the stored neighbours imply. */
 export function overlapOf(latent: Latent, other: Latent): string {
   const found =
     latent.neighbours.find((each) => each.latent === other.latent) ??

@@ -3,7 +3,7 @@ import { Camera, VIEWS } from "../scene/camera.ts";
 import type { Theme } from "../scene/colours.ts";
 import { STATISTICS } from "../data/statistics.ts";
 import { Pins } from "./contexts.tsx";
-import type { Index, Latent, Site, SiteText } from "../data/site.ts";
+import type { Index, Latent, Site, SiteText, Unit } from "../data/site.ts";
 import { capturedBy, shownAxes } from "../scene/geometry.ts";
 import { keeping, useKeptCamera, useKeys, useLoaded, zoomKeys } from "../ui/hooks.ts";
 import { labelOf } from "../ui/labels.tsx";
@@ -43,7 +43,7 @@ export function LatentPage(props: LatentPageProps) {
   useEffect(() => {
     document.title = `Latent ${route.latent} · ${entry.name} · Quadric`;
   }, [route.latent, entry.name]);
-  // The next page's data is small and likely wanted.
+  // Prefetch the next page: its data is small and likely needed.
   useEffect(() => {
     if (latent.value && route.latent + 1 < entry.n_latents) site.latent(entry, route.latent + 1).catch(() => {});
   }, [latent.value]);
@@ -74,6 +74,7 @@ function Loaded(props: LoadedProps) {
     <main class="latent-page">
       <Title
         {...{ entry, index, latent, captured }}
+        unit={text.unit}
         turnPage={props.turnPage}
         custom={shown.some((axis, i) => axis.eigenvector !== i)}
       />
@@ -134,6 +135,7 @@ function usePage({ site, entry, route, theme, go, index, text, latent }: LoadedP
 
 interface TitleProps {
   entry: DictionaryEntry;
+  unit: Unit;
   index: Index;
   latent: Latent;
   captured: number;
@@ -141,7 +143,7 @@ interface TitleProps {
   turnPage: (by: number) => void;
 }
 
-function Title({ entry, index, latent, captured, custom, turnPage }: TitleProps) {
+function Title({ entry, unit, index, latent, captured, custom, turnPage }: TitleProps) {
   const shape = SHAPES[index.columns.shape?.[latent.latent] ?? 0];
   const label = index.labels[latent.latent];
   return (
@@ -173,7 +175,7 @@ function Title({ entry, index, latent, captured, custom, turnPage }: TitleProps)
           const recomputed = statistic.key === "captured" && custom;
           const value = recomputed ? captured : index.columns[statistic.key]![latent.latent];
           return (
-            <div key={statistic.key} title={statistic.explain}>
+            <div key={statistic.key} title={statistic.explain(unit)}>
               <dt>{statistic.name}</dt>
               <dd>{statistic.format(value)}</dd>
             </div>
@@ -192,7 +194,7 @@ function Title({ entry, index, latent, captured, custom, turnPage }: TitleProps)
   );
 }
 
-/** Points of this latent that are points of another one too. */
+/** Points of this latent that are also points of another one. */
 function useShared(site: Site, entry: DictionaryEntry, latent: Latent, other: number | null): number[] {
   const loaded = useLoaded(other === null ? "" : `${entry.name} ${other}`, () =>
     other === null ? null : site.latent(entry, other),

@@ -5,7 +5,7 @@ import type { Theme } from "../scene/colours.ts";
 import { css, PALETTES } from "../scene/colours.ts";
 import { Comparison } from "./comparison.tsx";
 import { Contexts } from "./contexts.tsx";
-import type { Index, Latent, Site, SiteText } from "../data/site.ts";
+import type { Index, Latent, Site, SiteText, Unit } from "../data/site.ts";
 import { picture, pointsAsCsv, save } from "./downloads.ts";
 import { Firing } from "./firing.tsx";
 import type { ShownAxis } from "../scene/geometry.ts";
@@ -18,7 +18,7 @@ import type { Scatter } from "../scene/scatter.ts";
 import type { DictionaryEntry } from "../data/schema.ts";
 import { Spectrum } from "./spectrum.tsx";
 import { snippet } from "./snippet.ts";
-import { SurfaceControl, TakeAway, Toolbar } from "./toolbar.tsx";
+import { Downloads, SurfaceControl, Toolbar } from "./toolbar.tsx";
 
 export interface Page {
   site: Site;
@@ -36,7 +36,7 @@ export interface Page {
   hovered: number | null;
   /** The neighbour that the pointer or the focus is on. */
   neighbour: number | null;
-  /** Points that the neighbour keeps too. */
+  /** Points that the neighbour has too. */
   shared: number[];
   /** The latent to compare with. */
   other: Loaded<Latent>;
@@ -54,7 +54,7 @@ export function PicturePanel(page: Page) {
   const takePicture = async () => {
     if (!scatter.current) return;
     const overlay = scatter.current.canvas.nextElementSibling as HTMLCanvasElement;
-    const caption = [`${entry.name} · latent ${latent.latent}: ${label}`, samplingText(entry, latent)];
+    const caption = [`${entry.name} · latent ${latent.latent}: ${label}`, samplingText(entry, latent, text.unit)];
     const background = theme === "dark" ? "#121217" : "#fdfcfa";
     save(
       `latent-${latent.latent}.png`,
@@ -66,7 +66,7 @@ export function PicturePanel(page: Page) {
       `latent-${latent.latent}.csv`,
       new Blob([pointsAsCsv(latent, text, shown)], { type: "text/csv;charset=utf-8" }),
     );
-  const tools = { route, latent, shown, captured, onChange: change };
+  const tools = { route, latent, unit: text.unit, shown, captured, onChange: change };
   return (
     <section class={`panel picture ${route.versus === null ? "" : "comparing"}`} aria-label="Picture">
       <Toolbar {...tools} />
@@ -83,20 +83,21 @@ export function PicturePanel(page: Page) {
       </div>
       {route.control && (
         <p class="caution">
-          Random control: the same tokens on three random directions. Structure that survives here is not this latent's.
+          Random control: the same {text.unit}s on three random directions. Structure that survives here is not this
+          latent's.
         </p>
       )}
       <SurfaceControl {...tools} />
       <footer>
-        <p class="badge">{samplingText(entry, latent)}</p>
-        <TakeAway onPicture={takePicture} onTable={takeTable} snippet={snippet(entry, latent.latent)} />
+        <p class="badge">{samplingText(entry, latent, text.unit)}</p>
+        <Downloads onPicture={takePicture} onTable={takeTable} snippet={snippet(entry, latent.latent)} />
       </footer>
     </section>
   );
 }
 
 function OwnView(page: Page & { onScatter: (scatter: Scatter | null) => void }) {
-  const { route, latent, label, neighbour, shared, hovered } = page;
+  const { route, text, latent, label, neighbour, shared, hovered } = page;
   return (
     <div class="comparison">
       {route.versus !== null && (
@@ -113,7 +114,7 @@ function OwnView(page: Page & { onScatter: (scatter: Scatter | null) => void }) 
         eigenaxes={route.eigenaxes}
         colour={route.colour}
         surface={route.surface}
-        label={`3D scatter of ${latent.values.length} tokens for latent ${latent.latent}. Arrow keys rotate, plus and minus zoom; the same points are in the table below.`}
+        label={`3D scatter of ${latent.values.length} ${text.unit}s for latent ${latent.latent}. Arrow keys rotate, plus and minus zoom; the same points are in the table below.`}
         marked={neighbour !== null ? shared : hovered !== null ? [hovered] : []}
         alone={neighbour !== null && shared.length > 0}
         onHover={page.setHovered}
@@ -132,12 +133,14 @@ export function SidePanels({ route, latent, text, captured, hovered, pins, other
         <Spectrum latent={latent} axes={route.axes} captured={captured} onAxes={(axes) => change({ axes })} />
       </section>
       <section class="panel" aria-label="Contexts">
-        <h2>Strongest contexts</h2>
+        <h2>Strongest {text.unit === "row" ? "rows" : "contexts"}</h2>
         <Contexts latent={latent} text={text} hovered={hovered} pins={pins} onHover={setHovered} onPin={pin} />
       </section>
       {other.value && (
         <section class="panel" aria-label={`Contexts of latent ${route.versus}`}>
-          <h2>Strongest contexts of {route.versus}</h2>
+          <h2>
+            Strongest {text.unit === "row" ? "rows" : "contexts"} of {route.versus}
+          </h2>
           <Contexts latent={other.value} text={text} hovered={null} pins={[]} onHover={() => {}} />
         </section>
       )}
@@ -158,7 +161,7 @@ export function DetailPanels({ entry, route, index, text, latent, neighbour, sha
         <h2>Neighbours</h2>
         <p class="quiet neighbour-note">
           {neighbour === null
-            ? "By overlap of the leading eigenspaces. Point at one to see the tokens that both keep."
+            ? `By overlap of the leading eigenspaces. Point at one to see the ${text.unit}s that both keep.`
             : `${shared.length} of these points are also points of latent ${neighbour}.`}
         </p>
         <Neighbours
@@ -174,12 +177,12 @@ export function DetailPanels({ entry, route, index, text, latent, neighbour, sha
   );
 }
 
-/** How the points were drawn, so that nobody takes them for a fair sample. */
-export function samplingText(entry: DictionaryEntry, latent: Latent): string {
+/** How the points were drawn: they are not a fair sample, and the page must say so. */
+export function samplingText(entry: DictionaryEntry, latent: Latent, unit: Unit): string {
   const { sampling } = entry;
   const count = (number: number) => number.toLocaleString("en");
   const exponent = String(sampling.weight_exponent)
     .replace(/\d/g, (digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[Number(digit)])
     .replace(".", "·");
-  return `${count(latent.values.length)} of ${count(sampling.n_tokens)} tokens, drawn with weight (|z| + ${sampling.epsilon})${exponent}: strong activations are over-represented. Labels are unevaluated.`;
+  return `${count(latent.values.length)} of ${count(sampling.n_tokens)} ${unit}s, drawn with weight (|z| + ${sampling.epsilon})${exponent}: strong activations are over-represented. Labels are unevaluated.`;
 }

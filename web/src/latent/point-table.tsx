@@ -1,4 +1,4 @@
-// The points as a table, for readers who do not see the picture.
+// The points as a table, for readers who cannot see the picture.
 import { useState } from "preact/hooks";
 import type { Latent, SiteText } from "../data/site.ts";
 import type { ShownAxis } from "../scene/geometry.ts";
@@ -19,7 +19,7 @@ export function PointTable({ latent, text, shown }: { latent: Latent; text: Site
             <table>
               <thead>
                 <tr>
-                  <th scope="col">Token</th>
+                  <th scope="col">{text.unit === "row" ? "Row" : "Token"}</th>
                   <th scope="col">z</th>
                   {shown.map(({ eigenvector, lambda }, i) => (
                     <th scope="col" key={i}>

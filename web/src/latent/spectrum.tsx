@@ -27,7 +27,7 @@ export function Spectrum({ latent, axes, captured, onAxes }: Props) {
     if (chosen === null) return;
     const next = [...axes] as [number, number, number];
     const former = next.indexOf(chosen);
-    if (former >= 0) next[former] = next[place]; // two axes change places
+    if (former >= 0) next[former] = next[place]; // the two axes swap places
     next[place] = chosen;
     onAxes(next);
     setChosen(null);

@@ -1,14 +1,14 @@
-// Switches of the picture, and what can be taken away from it.
+// Controls of the picture, and its downloads.
 import { useState } from "preact/hooks";
 import { COLOURINGS } from "../scene/colours.ts";
 import type { Colouring } from "../scene/colours.ts";
-import type { Latent } from "../data/site.ts";
+import type { Latent, Unit } from "../data/site.ts";
 import { largestValue, surfaceName, whyNoSurface } from "../scene/geometry.ts";
 import type { ShownAxis } from "../scene/geometry.ts";
 import type { LatentRoute } from "../ui/route.ts";
 import { signed } from "../ui/format.ts";
 
-interface Props {
+interface SurfaceProps {
   route: LatentRoute;
   latent: Latent;
   shown: ShownAxis[];
@@ -16,7 +16,14 @@ interface Props {
   onChange: (change: Partial<LatentRoute>) => void;
 }
 
-export function Toolbar({ route, latent, onChange }: Props) {
+interface Props extends SurfaceProps {
+  unit: Unit;
+}
+
+/** What a colouring is called where points are rows. */
+const FOR_ROWS: Partial<Record<Colouring, string>> = { token: "row text", position: "row number" };
+
+export function Toolbar({ route, latent, unit, onChange }: Props) {
   return (
     <div class="toolbar" role="toolbar" aria-label="Picture">
       <label>
@@ -28,7 +35,7 @@ export function Toolbar({ route, latent, onChange }: Props) {
         >
           {COLOURINGS.map((name) => (
             <option key={name} value={name}>
-              {name}
+              {(unit === "row" && FOR_ROWS[name]) || name}
             </option>
           ))}
         </select>
@@ -63,7 +70,7 @@ function Toggle({ on, name, hint, onToggle }: { on: boolean; name: string; hint:
   );
 }
 
-/** Level of the surface, and what it does not say. */
+/** Level of the surface, its name, and a caution where the axes shown miss much of the form. */
 export function SurfaceControl({
   route,
   latent,
@@ -71,7 +78,7 @@ export function SurfaceControl({
   captured,
   onChange,
   reach = largestValue(latent),
-}: Props & { reach?: number }) {
+}: SurfaceProps & { reach?: number }) {
   if (route.surface === null) return null;
   const why = whyNoSurface(shown, route.surface);
   return (
@@ -104,13 +111,13 @@ function sentence(text: string): string {
   return text[0].toUpperCase() + text.slice(1);
 }
 
-interface TakeProps {
+interface DownloadProps {
   onPicture: () => void;
   onTable: () => void;
   snippet: string;
 }
 
-export function TakeAway({ onPicture, onTable, snippet }: TakeProps) {
+export function Downloads({ onPicture, onTable, snippet }: DownloadProps) {
   const [copied, setCopied] = useState("");
   const copy = async (what: string, text: string) => {
     try {
@@ -122,7 +129,7 @@ export function TakeAway({ onPicture, onTable, snippet }: TakeProps) {
     setTimeout(() => setCopied(""), 2500);
   };
   return (
-    <div class="take-away">
+    <div class="downloads">
       <button type="button" onClick={onPicture}>
         PNG
       </button>

@@ -76,12 +76,12 @@ export function LatentView(props: Props) {
   );
 }
 
-const spoken = new WeakMap<SiteText, (token: number) => string>();
+const textFunctions = new WeakMap<SiteText, (token: number) => string>();
 
 /** The same function for the same text, so that effects that depend on it run only when the text changes. */
 function tokenTextOf(text: SiteText): (token: number) => string {
-  let found = spoken.get(text);
-  if (!found) spoken.set(text, (found = (token) => text.vocabulary.text(token)));
+  let found = textFunctions.get(text);
+  if (!found) textFunctions.set(text, (found = (token) => text.vocabulary.text(token)));
   return found;
 }
 
@@ -91,6 +91,7 @@ function usePositions(latent: Latent, text: SiteText, wanted: boolean): Float32A
     if (!wanted) return;
     const values = new Float32Array(latent.places.length);
     latent.places.forEach((place, i) => {
+      if (text.unit === "row") return (values[i] = place / Math.max(1, text.entry.n_tokens - 1));
       const sequence = lastAtMost(text.sequenceStarts, place);
       const start = text.sequenceStarts[sequence];
       const end = text.sequenceStarts[sequence + 1] ?? text.entry.n_tokens;
@@ -101,6 +102,9 @@ function usePositions(latent: Latent, text: SiteText, wanted: boolean): Float32A
   return wanted && positions?.latent === latent ? positions.values : null;
 }
 
+/** Ends of the scale that colours points by position. */
+const ENDS = { token: ["start of sequence", "end"], row: ["first row", "last"] };
+
 function Legend({ latent, text, colour, theme }: Props) {
   const palette = PALETTES[theme];
   if (colour === "token")
@@ -109,7 +113,7 @@ function Legend({ latent, text, colour, theme }: Props) {
         {[...strongest(latent.tokens, latent.values)].map(([token, rank]) => (
           <Swatch key={token} colour={css(palette.categories[rank])} name={text.vocabulary.text(token)} />
         ))}
-        <Swatch colour={css(palette.quiet)} name="any other token" />
+        <Swatch colour={css(palette.quiet)} name={`any other ${text.unit}`} />
       </ul>
     );
   if (colour === "sign")
@@ -121,7 +125,7 @@ function Legend({ latent, text, colour, theme }: Props) {
     );
   const largest = largestValue(latent);
   const ofStep = (t: number) => (colour === "position" ? alongSequence(theme, t) : ofActivation(theme, 2 * t - 1, 1));
-  const [low, high] = colour === "position" ? ["start of sequence", "end"] : [signed(-largest), signed(largest)];
+  const [low, high] = colour === "position" ? ENDS[text.unit] : [signed(-largest), signed(largest)];
   return (
     <div class="legend" role="group" aria-label="Colours">
       <span>{low}</span>

@@ -1,20 +1,21 @@
 // Bounds on the five statistics.
 import { range, STATISTICS, unitScale } from "../data/statistics.ts";
 import type { Statistic } from "../data/statistics.ts";
-import type { Index } from "../data/site.ts";
+import type { Index, Unit } from "../data/site.ts";
 import { DENSE } from "./selection.ts";
 import type { MapRoute } from "../ui/route.ts";
 
 interface Props {
   index: Index;
   route: MapRoute;
+  unit: Unit;
   passing: number;
   onChange: (part: Partial<MapRoute>) => void;
 }
 
 const STEPS = 100;
 
-export function Filters({ index, route, passing, onChange }: Props) {
+export function Filters({ index, route, unit, passing, onChange }: Props) {
   const active = Object.keys(route.filters).length > 0 || route.hideDense || route.lasso !== null;
   const set = (key: string, bounds: [number, number] | null) => {
     const filters = { ...route.filters };
@@ -29,6 +30,7 @@ export function Filters({ index, route, passing, onChange }: Props) {
         <Bounds
           key={each.key}
           statistic={each}
+          explanation={each.explain(unit)}
           values={index.columns[each.key]!}
           bounds={route.filters[each.key]}
           onSet={(bounds) => set(each.key, bounds)}
@@ -56,12 +58,13 @@ export function Filters({ index, route, passing, onChange }: Props) {
 
 interface BoundsProps {
   statistic: Statistic;
+  explanation: string;
   values: Float32Array;
   bounds: [number, number] | undefined;
   onSet: (bounds: [number, number] | null) => void;
 }
 
-function Bounds({ statistic, values, bounds, onSet }: BoundsProps) {
+function Bounds({ statistic, explanation, values, bounds, onSet }: BoundsProps) {
   const whole = range(values);
   const [low, high] = bounds ?? whole;
   const toUnit = unitScale(values, statistic.log);
@@ -72,7 +75,7 @@ function Bounds({ statistic, values, bounds, onSet }: BoundsProps) {
     onSet(low <= 0 && high >= STEPS ? null : [from, to]);
   };
   return (
-    <fieldset class="bounds" title={statistic.explain}>
+    <fieldset class="bounds" title={explanation}>
       <legend>
         <span>{statistic.name}</span>
         <span class="value">

@@ -3,7 +3,7 @@ import { Camera } from "../scene/camera.ts";
 import { alongSequence, css, PALETTES } from "../scene/colours.ts";
 import type { Theme } from "../scene/colours.ts";
 import { ALL_STATISTICS, STATISTICS, statistic } from "../data/statistics.ts";
-import type { Index, Site } from "../data/site.ts";
+import type { Index, Site, Unit } from "../data/site.ts";
 import { Filters } from "./filters.tsx";
 import { useKeptCamera, useKeys, useLoaded, zoomKeys } from "../ui/hooks.ts";
 import { LabelText } from "../ui/labels.tsx";
@@ -24,8 +24,8 @@ interface Props {
   go: (route: Route, remember: boolean) => void;
 }
 
-/** What belongs to a place of the map and means nothing once the latents have moved. */
-const ELSEWHERE = { lasso: null, camera: null };
+/** Selection and camera refer to places on the map, so they are reset when the layout changes. */
+const RESET_VIEW = { lasso: null, camera: null };
 
 export function MapPage(props: Props) {
   const { site, entry } = props;
@@ -41,6 +41,7 @@ export function MapPage(props: Props) {
 function LoadedMap({ site, entry, route, theme, go, index }: Props & { index: Index }) {
   const [hovered, setHovered] = useState<number | null>(null);
   const [selecting, setSelecting] = useState(false);
+  const unit = site.unit(entry);
   const layout = useMemo(() => layoutOf(index, route), [index, route.layout, route.x, route.y]);
   const passes = useMemo(
     () => passing(index, route, layout),
@@ -52,7 +53,7 @@ function LoadedMap({ site, entry, route, theme, go, index }: Props & { index: In
   const change = (part: Partial<MapRoute>) => go({ ...route, ...part }, false);
   const open = (latent: number) => go({ ...LATENT, dictionary: entry.name, latent }, true);
   useKeys({
-    u: () => index.columns.umap_x && change({ layout: route.layout === "umap" ? "statistics" : "umap", ...ELSEWHERE }),
+    u: () => index.columns.umap_x && change({ layout: route.layout === "umap" ? "statistics" : "umap", ...RESET_VIEW }),
     l: () => setSelecting(!selecting),
     d: () => change({ hideDense: !route.hideDense }),
     ...zoomKeys(camera, keepCamera),
@@ -65,7 +66,7 @@ function LoadedMap({ site, entry, route, theme, go, index }: Props & { index: In
           <bdi>{site.manifest.title}</bdi>
         </h1>
         <p class="quiet">
-          <Account entry={entry} />
+          <Account entry={entry} unit={unit} />
         </p>
       </header>
       <div class="map-stage">
@@ -91,8 +92,8 @@ function LoadedMap({ site, entry, route, theme, go, index }: Props & { index: In
         <Important {...{ entry, index, hovered }} onHover={setHovered} />
       </div>
       <div class="map-below">
-        <Filters index={index} route={route} passing={list.length} onChange={change} />
-        <LatentList {...{ entry, index, route, list, hovered }} onHover={setHovered} onChange={change} />
+        <Filters {...{ index, route, unit }} passing={list.length} onChange={change} />
+        <LatentList {...{ entry, unit, index, route, list, hovered }} onHover={setHovered} onChange={change} />
       </div>
     </main>
   );
@@ -157,13 +158,14 @@ function MapLegend({ index, route, theme }: { index: Index; route: MapRoute; the
   );
 }
 
-/** Where the dictionary comes from and how good it is, as far as known. */
-function Account({ entry }: { entry: DictionaryEntry }) {
+/** Origin and quality of the dictionary, as far as known. */
+function Account({ entry, unit }: { entry: DictionaryEntry; unit: Unit }) {
   const { provenance, quality } = entry;
   const parts = [
     `${entry.n_latents.toLocaleString("en")} latents, ${entry.prior} prior`,
     provenance.model && `${provenance.model}${provenance.hook_point ? `, ${provenance.hook_point}` : ""}`,
     provenance.corpus && `text ${provenance.corpus}`,
+    unit === "row" && `${entry.sampling.n_tokens.toLocaleString("en")} rows of ${entry.d_model} numbers`,
     quality.error !== null && `error ${quality.error.toFixed(3)}`,
     quality.cross_entropy_recovered !== null && `cross-entropy recovered ${quality.cross_entropy_recovered.toFixed(3)}`,
   ];
@@ -184,7 +186,7 @@ function MapToolbar({ index, entry, route, selecting, change, onSelecting }: Too
   return (
     <div class="toolbar" role="toolbar" aria-label="Map">
       <div class="segments" role="group" aria-label="Layout">
-        <button type="button" aria-pressed={!umap} onClick={() => change({ layout: "statistics", ...ELSEWHERE })}>
+        <button type="button" aria-pressed={!umap} onClick={() => change({ layout: "statistics", ...RESET_VIEW })}>
           Statistics
         </button>
         <button
@@ -192,13 +194,13 @@ function MapToolbar({ index, entry, route, selecting, change, onSelecting }: Too
           aria-pressed={umap}
           disabled={!index.columns.umap_x}
           title={entry.umap ?? "This site has no UMAP"}
-          onClick={() => change({ layout: "umap", ...ELSEWHERE })}
+          onClick={() => change({ layout: "umap", ...RESET_VIEW })}
         >
           UMAP
         </button>
       </div>
-      {!umap && <Choice name="X" value={route.x} onChoose={(x) => change({ x, ...ELSEWHERE })} />}
-      {!umap && <Choice name="Y" value={route.y} onChoose={(y) => change({ y, ...ELSEWHERE })} />}
+      {!umap && <Choice name="X" value={route.x} onChoose={(x) => change({ x, ...RESET_VIEW })} />}
+      {!umap && <Choice name="Y" value={route.y} onChoose={(y) => change({ y, ...RESET_VIEW })} />}
       <Choice name="Size" value={route.size} onChoose={(size) => change({ size })} />
       <Choice name="Colour" value={route.colour} onChoose={(colour) => change({ colour })} />
       <button
@@ -234,6 +236,7 @@ function Choice({ name, value, onChoose }: { name: string; value: string; onChoo
 }
 
 interface ListProps extends HoverProps {
+  unit: Unit;
   route: MapRoute;
   list: number[];
   onChange: (part: Partial<MapRoute>) => void;
@@ -241,7 +244,7 @@ interface ListProps extends HoverProps {
 
 const PAGE = 40;
 
-function LatentList({ entry, index, route, list, hovered, onHover, onChange }: ListProps) {
+function LatentList({ entry, unit, index, route, list, hovered, onHover, onChange }: ListProps) {
   const [rows, setRows] = useState(PAGE);
   useEffect(() => setRows(PAGE), [list]);
   const sort = (key: string) =>
@@ -270,7 +273,7 @@ function LatentList({ entry, index, route, list, hovered, onHover, onChange }: L
                 Label
               </th>
               <th scope="col">Shape</th>
-              {STATISTICS.map(({ key, name, explain }) => heading(key, name, explain))}
+              {STATISTICS.map(({ key, name, explain }) => heading(key, name, explain(unit)))}
             </tr>
           </thead>
           <tbody>

@@ -1,4 +1,4 @@
-// Which latents the map shows, where, and in which order the list has them: pure functions.
+// Which latents the map shows, where, and their order in the list: pure functions.
 import { range, statistic, unitScale } from "../data/statistics.ts";
 import type { Index } from "../data/site.ts";
 import type { MapRoute } from "../ui/route.ts";
@@ -41,7 +41,7 @@ export function passing(index: Index, route: MapRoute, layout: Layout): Uint8Arr
   return passes;
 }
 
-/** Latents that pass, sorted as asked; ties by index. */
+/** Latents that pass, in the chosen order; ties by index. */
 export function listed(index: Index, route: MapRoute, passes: Uint8Array): number[] {
   const kept = Array.from(passes.keys()).filter((i) => passes[i]);
   if (route.sort === "latent") return route.ascending ? kept : kept.reverse();
@@ -79,7 +79,7 @@ export function drawnRange(values: Float32Array, log: boolean): [number, number]
   return range(log ? values.filter((value) => value > 0) : values);
 }
 
-/** A polygon with at most so many corners. */
+/** A polygon reduced to about `most` corners. */
 export function thinned(corners: number[], most = 32): number[] {
   const count = corners.length / 2;
   const step = Math.max(1, count / most);

@@ -1,4 +1,4 @@
-// Where the reader stands: a rotation, a zoom and a shift; pure but for the listeners.
+// The viewpoint: a rotation, a zoom and a shift.
 
 export type Quaternion = [x: number, y: number, z: number, w: number];
 
@@ -8,7 +8,7 @@ export const VIEWS: Record<"x" | "y" | "z", Quaternion> = {
   y: normalized([1, 0, 0, 1]),
   z: [0, 0, 0, 1],
 };
-/** Distance of the eye in units of the cloud's radius: perspective enough to tell near from far. */
+/** Distance of the eye in units of the cloud's radius: enough perspective to tell near from far. */
 export const EYE = 4.2;
 
 export class Camera {
@@ -59,10 +59,10 @@ export class Camera {
     this.changed();
   }
 
-  /** For an address: rotation, zoom and shift, or null at home. */
+  /** For an address: rotation, zoom and shift, rounded as the address writes them; null at home. */
   numbers(): number[] | null {
-    const all = [...this.rotation, this.zoom, ...this.shift].map((number) => Math.round(number * 1000) / 1000);
-    const home = [...HOME, 1, 0, 0].map((number) => Math.round(number * 1000) / 1000);
+    const all = [...this.rotation, this.zoom, ...this.shift].map(rounded);
+    const home = [...HOME, 1, 0, 0].map(rounded);
     return all.every((number, i) => number === home[i]) ? null : all;
   }
 
@@ -75,6 +75,11 @@ export class Camera {
     this.shift = [right, up];
     this.changed();
   }
+}
+
+/** Three decimals, but no more than the four digits that an address keeps. */
+function rounded(number: number): number {
+  return Number((Math.round(number * 1000) / 1000).toPrecision(4));
 }
 
 export function aboutAxis(x: number, y: number, z: number, angle: number): Quaternion {

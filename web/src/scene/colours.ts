@@ -1,4 +1,4 @@
-// Colours that hold for the common colour-vision deficiencies, in a version for each theme.
+// Colours that remain distinct under common colour-vision deficiencies, for each theme.
 import type { Rgb } from "./scatter.ts";
 
 export type Theme = "light" | "dark";
@@ -58,7 +58,7 @@ export function alongSequence(theme: Theme, t: number): Rgb {
   return mix(sequence[from], sequence[from + 1], at - from);
 }
 
-/** Grey at zero, towards orange above and blue below; the root keeps weak activations tellable. */
+/** Grey at zero, towards orange above and blue below; the root keeps weak activations distinguishable. */
 export function ofActivation(theme: Theme, value: number, largest: number): Rgb {
   const palette = PALETTES[theme];
   const strength = largest > 0 ? Math.min(1, Math.abs(value) / largest) : 0;

@@ -1,4 +1,4 @@
-// What the scene draws of a latent: which three axes, at which scale, and what they leave out.
+// Which three axes of a latent the scene draws, at which scale, and what they leave out.
 import type { Latent } from "../data/site.ts";
 import type { Rgb } from "./scatter.ts";
 
@@ -14,7 +14,7 @@ export function drawableAxes(latent: Latent): number {
   return Math.min(latent.rank, latent.coordinates.length, latent.eigenvalues.length);
 }
 
-/** The axis in each of the three places; where a latent has too few, a random direction, on which λ is nil. */
+/** The axis in each of the three places; where a latent has too few, a random direction, with λ = 0. */
 export function shownAxes(latent: Latent, axes: readonly number[], control: boolean): ShownAxis[] {
   return axes.map((axis, place) =>
     control || axis >= drawableAxes(latent)
@@ -29,7 +29,7 @@ export function capturedBy(latent: Latent, shown: ShownAxis[]): number {
   return Math.min(1, shown.reduce((sum, axis) => sum + Math.abs(axis.lambda), 0) / latent.totalWeight);
 }
 
-/** What the picture frames: activations often lie to one side of the origin, which must stay in sight all the same. */
+/** What the picture frames: activations often lie to one side of the origin, which must stay visible too. */
 export interface Frame {
   centre: Rgb;
   /** One scale for all axes, so that a circle stays a circle. */
@@ -56,7 +56,7 @@ export function positionsOf(shown: ShownAxis[], { centre, radius }: Frame): Floa
   return positions;
 }
 
-/** Where the origin is in the frame. */
+/** Position of the origin in the frame. */
 export function originIn({ centre, radius }: Frame): Rgb {
   return centre.map((part) => -part / radius) as Rgb;
 }
@@ -79,7 +79,7 @@ export function largestValue(latent: Latent): number {
   return latent.values.length ? Math.abs(latent.values[0]) : 0;
 }
 
-/** What kind of quadric three eigenvalues draw. */
+/** The quadric that three eigenvalues draw. */
 export function surfaceName(shown: ShownAxis[], level: number): string {
   const counted = shown.map(({ lambda }) => lambda).filter((lambda) => lambda !== 0);
   const along = counted.filter((lambda) => lambda * level > 0).length;

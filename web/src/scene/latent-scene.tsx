@@ -1,4 +1,4 @@
-// The 3D picture of one latent; also what a notebook shows.
+// The 3D picture of one latent, on its page and in notebooks.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Camera } from "./camera.ts";
 import { alongSequence, css, ofActivation, PALETTES, strongest } from "./colours.ts";
@@ -23,9 +23,9 @@ export interface SceneProps {
   surface: number | null;
   camera: Camera;
   theme: Theme;
-  /** Points ringed because something elsewhere speaks of them. */
+  /** Points ringed because something elsewhere on the page refers to them. */
   marked: number[];
-  /** Whether the other points step back. */
+  /** Whether the other points fade. */
   alone: boolean;
   pins: number[];
   label: string;
@@ -86,7 +86,7 @@ function useScatter(props: SceneProps) {
   return { canvas, overlay, scatter, failure };
 }
 
-/** Hands each part of the picture to the scatter when what it depends on has changed. */
+/** Updates each part of the picture when what it depends on changes. */
 function useDrawing(
   scatter: { current: Scatter | null },
   overlay: { current: HTMLCanvasElement | null },

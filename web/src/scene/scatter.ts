@@ -1,4 +1,4 @@
-// A small WebGL2 scatter: points that can move between two places, axes, and an exact quadric surface.
+// A small WebGL2 scatter: points that can move between two positions, axes, and an exact quadric surface.
 import { Camera, EYE, rotationMatrix } from "./camera.ts";
 import {
   LINE_FRAGMENT,
@@ -83,7 +83,14 @@ export class Scatter {
     const names = ["before", "after", "colours", "sizes", "marks", "lines", "quad"] as const;
     this.buffers = Object.fromEntries(names.map((name) => [name, gl.createBuffer()])) as typeof this.buffers;
     this.fill("quad", Float32Array.of(-1, -1, 1, -1, -1, 1, 1, 1));
-    this.forget = camera.onChange(() => this.redraw());
+    const forgetCamera = camera.onChange(() => this.redraw());
+    // Browsers load a font when its first glyph is drawn (λ needs the Greek one) and do not repaint canvases afterwards.
+    const redraw = () => this.redraw();
+    document.fonts.addEventListener("loadingdone", redraw);
+    this.forget = () => {
+      forgetCamera();
+      document.fonts.removeEventListener("loadingdone", redraw);
+    };
   }
 
   close(): void {
@@ -92,7 +99,7 @@ export class Scatter {
     this.gl.getExtension("WEBGL_lose_context")?.loseContext();
   }
 
-  /** Show a cloud; with a duration in ms, points glide from where they are. */
+  /** Shows a cloud; with a duration in ms, points glide from their current positions. */
   show(cloud: Cloud, duration = 0): void {
     const same = cloud.positions.length === this.cloud.positions.length;
     this.former = duration > 0 && same ? this.now() : cloud.positions;
@@ -106,7 +113,7 @@ export class Scatter {
     this.redraw();
   }
 
-  /** Axes through a point of the frame, which is also where the surface has its centre. */
+  /** Axes through a point of the frame, which is also the centre of the surface. */
   setAxes(axes: AxisLine[], origin: Rgb): void {
     this.axes = axes;
     this.origin = origin;
@@ -121,7 +128,7 @@ export class Scatter {
     this.redraw();
   }
 
-  /** Ring some points; when `alone`, the others step back. */
+  /** Rings some points; when `alone`, the others fade. */
   mark(points: number[], alone = false): void {
     this.marked = points;
     this.dim = alone && points.length ? 0.16 : 1;
@@ -136,7 +143,7 @@ export class Scatter {
       });
   }
 
-  /** Screen place of a point of the cloud, in CSS pixels, and how near it is. */
+  /** Screen position of a point of the cloud in CSS pixels, and how near it is. */
   place(at: ArrayLike<number>): { x: number; y: number; near: number } {
     const { clientWidth: width, clientHeight: height } = this.canvas;
     const side = Math.min(width, height) / 2;
@@ -183,7 +190,7 @@ export class Scatter {
     });
   }
 
-  /** Draw now, so that the canvas can be read before the browser clears it. */
+  /** Draws at once, so that the canvas can be read before the browser clears it. */
   draw(): void {
     const gl = this.gl;
     this.resize();

@@ -66,13 +66,13 @@ precision highp float;
 layout(location=0) in vec2 corner; out vec2 screen;
 uniform vec2 aspect; uniform vec2 shift; uniform float zoom; uniform float eye; uniform float bound;
 void main() {
-  // No more than the ball to which the surface is cut: every pixel costs two square roots.
+  // Only the ball to which the surface is clipped: every pixel costs two square roots.
   float reach = bound * eye * inversesqrt(eye * eye - bound * bound) * zoom;
   screen = clamp((corner * reach + shift) * aspect, -1.0, 1.0);
   gl_Position = vec4(screen, 0.0, 1.0);
 }`;
 
-// Each pixel's ray meets Σ λ u² = τ where a quadratic equation says, so the surface is exact at any zoom.
+// The intersection of each pixel's ray with Σ λ u² = τ solves a quadratic equation, so the surface is exact at any zoom.
 export const SURFACE_FRAGMENT = `#version 300 es
 precision highp float;
 in vec2 screen; out vec4 result;

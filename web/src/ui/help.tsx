@@ -1,8 +1,9 @@
 import { useEffect, useRef } from "preact/hooks";
+import type { Unit } from "../data/site.ts";
 import { ALL_STATISTICS } from "../data/statistics.ts";
 
 const KEYS: [string, string][] = [
-  ["/", "search by label, index or token"],
+  ["/", "search by label, index or text"],
   ["j  k", "next and previous latent"],
   ["← → ↑ ↓", "turn the picture"],
   ["+  −  0", "zoom in, out, back to the start"],
@@ -14,11 +15,11 @@ const KEYS: [string, string][] = [
   ["u", "map: statistics or UMAP"],
   ["l", "map: lasso"],
   ["d", "map: hide dense latents"],
-  ["Esc", "drop pins, comparison or selection"],
+  ["Esc", "remove pins, comparison or selection"],
   ["?", "this page"],
 ];
 
-export function Help({ onClose }: { onClose: () => void }) {
+export function Help({ unit, onClose }: { unit: Unit; onClose: () => void }) {
   const dialog = useRef<HTMLDialogElement>(null);
   useEffect(() => dialog.current?.showModal(), []);
   return (
@@ -36,8 +37,9 @@ export function Help({ onClose }: { onClose: () => void }) {
         </button>
       </header>
       <p>
-        Every latent is a quadratic form of a token's activation x of unit length: z = Σ λ<sub>j</sub> (v<sub>j</sub>
-        ·x)². The picture shows tokens by their coordinates v<sub>j</sub>·x on three eigenvectors. A solid axis has λ
+        Every latent is a quadratic form of {unit === "row" ? "a row" : "a token's activation"} x of unit length: z = Σ λ
+        <sub>j</sub> (v<sub>j</sub>
+        ·x)². The picture shows {unit}s by their coordinates v<sub>j</sub>·x on three eigenvectors. A solid axis has λ
         &gt; 0: far along it, in either direction, z rises. A dashed axis has λ &lt; 0. Points on one surface z = τ
         activate the latent equally.
       </p>
@@ -61,7 +63,7 @@ export function Help({ onClose }: { onClose: () => void }) {
             {ALL_STATISTICS.map(({ key, name, explain }) => (
               <div key={key}>
                 <dt>{name}</dt>
-                <dd>{explain}</dd>
+                <dd>{explain(unit)}</dd>
               </div>
             ))}
           </dl>

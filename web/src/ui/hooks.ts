@@ -8,7 +8,7 @@ export interface Loaded<T> {
   error: unknown;
 }
 
-/** Load when the key changes; an answer that comes too late is dropped. */
+/** Loads when the key changes; a result for a former key is dropped. */
 export function useLoaded<T>(key: string, load: () => Promise<T> | null): Loaded<T> {
   const [state, setState] = useState<Loaded<T> & { key: string }>({ key: "", value: null, error: null });
   useEffect(() => {
@@ -39,7 +39,7 @@ export function useMedia(query: string): boolean {
 export type ThemeChoice = Theme | "system";
 const STORED = "quadric-theme";
 
-/** The theme in force: the reader's choice, else the system's. */
+/** The theme in use: the reader's choice, or else the system's. */
 export function useTheme(): { theme: Theme; choice: ThemeChoice; choose: (choice: ThemeChoice) => void } {
   const dark = useMedia("(prefers-color-scheme: dark)");
   const [choice, setChoice] = useState<ThemeChoice>(storedChoice);
@@ -52,7 +52,7 @@ export function useTheme(): { theme: Theme; choice: ThemeChoice; choose: (choice
     try {
       localStorage.setItem(STORED, next);
     } catch {
-      // private windows may refuse; the choice then lasts as long as the page
+      // private windows may refuse storage; the choice then lasts as long as the page
     }
   };
   return { theme, choice, choose };
@@ -83,7 +83,13 @@ export function useSize<E extends HTMLElement>(): [{ current: E | null }, { widt
   return [element, size];
 }
 
-/** Sets the camera as the address says, anew for every subject; what it returns puts a camera at rest into the address. */
+/**
+ * Sets the camera from the address, again for every subject; the returned function writes the camera to the address once
+ * it is at rest.
+ *
+ * The address holds rounded numbers. The camera takes them over before they are written, so that the picture does not
+ * move by part of a pixel afterwards and a link shows exactly what was seen.
+ */
 export function useKeptCamera<R extends Route>(
   camera: Camera,
   route: R,
@@ -97,24 +103,28 @@ export function useKeptCamera<R extends Route>(
   useEffect(() => () => clearTimeout(timer.current), []);
   return () => {
     clearTimeout(timer.current);
-    timer.current = window.setTimeout(() => go({ ...latest.current, camera: camera.numbers() }, false), 250);
+    timer.current = window.setTimeout(() => {
+      const numbers = camera.numbers();
+      camera.restore(numbers);
+      go({ ...latest.current, camera: numbers }, false);
+    }, 250);
   };
 }
 
-/** Makes an action put the camera into the address afterwards. */
+/** Wraps an action so that the camera is written to the address afterwards. */
 export const keeping = (keep: () => void) => (action: () => void) => () => {
   action();
   keep();
 };
 
-/** The keys that zoom, on any picture. */
+/** Keys that zoom any picture. */
 export function zoomKeys(camera: Camera, keep: () => void): Record<string, () => void> {
   const kept = keeping(keep);
   const closer = kept(() => camera.zoomBy(1.2));
   return { "+": closer, "=": closer, "-": kept(() => camera.zoomBy(1 / 1.2)), "0": kept(() => camera.reset()) };
 }
 
-/** Single keys, unless the reader is typing. */
+/** Handles single keys, unless the reader is typing. */
 export function useKeys(keys: Record<string, (event: KeyboardEvent) => void>): void {
   const latest = useRef(keys);
   latest.current = keys;

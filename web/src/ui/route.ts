@@ -1,4 +1,4 @@
-// The address holds the whole state, so that a link shows a colleague exactly what one sees.
+// The address holds the whole state, so that a link shows exactly what its sender sees.
 import { COLOURINGS } from "../scene/colours.ts";
 import type { Colouring } from "../scene/colours.ts";
 import { ALL_STATISTICS } from "../data/statistics.ts";

@@ -1,6 +1,6 @@
-// Find a latent by index, label or token.
+// Finds a latent by index, label or token.
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { Index, Site } from "../data/site.ts";
+import type { Index, Site, Unit } from "../data/site.ts";
 import { labelOf } from "./labels.tsx";
 import type { DictionaryEntry } from "../data/schema.ts";
 import { visible } from "../data/vocabulary.ts";
@@ -19,7 +19,7 @@ interface Props {
 
 type State = "idle" | "searching" | "done" | { problem: string };
 
-/** The answer to the latest query; older ones are dropped. */
+/** Results of the latest query; results of older ones are dropped. */
 function useFound(site: Site, entry: DictionaryEntry, query: string) {
   const [found, setFound] = useState<Found[]>([]);
   const [state, setState] = useState<State>("idle");
@@ -36,12 +36,12 @@ function useFound(site: Site, entry: DictionaryEntry, query: string) {
       return;
     }
     setState("searching");
-    const answered = (answer: Found[]) => {
+    const finish = (results: Found[]) => {
       if (!current) return;
-      setFound(answer);
+      setFound(results);
       setState("done");
     };
-    find(site, entry, index, query).then(answered, (problem: Error) => current && fail(problem));
+    find(site, entry, index, query).then(finish, (problem: Error) => current && fail(problem));
     return () => {
       current = false;
     };
@@ -49,11 +49,11 @@ function useFound(site: Site, entry: DictionaryEntry, query: string) {
   return { found, state, index };
 }
 
-function spoken(state: State, count: number): string {
+function statusText(state: State, count: number, unit: Unit): string {
   if (typeof state === "object") return state.problem;
   if (state === "searching") return "…";
   if (state === "idle") return "↑ ↓ to choose, Enter to open, Esc to close";
-  return count ? `${count} found` : "Nothing found. Tokens are those that drive a latent's strongest points.";
+  return count ? `${count} found` : `Nothing found. Only ${unit}s that drive a latent's strongest points are indexed.`;
 }
 
 export function Search({ site, entry, onOpen, onClose }: Props) {
@@ -61,6 +61,7 @@ export function Search({ site, entry, onOpen, onClose }: Props) {
   const [query, setQuery] = useState("");
   const [at, setAt] = useState(0);
   const { found, state, index } = useFound(site, entry, query);
+  const unit = site.unit(entry);
   useEffect(() => dialog.current?.showModal(), []);
   useEffect(() => setAt(0), [query]);
   const keys = (event: KeyboardEvent) => {
@@ -82,11 +83,11 @@ export function Search({ site, entry, onOpen, onClose }: Props) {
         type="text"
         list={undefined}
         role="combobox"
-        aria-label="Search by label, index or token"
+        aria-label={`Search by label, index or ${unit}`}
         aria-expanded={found.length > 0}
         aria-controls="found"
         aria-activedescendant={found[at] ? `found-${at}` : undefined}
-        placeholder="A label, an index, or a token"
+        placeholder={`A label, an index, or a ${unit}`}
         value={query}
         autofocus
         onInput={(event) => setQuery(event.currentTarget.value)}
@@ -94,7 +95,7 @@ export function Search({ site, entry, onOpen, onClose }: Props) {
       />
       <FoundList {...{ found, index, at, onOpen }} onAt={setAt} />
       <p class="quiet" role="status">
-        {spoken(state, found.length)}
+        {statusText(state, found.length, unit)}
       </p>
     </dialog>
   );
@@ -149,7 +150,7 @@ export async function find(site: Site, entry: DictionaryEntry, index: Index, que
   for (const token of text.vocabulary.find(query)) {
     for (const { latent, share } of await site.latentsOfToken(entry, token)) {
       if (found.size >= MOST) return [...found.values()];
-      const why = `token “${text.vocabulary.text(token).trim()}”, ${share < 0.01 ? "< 1" : Math.round(100 * share)} % of its Σz²`;
+      const why = `${text.unit} “${text.vocabulary.text(token).trim()}”, ${share < 0.01 ? "< 1" : Math.round(100 * share)} % of its Σz²`;
       if (!found.has(latent)) found.set(latent, { latent, why });
     }
   }

@@ -1,4 +1,4 @@
-// What a reader sees while there is nothing to see: loading, and failure with its remedy.
+// What is shown while data loads, and when it cannot be loaded.
 import { SiteError } from "../data/site.ts";
 
 export function Problem({ error, children }: { error: unknown; children?: preact.ComponentChildren }) {

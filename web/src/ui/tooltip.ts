@@ -1,4 +1,4 @@
-/** Put a tooltip at a place of its parent without letting it leave the parent's sides. */
+/** Places a tooltip within its parent without crossing the parent's sides. */
 export function placeTooltip(element: HTMLElement | null, x: number, y: number): void {
   if (!element?.parentElement) return;
   const room = element.parentElement.clientWidth;
