@@ -15,6 +15,7 @@ from quadric.site.export import SiteInput
 
 N_ROWS, D_MODEL, N_LATENTS = 400, 6, 10
 KINDS = ("setosa", "versicolor", "virginica", "<b>unknown</b>")
+REMARK = ", measured twice because the first reading was far off, in the greenhouse and not in the field," * 3
 SETTINGS = EvidenceSettings(n_points=150, n_contexts=6, n_axes=6, window=1, n_lift_tokens=4)
 
 
@@ -26,7 +27,12 @@ class RowText:
         return ReadSequence(only, only)
 
     def token_bytes(self, token_ids: list[int]) -> list[bytes]:
-        return [f"{KINDS[row % len(KINDS)]} no. {row}".encode() for row in token_ids]
+        return [row_text(row).encode() for row in token_ids]
+
+
+def row_text(row: int) -> str:
+    """A short name, but for every ninth row a long remark."""
+    return f"{KINDS[row % len(KINDS)]}{REMARK if row % 9 == 0 else ''} no. {row}"
 
 
 def rows() -> torch.Tensor:

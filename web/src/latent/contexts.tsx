@@ -38,7 +38,7 @@ export function ContextLine({ text, tokens, centre, from, positive }: LineProps)
   words[middle] = words[middle]?.slice(indent.length);
   const all = words.map((_, i) => word(i));
   return (
-    <span class="context-line">
+    <span class={`context-line ${text.unit === "row" ? "alone" : ""}`}>
       <span class="before">
         {all.slice(0, middle)}
         <bdi>{indent}</bdi>

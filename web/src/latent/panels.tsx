@@ -12,6 +12,7 @@ import type { ShownAxis } from "../scene/geometry.ts";
 import type { Loaded } from "../ui/hooks.ts";
 import { LatentView } from "./view.tsx";
 import { Neighbours } from "./neighbours.tsx";
+import { shortened } from "../ui/format.ts";
 import { formatRoute } from "../ui/route.ts";
 import type { LatentRoute } from "../ui/route.ts";
 import type { Scatter } from "../scene/scatter.ts";
@@ -54,7 +55,7 @@ export function PicturePanel(page: Page) {
   const takePicture = async () => {
     if (!scatter.current) return;
     const overlay = scatter.current.canvas.nextElementSibling as HTMLCanvasElement;
-    const caption = [`${entry.name} · latent ${latent.latent}: ${label}`, samplingText(entry, latent, text.unit)];
+    const caption = [`${entry.name} · latent ${latent.latent}: ${shortened(label, 90)}`, samplingText(entry, latent, text.unit)];
     const background = theme === "dark" ? "#121217" : "#fdfcfa";
     save(
       `latent-${latent.latent}.png`,

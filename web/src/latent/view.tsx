@@ -11,7 +11,7 @@ import { useMedia } from "../ui/hooks.ts";
 import { Scale, Swatch } from "../ui/legend.tsx";
 import type { Scatter } from "../scene/scatter.ts";
 import { Scene } from "../scene/latent-scene.tsx";
-import { signed } from "../ui/format.ts";
+import { shortened, signed } from "../ui/format.ts";
 import { placeTooltip } from "../ui/tooltip.ts";
 
 interface Props {
@@ -61,7 +61,7 @@ export function LatentView(props: Props) {
         >
           <header>
             <b>
-              <bdi>{text.vocabulary.text(latent.tokens[hover.point])}</bdi>
+              <bdi>{shortened(text.vocabulary.text(latent.tokens[hover.point]), 160)}</bdi>
             </b>
             <span class="value">z = {signed(latent.values[hover.point], 3)}</span>
           </header>
@@ -111,7 +111,7 @@ function Legend({ latent, text, colour, theme }: Props) {
     return (
       <ul class="legend" aria-label="Colours">
         {[...strongest(latent.tokens, latent.values)].map(([token, rank]) => (
-          <Swatch key={token} colour={css(palette.categories[rank])} name={text.vocabulary.text(token)} />
+          <Swatch key={token} colour={css(palette.categories[rank])} name={shortened(text.vocabulary.text(token), 40)} />
         ))}
         <Swatch colour={css(palette.quiet)} name={`any other ${text.unit}`} />
       </ul>

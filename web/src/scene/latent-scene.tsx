@@ -8,7 +8,7 @@ import { frameOf, largestValue, levelIn, originIn, positionsOf, shownAxes, whyNo
 import type { ShownAxis } from "./geometry.ts";
 import { NoWebGl, Scatter } from "./scatter.ts";
 import type { AxisLine, Rgb } from "./scatter.ts";
-import { axisName } from "../ui/format.ts";
+import { axisName, shortened } from "../ui/format.ts";
 
 const LETTERS = ["X", "Y", "Z"];
 
@@ -249,7 +249,7 @@ function drawOverlay(canvas: HTMLCanvasElement, scatter: Scatter, props: ScenePr
     const at = scatter.placeOf(pin);
     label(
       pen,
-      props.tokenText(props.latent.tokens[pin]).trim() || "␣",
+      shortened(props.tokenText(props.latent.tokens[pin]).trim(), 32) || "␣",
       at.x + 12,
       at.y - 12,
       css(palette.ink),

@@ -8,5 +8,10 @@ export function labelOf(index: Index | null, latent: number): string {
 }
 
 export function LabelText({ index, latent }: { index: Index; latent: number }) {
-  return <bdi class="label">{labelOf(index, latent)}</bdi>;
+  const label = labelOf(index, latent);
+  return (
+    <bdi class="label" title={label}>
+      {label}
+    </bdi>
+  );
 }

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { formatRoute, LATENT, parseRoute } from "../../src/ui/route.ts";
 import { Camera, HOME, rotationMatrix, VIEWS } from "../../src/scene/camera.ts";
 
 test("a camera comes back from its numbers and refuses nonsense", () => {
@@ -14,6 +15,16 @@ test("a camera comes back from its numbers and refuses nonsense", () => {
     other.restore(nonsense);
     assert.deepEqual(other.rotation, HOME);
   }
+});
+
+test("the address keeps every digit of a camera's numbers, however close it is", () => {
+  const camera = new Camera();
+  camera.zoomBy(23.4567);
+  camera.shiftBy(12.3456, -0.00049);
+  camera.turn(0.3, -0.2);
+  const numbers = camera.numbers()!;
+  const route = parseRoute(formatRoute({ ...LATENT, camera: numbers }));
+  assert.deepEqual(route.camera, numbers.map((number) => number + 0)); // an address has no −0
 });
 
 test("each view looks along its axis", () => {
