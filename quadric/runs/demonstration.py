@@ -26,7 +26,7 @@ from quadric.runs.recipes import DEMO_TOKENS, demo
 from quadric.runs.config import FILE_NAME, RunConfig, read_run_config, write_run_config
 from quadric.runs.folder import autoencoder_folders, evidence_folder, load
 from quadric.runs.running import train_run, is_finished
-from quadric.site.export import SiteInput, export_site
+from quadric.site.export import SiteInput, build_site
 from quadric.site.writer import is_site
 
 ACTIVATIONS, SITE = "activations", "site"
@@ -73,7 +73,7 @@ def demonstrate(folder: Path, wanted: Demonstration, on_progress: OnProgress) ->
     evidence = _evidence(folder, name, autoencoder, wanted, on_progress)
     if not is_site(folder / SITE):
         site_input = SiteInput(name=name, autoencoder=autoencoder, evidence=evidence, source=str(folder))
-        export_site([site_input], folder / SITE, title="Quadric demo", on_progress=on_progress)
+        build_site([site_input], folder / SITE, title="Quadric demo", on_progress=on_progress)
     found = worth_a_look(statistics(autoencoder), evidence)
     write_atomically(folder / SUMMARY, json.dumps([each._asdict() for each in found]).encode())
     return found

@@ -11,7 +11,7 @@ from quadric.runs.evidence import OnNote, TokenProgress, WantedEvidence, evidenc
 from quadric.runs.folder import autoencoder_folder, autoencoder_folders, evidence_folder
 from quadric.site import writer
 from quadric.site.checking import HostingLimits
-from quadric.site.export import OnProgress, SiteInput, export_site, unused_name
+from quadric.site.export import OnProgress, SiteInput, build_site, unused_name
 from quadric.site.schema import Quality, SiteManifest
 
 
@@ -31,7 +31,7 @@ def site_of_runs(
     writer.check_replaceable(out)
     writer.check_viewer_built(writer.STATIC)
     inputs = site_inputs(runs, wanted, progress=progress, on_note=on_note)
-    return export_site(
+    return build_site(
         inputs, out, title=title, with_map=with_map, limits=limits, static=writer.STATIC, on_progress=on_progress
     )
 

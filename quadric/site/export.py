@@ -1,4 +1,4 @@
-"""Export autoencoders with their evidence as a static site: `export_site` is the entry."""
+"""Export autoencoders with their evidence as a static site: `build_site` is the entry."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -49,7 +49,7 @@ class SiteInput:
     quality: Quality = UNKNOWN
 
 
-def export_site(
+def build_site(
     inputs: Sequence[SiteInput],
     out: Path,
     *,
@@ -76,7 +76,7 @@ def export_site(
     Example:
         ```python
         one = SiteInput(name="mine", autoencoder=ae, evidence=evidence, source=None)
-        export_site([one], Path("site"))
+        build_site([one], Path("site"))
         ```
     """
     check_replaceable(out)

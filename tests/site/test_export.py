@@ -12,7 +12,7 @@ from quadric.evidence import ModelLabels
 from quadric.geometry import Neighbours, neighbours
 from quadric.site import export
 from quadric.site.encoding import unpack
-from quadric.site.export import export_site, site_parts, unused_name
+from quadric.site.export import build_site, site_parts, unused_name
 from tests.evidence.streams import RandomText, small_autoencoder
 from tests.site.rows import row_evidence, row_site_input, rows
 from tests.site.small_evidence import EVIDENCE, N_LATENTS, site_input
@@ -41,7 +41,7 @@ def layout(monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
 
 def test_a_site_is_written_and_read_back(tmp_path: Path, static: Path, layout: np.ndarray) -> None:
     progress: list[tuple[str, int, int]] = []
-    manifest = export_site(
+    manifest = build_site(
         [site_input()], tmp_path / "site", static=static, on_progress=lambda *step: progress.append(step)
     )
     assert progress[-1] == ("pages", N_LATENTS, N_LATENTS)
@@ -61,7 +61,7 @@ def test_a_folder_that_is_not_a_site_is_refused_before_anything_is_computed(tmp_
     (tmp_path / "mine/thesis.txt").write_text("years of work")
     progress: list[tuple[str, int, int]] = []
     with pytest.raises(FileExistsError, match="not a site made by Quadric"):
-        export_site([site_input()], tmp_path / "mine", static=static, on_progress=lambda *step: progress.append(step))
+        build_site([site_input()], tmp_path / "mine", static=static, on_progress=lambda *step: progress.append(step))
     assert progress == []
 
 
@@ -87,7 +87,7 @@ def test_labels_written_by_a_model_are_marked_unevaluated() -> None:
 
 
 def test_a_site_of_rows_says_so_and_keeps_every_row_text(tmp_path: Path, static: Path) -> None:
-    manifest = export_site([row_site_input()], tmp_path / "site", with_map=False, static=static)
+    manifest = build_site([row_site_input()], tmp_path / "site", with_map=False, static=static)
     (text,) = manifest.texts
     assert (text.name, text.unit) == ("rows", "row")
     assert text.n_sequences == text.n_tokens == len(row_evidence().text.token_ids)

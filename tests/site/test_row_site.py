@@ -1,4 +1,4 @@
-"""A site of a user's own rows, without a model, corpus or hook point: every page speaks of rows."""
+"""A site of a user's own rows, without a model, corpus or hook point: every page says row instead of token."""
 
 import csv
 import io
@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from quadric.site.export import export_site
+from quadric.site.export import build_site
 from tests.site.rows import N_ROWS, row_site_input
 from tests.site.test_viewer_hardship import AXE
 
@@ -21,7 +21,7 @@ HIDDEN_TEXTS = """[...document.querySelectorAll("*")]
 @pytest.fixture(scope="module")
 def row_site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("rows") / "site"
-    export_site([row_site_input()], folder, title="Flowers", with_map=False)
+    build_site([row_site_input()], folder, title="Flowers", with_map=False)
     return folder
 
 
@@ -120,7 +120,7 @@ def test_search_finds_a_latent_by_the_text_of_a_row(viewer):
     assert "token" not in page.locator("dialog").inner_text().lower()
 
 
-def test_help_speaks_of_rows(viewer):
+def test_help_explains_rows(viewer):
     page = viewer.open()
     page.keyboard.press("?")
     said = page.locator("dialog").inner_text()

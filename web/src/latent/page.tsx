@@ -10,6 +10,7 @@ import { labelOf } from "../ui/labels.tsx";
 import { DetailPanels, PicturePanel, SidePanels } from "./panels.tsx";
 import type { Page } from "./panels.tsx";
 import { PointTable } from "./point-table.tsx";
+import { shortened } from "../ui/format.ts";
 import { formatRoute } from "../ui/route.ts";
 import type { LatentRoute } from "../ui/route.ts";
 import { SHAPES } from "../data/schema.ts";
@@ -153,8 +154,8 @@ function Title({ entry, unit, index, latent, captured, custom, turnPage }: Title
           <a href={`#/${encodeURIComponent(entry.name)}`}>{entry.name}</a> · latent {latent.latent} ·{" "}
           <span class="shape">{shape}</span>
         </p>
-        <h1>
-          <bdi>{labelOf(index, latent.latent)}</bdi>
+        <h1 title={labelOf(index, latent.latent)}>
+          <bdi>{shortened(labelOf(index, latent.latent), 110)}</bdi>
         </h1>
         <p class="quiet">
           {label?.written && (
