@@ -4,15 +4,54 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from quadric.autoencoders import BilinearAutoencoder, load_pretrained
+from quadric.autoencoders import Autoencoder, BilinearAutoencoder, load_pretrained
 from quadric.evaluation.files import kept_in_run
-from quadric.evidence import Job
+from quadric.evidence import Evidence, Job
+from quadric.geometry.dictionary import require_bilinear
 from quadric.runs.evidence import OnNote, TokenProgress, WantedEvidence, evidence_for, no_progress
 from quadric.runs.folder import autoencoder_folder, autoencoder_folders, evidence_folder
 from quadric.site import writer
 from quadric.site.checking import HostingLimits
 from quadric.site.export import OnProgress, SiteInput, build_site, unused_name
 from quadric.site.schema import Quality, SiteManifest
+
+SITE = "site"
+"""Where a run keeps its site."""
+
+
+def export_site(
+    autoencoder: Autoencoder,
+    evidence: Evidence,
+    out: str | Path,
+    *,
+    name: str = "latents",
+    title: str = "Quadric",
+    source: str | None = None,
+    with_map: bool = True,
+) -> Path:
+    """Write a static site that shows every latent of an autoencoder: no server, no network, any host.
+
+    Args:
+        autoencoder: A bilinear autoencoder.
+        evidence: What `quadric.collect_evidence` returned for it.
+        out: Folder of the site; an earlier site there is replaced.
+        name: What the dictionary is called on the site.
+        title: Title of the site.
+        source: What `quadric.load` takes to load the autoencoder, for the snippet on each latent's page; None where
+            it was never saved.
+        with_map: Lay all latents out on a map by UMAP; needs `pip install 'quadric[site]'`.
+
+    Returns:
+        The folder of the site.
+
+    Example:
+        >>> folder = quadric.export_site(ae, evidence, "site", with_map=False)
+        >>> (folder / "index.html").is_file()
+        True
+    """
+    given = SiteInput(name=name, autoencoder=require_bilinear(autoencoder), evidence=evidence, source=source)
+    build_site([given], Path(out), title=title, with_map=with_map)
+    return Path(out)
 
 
 def site_of_runs(

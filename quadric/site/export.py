@@ -15,6 +15,7 @@ from quadric.site.latent_pages import latent_records
 from quadric.site.layout import describe, umap_layout
 from quadric.site.schema import (
     SHAPES,
+    TOKEN,
     DictionaryEntry,
     LabelMethods,
     LatentColumns,
@@ -197,7 +198,8 @@ def _entry(given: SiteInput, text: str, umap: str | None) -> DictionaryEntry:
         ),
         quality=given.quality,
         labels=LabelMethods(
-            offline=evidence.labels.method,
+            # The evidence describes its method for tokens; rows are labelled by the same one.
+            offline=evidence.labels.method.replace(TOKEN, unit_of(evidence.provenance)),
             written=None if written is None else f"{written.model} ({written.status})",
         ),
     )
