@@ -1,6 +1,8 @@
-"""A real Chromium that fails a test on any console message of note and any request beyond the site."""
+"""A real Chromium that fails a test on any console warning or error and on any request beyond the site."""
 
 import base64
+import csv
+import io
 import os
 import shutil
 import threading
@@ -13,11 +15,11 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, P
 
 from quadric.site.serve import address_of, site_server
 
-# Software GL reports how it reads back its own canvas; no page can help that.
+# Software GL warns about reading back its own canvas, which no page can avoid.
 HARMLESS = "GPU stall due to ReadPixels"
 
 
-# Within the page, since a thousand moves of the real pointer take their time.
+# Within the page: a thousand moves of the real pointer would be slow.
 SWEEP = """async ([wanted, steps]) => {
     const scene = document.querySelector(".scene");
     const box = scene.getBoundingClientRect();
@@ -61,7 +63,7 @@ def launch(playwright: Playwright, *arguments: str) -> Browser:
 
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
-    """The address of a site for as long as it is needed."""
+    """Serve a site inside a with block; gives its address."""
     with site_server(folder, 0) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -102,7 +104,7 @@ class Viewer:
         self.watch = watch
 
     def open(self, route: str = "") -> Page:
-        """Go to a route and wait until there is something to read."""
+        """Go to a route and wait until it shows a page or an error."""
         self.page.goto("about:blank")
         self.page.goto(self.address + route)
         self.page.wait_for_selector("main, .problem")
@@ -138,8 +140,15 @@ class Viewer:
         size, content = self.page.evaluate(DECODE, base64.b64encode(picture).decode())
         return np.frombuffer(base64.b64decode(content), dtype=np.uint8).reshape(*size, 4)[..., :3].astype(int)
 
+    def csv(self) -> list[list[str]]:
+        """The table that the page's CSV button downloads."""
+        with self.page.expect_download() as download:
+            self.page.get_by_role("button", name="CSV").click()
+        content = download.value.path().read_text(encoding="utf-8")
+        return list(csv.reader(io.StringIO(content, newline="")))
+
     def sweep(self, wanted: str, steps: int = 24) -> tuple[float, float]:
-        """Move the pointer over the picture until something appears; where that was."""
+        """Move the pointer over the picture until something appears; returns the place."""
         place = self.page.evaluate(SWEEP, [wanted, steps])
         assert place is not None, f"nothing like {wanted} anywhere on the picture"
         self.page.mouse.move(*place)
