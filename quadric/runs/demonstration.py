@@ -26,8 +26,7 @@ from quadric.runs.config import FILE_NAME, RunConfig, read_run_config, write_run
 from quadric.runs.folder import autoencoder_folders, evidence_folder, load
 from quadric.runs.recipes import DEMO_TOKENS, demo
 from quadric.runs.running import is_finished, train_run
-from quadric.site.building import build_site
-from quadric.site.export import SiteInput
+from quadric.site.export import SiteInput, build_site
 from quadric.site.writer import is_site
 
 ACTIVATIONS, SITE = "activations", "site"

@@ -11,9 +11,8 @@ from quadric.geometry.dictionary import require_bilinear
 from quadric.runs.evidence import OnNote, TokenProgress, WantedEvidence, evidence_for, no_progress
 from quadric.runs.folder import autoencoder_folder, autoencoder_folders, evidence_folder
 from quadric.site import writer
-from quadric.site.building import OnProgress, build_site
 from quadric.site.checking import HostingLimits
-from quadric.site.export import SiteInput, unused_name
+from quadric.site.export import OnProgress, SiteInput, build_site, unused_name
 from quadric.site.schema import Quality, SiteManifest
 
 SITE = "site"
@@ -27,7 +26,7 @@ def export_site(
     *,
     name: str = "latents",
     title: str = "Quadric",
-    source: str = "",
+    source: str | None = None,
     with_map: bool = True,
 ) -> Path:
     """Write a static site that shows every latent of an autoencoder: no server, no network, any host.
@@ -38,7 +37,8 @@ def export_site(
         out: Folder of the site; an earlier site there is replaced.
         name: What the dictionary is called on the site.
         title: Title of the site.
-        source: What `quadric.load` takes to load the autoencoder, for the snippet on each latent's page.
+        source: What `quadric.load` takes to load the autoencoder, for the snippet on each latent's page; None where
+            it was never saved.
         with_map: Lay all latents out on a map by UMAP; needs `pip install 'quadric[site]'`.
 
     Returns:
