@@ -22,7 +22,7 @@ from quadric.autoencoders import load_pretrained
 from quadric.cli import main as quadric
 from quadric.cli.token_progress import token_progress
 from quadric.evidence import EvidenceSettings, collect, text_behind
-from quadric.evidence.opening import open_cached
+from quadric.evidence import open_cached
 from quadric.geometry.dictionary import require_bilinear
 from quadric.runs.folder import autoencoder_folders, evidence_folder
 

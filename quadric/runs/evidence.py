@@ -17,7 +17,7 @@ from quadric.evidence import (
     text_behind,
     weights_sha256,
 )
-from quadric.evidence.opening import open_cached, open_live
+from quadric.evidence import open_cached, open_live
 from quadric.evidence.storage import has_evidence
 
 if TYPE_CHECKING:
