@@ -102,7 +102,7 @@ class RowText:
             raise ValueError(f"{len(texts)} texts were given for {n_rows} rows; give one string per row")
         for row, text in enumerate(texts or ()):
             if not isinstance(text, str):
-                raise ValueError(f"the text of row {row} is {text!r}, a {type(text).__name__}; give strings")
+                raise ValueError(f"the text of row {row} is {text!r} of type {type(text).__name__}; give strings")
         names = [text or f"row {row}" for row, text in enumerate(texts if texts is not None else [""] * n_rows)]
         numbers: dict[str, int] = {}
         self._tokens = np.array([numbers.setdefault(name, len(numbers)) for name in names], dtype=np.int32)
@@ -137,10 +137,13 @@ def text_behind(stream: ActivationStream, model: str | None = None) -> CorpusTex
 
 def _tokenizer_of(cache: ActivationCache, model: str | None) -> Tokenizer:
     recorded = cache.provenance
-    tokenizer = load_shape(find_model(model or recorded.model)).tokenizer
+    name = model or recorded.model
+    if name is None:
+        raise ValueError(f"{cache.folder} does not record its language model; name it with --model")
+    tokenizer = load_shape(find_model(name)).tokenizer
     if tokenizer.fingerprint() != recorded.tokenizer_fingerprint:
         raise ValueError(
-            f"the tokenizer of '{model or recorded.model}' is not the one that {cache.folder} was harvested with; "
+            f"the tokenizer of '{name}' is not the one that {cache.folder} was harvested with; "
             "name the model it came from with --model"
         )
     return tokenizer

@@ -26,7 +26,7 @@ def build_site(
     check_replaceable(out)
     check_viewer_built(static)
     n_latents = sum(each.autoencoder.n_latents for each in inputs)
-    # Each latent is heard of three times: its spectrum, its eigenvectors, its neighbours.
+    # The geometry of a latent has three steps: its decomposition, its neighbours, its statistics.
     geometry, pages = (
         _counted(part, total, on_progress) for part, total in (("geometry", 3 * n_latents), ("pages", n_latents))
     )

@@ -9,7 +9,7 @@ from jaxtyping import Int32, Int64
 
 from quadric.autoencoders import BilinearAutoencoder
 from quadric.evidence import Evidence, TextRead
-from quadric.geometry import LatentStatistics, Neighbours, neighbours, statistics
+from quadric.geometry import DictionaryGeometry, LatentStatistics, Neighbours, dictionary_geometry
 from quadric.site.layout import describe, umap_layout
 from quadric.site.schema import (
     CONTEXT_REACH,
@@ -45,6 +45,8 @@ class SiteInput:
     source_autoencoder: str | None = None
     """Its name within a run of several."""
     quality: Quality = UNKNOWN
+    geometry: DictionaryGeometry | None = None
+    """Its geometry, if it was computed before."""
 
 
 def site_parts(
@@ -56,7 +58,7 @@ def site_parts(
 ) -> tuple[list[SiteText], list[SiteDictionary]]:
     """Texts and dictionaries for `write_site`; autoencoders that were shown the same text share it.
 
-    `on_progress` hears of each latent three times: when its spectrum, its eigenvectors and its neighbours are known.
+    `on_progress` is called three times per latent: after its decomposition, its neighbours and its statistics.
     """
     texts: list[SiteText] = []
     dictionaries = []
@@ -100,8 +102,8 @@ def site_dictionary(
     given: SiteInput, text: str, *, seed: int, with_map: bool, on_progress: Callable[[int], None]
 ) -> SiteDictionary:
     """Everything about one autoencoder; its latents are made one by one as they are written."""
-    table = statistics(given.autoencoder, on_progress=on_progress)
-    close = neighbours(given.autoencoder, on_progress=on_progress)
+    geometry = _geometry(given, on_progress)
+    table, close = geometry.statistics(), geometry.neighbours
     layout = umap_layout(close, seed) if with_map else None
     return SiteDictionary(
         entry=_entry(given, text, None if layout is None else describe(close, seed)),
@@ -109,6 +111,18 @@ def site_dictionary(
         labels=_labels(given.evidence),
         latents=latent_records(given.evidence, table, close),
     )
+
+
+def _geometry(given: SiteInput, on_progress: Callable[[int], None]) -> DictionaryGeometry:
+    """The geometry of one dictionary; `on_progress` is called three times per latent in all."""
+    n_latents = given.autoencoder.n_latents
+    if given.geometry is None:
+        found = dictionary_geometry(given.autoencoder, on_progress)
+        on_progress(n_latents)
+        return found
+    given.geometry.check_weights(given.autoencoder)
+    on_progress(3 * n_latents)
+    return given.geometry
 
 
 def _entry(given: SiteInput, text: str, umap: str | None) -> DictionaryEntry:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from quadric.evidence import Collector, Evidence, ModelLabels, evidence_of, gather
-from quadric.geometry import neighbours, spectrum, statistics
+from quadric.geometry import dictionary_geometry, neighbours, spectrum, statistics
 from quadric.site.encoding import unpack
 from quadric.site.export import SiteInput, latent_record, site_parts, unused_name
 from quadric.site.layout import umap_layout
@@ -97,6 +97,20 @@ def test_a_site_is_written_and_read_back(tmp_path: Path, static: Path) -> None:
     assert stored["neighbours"].tolist() == neighbours(small_autoencoder(N_LATENTS)).latents[3].tolist()
     index = unpack((tmp_path / "site/data/small/index.st").read_bytes())
     np.testing.assert_array_equal(index["density"], EVIDENCE.statistics.density)
+
+
+def test_known_geometry_gives_the_same_site_and_other_geometry_is_refused(tmp_path: Path, static: Path) -> None:
+    known = dataclasses.replace(site_input(), geometry=dictionary_geometry(small_autoencoder(N_LATENTS)))
+    progress: list[int] = []
+    for name, given in (("fresh", site_input()), ("known", known)):
+        texts, dictionaries = site_parts([given], with_map=False, on_progress=progress.append)
+        write_site(tmp_path / name, title="t", texts=texts, dictionaries=dictionaries, static=static)
+    assert sum(progress) == 2 * 3 * N_LATENTS
+    for path in (tmp_path / "fresh/data/small").rglob("*.st"):
+        assert path.read_bytes() == (tmp_path / "known" / path.relative_to(tmp_path / "fresh")).read_bytes()
+    other = dataclasses.replace(known, geometry=dictionary_geometry(small_autoencoder(N_LATENTS, seed=9)))
+    with pytest.raises(ValueError, match="that of other weights"):
+        site_parts([other], with_map=False)
 
 
 def test_autoencoders_on_the_same_text_share_it_and_others_do_not() -> None:
