@@ -9,6 +9,7 @@ import torch
 
 from quadric import BilinearAutoencoder
 from quadric.activations import ActivationBatch
+from quadric.activations.sources import as_activations
 from quadric.autoencoders import Provenance
 from quadric.evidence import Evidence, EvidenceSettings, RowText, collect, collect_in_memory
 from quadric.evidence.labelling import prompt_for
@@ -135,6 +136,16 @@ def test_evidence_in_memory_is_evidence_from_disk(tmp_path: Path) -> None:
     assert_same(in_memory, stored)
     in_memory.save(tmp_path / "saved")
     assert_same(Evidence.load(tmp_path / "saved"), in_memory)
+
+
+@pytest.mark.parametrize("seed", [None, 3])
+def test_a_tensor_as_activations_gives_the_same_evidence_in_any_order(seed: int | None) -> None:
+    stream = as_activations(clustered_rows()).stream(batch_tokens=70, seed=seed)
+    found = collect_in_memory(
+        one_latent_per_cluster(), stream, RowText(N_ROWS, names()), n_tokens=N_ROWS, settings=SETTINGS
+    )
+    assert_same(found, evidence_from(names()))
+    assert (found.provenance.model, found.provenance.corpus, found.provenance.hook_point) == (None, None, None)
 
 
 def test_nothing_is_written_and_progress_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
