@@ -13,6 +13,7 @@ cases = [
     lambda: quadric.BilinearAutoencoder(d_model=4, n_latents=8, init="normal"),
     lambda: quadric.BilinearAutoencoder(d_model=4, n_latents=8, mixing_density="0.1"),
     lambda: quadric.BilinearAutoencoder(d_model=4, n_latents=8).encode([[1.0, 2.0, 3.0, 4.0]]),
+    lambda: quadric.evidence.RowText(2, ["a", 7]),
 ]
 for case in cases:
     try:
@@ -34,4 +35,5 @@ def test_wrong_types_are_named_with_the_remedy():
         "init='normal' is unknown; choose one of orthogonal, xavier",
         "mixing density '0.1' is outside (0, 1]; the paper keeps 0.001 of the entries",
         "activations are list; expected a floating-point tensor, e.g. x.float()",
+        "the text of row 1 is 7 of type int; give strings",
     ]

@@ -38,6 +38,7 @@ class Report:
         from quadric.reports.run_report import report_on
         from quadric.reports.terminal import report_in_terminal
         from quadric.runs.folder import load
+        from quadric.runs.geometry import known_geometry
 
         if self.top < 1:
             raise ValueError(f"top={self.top} is not positive; give how many latents to print")
@@ -45,7 +46,8 @@ class Report:
         check_report_paths(self.out)
         autoencoder = require_bilinear(load(self.run_folder))
         with counted_progress("spectra", autoencoder.n_latents) as advance:
-            report = report_on(self.run_folder, autoencoder, self.tolerance, advance)
+            known = known_geometry(self.run_folder, autoencoder)
+            report = report_on(self.run_folder, autoencoder, self.tolerance, advance, known)
         if self.json:
             json.dump(report.as_json(), sys.stdout, ensure_ascii=False, allow_nan=False)
             print()

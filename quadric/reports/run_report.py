@@ -1,4 +1,4 @@
-"""The weights-only account of one run: every latent's numbers and a summary of them."""
+"""A report on one run from its weights alone: the numbers of every latent, and a summary."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from quadric.autoencoders import Autoencoder
-from quadric.geometry import DescriptionLength, LatentStatistics, description_length, statistics
+from quadric.geometry import Decomposition, DescriptionLength, LatentStatistics, description_length, statistics
 from quadric.geometry.dictionary import Progress, no_progress, require_bilinear
 from quadric.geometry.shapes import DEFAULT_TOLERANCE, shape_of
 
@@ -28,9 +28,9 @@ COARSER_TOLERANCES = (0.01, 0.1)
 SHAPES = ("slab", "ellipsoid", "hyperboloid", "empty")
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class RunReport:
-    """All that the weights of one run say."""
+    """What the weights of one run say about its latents."""
 
     run: str
     """Folder or hub id that the run was loaded from."""
@@ -39,21 +39,24 @@ class RunReport:
     latents: LatentStatistics
     bits: DescriptionLength
 
+    def __repr__(self) -> str:
+        return f"RunReport({self.run}: {self.latents}, {readable_bits(self.bits.total)})"
+
     def columns(self) -> dict[str, list[Any]]:
         """Every latent's numbers, column by column."""
         return {**self.latents.columns(), "bits": self.bits.alone.tolist()}
 
     def most_important(self, count: int) -> list[int]:
-        """The latents of largest importance, largest first."""
+        """The most important latents, most important first."""
         order = self.latents.importance.argsort(descending=True, stable=True)
         return [int(latent) for latent in order[:count]]
 
     def shape_counts(self) -> dict[str, int]:
-        """How many latents have each shape."""
+        """Number of latents of each shape."""
         return _counted(self.latents.shape)
 
     def shape_counts_by_tolerance(self) -> dict[float, dict[str, int]]:
-        """The same at coarser tolerances too: weak eigenvalues of the other sign decide whether W is indefinite."""
+        """Shape counts at coarser tolerances too: weak eigenvalues of the other sign decide whether W is indefinite."""
         found = {self.latents.tolerance: self.shape_counts()}
         for tolerance in COARSER_TOLERANCES:
             if tolerance > self.latents.tolerance:
@@ -61,7 +64,7 @@ class RunReport:
         return found
 
     def living(self, column: str) -> Tensor:
-        """A column without the empty latents, whose numbers mean nothing."""
+        """A column without the empty latents, whose numbers are meaningless."""
         values: Tensor = self.latents[column]
         return values[self.latents.norm > 0].double()
 
@@ -100,15 +103,30 @@ class RunReport:
 
 
 def report_on(
-    run: str, autoencoder: Autoencoder, tolerance: float = DEFAULT_TOLERANCE, on_progress: Progress = no_progress
+    run: str,
+    autoencoder: Autoencoder,
+    tolerance: float = DEFAULT_TOLERANCE,
+    on_progress: Progress = no_progress,
+    geometry: Decomposition | None = None,
 ) -> RunReport:
-    """The account of an autoencoder that was loaded from `run`."""
+    """Report on an autoencoder from its weights alone.
+
+    Args:
+        run: What it was loaded from, a folder or a hub id.
+        autoencoder: A bilinear autoencoder.
+        tolerance: Share of a latent's largest |λ| below which an eigenvalue counts as zero for its shape.
+        on_progress: Called with the number of latents finished since its last call.
+        geometry: Its geometry, if it was computed before; then no latent is decomposed again.
+
+    Returns:
+        The report.
+    """
     bilinear = require_bilinear(autoencoder)
     return RunReport(
         run=run,
         architecture=asdict(bilinear.architecture),
         provenance=asdict(bilinear.provenance),
-        latents=statistics(bilinear, tolerance, on_progress),
+        latents=statistics(bilinear, tolerance, on_progress, geometry),
         bits=description_length(bilinear),
     )
 
@@ -119,7 +137,7 @@ def _counted(shapes: Iterable[str]) -> dict[str, int]:
 
 
 def quantiles(values: Tensor) -> dict[str, float]:
-    """Minimum, 5 %, median, 95 % and maximum; nothing for no values."""
+    """Minimum, 5 %, median, 95 % and maximum; empty for no values."""
     if not len(values):
         return {}
     ordered = values.sort().values  # torch.quantile refuses long inputs
@@ -127,7 +145,7 @@ def quantiles(values: Tensor) -> dict[str, float]:
 
 
 def histogram(values: Tensor, bins: int) -> tuple[list[int], float, float]:
-    """Counts in equal bins from the smallest to the largest value, and these two."""
+    """Counts in equal bins from the smallest to the largest value, with these two values."""
     if not len(values):
         return [0] * bins, 0.0, 0.0
     low, high = float(values.min()), float(values.max())

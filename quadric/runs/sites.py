@@ -7,9 +7,11 @@ from typing import NamedTuple
 from quadric.autoencoders import Autoencoder, BilinearAutoencoder, load_pretrained
 from quadric.evaluation.files import kept_in_run
 from quadric.evidence import Evidence, Job
+from quadric.geometry import DictionaryGeometry
 from quadric.geometry.dictionary import require_bilinear
 from quadric.runs.evidence import OnNote, TokenProgress, WantedEvidence, evidence_for, no_progress
 from quadric.runs.folder import autoencoder_folder, autoencoder_folders, evidence_folder
+from quadric.runs.geometry import geometry_of_run
 from quadric.site import writer
 from quadric.site.checking import HostingLimits
 from quadric.site.export import OnProgress, SiteInput, build_site, unused_name
@@ -69,7 +71,7 @@ def site_of_runs(
     """Collect the evidence that is missing, then write a site about every bilinear autoencoder of the runs."""
     writer.check_replaceable(out)
     writer.check_viewer_built(writer.STATIC)
-    inputs = site_inputs(runs, wanted, progress=progress, on_note=on_note)
+    inputs = site_inputs(runs, wanted, progress=progress, on_progress=on_progress, on_note=on_note)
     return build_site(
         inputs, out, title=title, with_map=with_map, limits=limits, static=writer.STATIC, on_progress=on_progress
     )
@@ -80,15 +82,21 @@ def site_inputs(
     wanted: WantedEvidence,
     *,
     progress: TokenProgress = no_progress,
+    on_progress: OnProgress = lambda part, done, total: None,
     on_note: OnNote = lambda note: None,
 ) -> list[SiteInput]:
-    """Every bilinear autoencoder of the runs with its evidence and what is known of its quality."""
+    """Every bilinear autoencoder of the runs with its geometry, its evidence and what is known of its quality."""
     found = [each for run in runs for each in _bilinear_autoencoders(run, on_note)]
     if not found:
         raise ValueError("none of the runs holds a bilinear autoencoder; a site shows the shapes of its latents")
-    jobs = [Job(each.autoencoder, evidence_folder(each.run, each.name)) for each in found]
+    geometries = _geometries(found, on_progress)
+    jobs = [
+        Job(each.autoencoder, evidence_folder(each.run, each.name), geometry)
+        for each, geometry in zip(found, geometries, strict=True)
+    ]
     inputs: list[SiteInput] = []
-    for each, evidence in zip(found, evidence_for(jobs, wanted, progress=progress, on_note=on_note), strict=True):
+    collected = evidence_for(jobs, wanted, progress=progress, on_note=on_note)
+    for each, geometry, evidence in zip(found, geometries, collected, strict=True):
         inputs.append(
             SiteInput(
                 name=unused_name(each.name, {one.name for one in inputs}),
@@ -97,6 +105,7 @@ def site_inputs(
                 source=str(each.run),
                 source_autoencoder=None if each.is_only_one else each.name,
                 quality=quality_of(each.run, each.name),
+                geometry=geometry,
             )
         )
     return inputs
@@ -118,6 +127,18 @@ class _Found(NamedTuple):
     name: str
     autoencoder: BilinearAutoencoder
     is_only_one: bool
+
+
+def _geometries(found: Sequence[_Found], on_progress: OnProgress) -> list[DictionaryGeometry]:
+    """The geometry of each dictionary, from its run or computed; the first two of a site's three steps per latent."""
+    total, done = 3 * sum(each.autoencoder.n_latents for each in found), 0
+
+    def advance(finished: int) -> None:
+        nonlocal done
+        done += finished
+        on_progress("geometry", done, total)
+
+    return [geometry_of_run(each.run, each.name, each.autoencoder, advance) for each in found]
 
 
 def _bilinear_autoencoders(run: Path, on_note: OnNote) -> list[_Found]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from quadric.autoencoders import BilinearAutoencoder
 from quadric.evidence import Evidence
-from quadric.geometry import LatentStatistics, neighbours, statistics
+from quadric.geometry import DictionaryGeometry, LatentStatistics, dictionary_geometry
 from quadric.site.checking import HostingLimits
 from quadric.site.latent_pages import latent_records
 from quadric.site.layout import describe, umap_layout
@@ -48,6 +48,8 @@ class SiteInput:
     source_autoencoder: str | None = None
     """Its name within a run of several."""
     quality: Quality = UNKNOWN
+    geometry: DictionaryGeometry | None = None
+    """Its geometry, if it was computed before."""
 
 
 def build_site(
@@ -83,7 +85,7 @@ def build_site(
     check_replaceable(out)
     check_viewer_built(static)
     n_latents = sum(each.autoencoder.n_latents for each in inputs)
-    # The geometry of a latent has three steps: its spectrum, its eigenvectors, its neighbours.
+    # The geometry of a latent has three steps: its decomposition, its neighbours, its statistics.
     geometry = _counted("geometry", 3 * n_latents, on_progress)
     pages = _counted("pages", n_latents, on_progress)
     texts, dictionaries = site_parts(inputs, with_map=with_map, on_progress=geometry)
@@ -113,7 +115,7 @@ def site_parts(
 ) -> tuple[list[SiteText], list[SiteDictionary]]:
     """Texts and dictionaries for `write_site`, without writing anything; equal texts are shared.
 
-    `on_progress` is called three times per latent: after its spectrum, its eigenvectors and its neighbours.
+    `on_progress` is called three times per latent: after its decomposition, its neighbours and its statistics.
     """
     texts: list[SiteText] = []
     dictionaries = []
@@ -158,8 +160,8 @@ def site_dictionary(
     given: SiteInput, text: str, *, seed: int, with_map: bool, on_progress: Callable[[int], None]
 ) -> SiteDictionary:
     """Everything about one autoencoder; the records of its latents are made while they are written."""
-    table = statistics(given.autoencoder, on_progress=on_progress)
-    close = neighbours(given.autoencoder, on_progress=on_progress)
+    geometry = _geometry(given, on_progress)
+    table, close = geometry.statistics(), geometry.neighbours
     layout = umap_layout(close, seed) if with_map else None
     return SiteDictionary(
         entry=_entry(given, text, None if layout is None else describe(close, seed)),
@@ -167,6 +169,18 @@ def site_dictionary(
         labels=_labels(given.evidence),
         latents=latent_records(given.evidence, table, close),
     )
+
+
+def _geometry(given: SiteInput, on_progress: Callable[[int], None]) -> DictionaryGeometry:
+    """The geometry of one dictionary; `on_progress` is called three times per latent in all."""
+    n_latents = given.autoencoder.n_latents
+    if given.geometry is None:
+        found = dictionary_geometry(given.autoencoder, on_progress)
+        on_progress(n_latents)
+        return found
+    given.geometry.check_weights(given.autoencoder)
+    on_progress(3 * n_latents)
+    return given.geometry
 
 
 def _entry(given: SiteInput, text: str, umap: str | None) -> DictionaryEntry:

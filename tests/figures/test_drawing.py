@@ -13,8 +13,7 @@ import torch
 from quadric.activations.config import config_from
 from quadric.autoencoders import load_pretrained
 from quadric.cli import main
-from quadric.evidence import EvidenceSettings, collect, text_behind
-from quadric.evidence.opening import open_cached
+from quadric.evidence import EvidenceSettings, collect, open_cached, text_behind
 from quadric.figures import FIGURES, FigureData, MissingDataError, draw_figures, random_latents, read_figure_data
 from quadric.figures.receptive_gap import log_exact_law, log_ratio
 from quadric.geometry import frobenius_similarity, hungarian_similarity, statistics

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from quadric.evidence import ModelLabels
-from quadric.geometry import Neighbours, neighbours
+from quadric.geometry import Neighbours, dictionary_geometry, neighbours
 from quadric.site import export
 from quadric.site.encoding import unpack
 from quadric.site.export import build_site, site_parts, unused_name
@@ -63,6 +63,20 @@ def test_a_folder_that_is_not_a_site_is_refused_before_anything_is_computed(tmp_
     with pytest.raises(FileExistsError, match="not a site made by Quadric"):
         build_site([site_input()], tmp_path / "mine", static=static, on_progress=lambda *step: progress.append(step))
     assert progress == []
+
+
+def test_known_geometry_gives_the_same_site_and_other_geometry_is_refused(tmp_path: Path, static: Path) -> None:
+    known = dataclasses.replace(site_input(), geometry=dictionary_geometry(small_autoencoder(N_LATENTS)))
+    progress: list[int] = []
+    for name, given in (("fresh", site_input()), ("known", known)):
+        site_parts([given], with_map=False, on_progress=progress.append)
+        build_site([given], tmp_path / name, with_map=False, static=static)
+    assert sum(progress) == 2 * 3 * N_LATENTS
+    for path in (tmp_path / "fresh/data/small").rglob("*.st"):
+        assert path.read_bytes() == (tmp_path / "known" / path.relative_to(tmp_path / "fresh")).read_bytes()
+    other = dataclasses.replace(known, geometry=dictionary_geometry(small_autoencoder(N_LATENTS, seed=9)))
+    with pytest.raises(ValueError, match="that of other weights"):
+        site_parts([other], with_map=False)
 
 
 def test_autoencoders_on_the_same_text_share_it_and_others_do_not() -> None:

@@ -1,4 +1,4 @@
-"""Arrays in one safetensors file: written without a second copy in memory, read by mapping it."""
+"""Arrays in one safetensors file: written without a second copy in memory, read by memory mapping."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -21,16 +21,18 @@ TYPE_NAMES = {
     "uint8": "U8",
 }
 PIECE = 1 << 24
-"""Bytes written at once."""
+"""Bytes per write."""
 
 
 class ReadArrays(NamedTuple):
+    """The arrays of a file by name, and its metadata."""
+
     arrays: dict[str, Array]
     metadata: dict[str, str]
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Array], metadata: Mapping[str, str] | None = None) -> WrittenFile:
-    """Write without holding everything twice: the library's own writer would first copy it into one string."""
+    """Write arrays piece by piece; the writer of safetensors would first copy all of them into one string."""
     return write_pieces(path, _pieces(arrays, metadata or {}))
 
 
@@ -53,15 +55,15 @@ def _header(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> bytes:
         }
         offset += array.nbytes
     text = json.dumps(entries, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)  # the arrays begin at a multiple of their item size
+    text += b" " * (-len(text) % 8)  # so that the arrays begin at a multiple of their item size
     return len(text).to_bytes(8, "little") + text
 
 
 def read_arrays(path: Path) -> ReadArrays:
-    """The arrays of a file; their bytes are read from disk when they are touched."""
+    """Read the arrays of a file; their bytes are loaded from disk on first access."""
     try:
         with safe_open(path, framework="pt") as file:
             arrays = {name: file.get_tensor(name).numpy() for name in file.keys()}  # noqa: SIM118, not a mapping
             return ReadArrays(arrays, file.metadata() or {})
     except SafetensorError as problem:
-        raise ValueError(f"{path} is damaged ({problem}); delete it and make it again") from None
+        raise ValueError(f"{path} is damaged ({problem}); delete it and write it again") from None

@@ -9,7 +9,7 @@ from quadric.activations import ActivationConfig, HarvestConfig, TokenRules, des
 from quadric.activations.config import config_from
 from quadric.autoencoders import Provenance
 from quadric.corpus import CorpusConfig
-from quadric.evidence.opening import open_cached, open_live
+from quadric.evidence import open_cached, open_live
 from tests.activations.tiny import save_tiny
 
 
