@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from quadric.activations.sources import Activations
     from quadric.autoencoders import BatchTopKAutoencoder, BilinearAutoencoder, LossTerms, TopKAutoencoder
     from quadric.evaluation.on_activations import evaluate
-    from quadric.evidence import Evidence
+    from quadric.evidence import Evidence, collect_evidence
+    from quadric.latent_table import latents
     from quadric.runs.fitting import fit
     from quadric.runs.folder import load
     from quadric.runs.hub import push
@@ -51,10 +52,12 @@ _HOME = {
     "Evidence": "quadric.evidence",
     "LossTerms": "quadric.autoencoders",
     "TopKAutoencoder": "quadric.autoencoders",
+    "collect_evidence": "quadric.evidence.on_activations",
     "evaluate": "quadric.evaluation.on_activations",
     "export_site": "quadric.runs.sites",
     "fit": "quadric.runs.fitting",
     "harvest": "quadric.activations.reading",
+    "latents": "quadric.latent_table",
     "load": "quadric.runs.folder",
     "push": "quadric.runs.hub",
     "show": "quadric.site.notebook",
@@ -72,11 +75,13 @@ __all__ = [
     "LossTerms",
     "TopKAutoencoder",
     "__version__",
+    "collect_evidence",
     "evaluate",
     "export_site",
     "fit",
     "geometry",
     "harvest",
+    "latents",
     "load",
     "push",
     "show",

@@ -134,14 +134,10 @@ def latents(
         One row per latent; see `LatentTable` for the columns.
 
     Example:
-        ```python
-        import quadric
-
-        ae = quadric.BilinearAutoencoder(d_model=16, n_latents=32, prior="atomic")
-        table = quadric.latents(ae)
-        print(table["importance"].argmax(), table["shape"][0])
-        table.to_csv("latents.csv")
-        ```
+        >>> table = quadric.latents(ae)
+        >>> table["shape"][0] in ("slab", "ellipsoid", "hyperboloid", "empty")
+        True
+        >>> table.to_csv("latents.csv")
     """
     found = statistics(autoencoder, geometry=geometry)
     columns = {"index": np.arange(len(found)), "shape": np.array(found.shape, dtype=object)}

@@ -12,6 +12,7 @@ collector    everything that one pass gathers, for all latents
 collecting   one pass from a stream to evidence; resumes after a crash
 labels       short names from the tokens that carry a latent's energy
 finishing    from a collector to evidence
+on_activations  all of it on a tensor or on harvested activations, in one call
 record       `Evidence`, its parts and its settings
 storage      evidence on disk
 endpoints    language models behind an HTTP endpoint
@@ -25,6 +26,7 @@ from quadric.autoencoders.io import weights_sha256
 from quadric.evidence.collecting import Job, collect, collect_in_memory, collect_together, gather
 from quadric.evidence.collector import Collector, MemoryNeed, memory_need, merge
 from quadric.evidence.finishing import evidence_of
+from quadric.evidence.on_activations import collect_evidence
 from quadric.evidence.record import (
     Contexts,
     Evidence,
@@ -53,6 +55,7 @@ __all__ = [
     "TextRead",
     "TextSource",
     "collect",
+    "collect_evidence",
     "collect_in_memory",
     "collect_together",
     "evidence_of",

@@ -17,6 +17,7 @@ from jaxtyping import Int32
 from quadric.activations import ActivationCache, CachedStream, LiveStream
 from quadric.activations.batches import ActivationStream
 from quadric.activations.models import find_model, load_shape
+from quadric.activations.sources import ActivationsInMemory
 from quadric.activations.tokenizer import Tokenizer
 from quadric.corpus import Block, TokenBlocks
 
@@ -76,6 +77,20 @@ class CachedText:
 
     def token_bytes(self, token_ids: list[int]) -> list[bytes]:
         return self.tokenizer.token_bytes(token_ids)
+
+
+class HarvestedText:
+    """The text of activations in memory, which hold the sequences that the language model read."""
+
+    def __init__(self, activations: ActivationsInMemory) -> None:
+        self.activations = activations
+
+    def sequence(self, number: int) -> ReadSequence:
+        return ReadSequence(*self.activations.sequences[number])
+
+    def token_bytes(self, token_ids: list[int]) -> list[bytes]:
+        found: list[bytes] = self.activations.tokenizer.token_bytes(token_ids)
+        return found
 
 
 class RowText:

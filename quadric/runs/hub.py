@@ -8,7 +8,21 @@ from quadric.autoencoders import Autoencoder, BilinearAutoencoder
 
 
 def push(autoencoder: Autoencoder, hub_id: str, *, private: bool = False, token: str | None = None) -> str:
-    """Upload the autoencoder with a model card; returns the address of the commit."""
+    """Upload an autoencoder to the Hugging Face hub, with a model card.
+
+    Args:
+        autoencoder: Any dictionary.
+        hub_id: Repository to upload to, `owner/name`; it is created if it does not exist.
+        private: Whether a new repository is private.
+        token: Access token; by default the one that `hf auth login` stored.
+
+    Returns:
+        The address of the commit.
+
+    Example:
+        >>> quadric.push(ae, "my-name/weekdays")  # doctest: +SKIP
+        'https://huggingface.co/my-name/weekdays/commit/…'
+    """
     hub = _hub_library()
     api = hub.HfApi(token=token)
     with TemporaryDirectory() as folder:
