@@ -10,7 +10,7 @@ from jaxtyping import Float32, Int64, UInt64
 from torch import Tensor
 
 from quadric.autoencoders import BilinearAutoencoder
-from quadric.autoencoders.tokens import check_tokens, unit_tokens
+from quadric.autoencoders.objective import check_tokens, unit_tokens
 from quadric.evidence.contexts import StrongestContexts
 from quadric.evidence.firing import BINS_A_SIGN, FiringSums
 from quadric.evidence.projection import CONTROL_AXES, control_frame, leading_axes

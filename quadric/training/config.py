@@ -11,8 +11,8 @@ from quadric.autoencoders import (
     LinearArchitecture,
     TopKAutoencoder,
 )
-from quadric.autoencoders.bilinear import Initialization, check_density, default_hidden
-from quadric.autoencoders.mixing import Prior
+from quadric.autoencoders.bilinear import Initialization, default_hidden
+from quadric.autoencoders.mixing import Prior, check_density
 
 Kind = Literal["bilinear", "topk", "batch_topk"]
 

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from quadric.autoencoders.bilinear import DEFAULT_BLOCK, LARGEST_DENSE_GRAM, default_hidden
-from quadric.autoencoders.kernels.sparse_latents import TOKENS_AT_ONCE
-from quadric.autoencoders.kernels.symmetric import block_pairs, row_blocks
+from quadric.autoencoders.kernels.latents import TOKENS_AT_ONCE
+from quadric.autoencoders.kernels.products import block_pairs, row_blocks
 from quadric.autoencoders.mixing import SPARSE_BELOW, Prior
 from quadric.training.config import AutoencoderConfig
-from quadric.training.muon import ROUNDS
-from quadric.training.schedules import mixing_density_at
-from quadric.training.sparse_muon import MOST_PAIRS
+from quadric.training.learner import mixing_density_at
+from quadric.training.optimizers import MOST_PAIRS, ROUNDS
 
 FLOAT = 4
 ALLOCATOR_OVERHEAD = 1.2
@@ -46,7 +45,7 @@ class StepSize:
         return max(1, round(self.mixing_density * self.n_latents * self.n_hidden))
 
     @property
-    def n_live(self) -> int:
+    def n_used_atoms(self) -> int:
         """Atoms that have an entry, were the entries scattered at random; training tends to leave fewer."""
         if not self.is_sparse:
             return self.n_hidden
@@ -131,7 +130,7 @@ def half_share(size: int) -> float:
 
 def step_flops(size: StepSize) -> StepFlops:
     """Operations of the matrix products of one step, forward, backward and update."""
-    n, d, k, h = size.n_tokens, size.d_model, size.n_latents, size.n_live
+    n, d, k, h = size.n_tokens, size.d_model, size.n_latents, size.n_used_atoms
     return StepFlops(
         encode=float((12 if size.is_sparse else 8) * n * h * d),  # sparse C: the atoms' answers are made twice
         gram=_gram_flops(size),
@@ -145,7 +144,7 @@ def step_flops(size: StepSize) -> StepFlops:
 def _gram_flops(size: StepSize) -> float:
     """Products of factors: by halves in the forward pass, those of a factor with itself again in the backward pass,
     whole for the gradients. Blocks also pay for wᵀGw and for a second G."""
-    h, d = size.n_live, size.d_model
+    h, d = size.n_used_atoms, size.d_model
     n_products = 4 if size.symmetric else 2
     if not size.is_blocked:
         return 2 * h**2 * d * (n_products + (n_products + 2) * half_share(h))
@@ -162,7 +161,7 @@ def _mixing_flops(size: StepSize) -> float:
 
 
 def _kernel_flops(size: StepSize) -> float:
-    k, h = size.n_latents, size.n_live
+    k, h = size.n_latents, size.n_used_atoms
     if size.prior == "atomic":
         return 0.0
     if size.is_sparse:
@@ -214,21 +213,21 @@ def _pair_numbers(size: StepSize) -> int:
 
 def _moments(size: StepSize) -> list[int]:
     """Numbers held at each moment that can be the fullest, in the order of a step."""
-    n, d, k, h = size.n_tokens, size.d_model, size.n_latents, size.n_live
+    n, d, k, h = size.n_tokens, size.d_model, size.n_latents, size.n_used_atoms
     overlaps = round((2 if size.symmetric else 0) * half_share(h) * h**2)
     masked = k * h if size.prior == "composite" and not size.is_sparse else 0
     mixed = 0 if size.prior == "atomic" else k * h
     latents = 0 if size.prior == "atomic" else n * k
     kept = 0 if size.is_sparse else 3 * n * h + masked  # both answers of every atom, and their products
     chunk = 4 * min(n, TOKENS_AT_ONCE) * h if size.is_sparse else 0
-    live = 2 * h * d if size.is_sparse else 0  # the factors of the live atoms
+    used = 2 * h * d if size.is_sparse else 0  # the factors of the used atoms
     factor_grads = 2 * h * d
     return [
-        overlaps + h**2 + 2 * mixed + live,  # forward: G and what C makes of it
-        kept + latents + overlaps + mixed + 9 * n * k // 4 + k**2 + live,  # of the error: P, its gradient, and S
-        kept + n * k + (n * h if mixed and kept else chunk) + overlaps + mixed + k**2 + factor_grads + live,  # of Z
-        overlaps + 2 * mixed + (2 * k**2 if mixed else 0) + h**2 + factor_grads + live,  # of the kernel
-        overlaps + h**2 + h**2 // 4 + 2 * factor_grads + live,  # of G
+        overlaps + h**2 + 2 * mixed + used,  # forward: G and what C makes of it
+        kept + latents + overlaps + mixed + 9 * n * k // 4 + k**2 + used,  # of the error: P, its gradient, and S
+        kept + n * k + (n * h if mixed and kept else chunk) + overlaps + mixed + k**2 + factor_grads + used,  # of Z
+        overlaps + 2 * mixed + (2 * k**2 if mixed else 0) + h**2 + factor_grads + used,  # of the kernel
+        overlaps + h**2 + h**2 // 4 + 2 * factor_grads + used,  # of G
         2 * size.n_hidden * d + _optimizer_moment(size),
     ]
 
@@ -243,7 +242,7 @@ def _optimizer_moment(size: StepSize) -> int:
 
 
 def _blocked_moments(size: StepSize) -> list[int]:
-    n, k, h = size.n_tokens, size.n_latents, size.n_live
+    n, k, h = size.n_tokens, size.n_latents, size.n_used_atoms
     latents = 0 if size.prior == "atomic" else n * k
     masked = k * h if size.prior == "composite" and not size.is_sparse else 0
     weights = 0 if size.prior == "atomic" else n * h
