@@ -17,6 +17,9 @@ def record_from_json(record: type[Record], values: object, where: str) -> Record
 
 
 def _field(value: object, hint: Any, where: str) -> object:
+    if get_origin(hint) is UnionType and value is not None:
+        records = [each for each in get_args(hint) if is_dataclass(each)]
+        hint = records[0] if records else hint
     if is_dataclass(hint) and isinstance(hint, type):
         return record_from_json(hint, value, where)
     if get_origin(hint) is tuple and isinstance(value, list):

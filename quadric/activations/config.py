@@ -17,7 +17,7 @@ from quadric.activations.models import (
 from quadric.activations.provenance import StreamProvenance
 from quadric.activations.token_rules import TokenRules
 from quadric.autoencoders import Provenance
-from quadric.corpus import CorpusConfig, identify
+from quadric.corpus import CorpusConfig, CorpusIdentity, identify
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,15 +48,21 @@ def describe(config: ActivationConfig, *, device: str = "auto") -> StreamProvena
     return provenance_of(config, source, load_shape(source), device)
 
 
-def provenance_of(config: ActivationConfig, source: ModelSource, shape: ModelShape, device: str) -> StreamProvenance:
-    """The same, for a model whose files are found already."""
+def provenance_of(
+    config: ActivationConfig,
+    source: ModelSource,
+    shape: ModelShape,
+    device: str,
+    corpus: CorpusIdentity | None = None,
+) -> StreamProvenance:
+    """The same for a model whose files are already found, and a corpus that is identified if it is in memory."""
     if shape.longest is not None and config.corpus.block_length > shape.longest:
         raise ValueError(
             f"block_length={config.corpus.block_length} exceeds the {shape.longest} tokens that {source.name} can "
             "read; shorten it"
         )
     dtype = resolved_dtype(config.model_dtype, chosen_device(device))
-    corpus = identify(config.corpus)
+    corpus = corpus or identify(config.corpus)
     settings = asdict(config.corpus)
     own_fields = {name: settings.pop(name) for name in ("split", "packing", "block_length")}
     for recorded_as_identity in ("source", "revision"):

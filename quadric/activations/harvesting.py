@@ -36,6 +36,7 @@ from quadric.activations.manifest import (
 )
 from quadric.activations.models import find_model, load_model, load_shape
 from quadric.activations.prefetch import prefetched
+from quadric.activations.provenance import StreamProvenance
 from quadric.activations.token_rules import TokenCounts
 
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
@@ -94,22 +95,39 @@ def harvest(
     source = find_model(config.model, config.model_revision)
     shape = load_shape(source)
     provenance = provenance_of(config, source, shape, device)
-    # A shard of whole forward passes, so that a pass never straddles two shards.
-    passes = max(1, round(storage.sequences_per_shard / config.sequences_per_forward))
+
+    def open_stream() -> LiveStream:
+        model = load_model(source, device=device, dtype=config.model_dtype)
+        return LiveStream(config, model, batch=BatchSize(sequences=1), provenance=provenance)
+
+    return fill_folder(
+        folder, storage, provenance, shape.d_model, config.sequences_per_forward, open_stream, on_progress
+    )
+
+
+def fill_folder(
+    folder: Path,
+    storage: HarvestConfig,
+    provenance: StreamProvenance,
+    d_model: int,
+    sequences_per_forward: int,
+    open_stream: Callable[[], LiveStream],
+    on_progress: Callable[[Progress], None] = lambda _: None,
+) -> HarvestReport:
+    """Fill a cache folder from a stream, which is opened only if something is missing."""
+    # A shard holds whole forward passes, so that a pass never straddles two shards.
+    passes = max(1, round(storage.sequences_per_shard / sequences_per_forward))
     layout = Layout(
         dtype=storage.dtype,
-        d_model=shape.d_model,
-        sequences_per_forward=config.sequences_per_forward,
-        sequences_per_shard=passes * config.sequences_per_forward,
+        d_model=d_model,
+        sequences_per_forward=sequences_per_forward,
+        sequences_per_shard=passes * sequences_per_forward,
     )
     with _locked(folder):
         manifest = _manifest_to_continue(folder, Manifest(provenance=provenance, layout=layout), storage.tokens)
         before = manifest.rows
-        if manifest.holds(storage.tokens):
-            return HarvestReport(manifest, before)
-        model = load_model(source, device=device, dtype=config.model_dtype)
-        stream = LiveStream(config, model, batch=BatchSize(sequences=1), provenance=provenance)
-        manifest = _fill(folder, manifest, stream, storage.tokens, passes, on_progress)
+        if not manifest.holds(storage.tokens):
+            manifest = _fill(folder, manifest, open_stream(), storage.tokens, passes, on_progress)
     return HarvestReport(manifest, before)
 
 

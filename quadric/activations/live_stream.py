@@ -7,7 +7,7 @@ and lose nothing. A cursor is (epoch, forward pass, units of it already given ou
 again and drops what was given out, which gives the same bits because a pass always holds the same sequences.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any, NamedTuple
@@ -28,7 +28,7 @@ from quadric.activations.models import LanguageModel, find_model, load_model, lo
 from quadric.activations.prefetch import prefetched
 from quadric.activations.provenance import StreamProvenance
 from quadric.activations.token_rules import Sequences, TokenCounts, keep_tokens
-from quadric.corpus import Block, CorpusError, TokenBlocks
+from quadric.corpus import Block, CorpusError, Document, TokenBlocks
 
 
 class Cursor(NamedTuple):
@@ -76,6 +76,7 @@ class LiveStream:
         world_size: int = 1,
         repeat: bool = False,
         prefetch: int = 2,
+        documents: Sequence[Document] | None = None,
     ) -> None:
         check_rank(rank, world_size)
         self.config = config
@@ -85,6 +86,8 @@ class LiveStream:
         self.rank, self.world_size = rank, world_size
         self.repeat = repeat
         self.prefetch = prefetch
+        self.documents = documents
+        """Documents in memory, read instead of the config's corpus."""
         self.points = parse_hook_points(config.hook_points, model.n_layers)
         check_hook_points(model, self.points)
         self.hook_points = tuple(map(str, self.points))
@@ -139,6 +142,7 @@ class LiveStream:
                 bos=self.config.rules.bos_of(self.model.tokenizer),
                 separator=self.model.tokenizer.separator,
                 epoch=epoch,
+                documents=self.documents,
             )
             blocks, index = iter(self.blocks), -1
             while group := list(islice(blocks, size)):

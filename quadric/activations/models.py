@@ -19,6 +19,7 @@ from quadric.resources import SMOLLM2, Resource, cache_folder, open_member
 
 EMBEDDED = {SMOLLM2.name: SMOLLM2}
 HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
+SAMPLED_VALUES = 4096
 WEIGHTS = ("*.safetensors", "*.bin", "config.json")
 
 ModelDtype = Literal["auto", "float32", "bfloat16", "float16"]
@@ -151,6 +152,41 @@ def load_model(source: ModelSource, *, device: str = "auto", dtype: ModelDtype =
         tokenizer = _load_tokenizer(source)
     ready: nn.Module = nn.Module.to(model, place).requires_grad_(False).train(False)
     return LanguageModel(source.name, source.revision, ready, tokenizer)
+
+
+def model_in_memory(causal: Any, tokenizer: Any, name: str | None = None) -> LanguageModel:
+    """A `transformers` model and tokenizer that the user already has, as they are: device, precision and weights."""
+    if not isinstance(causal, nn.Module) or not hasattr(causal, "get_decoder"):
+        raise ModelError(
+            f"a model in memory is a {type(causal).__name__}; give a transformers causal language model, such as "
+            "AutoModelForCausalLM.from_pretrained returns"
+        )
+    if tokenizer is None:
+        raise ModelError("a model in memory needs its tokenizer; give tokenizer=AutoTokenizer.from_pretrained(...)")
+    config: Any = causal.config
+    known = name or config.name_or_path or type(causal).__name__
+    return LanguageModel(known, _sampled_fingerprint(causal), causal, Tokenizer(tokenizer))
+
+
+def shape_of(model: LanguageModel) -> ModelShape:
+    """Sizes and tokenizer of a model that is loaded."""
+    config = model.causal.config.get_text_config()  # type: ignore[union-attr, operator]
+    longest = getattr(config, "max_position_embeddings", None)
+    return ModelShape(model.n_layers, model.d_model, longest, model.dtype, model.tokenizer)
+
+
+def _sampled_fingerprint(causal: nn.Module) -> str:
+    """Tells models in memory apart: name, shape and a few thousand evenly spaced values of every parameter.
+
+    Hashing all weights of a large model, maybe from a GPU, would take longer than reading a page of text with it.
+    """
+    digest = hashlib.sha256()
+    for name, parameter in causal.named_parameters():
+        flat = parameter.detach().flatten()
+        values = flat[:: max(1, len(flat) // SAMPLED_VALUES)].float().cpu().numpy()
+        digest.update(f"{name} {tuple(parameter.shape)} {parameter.dtype}".encode())
+        digest.update(values.tobytes())
+    return f"sampled-sha256:{digest.hexdigest()}"
 
 
 def chosen_device(device: str) -> torch.device:

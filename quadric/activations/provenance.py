@@ -8,6 +8,8 @@ from quadric.autoencoders import Provenance
 from quadric.version import __version__
 
 NOT_COMPARED = ("quadric_version",)
+ROWS = "rows"
+"""Stands in for a hook point where the activations are a user's own rows."""
 
 
 class ProvenanceError(ValueError):
@@ -16,42 +18,49 @@ class ProvenanceError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class StreamProvenance:
-    """Everything that decides the values of a stream, but not how it is batched or stored."""
+    """Everything that decides the values of a stream, but not how it is batched or stored.
 
-    model: str
-    model_revision: str
-    model_dtype: str
+    Rows that a user made themselves have no model and no text; their hash says which rows they are.
+    """
+
+    model: str | None = None
+    model_revision: str | None = None
+    model_dtype: str | None = None
     hook_points: tuple[str, ...]
-    tokenizer_fingerprint: str
-    corpus: str
-    corpus_revision: str
-    corpus_settings: dict[str, Any]
-    split: str
-    packing: str
-    block_length: int
-    token_rules: dict[str, Any]
+    tokenizer_fingerprint: str | None = None
+    corpus: str | None = None
+    corpus_revision: str | None = None
+    corpus_settings: dict[str, Any] | None = None
+    split: str | None = None
+    packing: str | None = None
+    block_length: int | None = None
+    token_rules: dict[str, Any] | None = None
     normalisation: str = "none"
     """Vectors are stored as the model made them; scaling them is the autoencoder's."""
     quadric_version: str = __version__
+    rows_sha256: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return asdict(self) | {"hook_points": list(self.hook_points)}
+        """Plain values for JSON; the hash of a user's own rows only where there are such rows."""
+        record = asdict(self) | {"hook_points": list(self.hook_points)}
+        if self.rows_sha256 is None:
+            del record["rows_sha256"]
+        return record
 
     def for_hook_point(self, hook_point: str) -> Provenance:
         """What an autoencoder of one hook point keeps in its config; scaling to unit norm is its own doing."""
         if hook_point not in self.hook_points:
             raise ProvenanceError(f"no hook point '{hook_point}' here; there are {', '.join(self.hook_points)}")
         record = self.to_dict()
-        for name in ("hook_points", "normalisation", "quadric_version"):
-            del record[name]
-        return Provenance(hook_point=hook_point, **record)
+        for name in ("hook_points", "normalisation", "quadric_version", "rows_sha256"):
+            record.pop(name, None)
+        return Provenance(hook_point=None if hook_point == ROWS else hook_point, **record)
 
     @classmethod
     def from_dict(cls, record: dict[str, Any]) -> "StreamProvenance":
         """Read what `to_dict` gave; unknown or missing keys are errors."""
         names = {field.name for field in fields(cls)}
-        if names != set(record):
+        if names != {*record, "rows_sha256"}:
             raise ProvenanceError(
                 f"provenance has unknown fields {sorted(set(record) - names)} and lacks "
                 f"{sorted(names - set(record))}; it was written by another version of quadric"

@@ -50,7 +50,7 @@ class Evaluate:
         from rich.console import Console
 
         from quadric.cli.counted_progress import part_progress
-        from quadric.evaluation import EvaluationSettings, evaluate
+        from quadric.evaluation import EvaluationSettings, evaluate_on_text
         from quadric.evaluation.files import check_evaluation_paths, keep_in_runs, write_evaluations
 
         settings = EvaluationSettings(
@@ -63,7 +63,7 @@ class Evaluate:
         check_evaluation_paths(self.out)
         candidates = _candidates(self.run_folders)
         with part_progress() as show:
-            found = evaluate(candidates, settings, device=self.device, on_progress=show)
+            found = evaluate_on_text(candidates, settings, device=self.device, on_progress=show)
         keep_in_runs(found)
         if self.json:
             json.dump([each.as_json() for each in found], sys.stdout, ensure_ascii=False, indent=1)

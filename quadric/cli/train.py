@@ -78,10 +78,10 @@ class Train(ScaleFlags):
         if (first := preparation(self.model)) is not None:
             print(first, file=sys.stderr)
         create_run(config, folder, device=self.device)
-        each = config.sequences_per_step * config.activations.corpus.block_length
+        each = config.sequences_per_step * config.reading.corpus.block_length
         print(
             f"Training {len(config.autoencoders)} autoencoder(s) in {folder}: {config.training.steps:,} steps of "
-            f"{each:,} tokens of {config.activations.model}.",
+            f"{each:,} tokens of {config.reading.model}.",
             file=sys.stderr,
         )
 
@@ -121,7 +121,7 @@ class Train(ScaleFlags):
 
 
 def _default_folder(config: "RunConfig") -> Path:
-    model = Path(config.activations.model).name.removesuffix(".gguf")
+    model = Path(config.reading.model).name.removesuffix(".gguf")
     layers = "+".join(dict.fromkeys(each.hook_point for each in config.autoencoders))
     kinds = "+".join(
         dict.fromkeys(each.prior if each.kind == "bilinear" else each.kind for each in config.autoencoders)

@@ -1,6 +1,6 @@
 """Documents -> sequences of token ids, as the language model reads them."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -35,6 +35,7 @@ class TokenBlocks:
         bos: int | None,
         separator: int | None,
         epoch: int = 0,
+        documents: Sequence[Document] | None = None,
     ) -> None:
         self.config = config
         self.encoder = encoder
@@ -43,6 +44,8 @@ class TokenBlocks:
         self.separator = separator
         """Put after every document when packing; None puts nothing."""
         self.epoch = epoch
+        self.documents = documents
+        """Documents in memory, read instead of the config's source."""
         self.documents_read = 0
         self.tokens_read = 0
         self.tail_tokens = 0
@@ -50,7 +53,7 @@ class TokenBlocks:
 
     def __iter__(self) -> Iterator[Block]:
         self.documents_read = self.tokens_read = self.tail_tokens = 0
-        encoded = self._encoded(ordered_documents(self.config, self.epoch))
+        encoded = self._encoded(ordered_documents(self.config, self.epoch, self.documents))
         empty = True
         for block in self._packed(encoded) if self.config.packing == "packed" else self._separate(encoded):
             empty = False

@@ -8,9 +8,11 @@ from quadric.corpus.config import CorpusConfig, Document
 from quadric.corpus.sources import read_documents
 
 
-def ordered_documents(config: CorpusConfig, epoch: int = 0) -> Iterator[Document]:
-    """The documents of one split in their seeded order; every epoch has its own."""
-    documents = read_documents(config)
+def ordered_documents(
+    config: CorpusConfig, epoch: int = 0, documents: Iterable[Document] | None = None
+) -> Iterator[Document]:
+    """The documents of one split in their seeded order; every epoch has its own. By default those of the source."""
+    documents = read_documents(config) if documents is None else documents
     wanted = config.split == "held_out"
     members = (document for document in documents if is_held_out(document, config.held_out_fraction) == wanted)
     if config.seed is None:

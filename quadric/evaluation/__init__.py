@@ -6,7 +6,8 @@ record      both, for one autoencoder
 evaluating  both, for any number of autoencoders, from as few passes of the language model as possible
 """
 
-from quadric.evaluation.evaluating import EvaluationSettings, evaluate
+from quadric.evaluation.evaluating import EvaluationSettings, evaluate_on_text
+from quadric.evaluation.on_activations import evaluate
 from quadric.evaluation.record import Evaluation
 
-__all__ = ["Evaluation", "EvaluationSettings", "evaluate"]
+__all__ = ["Evaluation", "EvaluationSettings", "evaluate", "evaluate_on_text"]

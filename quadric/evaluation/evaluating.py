@@ -56,14 +56,14 @@ class Candidate(NamedTuple):
         return self.autoencoder.provenance.hook_point
 
 
-def evaluate(
+def evaluate_on_text(
     candidates: list[Candidate],
     settings: EvaluationSettings,
     *,
     device: str = "auto",
     on_progress: OnProgress = lambda what, done, wanted: None,
 ) -> list[Evaluation]:
-    """Evaluate all of them; those that were trained on the same model and text share its passes."""
+    """Evaluate autoencoders on text; those that were trained on the same model and text share its forward passes."""
     groups: dict[str, list[Candidate]] = {}
     for candidate in candidates:
         groups.setdefault(repr(_config(candidate, settings)), []).append(candidate)

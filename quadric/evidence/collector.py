@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float32, Int64, UInt64
 from torch import Tensor
 
-from quadric.autoencoders import BilinearAutoencoder
+from quadric.autoencoders import Autoencoder, BilinearAutoencoder
 from quadric.autoencoders.objective import check_tokens, unit_tokens
 from quadric.evidence.contexts import StrongestContexts
 from quadric.evidence.firing import BINS_A_SIGN, FiringSums
@@ -128,7 +128,7 @@ def merge(first: Collector, *others: Collector) -> Collector:
     return first
 
 
-def weights_sha256(autoencoder: BilinearAutoencoder) -> str:
+def weights_sha256(autoencoder: Autoencoder) -> str:
     """A hash of an autoencoder's tensors."""
     digest = hashlib.sha256()
     for name, tensor in sorted(autoencoder.tensors().items()):

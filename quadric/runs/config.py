@@ -1,29 +1,31 @@
 """What a run is asked to do, whole: stored as run.json, enough to start it again anywhere."""
 
-import json
 import math
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
+from quadric._files import read_versioned_json, write_json
+from quadric._records import record_from_json
 from quadric.activations import ActivationConfig, find_model
 from quadric.activations.models import load_shape
-from quadric._records import record_from_json
-from quadric._files import read_versioned_json, write_atomically
 from quadric.corpus import TokenBlocks
 from quadric.corpus.sources import kind_of
 from quadric.training import AutoencoderConfig, TrainingConfig
 
 FILE_NAME = "run.json"
 FORMAT = "quadric-run"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+ADDED_IN_VERSION_2: dict[str, Any] = {"tokens_per_step": None, "continued_from": [], "started_from": None}
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
     """Which activations, which autoencoders, fitted how."""
 
-    activations: ActivationConfig
+    activations: ActivationConfig | None
+    """Which activations are read; None for rows that were given to `quadric.fit`."""
     autoencoders: tuple[AutoencoderConfig, ...]
     training: TrainingConfig
     sequences_per_step: int = 32
@@ -32,6 +34,12 @@ class RunConfig:
     """How often the text may be read; the steps decide how much of it is."""
     cache: str | None = None
     """Folder of stored activations to read instead of running the language model."""
+    tokens_per_step: int | None = None
+    """Rows in a batch, where the run was given rows."""
+    continued_from: tuple[int, ...] = ()
+    """Earlier numbers of steps, if the run was continued with more; schedules follow the present number."""
+    started_from: str | None = None
+    """Hash of the weights that training started from, if not from random ones."""
 
     def __post_init__(self) -> None:
         for name in ("sequences_per_step", "epochs"):
@@ -44,6 +52,16 @@ class RunConfig:
             raise ValueError(f"the run trains {', '.join(twice)} twice; vary the seed, or leave one out")
 
     @property
+    def reading(self) -> ActivationConfig:
+        """Which activations are read from a language model; an error where the run was given rows."""
+        if self.activations is None:
+            raise ValueError(
+                "this run was given rows in Python, which it does not keep; continue it there: "
+                "quadric.fit(x, out=RUN, resume=True)"
+            )
+        return self.activations
+
+    @property
     def sequences(self) -> int:
         """All that the run reads."""
         return self.training.steps * self.sequences_per_step
@@ -52,7 +70,7 @@ class RunConfig:
 def write_run_config(config: RunConfig, folder: Path) -> None:
     """Store a run's config in its folder."""
     record = {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(config)}
-    write_atomically(folder / FILE_NAME, (json.dumps(record, indent=2, ensure_ascii=False) + "\n").encode())
+    write_json(folder / FILE_NAME, record)
 
 
 def read_run_config(folder: Path) -> RunConfig:
@@ -61,6 +79,8 @@ def read_run_config(folder: Path) -> RunConfig:
     if not path.is_file():
         raise FileNotFoundError(f"no {FILE_NAME} in '{folder}'; give a folder that quadric train made")
     record = read_versioned_json(path, FORMAT, FORMAT_VERSION, "a run", "restore it")
+    if record["format_version"] == 1:
+        record |= ADDED_IN_VERSION_2
     del record["format"], record["format_version"]
     return record_from_json(RunConfig, record, str(path))
 
@@ -70,6 +90,8 @@ def check_text_suffices(config: RunConfig) -> None:
 
     A hub dataset is as long as the network is patient: if it ends early, training says so when it gets there.
     """
+    if config.activations is None:
+        return
     corpus = config.activations.corpus
     if kind_of(corpus.source) == "hub":
         return

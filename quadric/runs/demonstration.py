@@ -13,19 +13,19 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from quadric._files import write_atomically
 from quadric.activations import ActivationCache, BatchSize, CachedStream, HarvestConfig, harvest
 from quadric.activations.harvesting import Progress
 from quadric.autoencoders import BilinearAutoencoder
-from quadric._files import write_atomically
 from quadric.evidence import Evidence, EvidenceSettings, collect, text_behind
 from quadric.evidence.labels import MIXED
 from quadric.evidence.storage import has_evidence
 from quadric.geometry import LatentStatistics, statistics
 from quadric.geometry.dictionary import require_bilinear
-from quadric.runs.recipes import DEMO_TOKENS, demo
 from quadric.runs.config import FILE_NAME, RunConfig, read_run_config, write_run_config
 from quadric.runs.folder import autoencoder_folders, evidence_folder, load
-from quadric.runs.running import train_run, is_finished
+from quadric.runs.recipes import DEMO_TOKENS, demo
+from quadric.runs.running import is_finished, train_run
 from quadric.site.building import build_site
 from quadric.site.export import SiteInput
 from quadric.site.writer import is_site
@@ -114,7 +114,7 @@ def _harvest(folder: Path, wanted: Demonstration, on_progress: OnProgress) -> No
     def show(state: Progress) -> None:
         on_progress("activations", state.done, state.wanted)
 
-    harvest(wanted.config.activations, HarvestConfig(tokens=wanted.tokens), folder / ACTIVATIONS, on_progress=show)
+    harvest(wanted.config.reading, HarvestConfig(tokens=wanted.tokens), folder / ACTIVATIONS, on_progress=show)
 
 
 def _train(folder: Path, config: RunConfig, on_progress: OnProgress) -> None:
@@ -131,7 +131,7 @@ def _evidence(
     if has_evidence(place):
         return Evidence.load(place)
     stream = CachedStream(ActivationCache(folder / ACTIVATIONS), batch=BatchSize(tokens=4096), seed=None)
-    text = text_behind(stream, wanted.config.activations.model)
+    text = text_behind(stream, wanted.config.reading.model)
     settings = EvidenceSettings(n_points=wanted.points)
 
     def show(state: Progress) -> None:

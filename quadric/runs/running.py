@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
+from quadric._files import write_json
 from quadric.activations import (
     ActivationCache,
     ActivationConfig,
@@ -18,13 +20,13 @@ from quadric.activations import (
 )
 from quadric.activations.models import chosen_device
 from quadric.activations.provenance import ProvenanceError, StreamProvenance
-from quadric._files import write_atomically
+from quadric.autoencoders import Autoencoder
 from quadric.runs.config import RunConfig, check_enough, check_text_suffices, read_run_config, write_run_config
 from quadric.runs.folder import AUTOENCODERS, autoencoder_folders
 from quadric.runs.telemetry import open_sinks, values_of
 from quadric.training import Learner, StepReport, resume, train
+from quadric.training.checkpoints import Damaged, newest_step
 from quadric.training.distributed import barrier, current_rank
-from quadric.training.checkpoints import Damaged
 
 CHECKPOINTS = "checkpoints"
 
@@ -48,6 +50,8 @@ class Moved:
 
     def apply(self, config: RunConfig) -> RunConfig:
         """The config with the new places; what is found there is compared with what the run began with."""
+        if config.activations is None:
+            return config
         return replace(config, activations=self.activations(config.activations), cache=self.cache or config.cache)
 
 
@@ -58,19 +62,53 @@ def create_run(config: RunConfig, folder: Path, *, device: str = "auto") -> None
             f"'{folder}' exists and is not empty; choose another folder, or go on with quadric train --resume {folder}"
         )
     _check_processes(config)
-    if config.cache is None:
-        check_text_suffices(config)
-    else:
-        cache = _open_cache(config, device)
-        sequences = sum(shard.sequences for shard in cache.manifest.shards)
-        check_enough(sequences, config, f"the cache '{config.cache}'")
+    if config.cache is not None:
+        _open_cache(config, device)
+    _check_enough_to_read(config)
     folder.mkdir(parents=True, exist_ok=True)
     write_run_config(config, folder)
 
 
+def _check_enough_to_read(config: RunConfig) -> None:
+    if config.cache is None:
+        check_text_suffices(config)
+        return
+    shards = ActivationCache(config.cache).manifest.shards
+    check_enough(sum(shard.sequences for shard in shards), config, f"the cache '{config.cache}'")
+
+
 def is_finished(folder: Path) -> bool:
-    """Whether every autoencoder of the run is there."""
-    return set(autoencoder_folders(folder)) >= {each.name for each in read_run_config(folder).autoencoders}
+    """Whether every autoencoder of the run is there, and was trained for all of its steps."""
+    config = read_run_config(folder)
+    if not set(autoencoder_folders(folder)) >= {each.name for each in config.autoencoders}:
+        return False
+    return newest_step(folder / CHECKPOINTS) in (None, config.training.steps)
+
+
+def extend_run(folder: Path, steps: int) -> None:
+    """Give a run a larger number of steps; `train_run` then continues it from its last checkpoint.
+
+    The schedules stretch to the new number: the support of C freezes for its last fifth, and the density of C follows
+    the new schedule where that is below what C has by now. The old number is recorded in run.json.
+    """
+    config = read_run_config(folder)
+    before = config.training.steps
+    if steps == before:
+        return
+    if steps < before:
+        raise ValueError(f"steps={steps} is fewer than the {before} of the run in '{folder}'; give more than {before}")
+    if newest_step(folder / CHECKPOINTS) is None:
+        raise FileNotFoundError(
+            f"'{folder}' has no checkpoint to continue from; train a new run that starts from its weights: "
+            "quadric.fit(x, start=quadric.load(run))"
+        )
+    longer = replace(
+        config,
+        training=replace(config.training, steps=steps),
+        continued_from=(*config.continued_from, before),
+    )
+    _check_enough_to_read(longer)
+    write_run_config(longer, folder)
 
 
 def train_run(
@@ -80,6 +118,8 @@ def train_run(
     moved: Moved | None = None,
     tensorboard: bool = False,
     wandb_project: str | None = None,
+    stream: ActivationStream | None = None,
+    start: Autoencoder | None = None,
     on_open: Callable[[int, list[Damaged]], None] = lambda step, damaged: None,
     on_step: OnStep = lambda step, reports: None,
 ) -> None:
@@ -89,9 +129,9 @@ def train_run(
     """
     config = (moved or Moved()).apply(read_run_config(folder))
     _check_processes(config)
-    stream = open_stream(config, device=device)
+    stream = open_stream(config, device=device) if stream is None else stream
     _check_same_source(stream, folder / PROVENANCE)
-    learners = make_learners(config, stream, chosen_device(device))
+    learners = make_learners(config, stream, chosen_device(device), start)
     damaged = resume(folder / CHECKPOINTS, learners, stream)
     step = learners[0].next_step
     if not current_rank().is_first:
@@ -120,24 +160,26 @@ def open_stream(config: RunConfig, *, device: str = "auto") -> ActivationStream:
     repeat = config.epochs > 1
     if config.cache is None:
         return LiveStream.open(
-            config.activations, device=device, batch=batch, rank=here.number, world_size=here.world_size, repeat=repeat
+            config.reading, device=device, batch=batch, rank=here.number, world_size=here.world_size, repeat=repeat
         )
     return CachedStream(
         _open_cache(config, device),
-        hook_points=describe(config.activations, device=device).hook_points,
+        hook_points=describe(config.reading, device=device).hook_points,
         batch=batch,
-        seed=config.activations.corpus.seed,
+        seed=config.reading.corpus.seed,
         rank=here.number,
         world_size=here.world_size,
         repeat=repeat,
     )
 
 
-def make_learners(config: RunConfig, stream: ActivationStream, device: torch.device) -> list[Learner]:
-    """Every autoencoder of a run, untrained, knowing where its activations come from."""
+def make_learners(
+    config: RunConfig, stream: ActivationStream, device: torch.device, start: Autoencoder | None = None
+) -> list[Learner]:
+    """Every autoencoder of a run, untrained or a copy of `start`, with the provenance of its activations."""
     learners = []
     for each in config.autoencoders:
-        autoencoder = each.build(stream.d_model)
+        autoencoder = each.build(stream.d_model) if start is None else deepcopy(start)
         autoencoder.provenance = stream.provenance.for_hook_point(each.hook_point)
         learners.append(Learner(autoencoder.to(device), each, config.training))
     return learners
@@ -145,7 +187,7 @@ def make_learners(config: RunConfig, stream: ActivationStream, device: torch.dev
 
 def _open_cache(config: RunConfig, device: str) -> ActivationCache:
     assert config.cache is not None
-    return ActivationCache(config.cache, expected=describe(config.activations, device=device))
+    return ActivationCache(config.cache, expected=describe(config.reading, device=device))
 
 
 def _check_same_source(stream: ActivationStream, path: Path) -> None:
@@ -158,12 +200,16 @@ def _check_same_source(stream: ActivationStream, path: Path) -> None:
                 "give it back its model and its text, or start a new run"
             )
     elif current_rank().is_first:
-        write_atomically(path, (json.dumps(stream.provenance.to_dict(), indent=2) + "\n").encode())
+        write_json(path, stream.provenance.to_dict())
 
 
 def _check_processes(config: RunConfig) -> None:
     """Every process takes the same share of a batch, in whole forward passes, as one process alone would."""
     n = current_rank().world_size
+    if config.activations is None:
+        if n > 1:
+            raise ValueError(f"rows in memory are trained by one process, and this job has {n}; leave torchrun out")
+        return
     share, left = divmod(config.sequences_per_step, n)
     passes = config.activations.sequences_per_forward
     if left or (n > 1 and config.cache is None and share % passes):

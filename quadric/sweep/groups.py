@@ -73,5 +73,5 @@ def _cache_names(folder: Path) -> list[str]:
 def _part(whole: RunConfig, cells: list[AutoencoderConfig], cache: str | None) -> RunConfig:
     """The run of some of the cells; its language model goes no deeper than they do."""
     places = ",".join(dict.fromkeys(cell.hook_point for cell in cells))
-    activations = replace(whole.activations, hook_points=places)
+    activations = replace(whole.reading, hook_points=places)
     return replace(whole, autoencoders=tuple(cells), activations=activations, cache=cache)

@@ -38,7 +38,7 @@ def cell_row(
         "n_active": None if bilinear else cell.n_active,
         "steps": config.training.steps,
         "sequences_per_step": config.sequences_per_step,
-        "block_length": config.activations.corpus.block_length,
+        "block_length": config.reading.corpus.block_length,
         **measured,
         **_geometry(autoencoder),
     }

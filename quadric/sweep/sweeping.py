@@ -6,7 +6,7 @@ from pathlib import Path
 from quadric.activations import HarvestConfig, harvest
 from quadric.activations.harvesting import Progress
 from quadric.autoencoders import load_pretrained
-from quadric.evaluation import EvaluationSettings, evaluate
+from quadric.evaluation import EvaluationSettings, evaluate_on_text
 from quadric.evaluation.evaluating import Candidate
 from quadric.runs.config import RunConfig
 from quadric.runs.folder import autoencoder_folder
@@ -86,7 +86,7 @@ def _fill_cache(config: SweepConfig, cache: Path, every: list[Group], device: st
 def _tokens_to_store(config: RunConfig) -> int:
     """Enough for an epoch: the sequences, counted as if no token of theirs were left out."""
     sequences = -(-config.sequences // config.epochs)
-    return sequences * config.activations.corpus.block_length
+    return sequences * config.reading.corpus.block_length
 
 
 def _measure(config: SweepConfig, group: Group, folder: Path, device: str, moved: Moved, watcher: Watcher) -> None:
@@ -102,7 +102,7 @@ def _measure(config: SweepConfig, group: Group, folder: Path, device: str, moved
         corpus=config.activations.corpus.source,
     )
     candidates = [Candidate(group.folder.name, name, autoencoder) for name, autoencoder in loaded.items()]
-    found = evaluate(candidates, settings, device=device, on_progress=watcher.measuring)
+    found = evaluate_on_text(candidates, settings, device=device, on_progress=watcher.measuring)
     for cell, evaluation in zip(cells, found, strict=True):
         row = cell_row(cell, group.config, loaded[cell.name], evaluation, group.folder.name)
         write_row(folder, row)

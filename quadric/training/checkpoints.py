@@ -8,6 +8,7 @@ folder of that name is whole unless the disk spoiled it, which the hashes tell.
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from torch import Tensor
 from quadric._files import sync_to_disk, write_atomically
 
 STATE_NAME = "state.json"
+STEP_NAME = re.compile(r"step-\d{8}")
 
 
 class Checkpoint(NamedTuple):
@@ -74,8 +76,16 @@ def newest_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[Damaged]]:
     return None, damaged
 
 
+def newest_step(folder: Path) -> int | None:
+    """The step of the newest checkpoint by its name, whole or not; None where there is none."""
+    newest = _newest_first(folder)
+    return int(newest[0].name.removeprefix("step-")) if newest else None
+
+
 def _newest_first(folder: Path) -> list[Path]:
-    return sorted(folder.glob("step-*"), reverse=True)
+    """Only folders that this module named: a copy that a user keeps beside them is left alone."""
+    found = folder.iterdir() if folder.is_dir() else ()
+    return sorted((path for path in found if STEP_NAME.fullmatch(path.name)), reverse=True)
 
 
 def _read_checkpoint(folder: Path) -> Checkpoint:

@@ -100,7 +100,10 @@ class Learner:
         """Set the density of C to the schedule's, until the support freezes."""
         if not isinstance(self.autoencoder, BilinearAutoencoder) or self.autoencoder.prior != "composite":
             return None
-        density = mixing_density_at(step, self.training.steps, self.config.mixing_density)
+        # Entries that were dropped stay dropped: a run continued with more steps never thickens C again.
+        density = min(
+            mixing_density_at(step, self.training.steps, self.config.mixing_density), self.autoencoder.mixing_density
+        )
         if not is_mask_frozen(step, self.training.steps):
             kept = self.autoencoder.set_mixing_density(density)
             self.optimizers.follow_mixing(kept)

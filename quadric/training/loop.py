@@ -47,10 +47,10 @@ def train(
     learners: list[Learner],
     stream: Stream,
     config: TrainingConfig,
-    checkpoints: Path,
+    checkpoints: Path | None,
     on_step: Callable[[int, dict[str, StepReport]], None] = lambda step, reports: None,
 ) -> None:
-    """Train from where the learners and the stream stand to the last step."""
+    """Train from where the learners and the stream stand to the last step; without a folder nothing is saved."""
     step = learners[0].next_step
     if step == 0:
         save(checkpoints, learners, stream, config)  # whatever happens from here on can be resumed
@@ -76,8 +76,10 @@ def train(
                 raise InterruptedTraining(f"stopped after step {step} of {config.steps}")
 
 
-def save(checkpoints: Path, learners: list[Learner], stream: Stream, config: TrainingConfig) -> None:
-    """Write a checkpoint, once for all processes."""
+def save(checkpoints: Path | None, learners: list[Learner], stream: Stream, config: TrainingConfig) -> None:
+    """Write a checkpoint, once for all processes, if there is a folder for it."""
+    if checkpoints is None:
+        return
     cursors = gather_objects(stream.state_dict())
     if current_rank().is_first:
         states = {learner.config.name: learner.state() for learner in learners}

@@ -190,7 +190,7 @@ def test_dying_while_saving_leaves_the_old_autoencoder_whole(saved, monkeypatch,
         return replace(self, target)
 
     monkeypatch.setattr(Path, "replace", failing)
-    with pytest.raises(OSError, match="no room for .*free some space"):
+    with pytest.raises(OSError, match=r"no room for .*free some space"):
         zoo.make("quadratic", torch.float32).save_pretrained(saved)
     monkeypatch.undo()
     assert torch.equal(quadric.load(saved).left, old.left)

@@ -7,6 +7,7 @@ import pytest
 from quadric.activations import ActivationConfig
 from quadric.autoencoders.bilinear import default_hidden
 from quadric.corpus import CorpusConfig
+from quadric.runs.folder import load
 from quadric.runs.recipes import (
     PAPER,
     PAPER_MODELS,
@@ -18,11 +19,9 @@ from quadric.runs.recipes import (
     paper_gemma,
     paper_llama,
     paper_qwen,
-    run,
     small,
 )
-from quadric.runs.folder import load
-from quadric.runs.running import train_run, is_finished, create_run
+from quadric.runs.running import create_run, is_finished, train_run
 from tests.activations.tiny import save_tiny
 from tests.tiny_runs import make_tiny_world
 

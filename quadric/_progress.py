@@ -1,0 +1,27 @@
+"""A progress bar for the functions of the library: shown in terminals and notebooks, silent elsewhere."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+Advance = Callable[[int, int, str], None]
+"""Takes how much is done, of how much, and a few words to show beside the bar."""
+
+
+@contextmanager
+def progress_bar(label: str, *, shown: bool = True) -> Iterator[Advance]:
+    """A bar on stderr that disappears when the work is done.
+
+    A script whose output goes to a file gets nothing, so that logs stay readable.
+    """
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not shown or not (console.is_terminal or console.is_jupyter):
+        yield lambda done, total, words: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, TextColumn("{task.fields[words]}"), console=console, transient=True) as bars:
+        task = bars.add_task(label, total=None, words="")
+        yield lambda done, total, words: bars.update(task, completed=done, total=total, words=words)

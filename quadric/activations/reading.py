@@ -1,0 +1,192 @@
+"""`quadric.harvest`: activations of a language model on some text, in one call."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from quadric._progress import Advance, progress_bar
+from quadric.activations.batches import BatchSize, concatenated
+from quadric.activations.config import ActivationConfig, provenance_of
+from quadric.activations.harvesting import HarvestConfig, Progress, fill_folder
+from quadric.activations.live_stream import ForwardPass, LiveStream
+from quadric.activations.models import (
+    LanguageModel,
+    ModelSource,
+    chosen_device,
+    find_model,
+    load_model,
+    model_in_memory,
+    shape_of,
+)
+from quadric.activations.provenance import StreamProvenance
+from quadric.activations.sources import Activations, ActivationsInMemory, ActivationsOnDisk, SequenceText
+from quadric.activations.token_rules import TokenRules
+from quadric.corpus import CorpusConfig, CorpusError, CorpusIdentity, Document
+
+DEFAULT_TOKENS = 100_000
+IN_MEMORY = "texts in memory"
+
+
+def harvest(
+    model: Any = "smollm2",
+    texts: str | Path | Sequence[str] = "wiki-leads",
+    *,
+    layer: int | str | Sequence[int | str],
+    tokenizer: Any = None,
+    tokens: int | None = None,
+    block_length: int = 256,
+    sequences_per_forward: int = 8,
+    rules: TokenRules | None = None,
+    out: str | Path | None = None,
+    device: str = "auto",
+    progress: bool = True,
+) -> Activations:
+    """Run a language model over text and keep the activations at one or several layers.
+
+    Args:
+        model: The embedded `smollm2`, a hub id, a folder, a `.gguf` file, or a `transformers` model in memory.
+        texts: A corpus name (`wiki-leads`, `wikitext-2`), a file, folder or glob, a hub dataset `owner/name`, or a list
+            of strings. Strings are read in their order, each as a sequence of its own; a corpus is read as `quadric
+            train` reads it: its training documents, shuffled and packed into blocks.
+        layer: Where to read: `15` is the residual stream into layer 15; also `"resid_mid.5"` or `"mlp_out.3"`;
+            or a list of these.
+        tokenizer: The tokenizer of a model in memory.
+        tokens: Token vectors to keep; by default all of a list of strings, and 100,000 of a corpus.
+        block_length: Tokens that the model reads together.
+        sequences_per_forward: Sequences in a forward pass.
+        rules: Which tokens are kept; by default BOS, special tokens and attention sinks are dropped.
+        out: A folder to keep the activations in. The same call continues what was interrupted; without it they are
+            held in memory.
+        device: `cpu`, `cuda`, …; a model in memory stays where it is.
+        progress: Show a progress bar in terminals and notebooks.
+
+    Returns:
+        `Activations`: `len(acts)` rows, `acts.vectors` if they are in memory, ready for `fit`, `evaluate` and
+        `collect_evidence`.
+
+    Example:
+        >>> acts = quadric.harvest("smollm2", ["Monday comes before Tuesday."], layer=15)
+        >>> acts.vectors.shape
+        torch.Size([6, 576])
+    """
+    wanted = _Wanted.of(texts, block_length, tokens)
+    config = ActivationConfig(
+        model=model if isinstance(model, str) else "in memory",
+        hook_points=_hook_points(layer),
+        corpus=wanted.corpus,
+        rules=rules or TokenRules(),
+        sequences_per_forward=sequences_per_forward,
+    )
+    with progress_bar("harvest", shown=progress) as advance, _loaded(model, tokenizer, device) as loaded:
+        provenance = _provenance(config, loaded, wanted, device)
+
+        def open_stream() -> LiveStream:
+            batch = BatchSize(sequences=1)
+            return LiveStream(config, loaded, batch=batch, provenance=provenance, documents=wanted.documents)
+
+        if out is None:
+            return _in_memory(open_stream(), wanted.tokens, advance)
+        storage = HarvestConfig(tokens=wanted.tokens or wanted.most_tokens(loaded))
+
+        def show(state: Progress) -> None:
+            advance(state.done, state.wanted, "tokens")
+
+        fill_folder(Path(out), storage, provenance, loaded.d_model, sequences_per_forward, open_stream, show)
+        return ActivationsOnDisk(out)
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """Which text is read, and how much of it."""
+
+    corpus: CorpusConfig
+    documents: list[Document] | None
+    tokens: int | None
+    """None for all."""
+
+    @classmethod
+    def of(cls, texts: str | Path | Sequence[str], block_length: int, tokens: int | None) -> "_Wanted":
+        if tokens is not None and tokens < 1:
+            raise ValueError(f"tokens={tokens} keeps nothing; give at least 1")
+        if isinstance(texts, str | Path):
+            return cls(CorpusConfig(source=str(texts), block_length=block_length), None, tokens or DEFAULT_TOKENS)
+        documents = _documents(texts)
+        corpus = CorpusConfig(
+            source=IN_MEMORY, block_length=block_length, packing="separate", held_out_fraction=0.0, seed=None
+        )
+        return cls(corpus, documents, tokens)
+
+    def identity(self) -> CorpusIdentity | None:
+        """Of strings in memory, by their hash; a corpus identifies itself."""
+        if self.documents is None:
+            return None
+        digest = hashlib.sha256()
+        for document in self.documents:
+            digest.update(document.text.encode("utf-8", "surrogatepass") + b"\0")
+        return CorpusIdentity(IN_MEMORY, f"sha256:{digest.hexdigest()}")
+
+    def most_tokens(self, model: LanguageModel) -> int:
+        """More tokens than strings in memory can have."""
+        encoded = model.tokenizer.encode([each.text for each in self.documents or []])
+        return max(1, sum(map(len, encoded)))
+
+
+def _documents(texts: Sequence[str]) -> list[Document]:
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise CorpusError(f"text {number} is a {type(text).__name__}; give a list of strings, or one path or name")
+    found = [Document(number, text) for number, text in enumerate(texts) if text.strip()]
+    if not found:
+        raise CorpusError(f"none of the {len(texts)} texts holds more than white space; give at least one with words")
+    return found
+
+
+def _hook_points(layer: int | str | Sequence[int | str]) -> str:
+    return ",".join(map(str, [layer] if isinstance(layer, int | str) else layer))
+
+
+@contextmanager
+def _loaded(model: Any, tokenizer: Any, device: str) -> Iterator[LanguageModel]:
+    """The language model, in eval mode while it is read and as it was afterwards."""
+    if isinstance(model, str | Path):
+        if tokenizer is not None:
+            raise ValueError(f"tokenizer= is for a model in memory; '{model}' brings its own, leave it out")
+        yield load_model(find_model(str(model)), device=device)
+        return
+    loaded = model if isinstance(model, LanguageModel) else model_in_memory(model, tokenizer)
+    was_training = loaded.causal.training
+    loaded.causal.eval()
+    try:
+        yield loaded
+    finally:
+        loaded.causal.train(was_training)
+
+
+def _provenance(config: ActivationConfig, model: LanguageModel, wanted: _Wanted, device: str) -> StreamProvenance:
+    source = ModelSource(model.name, model.revision, location="")
+    found = provenance_of(config, source, shape_of(model), str(chosen_device(device)), wanted.identity())
+    return replace(found, model_dtype=model.dtype)
+
+
+def _in_memory(stream: LiveStream, tokens: int | None, advance: Advance) -> ActivationsInMemory:
+    passes, n_rows = list[ForwardPass](), 0
+    for forward in stream.passes():
+        passes.append(forward)
+        n_rows += len(forward.batch)
+        advance(n_rows if tokens is None else min(n_rows, tokens), tokens or n_rows, "tokens")
+        if tokens is not None and n_rows >= tokens:
+            break
+    batch = concatenated([each.batch for each in passes]).rows(0, tokens or n_rows)
+    sequences = [each for forward in passes for each in _sequences(forward)]
+    return ActivationsInMemory(batch, stream.provenance, sequences, stream.model.tokenizer)
+
+
+def _sequences(forward: ForwardPass) -> Iterator[SequenceText]:
+    read = forward.sequences
+    for tokens, documents, mask in zip(read.tokens.cpu(), read.documents.cpu(), read.mask.cpu(), strict=True):
+        yield SequenceText(tokens[mask].to(torch.int32).numpy(), documents[mask].to(torch.int32).numpy())

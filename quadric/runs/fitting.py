@@ -1,0 +1,258 @@
+"""`quadric.fit`: a dictionary from activations, in one call."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from quadric._progress import progress_bar
+from quadric.activations.models import chosen_device
+from quadric.activations.provenance import ROWS
+from quadric.activations.sources import Activations, as_activations
+from quadric.autoencoders import Autoencoder, BilinearAutoencoder
+from quadric.autoencoders.bilinear import default_hidden
+from quadric.evidence.collector import weights_sha256
+from quadric.runs.config import FILE_NAME, RunConfig, read_run_config
+from quadric.runs.folder import load
+from quadric.runs.running import create_run, extend_run, is_finished, make_learners, train_run
+from quadric.training import AutoencoderConfig, StepReport, TrainingConfig, train
+
+PAPER_ATOMS_PER_LATENT = 16
+"""0.1 % of the paper's 16,384 atoms."""
+
+Dictionary = Literal["atomic", "composite", "quadratic", "topk", "batch_topk"]
+Callback = Callable[[int, StepReport], object]
+
+
+def fit(
+    x: Any,
+    n_latents: int | None = None,
+    *,
+    prior: Dictionary | None = None,
+    n_hidden: int | None = None,
+    atoms_per_latent: int | float | None = None,
+    alpha: int | float | None = None,
+    n_active: int | None = None,
+    steps: int = 300,
+    batch_tokens: int = 2048,
+    learning_rate: float = 0.03,
+    seed: int = 0,
+    hook_point: str | None = None,
+    start: Autoencoder | str | Path | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    device: str = "auto",
+    callback: Callback | None = None,
+    progress: bool = True,
+) -> Autoencoder:
+    """Train a dictionary on activations.
+
+    Args:
+        x: A tensor (n, d), an iterable of such tensors, a cache folder, or what `quadric.harvest` returned. Rows are
+            scaled to unit norm; a tensor or a cache is read in a shuffled order, as often as the steps need.
+        n_latents: Size of the dictionary; 512 by default.
+        prior: `composite` (default), `atomic` or `quadratic`, or a linear baseline: `topk`, `batch_topk`.
+        n_hidden: Atoms; by default twice the latents, or as many as latents where the prior is atomic.
+        atoms_per_latent: Atoms that a composite latent mixes on average, once C is sparse; the paper's 16 by default.
+        alpha: Weight of the density penalty; 0.3 by default.
+        n_active: Latents that fire per token, in the linear baselines; 32 by default.
+        steps: Batches to train on. The schedules of alpha and of the density of C span them.
+        batch_tokens: Rows in a batch.
+        learning_rate: Of Muon, constant.
+        seed: Of the initial weights and of the order of the rows.
+        hook_point: Which hook point to read, where the activations have several.
+        start: A trained dictionary (or its folder) to continue from instead of random weights: `steps` more steps at
+            full alpha. Its C never becomes denser again.
+        out: A folder to make this a run that can be resumed, evaluated, exported and viewed.
+        resume: Continue the run in `out` from its last checkpoint, or start it if there is none. A larger `steps` than
+            the run had continues it beyond its end; any other difference from how it was started is refused.
+        device: `cpu`, `cuda`, …; `auto` takes an accelerator if there is one.
+        callback: Called with the number of finished steps and a `StepReport` after every step.
+        progress: Show a progress bar in terminals and notebooks.
+
+    Returns:
+        The trained autoencoder, in eval mode.
+
+    Example:
+        >>> ae = quadric.fit(torch.randn(4000, 32), n_latents=64, steps=30)
+        >>> ae.encode(torch.randn(5, 32)).shape
+        torch.Size([5, 64])
+    """
+    source = as_activations(x)
+    begun = load(start) if isinstance(start, str | Path) else start
+    asked: dict[str, Any] = {
+        "n_latents": n_latents, "prior": prior, "n_hidden": n_hidden, "atoms_per_latent": atoms_per_latent,
+        "alpha": alpha, "n_active": n_active, "seed": seed,
+    }  # fmt: skip
+    own = _config_of(begun, asked) if begun is not None else _config(**asked)
+    config = RunConfig(
+        activations=None,
+        autoencoders=(replace(own, hook_point=source.sole_hook_point(hook_point)),),
+        training=TrainingConfig(
+            steps=steps,
+            alpha_warmup_steps=0 if begun is not None else min(256, steps // 8),
+            learning_rate=learning_rate,
+            checkpoint_every=max(1, min(256, steps // 4)),
+        ),
+        tokens_per_step=batch_tokens,
+        started_from=None if begun is None else weights_sha256(begun),
+    )
+    if out is not None:
+        return _fit_run(source, config, Path(out), resume, begun, device, callback, progress)
+    if resume:
+        raise ValueError("resume=True needs the folder of the run; give out=")
+    return _fit_in_memory(source, config, begun, device, callback, progress)
+
+
+def _fit_in_memory(
+    source: Activations,
+    config: RunConfig,
+    start: Autoencoder | None,
+    device: str,
+    callback: Callback | None,
+    progress: bool,
+) -> Autoencoder:
+    stream = _stream(source, config)
+    learners = make_learners(config, stream, chosen_device(device), start)
+    with progress_bar("fit", shown=progress) as advance:
+        train(learners, stream, config.training, None, _reporter(config, advance, callback))
+    return learners[0].autoencoder.eval()
+
+
+def _fit_run(
+    source: Activations,
+    config: RunConfig,
+    folder: Path,
+    resume: bool,
+    start: Autoencoder | None,
+    device: str,
+    callback: Callback | None,
+    progress: bool,
+) -> Autoencoder:
+    if resume and (folder / FILE_NAME).is_file():
+        _continue_with(config, folder)
+    else:
+        create_run(config, folder, device=device)
+    if not is_finished(folder):
+        with progress_bar("fit", shown=progress) as advance:
+            report = _reporter(config, advance, callback)
+            train_run(folder, device=device, stream=_stream(source, config), start=start, on_step=report)
+    return load(folder).to(chosen_device(device))
+
+
+def _continue_with(config: RunConfig, folder: Path) -> None:
+    """Take over a larger number of steps; refuse every other difference from how the run was started."""
+    before = read_run_config(folder)
+    if config.training.steps < before.training.steps:
+        raise ValueError(
+            f"steps={config.training.steps} is fewer than the {before.training.steps} of the run in '{folder}'; "
+            "leave it at that, or give more"
+        )
+    same = replace(config, training=before.training, continued_from=before.continued_from)
+    if same != before or config.training.learning_rate != before.training.learning_rate:
+        raise ValueError(
+            f"the run in '{folder}' was started otherwise ({'; '.join(_differences(before, same))}); give the same "
+            "arguments, or another out="
+        )
+    extend_run(folder, config.training.steps)
+
+
+def _differences(before: RunConfig, now: RunConfig) -> list[str]:
+    parts = [(before, now), (before.training, now.training), *zip(before.autoencoders, now.autoencoders, strict=True)]
+    return [
+        f"{name}: {value!r} there, {getattr(other, name)!r} here"
+        for one, other in parts
+        for name, value in vars(one).items()
+        if name not in ("autoencoders", "training") and value != getattr(other, name)
+    ]
+
+
+def _stream(source: Activations, config: RunConfig) -> Any:
+    assert config.tokens_per_step is not None
+    return source.stream(batch_tokens=config.tokens_per_step, seed=config.autoencoders[0].seed, repeat=True)
+
+
+def _reporter(
+    config: RunConfig, advance: Callable[[int, int, str], None], callback: Callback | None
+) -> Callable[[int, dict[str, StepReport]], None]:
+    def report(step: int, reports: dict[str, StepReport]) -> None:
+        (each,) = reports.values()
+        advance(step, config.training.steps, f"error {each.error:.3f}  density {each.density:.3f}")
+        if callback is not None:
+            callback(step, each)
+
+    return report
+
+
+def _config(
+    *,
+    n_latents: int | None,
+    prior: Dictionary | None,
+    n_hidden: int | None,
+    atoms_per_latent: int | float | None,
+    alpha: int | float | None,
+    n_active: int | None,
+    seed: int,
+) -> AutoencoderConfig:
+    """What to train; an argument that the chosen dictionary would ignore is refused."""
+    prior = prior or "composite"
+    n_latents = 512 if n_latents is None else n_latents
+    if prior == "topk" or prior == "batch_topk":
+        _refuse_ignored(prior, n_hidden=n_hidden, atoms_per_latent=atoms_per_latent, alpha=alpha)
+        active = 32 if n_active is None else n_active
+        return AutoencoderConfig(
+            hook_point=ROWS, kind=prior, n_latents=n_latents, n_active=active, alpha=0.0, seed=seed
+        )
+    _refuse_ignored(prior, n_active=n_active)
+    if prior != "composite":
+        _refuse_ignored(prior, atoms_per_latent=atoms_per_latent)
+    config = AutoencoderConfig(
+        hook_point=ROWS,
+        prior=prior,
+        n_latents=n_latents,
+        n_hidden=n_hidden,
+        alpha=0.3 if alpha is None else alpha,
+        seed=seed,
+    )
+    if prior != "composite":
+        return config
+    return replace(config, mixing_density=_mixing_density(config, atoms_per_latent))
+
+
+def _mixing_density(config: AutoencoderConfig, atoms_per_latent: int | float | None) -> float:
+    hidden = default_hidden(config.n_latents, config.prior) if config.n_hidden is None else config.n_hidden
+    if atoms_per_latent is None:
+        return min(1.0, PAPER_ATOMS_PER_LATENT / hidden)
+    if not 0 < atoms_per_latent <= hidden:
+        raise ValueError(f"atoms_per_latent={atoms_per_latent} is outside (0, {hidden}], the number of atoms")
+    return atoms_per_latent / hidden
+
+
+def _refuse_ignored(prior: str, **given: object) -> None:
+    if ignored := [f"{name}={value!r}" for name, value in given.items() if value is not None]:
+        raise ValueError(f"{', '.join(ignored)} has no meaning for prior={prior!r}; leave it out")
+
+
+def _config_of(start: Autoencoder, asked: dict[str, Any]) -> AutoencoderConfig:
+    """The config that continues a trained dictionary: its own sizes, and the alpha that is asked for."""
+    fixed = {name: value for name, value in asked.items() if name not in ("alpha", "seed") and value is not None}
+    if fixed:
+        raise ValueError(f"{', '.join(fixed)} cannot be given with start=, which decides it; leave it out")
+    architecture = start.architecture
+    if not isinstance(start, BilinearAutoencoder):
+        kind: Any = start.kind
+        return AutoencoderConfig(
+            hook_point=ROWS, kind=kind, n_latents=start.n_latents, n_active=architecture.n_active, alpha=0.0
+        )
+    return AutoencoderConfig(
+        hook_point=ROWS,
+        prior=start.prior,
+        n_latents=start.n_latents,
+        n_hidden=start.n_hidden,
+        mixing_density=start.mixing_density if start.prior == "composite" else 0.001,
+        alpha=0.3 if asked["alpha"] is None else asked["alpha"],
+        symmetric=start.symmetric,
+        tied=start.tied,
+        init=architecture.init,
+        seed=asked["seed"],
+    )

@@ -1,0 +1,134 @@
+"""A static site about the autoencoders of one or several runs, from their folders to the finished site."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from quadric.autoencoders import Autoencoder, BilinearAutoencoder, load_pretrained
+from quadric.evaluation.files import kept_in_run
+from quadric.evidence import Evidence, Job
+from quadric.geometry.dictionary import require_bilinear
+from quadric.runs.evidence import OnNote, TokenProgress, WantedEvidence, evidence_for, no_progress
+from quadric.runs.folder import autoencoder_folder, autoencoder_folders, evidence_folder
+from quadric.site import writer
+from quadric.site.building import OnProgress, build_site
+from quadric.site.checking import HostingLimits
+from quadric.site.export import SiteInput, unused_name
+from quadric.site.schema import Quality, SiteManifest
+
+SITE = "site"
+"""Where a run keeps its site."""
+
+
+def export_site(
+    autoencoder: Autoencoder,
+    evidence: Evidence,
+    out: str | Path,
+    *,
+    name: str = "latents",
+    title: str = "Quadric",
+    source: str = "",
+    with_map: bool = True,
+) -> Path:
+    """Write a static site that shows every latent of an autoencoder: no server, no network, any host.
+
+    Args:
+        autoencoder: A bilinear autoencoder.
+        evidence: What `quadric.collect_evidence` returned for it.
+        out: Folder of the site; an earlier site there is replaced.
+        name: What the dictionary is called on the site.
+        title: Title of the site.
+        source: What `quadric.load` takes to load the autoencoder, for the snippet on each latent's page.
+        with_map: Lay all latents out on a map by UMAP; needs `pip install 'quadric[site]'`.
+
+    Returns:
+        The folder of the site.
+
+    Example:
+        >>> folder = quadric.export_site(ae, evidence, "site", with_map=False)
+        >>> (folder / "index.html").is_file()
+        True
+    """
+    given = SiteInput(name=name, autoencoder=require_bilinear(autoencoder), evidence=evidence, source=source)
+    build_site([given], Path(out), title=title, with_map=with_map)
+    return Path(out)
+
+
+def site_of_runs(
+    runs: Sequence[Path],
+    out: Path,
+    wanted: WantedEvidence,
+    *,
+    title: str = "Quadric",
+    with_map: bool = True,
+    limits: HostingLimits | None = HostingLimits(),  # noqa: B008  (frozen)
+    progress: TokenProgress = no_progress,
+    on_progress: OnProgress = lambda part, done, total: None,
+    on_note: OnNote = lambda note: None,
+) -> SiteManifest:
+    """Collect the evidence that is missing, then write a site about every bilinear autoencoder of the runs."""
+    writer.check_replaceable(out)
+    writer.check_viewer_built(writer.STATIC)
+    inputs = site_inputs(runs, wanted, progress=progress, on_note=on_note)
+    return build_site(
+        inputs, out, title=title, with_map=with_map, limits=limits, static=writer.STATIC, on_progress=on_progress
+    )
+
+
+def site_inputs(
+    runs: Sequence[Path],
+    wanted: WantedEvidence,
+    *,
+    progress: TokenProgress = no_progress,
+    on_note: OnNote = lambda note: None,
+) -> list[SiteInput]:
+    """Every bilinear autoencoder of the runs with its evidence and what is known of its quality."""
+    found = [each for run in runs for each in _bilinear_autoencoders(run, on_note)]
+    if not found:
+        raise ValueError("none of the runs holds a bilinear autoencoder; a site shows the shapes of its latents")
+    jobs = [Job(each.autoencoder, evidence_folder(each.run, each.name)) for each in found]
+    inputs: list[SiteInput] = []
+    for each, evidence in zip(found, evidence_for(jobs, wanted, progress=progress, on_note=on_note), strict=True):
+        inputs.append(
+            SiteInput(
+                name=unused_name(each.name, {one.name for one in inputs}),
+                autoencoder=each.autoencoder,
+                evidence=evidence,
+                source=str(each.run),
+                source_autoencoder=None if each.is_only_one else each.name,
+                quality=quality_of(each.run, each.name),
+            )
+        )
+    return inputs
+
+
+def quality_of(run: Path, name: str) -> Quality:
+    """What `quadric evaluate` measured and left in the run, if it was called."""
+    found = kept_in_run(run, name) or {}
+    return Quality(
+        error=found.get("error"),
+        density=found.get("density"),
+        cross_entropy_recovered=found.get("cross_entropy_recovered_zero"),
+        n_tokens=found.get("tokens"),
+    )
+
+
+class _Found(NamedTuple):
+    run: Path
+    name: str
+    autoencoder: BilinearAutoencoder
+    is_only_one: bool
+
+
+def _bilinear_autoencoders(run: Path, on_note: OnNote) -> list[_Found]:
+    folders = autoencoder_folders(run)
+    if not folders:
+        autoencoder_folder(run)  # raises, and says what is missing
+    found = []
+    for name, folder in folders.items():
+        autoencoder = load_pretrained(folder)
+        if isinstance(autoencoder, BilinearAutoencoder):
+            found.append(_Found(run, name, autoencoder, len(folders) == 1))
+        else:
+            on_note(f"{name} is a linear baseline, whose latents have no shape; left out")
+    return found

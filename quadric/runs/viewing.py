@@ -1,0 +1,111 @@
+"""`quadric.view`: the viewer in the browser, for a run, a site, or an autoencoder with its evidence."""
+
+import tempfile
+import threading
+import webbrowser
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+
+from quadric.autoencoders import Autoencoder
+from quadric.evidence import Evidence
+from quadric.runs.evidence import WantedEvidence
+from quadric.runs.folder import autoencoder_folders
+from quadric.runs.sites import SITE, export_site, site_of_runs
+from quadric.site.serve import DEFAULT_PORT, address_of, site_folder, site_server
+from quadric.site.writer import is_site
+
+Scratch = tempfile.TemporaryDirectory[str]
+
+
+class Viewer:
+    """A site that is being served to this machine; `close()` stops it, and so does leaving a `with` block."""
+
+    def __init__(
+        self, server: ThreadingHTTPServer, address: str, scratch: tempfile.TemporaryDirectory[str] | None
+    ) -> None:
+        self.address = address
+        self._server, self._scratch = server, scratch
+        self._thread = threading.Thread(target=server.serve_forever, daemon=True)
+        self._thread.start()
+
+    def __repr__(self) -> str:
+        return f"Viewer({self.address})"
+
+    def wait(self) -> None:
+        """Serve until Ctrl-C."""
+        try:
+            while self._thread.is_alive():
+                self._thread.join(timeout=0.5)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Stop serving."""
+        self._server.shutdown()
+        self._server.server_close()
+        if self._scratch is not None:
+            self._scratch.cleanup()
+
+    def __enter__(self) -> "Viewer":
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.close()
+
+
+def view(
+    target: str | Path | Autoencoder,
+    evidence: Evidence | None = None,
+    *,
+    latent: int | None = None,
+    port: int = DEFAULT_PORT,
+    open_browser: bool = True,
+    wait: bool = True,
+) -> Viewer:
+    """Serve the viewer on the loopback address and open it in the browser.
+
+    Args:
+        target: A run or a site folder, or a bilinear autoencoder. A run that has no site yet gets one first.
+        evidence: What `quadric.collect_evidence` returned, where the target is an autoencoder.
+        latent: Open the page of this latent.
+        port: Port to listen on; 0 takes any free one.
+        open_browser: Open the browser.
+        wait: Serve until Ctrl-C. `False` returns at once, for notebooks; call `close()` on what is returned.
+
+    Returns:
+        The `Viewer`, whose `address` can be opened in a browser on this machine.
+
+    Example:
+        >>> with quadric.view(ae, evidence, wait=False, open_browser=False, port=0) as viewer:
+        ...     viewer.address.startswith("http://127.0.0.1:")
+        True
+    """
+    if latent is not None and latent < 0:
+        raise ValueError(f"latent={latent} is negative; latents count from 0")
+    folder, scratch = _site(target, evidence)
+    server = site_server(folder, port)
+    viewer = Viewer(server, address_of(server) + ("" if latent is None else f"#/latent/{latent}"), scratch)
+    if open_browser:
+        webbrowser.open(viewer.address)
+    if wait:
+        print(f"{viewer.address}  (Ctrl-C ends it)", flush=True)
+        viewer.wait()
+    return viewer
+
+
+def _site(target: str | Path | Autoencoder, evidence: Evidence | None) -> tuple[Path, Scratch | None]:
+    """The folder to serve, and where it is made for this viewer alone, the folder to delete in the end."""
+    if isinstance(target, Autoencoder):
+        if evidence is None:
+            raise ValueError("an autoencoder alone has nothing to show but shapes; give its evidence as well")
+        scratch = tempfile.TemporaryDirectory(prefix="quadric-site-")
+        return export_site(target, evidence, Path(scratch.name) / SITE), scratch
+    if evidence is not None:
+        raise ValueError(f"evidence goes with an autoencoder; '{target}' is a folder that holds its own")
+    folder = Path(target)
+    own = folder / SITE
+    if folder.is_dir() and not is_site(folder) and not is_site(own) and autoencoder_folders(folder):
+        site_of_runs([folder], own, WantedEvidence())
+    return site_folder(folder), None

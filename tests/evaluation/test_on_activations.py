@@ -1,0 +1,54 @@
+"""`quadric.evaluate` as a user calls it."""
+
+import math
+
+import pytest
+import torch
+
+import quadric
+from quadric import BilinearAutoencoder, TopKAutoencoder
+
+
+def rows(n: int = 300, d: int = 6, seed: int = 0) -> torch.Tensor:
+    return torch.randn(n, d, generator=torch.Generator().manual_seed(seed))
+
+
+def test_it_is_the_mean_error_over_all_rows_whatever_they_come_as() -> None:
+    ae = BilinearAutoencoder(d_model=6, n_latents=5, prior="atomic")
+    expected = ae.error(rows()).mean().item()
+    for x in (rows(), rows().numpy(), [rows()[:100], rows()[100:]]):
+        report = quadric.evaluate(ae, x)
+        assert report.error == pytest.approx(expected, rel=1e-5)
+        assert report.measures.n_tokens == 300
+    assert quadric.evaluate(ae, rows(), tokens=50).error == pytest.approx(ae.error(rows()[:50]).mean().item(), rel=1e-5)
+
+
+def test_a_perfect_dictionary_has_no_error_and_a_silent_one_all_of_it() -> None:
+    d = 3
+    pairs = [(i, j) for i in range(d) for j in range(i, d)]
+    ae = BilinearAutoencoder(d_model=d, n_latents=len(pairs), prior="atomic")
+    with torch.no_grad():
+        for number, (i, j) in enumerate(pairs):
+            ae.left[number], ae.right[number] = torch.eye(d)[i], torch.eye(d)[j] * (1 if i == j else math.sqrt(2))
+    assert quadric.evaluate(ae, rows(d=d)).error == pytest.approx(0, abs=1e-5)
+    with torch.no_grad():
+        ae.left.zero_()
+    silent = quadric.evaluate(ae, rows(d=d))
+    assert silent.error == pytest.approx(1, abs=1e-6)
+    assert silent.dead_share == 1
+    assert silent.dense_share == 0
+
+
+def test_it_prints_as_a_short_table_and_converts() -> None:
+    report = quadric.evaluate(TopKAutoencoder(d_model=6, n_latents=8, n_active=2), rows())
+    assert str(report).splitlines()[0] == "topk with 8 latents"
+    assert len(str(report).splitlines()) == 6
+    assert len(repr(report)) < 200
+    assert report.to_dict()["error"] == report.error
+    frame = report.to_pandas()
+    assert frame.loc[0, "density"] == report.density
+
+
+def test_rows_of_another_width_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"expected \(n, 6\)"):
+        quadric.evaluate(BilinearAutoencoder(d_model=6, n_latents=5, prior="atomic"), rows(d=7))
