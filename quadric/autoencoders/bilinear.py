@@ -2,7 +2,7 @@
 
 z_i = xᵀW_i x = Σ_j C_ij (l_j·x)(r_j·x),    W_i = Σ_j C_ij ½(l_j r_jᵀ + r_j l_jᵀ),    X̂ = Σ_i z_i W_i
 
-`reference_loss`, at the end, is the whole loss in plain autograd; `loss` computes the same with `kernels`.
+`reference_loss`, below the class, is the whole loss in plain autograd; `loss` computes the same with `kernels`.
 """
 
 from dataclasses import asdict, dataclass, replace
@@ -99,7 +99,7 @@ class BilinearAutoencoder(Autoencoder):
         seed: of the initial weights.
         block_size: atoms whose Gram matrix is held at once; by default all, up to 16,384.
         provenance: where the activations come from.
-        device: where the parameters live.
+        device: of the parameters.
         dtype: of the parameters.
         tensors: weights to use instead of initial ones, as `tensors()` returns them.
 

@@ -45,7 +45,7 @@ class LinearAutoencoder(Autoencoder):
         n_active: latents that fire per token.
         seed: of the initial weights.
         provenance: where the activations come from.
-        device: where the parameters live.
+        device: of the parameters.
         dtype: of the parameters.
         tensors: weights to use instead of initial ones, as `tensors()` returns them.
     """

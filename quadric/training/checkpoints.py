@@ -43,23 +43,23 @@ class Damaged(NamedTuple):
 def write_checkpoint(folder: Path, checkpoint: Checkpoint, keep: int) -> Path:
     """Save a checkpoint under `folder`, then delete all but the newest `keep`."""
     target = folder / f"step-{checkpoint.step:08d}"
-    beside = folder / f".{target.name}.{os.getpid()}"
-    shutil.rmtree(beside, ignore_errors=True)
-    beside.mkdir(parents=True)
+    unfinished = folder / f".{target.name}.{os.getpid()}"
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
     try:
         files = {}
         for name, tensors in checkpoint.learners.items():
             blob = serialize_tensors({key: value.detach().cpu().contiguous() for key, value in tensors.items()})
             files[name] = hashlib.sha256(blob).hexdigest()
-            write_atomically(beside / f"{name}.safetensors", blob)
+            write_atomically(unfinished / f"{name}.safetensors", blob)
         state = {"step": checkpoint.step, "cursors": checkpoint.cursors, "sha256": files}
-        write_atomically(beside / STATE_NAME, json.dumps(state).encode())
+        write_atomically(unfinished / STATE_NAME, json.dumps(state).encode())
         if target.exists():
             shutil.rmtree(target)
-        beside.replace(target)
+        unfinished.replace(target)
         sync_to_disk(folder)  # the rename must be on the disk before older checkpoints are deleted
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(unfinished, ignore_errors=True)
     for old in _newest_first(folder)[keep:]:
         shutil.rmtree(old)
     return target

@@ -1,5 +1,7 @@
 """The autoencoder against the materialized d×d form: values, gradients, storage forms, precision, bad input."""
 
+import doctest
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from quadric import BilinearAutoencoder
-from quadric.autoencoders import reference_loss
+from quadric.autoencoders import bilinear, reference_loss
 from quadric.autoencoders.kernels.kernel import atom_gram
 from quadric.autoencoders.mixing import Masked, Sparse
 from tests import naive, zoo
@@ -258,3 +260,9 @@ def test_other_bad_input_is_refused():
         ae.loss(x, 0.3, mask=torch.zeros(4, dtype=torch.bool))
     with pytest.raises(IndexError, match="latent 16 is outside 0 … 15"):
         ae.form(16)
+
+
+def test_the_examples_in_the_docstrings_run():
+    results = doctest.testmod(bilinear)
+    assert results.attempted > 0
+    assert results.failed == 0
