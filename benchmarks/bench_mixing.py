@@ -1,4 +1,4 @@
-"""Claim: at SPARSE_BELOW and under it, sparse storage of C is several times as fast as dense."""
+"""Claim: at densities up to SPARSE_BELOW, sparse storage of C is several times as fast as dense storage."""
 
 from collections.abc import Callable
 from statistics import median
@@ -14,7 +14,7 @@ DENSITIES = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
 
 
 def step(density: float, sparse: bool) -> Callable[[], object]:
-    """The products of a training step with C, forward and backward: the latents and the kernel."""
+    """Prepare the work that a training step does with C: latents and kernel, forward and backward."""
     threshold = mixing.SPARSE_BELOW
     mixing.SPARSE_BELOW = 2.0 if sparse else 0.0
     weight = torch.randn(N_LATENTS, N_HIDDEN, generator=torch.Generator().manual_seed(0))
@@ -24,7 +24,7 @@ def step(density: float, sparse: bool) -> Callable[[], object]:
     atoms = torch.randn(N_TOKENS, N_HIDDEN).requires_grad_()
     n_used = N_HIDDEN if composite.used_atoms is None else len(composite.used_atoms)
     gram = torch.randn(n_used, n_used).requires_grad_()
-    # Fixed random gradients: summing would hand the backward pass a broadcast scalar instead of a matrix.
+    # Fixed random gradients: with a sum, the backward pass would receive a broadcast scalar instead of a matrix.
     grad_latents, grad_kernel = torch.randn(N_TOKENS, N_LATENTS), torch.randn(N_LATENTS, N_LATENTS)
 
     def run() -> None:
@@ -44,8 +44,8 @@ def main() -> None:
         "Mixing and kernel, dense C against sparse C",
         ["density of C", "dense", "sparse", "sparse / dense"],
         rows,
-        f"Forward and backward of `mix` and `kernel` at n={N_TOKENS}, k={N_LATENTS}, h={N_HIDDEN}; median of seven "
-        f"alternating rounds, with range. `SPARSE_BELOW` is {mixing.SPARSE_BELOW}. "
+        f"Forward and backward pass of `mix` and `kernel` at n={N_TOKENS}, k={N_LATENTS}, h={N_HIDDEN}; median (range) "
+        f"of seven alternating rounds. `SPARSE_BELOW` is {mixing.SPARSE_BELOW}. "
         "`python benchmarks/bench_mixing.py`",
     )
 

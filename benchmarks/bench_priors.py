@@ -1,7 +1,7 @@
-"""Claim: which prior rebuilds best, at equal latents and at equal atoms. SmolLM2-135M, one layer, equal tokens.
+"""Question: which prior reconstructs best, at equal latents and at equal atoms? SmolLM2-135M, one layer, equal tokens.
 
-The paper leaves open whether its priors were compared at equal k or at equal h, so both are shown. Everything is
-trained from one cache of activations in one run, and can be interrupted: the same command goes on.
+The paper does not say whether it compares priors at equal k or at equal h, so this benchmark shows both. Everything
+trains from one cache of activations in one run. If interrupted, run the same command again to resume.
 """
 
 import argparse
@@ -26,7 +26,7 @@ LAYER = "15"
 
 
 def wanted(options: argparse.Namespace) -> RunConfig:
-    """k latents with 2k atoms; and the atomic and linear dictionaries a second time with 2k latents."""
+    """All dictionaries with k latents (2k atoms), and the atomic and linear ones again with 2k latents."""
     scale = replace(
         SMALL, n_latents=options.latents, mixing_density=0.002, steps=options.steps, epochs=options.epochs,
         alpha_warmup_steps=options.steps // 8, sequences_per_step=16, checkpoint_every=25,
@@ -43,7 +43,7 @@ def wanted(options: argparse.Namespace) -> RunConfig:
 
 
 def trained(options: argparse.Namespace) -> Path:
-    """Harvest and train what is not there yet."""
+    """Harvest and train whatever is missing; returns the run folder."""
     config, folder = wanted(options), options.work / f"run-{options.latents}-{options.steps}-{options.seeds}"
     storage = HarvestConfig(tokens=options.tokens, dtype="float16", sequences_per_shard=32)
     with token_progress("harvest") as show:
@@ -57,7 +57,7 @@ def trained(options: argparse.Namespace) -> Path:
 
 
 def row(label: str, found: list[Evaluation]) -> list[str]:
-    """Mean over seeds, with the range."""
+    """Mean (range) over seeds."""
     errors = [each.measures.error.mean for each in found]
     recovered = [each.recovered.cross_entropy(each.recovered.zero) for each in found if each.recovered]
     against_mean = [each.recovered.cross_entropy(each.recovered.mean) for each in found if each.recovered]
@@ -74,11 +74,11 @@ def row(label: str, found: list[Evaluation]) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--work", type=Path, default=Path("runs/bench-priors"), help="cache and run go here")
+    parser.add_argument("--work", type=Path, default=Path("runs/bench-priors"), help="folder for the cache and the run")
     parser.add_argument("--latents", type=int, default=1152)
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--tokens", type=int, default=410_000, help="token vectors in the cache")
+    parser.add_argument("--tokens", type=int, default=410_000, help="activations in the cache, one per token")
     parser.add_argument("--epochs", type=int, default=2, help="passes over the cache")
     parser.add_argument("--spliced-tokens", type=int, default=2048)
     options = parser.parse_args()
@@ -100,9 +100,9 @@ def main() -> None:
         f"{options.steps} steps of 16 × 256 tokens ({options.tokens:,} tokens read up to {options.epochs} times), "
         f"{options.seeds} seeds, "
         f"{found[0].measures.n_tokens:,} held-out tokens, alpha 0.3, composite density 0.2 %, TopK K=32. Rows with the "
-        "same k are the comparison at equal latents; quadratic and composite with h atoms beside atomic and TopK with "
-        "k = h latents the one at equal atoms. CE recovered over zero- and mean-ablation; bilinear dictionaries are "
-        "given the sign of x.",
+        "same k compare at equal latents. Quadratic and composite with h atoms against atomic and TopK with as many "
+        "latents compare at equal atoms. CE recovered is relative to zero and mean ablation; bilinear dictionaries "
+        "are given the sign of x.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Takes the README's pictures of a site: python docs/screenshots.py runs/demo --latent 17"""
+"""Take the README's screenshots of a site: python docs/screenshots.py runs/demo --latent 17"""
 
 import argparse
 import shutil
@@ -14,7 +14,7 @@ SIZE = {"width": 1360, "height": 850}
 
 
 def take(page: Page, address: str, name: str) -> None:
-    """One picture, once nothing moves any more."""
+    """Take one screenshot after all animations have finished."""
     page.goto(address)
     page.wait_for_selector("canvas")
     page.wait_for_timeout(2500)  # the scatter fades in
@@ -24,8 +24,8 @@ def take(page: Page, address: str, name: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("site", type=Path, help="a site, or a run that holds one")
-    parser.add_argument("--latent", type=int, required=True, help="whose page is shown")
+    parser.add_argument("site", type=Path, help="a site, or a run that contains one")
+    parser.add_argument("--latent", type=int, required=True, help="latent whose page is shown")
     options = parser.parse_args()
     browser_path = shutil.which("chromium") or shutil.which("google-chrome")
     IMAGES.mkdir(exist_ok=True)

@@ -43,9 +43,9 @@ class Figures:
 
         if find_spec("matplotlib") is None:
             raise ValueError("figures need matplotlib; install it with: pip install 'quadric[figures]'")
-        from quadric.figures import draw_figures, material_from
+        from quadric.figures import draw_figures, read_figure_data
 
-        draw_figures(material_from(self.sources), self.out, self.only, on_drawn=_say_drawn, on_missing=_say_missing)
+        draw_figures(read_figure_data(self.sources), self.out, self.only, on_drawn=_say_drawn, on_missing=_say_missing)
         return 0
 
 

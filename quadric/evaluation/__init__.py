@@ -1,9 +1,9 @@
-"""How good a trained autoencoder is, on text that it was not trained on.
+"""Quality of trained autoencoders on held-out text.
 
 measures    error with its interval, density, dead and dense latents, error by position
-recovered   how much of the language model's predictions survives the rebuilt vectors
+recovered   cross-entropy and divergence recovered when reconstructed vectors are spliced into the language model
 record      both, for one autoencoder
-evaluating  both, for any number of autoencoders, from as few passes of the language model as possible
+evaluating  both, for any number of autoencoders, with few passes of the language model
 """
 
 from quadric.evaluation.evaluating import EvaluationSettings, evaluate_on_text

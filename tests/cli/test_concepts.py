@@ -58,6 +58,6 @@ def test_another_model_is_refused(world: Path, tmp_path: Path, capsys: pytest.Ca
 
     other = save_tiny(tmp_path / "tiny-llama", "gpt2")
     assert main(["concepts", str(world / "run"), "--model", str(other)]) == 1
-    assert "look into runs of one language model at a time" in capsys.readouterr().err
+    assert "search runs of one language model at a time" in capsys.readouterr().err
     assert main(["concepts"]) == 1
     assert "no run was given" in capsys.readouterr().err

@@ -106,7 +106,7 @@ def test_the_wrong_model_is_refused(world: Path, run: Path, tmp_path: Path, caps
     other = make_tiny_world(tmp_path / "other")
     (other / "tiny-llama" / "more.bin").write_bytes(b"another model")
     assert evaluate(other, str(run)) == 1
-    assert "give its own model with --model" in capsys.readouterr().err
+    assert "give the original model with --model" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

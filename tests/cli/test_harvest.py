@@ -115,7 +115,7 @@ def test_a_mistake_is_one_line_with_the_remedy(
 def test_an_empty_corpus_is_one_line(tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "empty.txt").write_text("\n\n")
     message = error_of(arguments(tiny, tmp_path / "empty.txt", tmp_path / "cache"), capsys)
-    assert "has no text in its train part; give a corpus with text" in message
+    assert "has no text in its train split; use a corpus with text" in message
 
 
 def test_a_corrupt_gguf_is_one_line(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

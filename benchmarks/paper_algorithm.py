@@ -1,7 +1,7 @@
-"""The algorithm as the paper prints it, to measure ours against: dense C, plain autograd, Muon on all matrices.
+"""The algorithm as printed in the paper, the baseline of our benchmarks: dense C, plain autograd, Muon on all matrices.
 
-One departure: zᵀKz is contracted as ((zK)·z), since the printed einsum of three operands, taken left to right, makes
-n·k² numbers and runs out of memory.
+One difference: zᵀKz is contracted as ((zK)·z), because the printed einsum of three operands, evaluated left to right,
+creates n·k² numbers and runs out of memory.
 """
 
 from math import sqrt
@@ -19,7 +19,7 @@ Precision = Literal["bfloat16", "float32"]
 
 
 class Float32Muon(torch.optim.Muon):
-    """torch's own Muon, its Newton–Schulz in float32: bfloat16 is emulated by CPUs that do not know it."""
+    """torch's Muon with Newton–Schulz in float32, because CPUs without bfloat16 units emulate bfloat16 slowly."""
 
     def step(self, closure: Any = None) -> Any:
         with patch.object(Tensor, "bfloat16", Tensor.clone):
@@ -29,8 +29,8 @@ class Float32Muon(torch.optim.Muon):
 MUONS: dict[Precision, type[torch.optim.Muon]] = {"bfloat16": torch.optim.Muon, "float32": Float32Muon}
 
 
-class PrintedAutoencoder(nn.Module):
-    """L, R, dense C under a mask, and the offset of the density."""
+class PaperAutoencoder(nn.Module):
+    """L, R, dense C with a mask, and the density offset."""
 
     mask: Tensor
 
@@ -53,7 +53,7 @@ class PrintedAutoencoder(nn.Module):
         self.mask = torch.zeros(self.mixing.numel()).index_fill_(0, kept, 1.0).view_as(self.mixing)
 
     def latents_and_kernel(self, tokens: Float[Tensor, "n d"]) -> tuple[Tensor, Tensor]:
-        """z and K, written as the paper writes them."""
+        """z and K, as in the paper's pseudocode."""
         latents = (tokens @ self.left.T) * (tokens @ self.right.T)
         kernel = (self.left @ self.left.T) * (self.right @ self.right.T)
         if self.mixing is None:
@@ -62,7 +62,7 @@ class PrintedAutoencoder(nn.Module):
         return latents @ mixing.T, mixing @ kernel @ mixing.T
 
     def loss(self, tokens: Float[Tensor, "n d"], alpha: float) -> tuple[Tensor, Tensor]:
-        """Total and error; tokens are scaled to unit norm, which makes the printed denominator right."""
+        """Total loss and error. Tokens are scaled to unit norm, which makes the printed denominator correct."""
         tokens = tokens / torch.linalg.vector_norm(tokens, dim=-1, keepdim=True)
         latents, kernel = self.latents_and_kernel(tokens)
         error = ((latents @ kernel * latents).sum(-1) - 2 * latents.square().sum(-1) + 1).mean()
@@ -71,10 +71,10 @@ class PrintedAutoencoder(nn.Module):
         return error + alpha * density.mean(), error
 
 
-class PrintedLearner:
-    """A training step with it, as plain as it comes."""
+class PaperLearner:
+    """The plain training step: backward pass, then Muon and AdamW."""
 
-    def __init__(self, autoencoder: PrintedAutoencoder, precision: Precision = "bfloat16") -> None:
+    def __init__(self, autoencoder: PaperAutoencoder, precision: Precision = "bfloat16") -> None:
         self.autoencoder = autoencoder
         parameters = list(autoencoder.parameters())
         self.optimizers = [

@@ -1,4 +1,4 @@
-"""What figures are drawn from: the cells of sweeps, and the trained autoencoders of run folders."""
+"""Input data of the figures: measured cells of sweeps, and trained autoencoders of run folders."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -17,11 +17,11 @@ from quadric.sweep.rows import Row
 from quadric.training import AutoencoderConfig
 
 DEFAULT_ALPHA = 0.3
-"""The paper's, and the one at which priors are compared."""
+"""The paper's value; priors are compared at this alpha."""
 
 
 class MissingDataError(ValueError):
-    """A figure whose data are not there; says which command makes them."""
+    """A figure has no data; the message names the command that produces it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,35 +34,35 @@ class Trained:
 
     @property
     def evidence(self) -> Path:
-        """Where its evidence is, if it was gathered."""
+        """Folder of its evidence, which exists only if evidence was collected."""
         return evidence_folder(self.run, self.config.name)
 
     def load(self) -> BilinearAutoencoder:
-        """Its weights."""
+        """Load its weights."""
         return require_bilinear(load_pretrained(self.folder))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Material:
-    """Everything that the given folders hold."""
+class FigureData:
+    """All data found in the given folders."""
 
     rows: tuple[Row, ...] = ()
     """Measured cells."""
     trained: tuple[Trained, ...] = ()
-    """Bilinear autoencoders; the linear baselines have no geometry."""
+    """Trained bilinear autoencoders; linear baselines are excluded because they have no geometry."""
 
-    def at_most_used_place(self, *priors: str) -> list[Trained]:
-        """The autoencoders of these priors at the hook point and size that most of them share."""
-        fitting = [each for each in self.trained if each.config.prior in priors]
-        places = Counter((each.config.hook_point, each.config.n_latents) for each in fitting)
-        if not places:
+    def at_commonest_size(self, *priors: str) -> list[Trained]:
+        """The autoencoders with these priors at their most common hook point and number of latents."""
+        candidates = [each for each in self.trained if each.config.prior in priors]
+        sizes = Counter((each.config.hook_point, each.config.n_latents) for each in candidates)
+        if not sizes:
             return []
-        (place, _), *_ = places.most_common(1)
-        found = [each for each in fitting if (each.config.hook_point, each.config.n_latents) == place]
+        (commonest, _), *_ = sizes.most_common(1)
+        found = [each for each in candidates if (each.config.hook_point, each.config.n_latents) == commonest]
         return sorted(found, key=lambda each: (each.config.prior, each.config.alpha, each.config.seed))
 
 
-def material_from(folders: Sequence[Path]) -> Material:
+def read_figure_data(folders: Sequence[Path]) -> FigureData:
     """Read sweeps and run folders."""
     rows: dict[str, Row] = {}
     trained: dict[str, Trained] = {}
@@ -73,11 +73,11 @@ def material_from(folders: Sequence[Path]) -> Material:
             runs = sorted((folder / RUNS).iterdir()) if (folder / RUNS).is_dir() else []
         elif not (folder / RUN_FILE).is_file():
             raise FileNotFoundError(
-                f"'{folder}' is neither a run nor a sweep; give folders that quadric train or quadric sweep made"
+                f"'{folder}' is neither a run nor a sweep; give folders written by quadric train or quadric sweep"
             )
         for run in runs:
             trained |= _trained(run)
-    return Material(rows=tuple(rows.values()), trained=tuple(trained.values()))
+    return FigureData(rows=tuple(rows.values()), trained=tuple(trained.values()))
 
 
 def _trained(run: Path) -> dict[str, Trained]:

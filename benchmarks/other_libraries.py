@@ -1,4 +1,4 @@
-"""Speed of linear peers, each in an environment of their own that is made on first use."""
+"""Training speed of TopK in SAELens and sparsify, in a separate virtual environment that is created on first use."""
 
 import json
 import subprocess
@@ -12,26 +12,26 @@ from jaxtyping import Float
 from safetensors.torch import save_file
 from torch import Tensor
 
-PEERS = {"SAELens TopK": "saelens", "sparsify TopK": "sparsify"}
+LIBRARIES = {"SAELens TopK": "saelens", "sparsify TopK": "sparsify"}
 PACKAGES = ("sae-lens==6.54.12", "eai-sparsify==1.3.3")
-FOLDER = Path(tempfile.gettempdir()) / "quadric-benchmarks" / "peers"
-STEPS = Path(__file__).parent / "peer_steps.py"
+FOLDER = Path(tempfile.gettempdir()) / "quadric-benchmarks" / "other-libraries"
+STEPS = Path(__file__).parent / "other_libraries_step.py"
 
 
-def peer_speed(peer: str, tokens: Float[Tensor, "n d"], n_latents: int) -> float:
-    """Tokens a second of the peer's training step, as its own process measures it with as many threads as this."""
+def library_speed(library: str, tokens: Float[Tensor, "n d"], n_latents: int) -> float:
+    """Tokens per second of the library's training step, timed in a separate process with the same number of threads."""
     python = _environment()
     with tempfile.TemporaryDirectory() as folder:
         save_file({"tokens": tokens.contiguous()}, Path(folder) / "tokens.safetensors")
-        command = [python, STEPS, PEERS[peer], folder, n_latents, torch.get_num_threads()]
+        command = [python, STEPS, LIBRARIES[library], folder, n_latents, torch.get_num_threads()]
         done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
     if done.returncode != 0:
-        sys.exit(f"{peer} failed:\n{done.stderr[-2000:]}")
+        sys.exit(f"{library} failed:\n{done.stderr[-2000:]}")
     return float(len(tokens) / json.loads(done.stdout.splitlines()[-1])["seconds"])
 
 
 def _environment() -> Path:
-    """A virtual environment with the peers and the same torch as ours."""
+    """Python of a virtual environment with the libraries and our version of torch."""
     python, ready = FOLDER / "bin" / "python", FOLDER / "ready"
     if not ready.exists() or ready.read_text() != repr(PACKAGES):
         print(f"Installing {', '.join(PACKAGES)} into {FOLDER} (once, some minutes) ...", file=sys.stderr)

@@ -1,4 +1,7 @@
-"""Training steps, as printed and ours; light to import, since every measurement of memory starts a new process."""
+"""One training step of the paper's algorithm or of ours, for `bench_step.py`.
+
+Imports little, because every memory measurement starts a new process that imports this file.
+"""
 
 import time
 from collections.abc import Callable
@@ -6,7 +9,7 @@ from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
-from printed import PrintedAutoencoder, PrintedLearner
+from paper_algorithm import PaperAutoencoder, PaperLearner
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -15,7 +18,7 @@ from quadric.training import AutoencoderConfig, Learner, TrainingConfig
 from quadric.training.counting import counted_flops
 
 DENSITY, D_MODEL = 0.001, 576
-WAYS = ("printed", "printed, float32", "ours")
+IMPLEMENTATIONS = ("printed", "printed, float32", "ours")
 
 
 class Size(NamedTuple):
@@ -24,25 +27,25 @@ class Size(NamedTuple):
     n_hidden: int
 
     def latents(self, prior: Prior) -> int:
-        """Atomic latents are atoms: the same number of atoms for every prior."""
+        """Number of latents; for atomic it equals the number of atoms, so that all priors have equally many atoms."""
         return self.n_hidden if prior == "atomic" else self.n_latents
 
 
-def step(way: str, prior: Prior, size: Size, tokens: Float[Tensor, "n d"]) -> Callable[[], object]:
-    """One training step on these tokens, ready to run."""
+def step(implementation: str, prior: Prior, size: Size, tokens: Float[Tensor, "n d"]) -> Callable[[], object]:
+    """Prepare one training step on these tokens."""
     latents = size.latents(prior)
-    if way != "ours":
-        printed = PrintedAutoencoder(D_MODEL, latents, size.n_hidden, prior)
+    if implementation != "ours":
+        printed = PaperAutoencoder(D_MODEL, latents, size.n_hidden, prior)
         if prior == "composite":
             printed.set_mixing_density(DENSITY)
-        learner = PrintedLearner(printed, "bfloat16" if way == "printed" else "float32")
+        learner = PaperLearner(printed, "bfloat16" if implementation == "printed" else "float32")
         return lambda: learner.step(tokens)
     ours = our_learner(prior, latents, size.n_hidden)
     return lambda: ours.step(tokens)
 
 
 def our_learner(prior: Prior, n_latents: int, n_hidden: int) -> Learner:
-    """A learner past the end of annealing, where the mask is fixed."""
+    """A learner after annealing, when the mask is fixed."""
     config = AutoencoderConfig(
         hook_point="x", prior=prior, n_latents=n_latents, n_hidden=n_hidden, mixing_density=DENSITY
     )
@@ -52,10 +55,10 @@ def our_learner(prior: Prior, n_latents: int, n_hidden: int) -> Learner:
     return Learner(autoencoder, config, TrainingConfig(steps=10**6, alpha_warmup_steps=1), step=9 * 10**5)
 
 
-def counted_without_running(way: str, prior: Prior, size: Size) -> int:
-    """Operations of a step, by shapes alone."""
+def counted_without_running(implementation: str, prior: Prior, size: Size) -> int:
+    """Operations of a step, counted from shapes alone."""
     with FakeTensorMode():
-        return counted_flops(step(way, prior, size, torch.empty(size.n_tokens, D_MODEL)))
+        return counted_flops(step(implementation, prior, size, torch.empty(size.n_tokens, D_MODEL)))
 
 
 class FirstStep(NamedTuple):
@@ -63,9 +66,9 @@ class FirstStep(NamedTuple):
     seconds: float
 
 
-def first_step(way: str, prior: Prior, size: Size) -> Callable[[], FirstStep]:
-    """A first step, counted and timed; it makes the optimizers' memory. Random tokens: neither asks which they are."""
-    run = step(way, prior, size, torch.randn(size.n_tokens, D_MODEL))
+def first_step(implementation: str, prior: Prior, size: Size) -> Callable[[], FirstStep]:
+    """Prepare a first step, counted and timed; it allocates the optimizer state. Random tokens suffice for both."""
+    run = step(implementation, prior, size, torch.randn(size.n_tokens, D_MODEL))
 
     def counted() -> FirstStep:
         start = time.perf_counter()

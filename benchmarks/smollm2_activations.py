@@ -1,4 +1,4 @@
-"""The activations that the benchmarks train on: smollm2 on packaged text, the residual stream into layer 15."""
+"""Activations for the benchmarks: smollm2 on the packaged text, residual stream into layer 15."""
 
 import tempfile
 from pathlib import Path
@@ -15,12 +15,12 @@ LAYER = 15
 HELD_OUT = 8192
 
 
-def layer_tokens(n_tokens: int) -> Float[Tensor, "n d"]:
-    """The first rows of the cache in float32; harvested on first use, at about a thousand tokens a second."""
+def layer_activations(n_tokens: int) -> Float[Tensor, "n d"]:
+    """The first rows of the cache in float32; harvested on first use, at about a thousand tokens per second."""
     arguments = ["harvest", "--layers", str(LAYER), "--tokens", str(n_tokens), "--out", str(CACHE)]
     missing = not (CACHE / "manifest.json").exists() or len(ActivationCache(CACHE)) < n_tokens
     if missing and quadric(arguments) != 0:
-        raise SystemExit("the harvest failed; see above")
+        raise SystemExit("harvesting the activations failed; see the error above")
     cache, rows = ActivationCache(CACHE), []
     for number in range(len(cache.manifest.shards)):
         rows.append(cache.shard(number).activations[cache.hook_points[0]].float())
@@ -30,7 +30,7 @@ def layer_tokens(n_tokens: int) -> Float[Tensor, "n d"]:
 
 
 def batches(tokens: Float[Tensor, "n d"], size: int, steps: int, seed: int = 0) -> list[Int[Tensor, " b"]]:
-    """Rows of as many seeded batches as asked for, in whole epochs; the rows held out come in none of them."""
+    """Row indices of `steps` seeded batches, drawn epoch by epoch without the held-out rows."""
     generator = torch.Generator().manual_seed(seed)
     n_rows, order = len(tokens) - HELD_OUT, torch.empty(0, dtype=torch.long)
     while len(order) < size * steps:
@@ -39,5 +39,5 @@ def batches(tokens: Float[Tensor, "n d"], size: int, steps: int, seed: int = 0) 
 
 
 def held_out(tokens: Float[Tensor, "n d"]) -> Float[Tensor, "m d"]:
-    """The last rows, which `batches` never draws."""
+    """The last rows, which `batches` never returns."""
     return tokens[-HELD_OUT:]

@@ -1,4 +1,7 @@
-"""What the paper claims, and what the files of a reproduction say about it; what is not in them is not measured yet."""
+"""Page of the paper's claims next to our measurements, generated from the result files of `make reproduce`.
+
+A claim whose result file is missing is shown as "not measured yet".
+"""
 
 import csv
 import os
@@ -15,8 +18,8 @@ NOT_YET = "not measured yet"
 DRAWN = {
     "layers": "Held-out error across layers; 95 % intervals over seeds.",
     "captured": "Share of Σ|λ| in the leading eigenvalues of every latent.",
-    "similarity": "Agreement over α; first row and column a random initialization, last column the other prior.",
-    "stability": "Agreement between seeds; grey, with a random initialization.",
+    "similarity": "Similarity over α; first row and column: random initialization; last column: the other prior.",
+    "stability": "Similarity between seeds; grey: similarity to a random initialization.",
     "error_bits": "Error against description length.",
     "random_latents": "The first latents by index that are not dense.",
     "receptive_fields": "Receptive fields of linear and quadratic atoms.",
@@ -25,13 +28,13 @@ DRAWN = {
 
 
 class Claim(NamedTuple):
-    """One claim: how to check it, what the paper says, and how the answer is read from the results."""
+    """One claim: the command that checks it, the paper's statement, and a function that reads our measurement."""
 
     claim: str
     command: str
     paper: str
     measured: Callable[[Path, Path], str]
-    """From the folder of results and the sweep."""
+    """Called with the results folder and the sweep folder."""
 
 
 def read(path: Path) -> Rows:
@@ -50,7 +53,7 @@ def at_default(rows: Rows) -> Rows:
 
 
 def ordering(results: Path, sweep: Path) -> str:
-    """How often quadratic < composite < atomic, seed by seed and layer by layer."""
+    """How often quadratic < composite < atomic, over layers and seeds."""
     errors: dict[tuple[str, str], dict[str, float]] = {}
     for row in at_default(cells(sweep)):
         errors.setdefault((row["layer"], row["seed"]), {})[row["kind"]] = float(row["error"])
@@ -71,7 +74,7 @@ def ordering(results: Path, sweep: Path) -> str:
 
 
 def against_topk(results: Path, sweep: Path) -> str:
-    """How often each prior rebuilds better than TopK."""
+    """How often each prior reconstructs better than TopK."""
     errors: dict[tuple[str, str], dict[str, float]] = {}
     for row in at_default(cells(sweep)):
         errors.setdefault((row["layer"], row["seed"]), {})[row["kind"]] = float(row["error"])
@@ -100,7 +103,7 @@ def low_rank(results: Path, sweep: Path) -> str:
 
 
 def over_alpha(results: Path, sweep: Path) -> str:
-    """Similarities between alphas at most 0.1 apart, and over all pairs."""
+    """Similarities between neighbouring alphas, and over all pairs."""
     rows = read(results / "similarity.csv")
     if not rows:
         return NOT_YET
@@ -139,7 +142,7 @@ def spread(values: list[float]) -> str:
 
 
 def over_seeds(results: Path, sweep: Path) -> str:
-    """Similarities between seeds, and with chance."""
+    """Similarities between seeds, and to a random initialization."""
     rows = read(results / "stability.csv")
     if not rows:
         return NOT_YET
@@ -157,7 +160,7 @@ def over_seeds(results: Path, sweep: Path) -> str:
 
 
 def across_priors(results: Path, sweep: Path) -> str:
-    """Between the priors, both at alpha 0.3."""
+    """Similarities between priors at alpha 0.3."""
     rows = [
         row
         for row in read(results / "similarity.csv")
@@ -173,7 +176,7 @@ def across_priors(results: Path, sweep: Path) -> str:
 
 
 def theorem(results: Path, sweep: Path) -> str:
-    """The ratio at the paper's example."""
+    """The ratio at the paper's example, τ = ½ and d = 1024."""
     for row in read(results / "receptive_gap.csv"):
         if (row["threshold"], row["d_model"]) == ("0.5", "1024"):
             return (
@@ -185,7 +188,7 @@ def theorem(results: Path, sweep: Path) -> str:
 
 
 def dense(results: Path, sweep: Path) -> str:
-    """Share of dense latents by kind, and of dead ones."""
+    """Shares of dense and dead latents per kind."""
     rows = at_default(cells(sweep))
     if not rows:
         return NOT_YET
@@ -203,7 +206,7 @@ def manifolds(results: Path, sweep: Path) -> str:
 
 
 def known_concepts(results: Path, sweep: Path) -> str:
-    """The best composite latent for every concept, whatever the layer."""
+    """The best composite latent for every concept, over all layers."""
     rows = [
         row
         for row in read(results / "concepts.csv")
@@ -224,7 +227,7 @@ def known_concepts(results: Path, sweep: Path) -> str:
 
 
 def bits(results: Path, sweep: Path) -> str:
-    """Median error and bits by prior."""
+    """Median error and bits per prior."""
     rows = [row for row in read(results / "error_bits.csv") if row["alpha"] == "0.3"]
     if not rows:
         return NOT_YET
@@ -243,7 +246,7 @@ CLAIMS = (
         ordering,
     ),
     Claim(
-        "Bilinear autoencoders rebuild better than TopK (K = 32), corrected to the product space",
+        "Bilinear autoencoders reconstruct better than TopK (K = 32), compared in the product space",
         "`quadric sweep`, `quadric figures --only layers`",
         "better across most layers and variants",
         against_topk,
@@ -261,7 +264,7 @@ CLAIMS = (
         over_alpha,
     ),
     Claim(
-        "The same between seeds (beyond the paper)",
+        "The same between seeds (not in the paper)",
         "`quadric figures --only stability`",
         "–",
         over_seeds,
@@ -280,30 +283,30 @@ CLAIMS = (
     ),
     Claim("Dense latents", "`quadric sweep`", "about 10 % (composite, layer 18, 64 M tokens)", dense),
     Claim(
-        "They find manifolds (planted ones; beyond the paper)",
+        "Bilinear autoencoders find planted manifolds (not in the paper)",
         "`python benchmarks/bench_planted.py`",
         "a circle needs a rank-2 composite, a sphere a rank-3 one",
         manifolds,
     ),
     Claim(
-        "They find known concepts (beyond the paper)",
+        "Bilinear autoencoders find known concepts (not in the paper)",
         "`quadric concepts`",
         "years, U.S. places and others, by hand-picked examples",
         known_concepts,
     ),
     Claim(
-        "What simplicity costs: error against bits (beyond the paper)",
+        "Cost of a simpler prior: error against bits (not in the paper)",
         "`quadric figures --only error_bits`",
-        "names description length as the natural measure, measures none",
+        "names description length as the natural measure, but does not measure it",
         bits,
     ),
 )
 
 
 def claims_page(results: Path, sweep: Path, commands: list[str], seconds: dict[str, float]) -> str:
-    """The table, the figures and the circumstances, as markdown."""
-    lines = ["# Measured here", "", "Written by `make reproduce`; do not edit.", "", *circumstances(sweep, seconds), ""]
-    lines += ["| claim | command | the paper | measured here |", "|---|---|---|---|"]
+    """The page as Markdown: settings, table of claims, figures."""
+    lines = ["# Measured here", "", "Generated by `make reproduce`; do not edit.", "", *settings(sweep, seconds), ""]
+    lines += ["| claim | command | paper | measured here |", "|---|---|---|---|"]
     for each in CLAIMS:
         measured = each.measured(results, sweep).replace("|", "\\|")
         lines.append(f"| {each.claim} | {each.command} | {each.paper} | {measured} |")
@@ -312,11 +315,11 @@ def claims_page(results: Path, sweep: Path, commands: list[str], seconds: dict[s
         if (results / f"{name}.png").is_file():
             lines += [f"![{caption}]({name}.png)", "", f"{caption} [SVG]({name}.svg), [CSV]({name}.csv)", ""]
     if (results / "concepts.csv").is_file():
-        lines += ["All concepts in the dictionaries of the first seed: [CSV](concepts.csv).", ""]
+        lines += ["All concepts in all dictionaries of the first seed: [CSV](concepts.csv).", ""]
     return "\n".join(lines)
 
 
-def circumstances(sweep: Path, seconds: dict[str, float]) -> list[str]:
+def settings(sweep: Path, seconds: dict[str, float]) -> list[str]:
     rows = cells(sweep)
     if not rows:
         return ["No sweep has been measured yet; `make reproduce` fills this page."]
@@ -331,7 +334,7 @@ def circumstances(sweep: Path, seconds: dict[str, float]) -> list[str]:
     ]
 
 
-if __name__ == "__main__":  # the page with whatever is there, without running anything
+if __name__ == "__main__":  # write the page from existing results, without running anything
     here = Path(__file__).parents[1] / "docs" / "results"
     here.mkdir(parents=True, exist_ok=True)
     (here / "claims.md").write_text(claims_page(here, Path("runs/reproduce/sweep"), [], {}), encoding="utf-8")

@@ -1,6 +1,8 @@
-"""Runs in the peers' environment: the median time of a training step, printed as JSON.
+"""Time a training step of SAELens or sparsify; prints the median seconds as JSON.
 
-python peer_steps.py saelens|sparsify FOLDER N_LATENTS N_THREADS
+`other_libraries.py` runs this script in the virtual environment of those libraries.
+
+python other_libraries_step.py saelens|sparsify FOLDER N_LATENTS N_THREADS
 """
 
 import json
@@ -16,7 +18,7 @@ N_ACTIVE, ROUNDS = 32, 5
 
 
 def saelens(tokens: torch.Tensor, n_latents: int) -> Callable[[], object]:
-    """What SAELens' trainer does for a batch, less logging: its forward pass, clipping and Adam."""
+    """The step of SAELens' trainer without logging: forward pass, gradient clipping and Adam."""
     from sae_lens.saes.sae import TrainStepInput
     from sae_lens.saes.topk_sae import TopKTrainingSAE, TopKTrainingSAEConfig
 
@@ -36,7 +38,7 @@ def saelens(tokens: torch.Tensor, n_latents: int) -> Callable[[], object]:
 
 
 def sparsify(tokens: torch.Tensor, n_latents: int) -> Callable[[], object]:
-    """sparsify's coder and its default optimizer."""
+    """The step of sparsify's coder with its default optimizer."""
     from sparsify import SparseCoder, SparseCoderConfig
     from sparsify.sign_sgd import SignSGD
 
@@ -54,10 +56,10 @@ def sparsify(tokens: torch.Tensor, n_latents: int) -> Callable[[], object]:
 
 
 def main() -> None:
-    peer, folder, n_latents, n_threads = sys.argv[1:]
+    library, folder, n_latents, n_threads = sys.argv[1:]
     torch.set_num_threads(int(n_threads))
     tokens = load_file(f"{folder}/tokens.safetensors")["tokens"]
-    step = {"saelens": saelens, "sparsify": sparsify}[peer](tokens, int(n_latents))
+    step = {"saelens": saelens, "sparsify": sparsify}[library](tokens, int(n_latents))
     step()
     seconds = []
     for _ in range(ROUNDS):
