@@ -7,7 +7,7 @@ import torch
 from measure import alternate, median_and_spread, write_table
 
 from quadric.autoencoders import mixing
-from quadric.autoencoders.mixing import Composite
+from quadric.autoencoders.mixing import Masked, Sparse, with_density
 
 N_TOKENS, N_LATENTS, N_HIDDEN = 2048, 1024, 2048
 DENSITIES = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
@@ -17,11 +17,13 @@ def step(density: float, sparse: bool) -> Callable[[], object]:
     """Prepare the work that a training step does with C: latents and kernel, forward and backward."""
     threshold = mixing.SPARSE_BELOW
     mixing.SPARSE_BELOW = 2.0 if sparse else 0.0
-    composite = Composite(torch.randn(N_LATENTS, N_HIDDEN, generator=torch.Generator().manual_seed(0)), density)
+    weight = torch.randn(N_LATENTS, N_HIDDEN, generator=torch.Generator().manual_seed(0))
+    composite = with_density(Masked(weight), density).mixing
     mixing.SPARSE_BELOW = threshold
-    assert composite.is_sparse == sparse
+    assert isinstance(composite, Sparse) == sparse
     atoms = torch.randn(N_TOKENS, N_HIDDEN).requires_grad_()
-    gram = torch.randn(N_HIDDEN, N_HIDDEN).requires_grad_()
+    n_used = N_HIDDEN if composite.used_atoms is None else len(composite.used_atoms)
+    gram = torch.randn(n_used, n_used).requires_grad_()
     # Fixed random gradients: with a sum, the backward pass would receive a broadcast scalar instead of a matrix.
     grad_latents, grad_kernel = torch.randn(N_TOKENS, N_LATENTS), torch.randn(N_LATENTS, N_LATENTS)
 

@@ -17,13 +17,12 @@ from measure import write_table
 from smollm2_activations import LAYER, batches, held_out, layer_activations
 
 from quadric.autoencoders import mixing
-from quadric.autoencoders.mixing import Composite
+from quadric.autoencoders.mixing import Sparse
 from quadric.training import AutoencoderConfig, Learner, TrainingConfig, optimizers
-from quadric.training.muon import ROUNDS
-from quadric.training.schedules import mixing_density_at
-from quadric.training.sparse_muon import SparseMuon
+from quadric.training.learner import mixing_density_at
+from quadric.training.optimizers import ROUNDS, SparseMuon
 
-MakeOptimizer = Callable[[torch.nn.Parameter, Composite, float, float], torch.optim.Optimizer]
+MakeOptimizer = Callable[[torch.nn.Parameter, Sparse, float, float], torch.optim.Optimizer]
 
 
 class Sizes(NamedTuple):
@@ -49,7 +48,7 @@ def adam(rate: float) -> MakeOptimizer:
     return lambda values, *_: torch.optim.AdamW([values], lr=rate, weight_decay=0.0)
 
 
-def adam_by_row(values: torch.nn.Parameter, sparse: Composite, learning_rate: float, _: float) -> torch.optim.Optimizer:
+def adam_by_row(values: torch.nn.Parameter, sparse: Sparse, learning_rate: float, _: float) -> torch.optim.Optimizer:
     """AdamW at lr/√(entries per row): the size of Muon's update, without its direction."""
     rate = learning_rate / sqrt(max(1.0, sparse.n_entries / sparse.shape[0]))
     return torch.optim.AdamW([values], lr=rate, weight_decay=0.0)
@@ -58,7 +57,7 @@ def adam_by_row(values: torch.nn.Parameter, sparse: Composite, learning_rate: fl
 def rounds(n_rounds: int) -> MakeOptimizer:
     """SparseMuon with a fixed number of Newton–Schulz rounds."""
 
-    def make(values: torch.nn.Parameter, sparse: Composite, rate: float, momentum: float) -> torch.optim.Optimizer:
+    def make(values: torch.nn.Parameter, sparse: Sparse, rate: float, momentum: float) -> torch.optim.Optimizer:
         optimizer = SparseMuon(values, sparse.pattern, rate, momentum)
         optimizer.n_rounds = n_rounds
         return optimizer

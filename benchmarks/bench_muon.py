@@ -5,7 +5,7 @@ from statistics import median
 import torch
 from measure import alternate, median_and_spread, write_table
 
-from quadric.training.muon import Muon
+from quadric.training.optimizers import Muon
 
 SHAPES = [(512, 128), (1024, 576)]
 

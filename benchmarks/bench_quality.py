@@ -16,7 +16,7 @@ from smollm2_activations import LAYER, batches, held_out, layer_activations
 
 from quadric.autoencoders.mixing import Prior
 from quadric.training import AutoencoderConfig, Learner, TrainingConfig
-from quadric.training.schedules import alpha_at, is_mask_frozen, mixing_density_at
+from quadric.training.learner import alpha_at, is_mask_frozen, mixing_density_at
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from quadric.autoencoders import BilinearAutoencoder
 from quadric.autoencoders.io import weights_sha256
-from quadric.autoencoders.tokens import check_tokens, unit_tokens
+from quadric.autoencoders.objective import check_tokens, unit_tokens
 from quadric.evidence.contexts import StrongestContexts
 from quadric.evidence.firing import BINS_PER_SIGN, FiringSums
 from quadric.evidence.record import EvidenceSettings

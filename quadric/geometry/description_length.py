@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from quadric.autoencoders import Autoencoder, BilinearAutoencoder
-from quadric.autoencoders.mixing import Atomic, Composite
+from quadric.autoencoders.mixing import Composite, Dense
 from quadric.geometry.dictionary import require_bilinear, support
 
 
@@ -80,9 +80,9 @@ def _support_bits(counts: Tensor, autoencoder: BilinearAutoencoder) -> Tensor:
 
 
 def _atoms_in_use(autoencoder: BilinearAutoencoder) -> int:
-    if isinstance(autoencoder.mixing, Atomic):
-        return autoencoder.n_hidden
     if isinstance(autoencoder.mixing, Composite):
         _, atoms, weights = autoencoder.mixing.entries()
         return len(set(atoms[weights != 0].tolist()))
-    return int(autoencoder.mixing.weight.any(dim=0).sum())
+    if isinstance(autoencoder.mixing, Dense):
+        return int(autoencoder.mixing.weight.any(dim=0).sum())
+    return autoencoder.n_hidden

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from quadric.autoencoders import Autoencoder, BilinearAutoencoder
-from quadric.autoencoders.mixing import Composite, Quadratic
+from quadric.autoencoders.mixing import Composite, Dense
 
 BATCH_NUMBERS = 4_000_000
 """Numbers in the factors of one batch (32 MB in float64): large enough to be fast, small enough for any machine."""
@@ -48,7 +48,7 @@ def no_progress(finished: int) -> None:
 def support(autoencoder: Autoencoder) -> Int[Tensor, " k"]:
     """Number of atoms that feed into each latent: |{j : C_ij ≠ 0}|."""
     bilinear = require_bilinear(autoencoder)
-    if isinstance(bilinear.mixing, Quadratic):
+    if isinstance(bilinear.mixing, Dense):
         return bilinear.mixing.weight.count_nonzero(dim=1)
     return torch.bincount(_entries(bilinear).rows, minlength=bilinear.n_latents)
 
@@ -57,11 +57,11 @@ def support(autoencoder: Autoencoder) -> Int[Tensor, " k"]:
 def term_batches(autoencoder: Autoencoder) -> Iterator[Terms]:
     """All latents in batches of equal support, each of which can be decomposed at once; ordered by support."""
     bilinear = require_bilinear(autoencoder)
-    quadratic = isinstance(bilinear.mixing, Quadratic)
+    quadratic = isinstance(bilinear.mixing, Dense)
     costly = quadratic and bilinear.n_hidden * bilinear.d_model**2 > CHEAP_IN_DOUBLE
     left = bilinear.left.detach().to(torch.float32 if costly else torch.float64)
     right = left if bilinear.tied else bilinear.right.detach().to(left)
-    if isinstance(bilinear.mixing, Quadratic):
+    if isinstance(bilinear.mixing, Dense):
         yield from _dense_batches(left, right, bilinear.mixing.weight.detach())
     else:
         yield from _sparse_batches(left, right, bilinear)

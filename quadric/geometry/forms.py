@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from quadric.autoencoders import Autoencoder
-from quadric.autoencoders.objective import cross_gram
+from quadric.autoencoders.kernels.kernel import cross_gram
 from quadric.geometry.dictionary import require_bilinear
 from quadric.geometry.eigenpairs import Eigenpairs, eigenpairs
 

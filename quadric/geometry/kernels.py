@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from quadric.autoencoders import BilinearAutoencoder
-from quadric.autoencoders.objective import cross_gram
+from quadric.autoencoders.kernels.kernel import cross_gram
 
 ATOM_BLOCK = 1_024
 """Atoms of one side whose inner products with all atoms of the other are held at once."""

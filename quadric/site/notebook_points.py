@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from quadric.autoencoders.tokens import check_tokens, unit_tokens
+from quadric.autoencoders.objective import check_tokens, unit_tokens
 from quadric.geometry import Form
 from quadric.site.schema import NOTHING, unit_of
 

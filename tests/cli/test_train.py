@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import quadric
-from quadric.autoencoders.loading import load_pretrained
+from quadric.autoencoders import load_pretrained
 from quadric.cli import main
 from quadric.runs.folder import autoencoder_folders
 from quadric.runs.telemetry import read_metrics
