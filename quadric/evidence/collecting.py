@@ -201,7 +201,7 @@ def _check_count(n_tokens: int) -> None:
 def _notes(scored: int, wanted: int) -> list[str]:
     if scored >= wanted:
         return []
-    return [f"The text ended after {scored:,} of the {wanted:,} tokens asked for."]
+    return [f"The text ended after {scored:,} of the {wanted:,} tokens requested."]
 
 
 class Saved(NamedTuple):

@@ -19,7 +19,7 @@ class Killed(BaseException):
 
 
 class DyingStream(RandomStream):
-    """Ends the process, so to speak, when a batch is asked for."""
+    """Raises instead of yielding a certain batch, as if the process were killed."""
 
     def __init__(self, *arguments, dies_at: int) -> None:
         super().__init__(*arguments)

@@ -1,4 +1,4 @@
-"""Labels by a model: asked once, kept at once, never taken for checked; the key goes to the endpoint alone."""
+"""Labels by a model: requested once, stored at once, marked unevaluated; the key is sent to the endpoint only."""
 
 import json
 import threading
@@ -97,7 +97,7 @@ def test_a_server_that_stays_busy_ends_it(folder: Path) -> None:
         endpoint = Endpoint(url=server.url, model="m")
         with pytest.raises(EndpointError, match=f"did not answer in {ATTEMPTS} attempts"):
             label_latents(folder, [0], endpoint, sleep=lambda _: None)
-    with pytest.raises(EndpointError, match="no connection"):  # nobody listens there any more
+    with pytest.raises(EndpointError, match="no connection"):  # the server is closed
         label_latents(folder, [0], endpoint, sleep=lambda _: None)
 
 
