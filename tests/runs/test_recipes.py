@@ -7,6 +7,7 @@ import pytest
 from quadric.activations import ActivationConfig
 from quadric.autoencoders.bilinear import default_hidden
 from quadric.corpus import CorpusConfig
+from quadric.runs.folder import load
 from quadric.runs.recipes import (
     PAPER,
     PAPER_MODELS,
@@ -14,15 +15,14 @@ from quadric.runs.recipes import (
     Grid,
     Scale,
     autoencoders,
+    make_run_config,
     paper,
     paper_gemma,
     paper_llama,
     paper_qwen,
-    run,
     small,
 )
-from quadric.runs.folder import load
-from quadric.runs.running import train_run, is_finished, create_run
+from quadric.runs.running import create_run, is_finished, train_run
 from tests.activations.tiny import save_tiny
 from tests.tiny_runs import make_tiny_world
 
@@ -80,7 +80,7 @@ def test_a_papers_recipe_runs_from_model_to_folder_on_a_tiny_model_of_its_class(
     train_run(tmp_path / "run", device="cpu")
     assert is_finished(tmp_path / "run")
     for each in config.autoencoders:
-        assert load(tmp_path / "run", autoencoder=each.name).d_model == 32
+        assert load(tmp_path / "run", name=each.name).d_model == 32
 
 
 @pytest.mark.parametrize("recipe", RECIPES.values())
