@@ -8,7 +8,7 @@ export function cell(text: string): string {
 }
 
 export function snippet(entry: DictionaryEntry, latent: number): string {
-  const name = entry.source_autoencoder === null ? "" : `, autoencoder=${python(entry.source_autoencoder)}`;
+  const name = entry.source_autoencoder === null ? "" : `, name=${python(entry.source_autoencoder)}`;
   return [
     "import quadric",
     "",

@@ -11,6 +11,6 @@ test("a cell of the table can neither break out nor become a formula", () => {
 
 test("the Python snippet quotes what it was given", () => {
   const entry = { source: 'runs/"x"', source_autoencoder: "composite" } as DictionaryEntry;
-  assert.match(snippet(entry, 7), /quadric\.load\("runs\/\\"x\\"", autoencoder="composite"\)/);
+  assert.match(snippet(entry, 7), /quadric\.load\("runs\/\\"x\\"", name="composite"\)/);
   assert.match(snippet({ ...entry, source_autoencoder: null }, 7), /quadric\.load\("runs\/\\"x\\""\)/);
 });
