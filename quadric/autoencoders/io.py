@@ -8,8 +8,9 @@ import hashlib
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as parse_tensors
 from safetensors.torch import save as serialize_tensors
@@ -126,3 +127,26 @@ def check_shapes(tensors: dict[str, Tensor], expected: dict[str, tuple[int, ...]
                 f"'{name}' has shape {tuple(tensors[name].shape)}; the architecture needs {shape}: "
                 "config.json and weights belong to different autoencoders"
             )
+
+
+@runtime_checkable
+class HasTensors(Protocol):
+    """An autoencoder, as far as hashing needs it."""
+
+    def tensors(self) -> dict[str, Tensor]: ...
+
+
+def weights_sha256(autoencoder: HasTensors) -> str:
+    """Hash of an autoencoder's tensors, which identifies the weights that stored results belong to.
+
+    Args:
+        autoencoder: Any autoencoder.
+
+    Returns:
+        The hex digest of the names, shapes, types and values of its tensors.
+    """
+    digest = hashlib.sha256()
+    for name, tensor in sorted(autoencoder.tensors().items()):
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+        digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
