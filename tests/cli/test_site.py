@@ -13,6 +13,7 @@ from quadric.corpus import CorpusConfig
 from quadric.evidence import Evidence
 from quadric.site import writer
 from tests.activations.tiny import D_MODEL, save_tiny
+from tests.cli.terminal import run_on_a_terminal
 
 
 @pytest.fixture
@@ -67,6 +68,27 @@ def test_a_run_becomes_a_site_and_the_second_time_needs_no_model(
     assert "scoring" not in capsys.readouterr().err
 
 
+def test_a_name_chooses_among_several(
+    run: Path, tmp_path: Path, config: ActivationConfig, static: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = arguments(run, tmp_path / "site", config, "--tokens", "100", "--no-map")
+    assert main([*command, "--name", "second"]) == 0
+    manifest = json.loads((tmp_path / "site/data/site.json").read_text())
+    assert [entry["name"] for entry in manifest["dictionaries"]] == ["second"]
+    assert not (run / "evidence/first").exists()
+    assert main([*command, "--name", "third"]) == 1
+    assert "holds 2 autoencoders: first, second, none of them named 'third'" in capsys.readouterr().err
+
+
+def test_a_site_on_a_real_terminal(run: Path, tmp_path: Path, config: ActivationConfig) -> None:
+    """Evidence is collected inside the making of the site: two kinds of progress at the same time."""
+    command = arguments(run, tmp_path / "site", config, "--tokens", "300", "--no-map")
+    code, shown = run_on_a_terminal("-m", "quadric", *command, OMP_NUM_THREADS="1")
+    assert code == 0, shown
+    assert "Traceback" not in shown
+    assert "18 latents of first, second" in shown
+
+
 def test_a_cache_gives_the_same_evidence_as_the_model(
     run: Path, tmp_path: Path, config: ActivationConfig, static: Path
 ) -> None:
@@ -89,7 +111,7 @@ def test_evidence_about_other_weights_or_of_another_size_is_collected_anew(
     changed = BilinearAutoencoder(d_model=D_MODEL, n_latents=9, prior="atomic", seed=5, provenance=provenance)
     changed.save_pretrained(run / "autoencoders/first")
     assert main(command) == 0
-    assert "first is about other weights; collecting anew" in capsys.readouterr().err
+    assert "first is about other weights; collecting it again" in capsys.readouterr().err
     more = Path(config.corpus.source).with_name("more")
     more.mkdir(exist_ok=True)
     (more / "one.txt").write_text("Another text. " * 40, encoding="utf-8")
@@ -100,7 +122,7 @@ def test_evidence_about_other_weights_or_of_another_size_is_collected_anew(
     capsys.readouterr()
     command[command.index("200")] = "250"
     assert main(command) == 0
-    assert "is of 200 tokens; collecting anew" in capsys.readouterr().err
+    assert "is of 200 tokens; collecting it again" in capsys.readouterr().err
 
 
 def test_linear_baselines_are_left_out_and_said(

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from quadric.activations import ActivationConfig
-from quadric.runs.recipes import SMALL, Grid, make_run_config
 from quadric.runs.config import RunConfig, check_enough, read_run_config, write_run_config
+from quadric.runs.recipes import SMALL, Grid, make_run_config
 from quadric.training import AutoencoderConfig, TrainingConfig
 
 

@@ -10,8 +10,8 @@ from quadric.activations import ActivationConfig
 from quadric.cli import main
 from quadric.corpus import CorpusConfig
 from quadric.runs.demonstration import PARTS, SUMMARY, Demonstration, demonstrate
-from quadric.runs.recipes import DEMO, Grid, make_run_config
 from quadric.runs.folder import evidence_folder
+from quadric.runs.recipes import DEMO, Grid, make_run_config
 from quadric.site.writer import is_site
 from tests.tiny_runs import make_tiny_world
 
