@@ -6,9 +6,9 @@ INSTALLED := $(VENV)/.installed
 READY   := $(VENV)/.ready
 VIEWER  := $(shell find web/src -type f) $(wildcard web/*.mjs web/*.json web/*.py)
 
-.PHONY: help demo test lint check bench reproduce docs format clean browser
+.PHONY: help demo test test-fast lint check bench reproduce docs format clean browser
 help:  ## List the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
 
 # The stamp file is newer than its inputs, so an unchanged tree skips the installation.
 $(INSTALLED): pyproject.toml constraints.txt quadric/version.py hatch_build.py
@@ -37,8 +37,15 @@ browser:
 demo: $(READY)  ## Train on the embedded model and text, and show what was found
 	$(BIN)/quadric demo
 
+# A file stays in one process, which makes its fixtures once. Files with slow tests start first (tests/conftest.py), so
+# that neither process waits long for the other at the end; reordering by number of tests would undo that.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
 test: $(READY) browser  ## Run all tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(PYTEST)
+
+test-fast: $(READY)  ## Run the tests that need no browser and are not slow
+	$(PYTEST) -m unit
 
 lint: $(READY)  ## Check format, style, types and the import rules
 	$(BIN)/ruff format --check .

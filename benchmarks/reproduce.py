@@ -21,8 +21,7 @@ from quadric._files import write_atomically
 from quadric.autoencoders import load_pretrained
 from quadric.cli import main as quadric
 from quadric.cli.progress import progress
-from quadric.evidence import EvidenceSettings, collect, text_behind
-from quadric.evidence.opening import open_cached
+from quadric.evidence import EvidenceSettings, collect, open_cached, text_behind
 from quadric.geometry.dictionary import require_bilinear
 from quadric.runs.folder import autoencoder_folders, evidence_folder
 

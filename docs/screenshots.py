@@ -14,10 +14,12 @@ SIZE = {"width": 1360, "height": 850}
 
 
 def take(page: Page, address: str, name: str) -> None:
-    """Take one screenshot after all animations have finished."""
+    """Take one screenshot once everything has loaded and been drawn."""
     page.goto(address)
-    page.wait_for_selector("canvas")
-    page.wait_for_timeout(2500)  # the scatter fades in
+    page.wait_for_selector(".scene canvas")
+    page.wait_for_load_state("networkidle")
+    page.wait_for_function("document.fonts.status === 'loaded'")
+    page.evaluate("async () => { for (let i = 0; i < 4; i++) await new Promise(requestAnimationFrame) }")
     page.screenshot(path=IMAGES / name)
     print(f"wrote {IMAGES / name}")
 
@@ -33,7 +35,7 @@ def main() -> None:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         browser = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
         for theme in ("light", "dark"):
-            page = browser.new_page(viewport=SIZE, color_scheme=theme)
+            page = browser.new_page(viewport=SIZE, color_scheme=theme, reduced_motion="reduce")
             take(page, address_of(server), f"map-{theme}.png")
             take(page, f"{address_of(server)}#/latent/{options.latent}?colour=token", f"latent-{theme}.png")
         browser.close()

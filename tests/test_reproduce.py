@@ -30,6 +30,7 @@ def test_page_without_results_reports_every_claim_as_not_measured(scripts: None,
     assert page.count(claims.NOT_YET) == len(claims.CLAIMS)
 
 
+@pytest.mark.slow
 def test_full_reproduction_writes_the_page_of_claims(
     scripts: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -67,7 +67,7 @@ def node_commands() -> tuple[list[str], list[str]]:
 
 def install_packages(dev: bool) -> None:
     """Install the packages of the lockfile without running their scripts; skipped if they are installed."""
-    wanted = ["esbuild", "preact", *(["typescript", "axe-core"] if dev else [])]
+    wanted = ["esbuild", "preact", *(["typescript", "axe-core", "@types/node"] if dev else [])]
     stamp = WEB / "node_modules" / ".package-lock.json"
     lock = WEB / "package-lock.json"
     if (

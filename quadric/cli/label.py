@@ -51,8 +51,7 @@ class Label:
         from quadric.cli.progress import progress
         from quadric.evidence import Evidence
         from quadric.evidence.endpoints import Endpoint
-        from quadric.evidence.labelling import label_latents
-        from quadric.evidence.prompting import prompt_for
+        from quadric.evidence.labelling import label_latents, prompt_for
         from quadric.runs.folder import autoencoder_folder, evidence_folder
 
         if self.top < 1:

@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from quadric.autoencoders import Autoencoder, load_pretrained
-from quadric.geometry import DescriptionLength, LatentStatistics, description_length, statistics
+from quadric.geometry import Decomposition, DescriptionLength, LatentStatistics, description_length, statistics
 from quadric.geometry.dictionary import Progress, no_progress, require_bilinear
 from quadric.geometry.shapes import DEFAULT_TOLERANCE, shape_of
 from quadric.reports.labels import stored_labels
 from quadric.runs.folder import autoencoder_folder, evidence_folder, local_folder
+from quadric.runs.geometry import known_geometry
 
 QUANTILES = {"min": 0.0, "p05": 0.05, "median": 0.5, "p95": 0.95, "max": 1.0}
 SUMMARISED = ("effective_rank", "captured_1", "captured", "captured_5", "importance", "support", "dimension")
@@ -30,7 +31,7 @@ COARSER_TOLERANCES = (0.01, 0.1)
 SHAPES = ("slab", "ellipsoid", "hyperboloid", "empty")
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class RunReport:
     """Everything that the weights of one autoencoder say."""
 
@@ -45,7 +46,7 @@ class RunReport:
 
     def __repr__(self) -> str:
         labelled = "" if self.labels is None else ", with labels"
-        return f"RunReport({self.run!r}: {len(self.latents):,} latents{labelled})"
+        return f"RunReport({self.run}: {self.latents}, {readable_bits(self.bits.total)}{labelled})"
 
     def columns(self) -> dict[str, list[Any]]:
         """The numbers of every latent, column by column, and its label if there is one."""
@@ -53,12 +54,12 @@ class RunReport:
         return {**self.latents.columns(), "bits": self.bits.alone.tolist(), **labels}
 
     def most_important(self, count: int) -> list[int]:
-        """The latents of largest importance, largest first."""
+        """The most important latents, most important first."""
         order = self.latents.importance.argsort(descending=True, stable=True)
         return [int(latent) for latent in order[:count]]
 
     def shape_counts(self) -> dict[str, int]:
-        """How many latents have each shape."""
+        """Number of latents of each shape."""
         return _counted(self.latents.shape)
 
     def shape_counts_by_tolerance(self) -> dict[float, dict[str, int]]:
@@ -109,15 +110,30 @@ class RunReport:
 
 
 def report_on(
-    run: str, autoencoder: Autoencoder, tolerance: float = DEFAULT_TOLERANCE, on_progress: Progress = no_progress
+    run: str,
+    autoencoder: Autoencoder,
+    tolerance: float = DEFAULT_TOLERANCE,
+    on_progress: Progress = no_progress,
+    geometry: Decomposition | None = None,
 ) -> RunReport:
-    """Report on an autoencoder that was loaded from `run`."""
+    """Report on an autoencoder from its weights alone.
+
+    Args:
+        run: What it was loaded from, a folder or a hub id.
+        autoencoder: A bilinear autoencoder.
+        tolerance: Share of a latent's largest |λ| below which an eigenvalue counts as zero for its shape.
+        on_progress: Called with the number of latents finished since its last call.
+        geometry: Its geometry, if it was computed before; then no latent is decomposed again.
+
+    Returns:
+        The report.
+    """
     bilinear = require_bilinear(autoencoder)
     return RunReport(
         run=run,
         architecture=asdict(bilinear.architecture),
         provenance=asdict(bilinear.provenance),
-        latents=statistics(bilinear, tolerance, on_progress),
+        latents=statistics(bilinear, tolerance, on_progress, geometry),
         bits=description_length(bilinear),
     )
 
@@ -153,7 +169,8 @@ def report_on_run(
         done += finished
         on_progress(done, autoencoder.n_latents)
 
-    report = report_on(run if name is None else f"{run}/{name}", autoencoder, tolerance, advance)
+    known = known_geometry(folder, autoencoder, name)
+    report = report_on(run if name is None else f"{run}/{name}", autoencoder, tolerance, advance, known)
     return replace(report, labels=stored_labels(evidence_folder(folder, own.resolve().name), autoencoder))
 
 
@@ -163,7 +180,7 @@ def _counted(shapes: Iterable[str]) -> dict[str, int]:
 
 
 def quantiles(values: Tensor) -> dict[str, float]:
-    """Minimum, 5 %, median, 95 % and maximum; nothing for no values."""
+    """Minimum, 5 %, median, 95 % and maximum; empty for no values."""
     if not len(values):
         return {}
     ordered = values.sort().values  # torch.quantile refuses long inputs
@@ -171,7 +188,7 @@ def quantiles(values: Tensor) -> dict[str, float]:
 
 
 def histogram(values: Tensor, bins: int) -> tuple[list[int], float, float]:
-    """Counts in equal bins from the smallest to the largest value, and these two."""
+    """Counts in equal bins from the smallest to the largest value, with these two values."""
     if not len(values):
         return [0] * bins, 0.0, 0.0
     low, high = float(values.min()), float(values.max())

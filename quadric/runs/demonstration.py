@@ -1,7 +1,7 @@
-"""The whole of Quadric on the embedded model and text: activations, training, evidence, site.
+"""All of Quadric on the embedded model and text: activations, training, geometry, evidence, site.
 
-Every stage leaves its result in the folder and is passed over when it is there, so the demonstration can be stopped
-at any moment and goes on with the same call.
+Every stage leaves its result in the folder and is skipped if it is there, so the demonstration can be stopped at any
+moment and continues with the same call.
 """
 
 import json
@@ -17,32 +17,32 @@ from quadric._files import write_atomically
 from quadric.activations import ActivationCache, BatchSize, CachedStream, HarvestConfig, harvest
 from quadric.activations.harvesting import Progress
 from quadric.autoencoders import BilinearAutoencoder
-from quadric.evidence import Evidence, EvidenceSettings, collect, text_behind
+from quadric.evidence import Evidence, EvidenceSettings, Job, collect_together, text_behind
 from quadric.evidence.labels import MIXED
 from quadric.evidence.storage import has_evidence
-from quadric.geometry import LatentStatistics, statistics
+from quadric.geometry import DictionaryGeometry, LatentStatistics
 from quadric.geometry.dictionary import require_bilinear
 from quadric.runs.config import FILE_NAME, RunConfig, read_run_config, write_run_config
 from quadric.runs.folder import autoencoder_folders, evidence_folder, load
+from quadric.runs.geometry import geometry_of_run
 from quadric.runs.recipes import demo
 from quadric.runs.running import is_finished, train_run
 from quadric.runs.scales import DEMO_TOKENS
-from quadric.site.building import build_site
-from quadric.site.export import SiteInput
+from quadric.site.export import SiteInput, build_site
 from quadric.site.writer import is_site
 
 ACTIVATIONS, SITE = "activations", "site"
 SUMMARY = "demo.json"
-"""The latents worth a look, so that a second call needs no more than to read them."""
-PARTS = ("activations", "training", "evidence", "geometry", "pages")
+"""File with the latents worth a look, so that a second call only has to read it."""
+PARTS = ("activations", "training", "geometry", "evidence", "pages")
 """Names of the stages, in their order."""
 
 OnProgress = Callable[[str, int, int], None]
-"""Which stage, how much of it is done, and of how much."""
+"""Called with the name of a stage, how much of it is done, and the total."""
 
 
 class WorthALook(NamedTuple):
-    """A latent that a newcomer should open first."""
+    """A latent to open first."""
 
     latent: int
     label: str
@@ -52,7 +52,7 @@ class WorthALook(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Demonstration:
-    """How large it is."""
+    """How much is trained and shown."""
 
     config: RunConfig
     tokens: int = DEMO_TOKENS
@@ -60,23 +60,27 @@ class Demonstration:
 
 
 def default_demonstration(folder: Path) -> Demonstration:
-    """Some six minutes on two CPU cores."""
+    """The default size: about six minutes on two CPU cores."""
     return Demonstration(config=demo(str(folder / ACTIVATIONS)))
 
 
 def demonstrate(folder: Path, wanted: Demonstration, on_progress: OnProgress) -> list[WorthALook]:
-    """Do what is not done yet, and name three latents worth a look."""
+    """Run the stages that are not done yet, and name three latents worth a look."""
     _prepare(folder, wanted.config)
     if not is_finished(folder):
         _harvest(folder, wanted, on_progress)
         _train(folder, wanted.config, on_progress)
     autoencoder = require_bilinear(load(folder))
     (name,) = autoencoder_folders(folder)
-    evidence = _evidence(folder, name, autoencoder, wanted, on_progress)
+    geometry = _geometry(folder, name, autoencoder, on_progress)
+    job = Job(autoencoder, evidence_folder(folder, name), geometry)
+    evidence = _evidence(folder / ACTIVATIONS, job, wanted, on_progress)
     if not is_site(folder / SITE):
-        site_input = SiteInput(name=name, autoencoder=autoencoder, evidence=evidence, source=str(folder))
+        site_input = SiteInput(
+            name=name, autoencoder=autoencoder, evidence=evidence, source=str(folder), geometry=geometry
+        )
         build_site([site_input], folder / SITE, title="Quadric demo", on_progress=on_progress)
-    found = worth_a_look(statistics(autoencoder), evidence)
+    found = worth_a_look(geometry.statistics(), evidence)
     write_atomically(folder / SUMMARY, json.dumps([each._asdict() for each in found]).encode())
     return found
 
@@ -125,17 +129,29 @@ def _train(folder: Path, config: RunConfig, on_progress: OnProgress) -> None:
     train_run(folder, on_step=show)
 
 
-def _evidence(
-    folder: Path, name: str, autoencoder: BilinearAutoencoder, wanted: Demonstration, on_progress: OnProgress
-) -> Evidence:
-    place = evidence_folder(folder, name)
-    if has_evidence(place):
-        return Evidence.load(place)
-    stream = CachedStream(ActivationCache(folder / ACTIVATIONS), batch=BatchSize(tokens=4096), seed=None)
+def _geometry(folder: Path, name: str, autoencoder: BilinearAutoencoder, on_progress: OnProgress) -> DictionaryGeometry:
+    """The geometry of the dictionary; the first two of a site's three steps per latent."""
+    done = 0
+
+    def advance(finished: int) -> None:
+        nonlocal done
+        done += finished
+        on_progress("geometry", done, 3 * autoencoder.n_latents)
+
+    return geometry_of_run(folder, name, autoencoder, advance)
+
+
+def _evidence(cache: Path, job: Job, wanted: Demonstration, on_progress: OnProgress) -> Evidence:
+    if has_evidence(job.folder):
+        return Evidence.load(job.folder)
+    stream = CachedStream(ActivationCache(cache), batch=BatchSize(tokens=4096), seed=None)
     text = text_behind(stream, wanted.config.reading.model)
     settings = EvidenceSettings(n_points=wanted.points)
 
     def show(state: Progress) -> None:
         on_progress("evidence", state.done, state.wanted)
 
-    return collect(autoencoder, stream, place, n_tokens=wanted.tokens, settings=settings, text=text, on_progress=show)
+    (evidence,) = collect_together(
+        [job], stream, n_tokens=wanted.tokens, settings=settings, text=text, on_progress=show
+    )
+    return evidence

@@ -11,7 +11,7 @@ from quadric.activations.provenance import ROWS
 from quadric.activations.sources import Activations, as_activations
 from quadric.autoencoders import Autoencoder, BilinearAutoencoder
 from quadric.autoencoders.bilinear import default_hidden
-from quadric.evidence.collector import weights_sha256
+from quadric.autoencoders.io import weights_sha256
 from quadric.runs.config import FILE_NAME, RunConfig, read_run_config
 from quadric.runs.folder import load
 from quadric.runs.running import create_run, extend_run, is_finished, make_learners, train_run

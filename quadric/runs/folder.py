@@ -5,6 +5,7 @@
     RUN/checkpoints/         what training needs to go on
     RUN/autoencoders/NAME/   what it learned; each is a folder as save_pretrained makes it
     RUN/evaluation.json      how good that is, if quadric evaluate was asked
+    RUN/geometry/NAME/       the shape of its latents, computed once from the weights
     RUN/evidence/NAME/       what data says about its latents
     RUN/site/                both, to look at
 
@@ -23,6 +24,7 @@ from quadric.runs.hub import download
 
 AUTOENCODERS = "autoencoders"
 EVIDENCE = "evidence"
+GEOMETRY = "geometry"
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
@@ -124,3 +126,8 @@ def autoencoder_folder(folder: Path, name: str | None = None) -> Path:
 def evidence_folder(folder: Path, name: str) -> Path:
     """Where the evidence about one autoencoder of a run is kept."""
     return folder / EVIDENCE / name
+
+
+def geometry_folder(folder: Path, name: str) -> Path:
+    """Where the geometry of one autoencoder of a run is kept."""
+    return folder / GEOMETRY / name

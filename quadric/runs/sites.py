@@ -7,13 +7,14 @@ from typing import NamedTuple
 from quadric.autoencoders import Autoencoder, BilinearAutoencoder, load_pretrained
 from quadric.evaluation.files import kept_in_run
 from quadric.evidence import Evidence, Job
+from quadric.geometry import DictionaryGeometry
 from quadric.geometry.dictionary import require_bilinear
 from quadric.runs.evidence import OnNote, TokenProgress, WantedEvidence, evidence_for, no_progress
 from quadric.runs.folder import autoencoder_folder, autoencoder_folders, chosen_names, evidence_folder
+from quadric.runs.geometry import geometry_of_run
 from quadric.site import writer
-from quadric.site.building import OnProgress, build_site
 from quadric.site.checking import HostingLimits
-from quadric.site.export import SiteInput, unused_name
+from quadric.site.export import OnProgress, SiteInput, build_site, unused_name
 from quadric.site.schema import Quality, SiteManifest
 
 SITE = "site"
@@ -27,7 +28,7 @@ def export_site(
     *,
     name: str = "latents",
     title: str = "Quadric",
-    source: str = "",
+    source: str | None = None,
     with_map: bool = True,
 ) -> Path:
     """Write a static site that shows every latent of an autoencoder: no server, no network, any host.
@@ -38,7 +39,8 @@ def export_site(
         out: Folder of the site; an earlier site there is replaced.
         name: What the dictionary is called on the site.
         title: Title of the site.
-        source: What `quadric.load` takes to load the autoencoder, for the snippet on each latent's page.
+        source: What `quadric.load` takes to load the autoencoder, for the snippet on each latent's page; None where
+            it was never saved.
         with_map: Lay all latents out on a map by UMAP; needs `pip install 'quadric[site]'`.
 
     Returns:
@@ -73,7 +75,7 @@ def site_of_runs(
     """
     writer.check_replaceable(out)
     writer.check_viewer_built(writer.STATIC)
-    inputs = site_inputs(runs, wanted, names=names, progress=progress, on_note=on_note)
+    inputs = site_inputs(runs, wanted, names=names, progress=progress, on_progress=on_progress, on_note=on_note)
     return build_site(
         inputs, out, title=title, with_map=with_map, limits=limits, static=writer.STATIC, on_progress=on_progress
     )
@@ -85,15 +87,21 @@ def site_inputs(
     *,
     names: Sequence[str] = (),
     progress: TokenProgress = no_progress,
+    on_progress: OnProgress = lambda part, done, total: None,
     on_note: OnNote = lambda note: None,
 ) -> list[SiteInput]:
-    """The chosen bilinear autoencoders of the runs with their evidence and their evaluation, where there is one."""
+    """The chosen bilinear autoencoders of the runs with their geometry, evidence and, where known, quality."""
     found = [each for run in runs for each in _bilinear_autoencoders(run, names, on_note)]
     if not found:
         raise ValueError("none of the runs holds a bilinear autoencoder; a site shows the shapes of its latents")
-    jobs = [Job(each.autoencoder, evidence_folder(each.run, each.name)) for each in found]
+    geometries = _geometries(found, on_progress)
+    jobs = [
+        Job(each.autoencoder, evidence_folder(each.run, each.name), geometry)
+        for each, geometry in zip(found, geometries, strict=True)
+    ]
     inputs: list[SiteInput] = []
-    for each, evidence in zip(found, evidence_for(jobs, wanted, progress=progress, on_note=on_note), strict=True):
+    collected = evidence_for(jobs, wanted, progress=progress, on_note=on_note)
+    for each, geometry, evidence in zip(found, geometries, collected, strict=True):
         inputs.append(
             SiteInput(
                 name=unused_name(each.name, {one.name for one in inputs}),
@@ -102,6 +110,7 @@ def site_inputs(
                 source=str(each.run),
                 source_autoencoder=None if each.is_only_one else each.name,
                 quality=quality_of(each.run, each.name),
+                geometry=geometry,
             )
         )
     return inputs
@@ -123,6 +132,18 @@ class _Found(NamedTuple):
     name: str
     autoencoder: BilinearAutoencoder
     is_only_one: bool
+
+
+def _geometries(found: Sequence[_Found], on_progress: OnProgress) -> list[DictionaryGeometry]:
+    """The geometry of each dictionary, from its run or computed; the first two of a site's three steps per latent."""
+    total, done = 3 * sum(each.autoencoder.n_latents for each in found), 0
+
+    def advance(finished: int) -> None:
+        nonlocal done
+        done += finished
+        on_progress("geometry", done, total)
+
+    return [geometry_of_run(each.run, each.name, each.autoencoder, advance) for each in found]
 
 
 def _bilinear_autoencoders(run: Path, names: Sequence[str], on_note: OnNote) -> list[_Found]:

@@ -112,7 +112,7 @@ def test_ranks_share_nothing_and_lose_nothing(folder: Path, world_size: int, siz
 
 
 @pytest.mark.parametrize("world_size", [1, 2])
-def test_a_restored_stream_goes_on_with_the_very_next_batch(folder: Path, world_size: int) -> None:
+def test_a_restored_stream_continues_with_the_next_batch(folder: Path, world_size: int) -> None:
     arguments = {"seed": 3, "window": 200, "repeat": True, "rank": world_size - 1, "world_size": world_size}
     stream, batches, states = stream_of(folder, **arguments), [], []
     for batch in islice(stream, 20):
@@ -198,11 +198,11 @@ def test_verifying_finds_a_flipped_bit(config: ActivationConfig, tmp_path: Path)
         list(CachedStream(cache, batch=BatchSize(tokens=60)))
 
 
-def test_a_folder_that_is_no_cache_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_a_cache_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CacheError, match=r"has no manifest.json; give a folder that `quadric harvest` wrote"):
         ActivationCache(tmp_path)
 
 
-def test_a_repeating_rank_without_work_is_refused(folder: Path) -> None:
+def test_a_repeating_rank_without_data_is_refused(folder: Path) -> None:
     with pytest.raises(CacheError, match="too few for world_size=5"):
         stream_of(folder, BatchSize(tokens=500), rank=4, world_size=5, repeat=True)

@@ -134,7 +134,7 @@ def test_hooks_are_gone_afterwards_even_if_the_model_fails() -> None:
     assert logits.shape == (1, 3, 300)
 
 
-def test_another_thread_may_use_the_model_meanwhile() -> None:
+def test_another_thread_can_use_the_model_at_the_same_time() -> None:
     model, tokens = tiny_model("llama"), random_tokens(1, 6)
     expected = model.causal(input_ids=tokens).logits
     meanwhile: list[Tensor] = []

@@ -42,7 +42,7 @@ def test_every_spelling_has_one_name(spelling: str, canonical: str) -> None:
     site=st.sampled_from(["resid_pre", "attn_out", "resid_mid", "mlp_out", "resid_post"]),
     layer=st.integers(0, N_LAYERS - 1),
 )
-def test_a_canonical_name_names_itself(site: str, layer: int) -> None:
+def test_a_canonical_name_stays_as_it_is(site: str, layer: int) -> None:
     name = str(parse_hook_point(f"{site}.{layer}", N_LAYERS))
     assert str(parse_hook_point(name, N_LAYERS)) == name
     if site != "resid_post":
@@ -67,6 +67,6 @@ def test_several_are_sorted_by_computation_and_deduplicated() -> None:
     assert [str(point) for point in points] == ["resid_pre.3", "attn_out.3", "mlp_out.3", "resid_pre.15"]
 
 
-def test_none_at_all_is_refused() -> None:
+def test_an_empty_list_is_refused() -> None:
     with pytest.raises(HookPointError, match="no hook point given"):
         parse_hook_points(" , ", N_LAYERS)

@@ -71,7 +71,7 @@ def test_it_is_a_stream(config: ActivationConfig) -> None:
     assert isinstance(stream_of(config), ActivationStream)
 
 
-def test_batches_by_tokens_have_exactly_so_many(config: ActivationConfig) -> None:
+def test_batches_by_tokens_have_exactly_that_many(config: ActivationConfig) -> None:
     stream = stream_of(config, BatchSize(tokens=50))
     batches = list(stream)
     assert {len(batch) for batch in batches[:-1]} == {50}
@@ -100,7 +100,7 @@ def test_rows_are_what_the_model_gives(config: ActivationConfig) -> None:
 
 @pytest.mark.parametrize("size", [BatchSize(tokens=37), BatchSize(sequences=2), BatchSize(tokens=200)])
 @pytest.mark.parametrize("repeat", [False, True])
-def test_a_restored_stream_goes_on_with_the_very_next_batch(
+def test_a_restored_stream_continues_with_the_next_batch(
     config: ActivationConfig, size: BatchSize, repeat: bool
 ) -> None:
     stream, batches, states = stream_of(config, size, repeat=repeat), [], []
@@ -115,7 +115,7 @@ def test_a_restored_stream_goes_on_with_the_very_next_batch(
         assert restored.counts == stream.counts
 
 
-def test_iterating_again_goes_on_from_the_cursor(config: ActivationConfig) -> None:
+def test_iterating_again_continues_from_the_cursor(config: ActivationConfig) -> None:
     whole = list(stream_of(config))
     stream = stream_of(config)
     first = [next(iter(stream)), next(iter(stream))]
@@ -154,7 +154,7 @@ def test_a_rank_outside_the_world_is_refused(config: ActivationConfig) -> None:
         stream_of(config, rank=2, world_size=2)
 
 
-def test_a_repeating_rank_without_work_says_so_instead_of_hanging(config: ActivationConfig) -> None:
+def test_a_repeating_rank_without_data_is_an_error_and_does_not_hang(config: ActivationConfig) -> None:
     config = replace(config, sequences_per_forward=1000)
     with pytest.raises(CorpusError, match="fills 1 forward passes, too few for world_size=2"):
         list(stream_of(config, rank=1, world_size=2, repeat=True))
@@ -191,7 +191,7 @@ def test_held_out_documents_are_never_trained_on(config: ActivationConfig) -> No
     assert seen["held_out"] <= held_out
 
 
-def test_documents_kept_apart_are_read_as_if_alone(config: ActivationConfig) -> None:
+def test_separate_documents_give_the_same_activations_as_alone(config: ActivationConfig) -> None:
     config = replace(
         config,
         corpus=replace(config.corpus, packing="separate", block_length=128),
@@ -234,7 +234,7 @@ def test_provenance_names_what_decides_the_values(config: ActivationConfig, tiny
     ]
 
 
-def test_batch_sizes_that_mean_nothing_are_refused() -> None:
+def test_invalid_batch_sizes_are_refused() -> None:
     with pytest.raises(ValueError, match="give exactly one"):
         BatchSize()
     with pytest.raises(ValueError, match="give exactly one"):

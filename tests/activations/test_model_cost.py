@@ -1,4 +1,4 @@
-"""The price of reading a token, against what torch counts."""
+"""The predicted FLOPs of reading a token, against what torch counts."""
 
 import pytest
 from torch.utils.flop_counter import FlopCounterMode

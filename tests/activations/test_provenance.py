@@ -1,4 +1,4 @@
-"""StreamProvenance goes to JSON and back, and says what differs."""
+"""StreamProvenance survives JSON, and differences between two are named."""
 
 import json
 from dataclasses import replace
@@ -45,7 +45,7 @@ def test_every_difference_is_named_with_both_values() -> None:
     assert EXAMPLE.differences(replace(EXAMPLE, quadric_version="9")) == []
 
 
-def test_an_autoencoder_keeps_the_account_of_its_own_hook_point() -> None:
+def test_an_autoencoder_keeps_the_provenance_of_its_own_hook_point() -> None:
     record = EXAMPLE.for_hook_point("resid_pre.9")
     assert record.hook_point == "resid_pre.9"
     assert record.normalisation == "unit norm per token"

@@ -39,7 +39,7 @@ def test_only_masked_positions_are_replaced_and_the_past_cannot_see_them():
     assert not torch.allclose(changed[1, 5:], untouched[1, 5:], atol=1e-2)
 
 
-def test_what_flows_past_the_norm_cannot_be_replaced_there():
+def test_what_bypasses_the_norm_cannot_be_replaced_there():
     point = parse_hook_point("resid_mid.1", N_LAYERS)
     mask = torch.ones_like(TOKENS, dtype=torch.bool)
     with pytest.raises(HookPointError, match=r"spliced in at resid_mid\.1"):

@@ -1,7 +1,8 @@
-"""A tokenizer's fingerprint is its own, and its special tokens are told apart."""
+"""Fingerprints identify tokenizers, and special tokens are recognized."""
 
 from pathlib import Path
 
+import pytest
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
@@ -64,6 +65,7 @@ def test_token_bytes_of_every_byte_are_that_byte() -> None:
     assert {letters[0] for letters in tokenizer.token_bytes(list(range(2, 258)))} == set(range(256))
 
 
+@pytest.mark.slow  # converts the embedded model on first use
 def test_token_bytes_of_the_embedded_model_join_to_the_text() -> None:
     tokenizer = load_shape(find_model("smollm2")).tokenizer
     text = "The cat’s naïve 漢字 \U0001f600\n\tindented, twice  spaced"

@@ -37,6 +37,7 @@ def arguments(tiny: Path, text: Path, out: Path, *more: str) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_the_embedded_default_works_and_a_second_call_has_nothing_to_do(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -159,6 +160,7 @@ def test_a_cache_of_something_else_is_refused(
     assert message.endswith("give another folder, or ask for what it holds")
 
 
+@pytest.mark.slow
 def test_an_interrupt_leaves_valid_shards_and_says_how_to_go_on(tiny: Path, tmp_path: Path) -> None:
     text, out = tmp_path / "long.txt", tmp_path / "cache"
     text.write_text("Call me Ishmael. Some years ago, never mind how long precisely, I went to sea. " * 20_000)

@@ -42,6 +42,7 @@ def test_an_unknown_flag_is_a_usage_error():
     assert "--steps" in result.stdout + result.stderr
 
 
+@pytest.mark.slow
 def test_a_mistake_is_one_line_and_no_traceback():
     result = quadric_command("evaluate", "nowhere")
     assert result.returncode == 1
@@ -49,6 +50,7 @@ def test_a_mistake_is_one_line_and_no_traceback():
     assert "Traceback" in quadric_command("evaluate", "nowhere", QUADRIC_DEBUG="1").stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["--json", "--no-json"])
 def test_a_closed_pipe_ends_a_command_silently(form):
     arguments = ["plan", "--d-model", "16", "--n-latents", "8", "--batch-tokens", "64", "--steps", "3", form]

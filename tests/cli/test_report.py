@@ -62,6 +62,7 @@ def test_a_name_chooses_among_several(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["run"] == f"{run}/second"
 
 
+@pytest.mark.slow
 def test_it_needs_neither_a_forward_pass_nor_a_language_model(run, tmp_path):
     result = subprocess.run(
         [sys.executable, "-c", WATCHED, run, str(tmp_path / "r.html")], capture_output=True, text=True, check=True

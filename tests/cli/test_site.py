@@ -11,6 +11,7 @@ from quadric.autoencoders import Provenance
 from quadric.cli import main
 from quadric.corpus import CorpusConfig
 from quadric.evidence import Evidence
+from quadric.geometry import stored
 from quadric.site import writer
 from tests.activations.tiny import D_MODEL, save_tiny
 from tests.cli.terminal import run_on_a_terminal
@@ -50,8 +51,13 @@ def arguments(run: Path, out: Path, config: ActivationConfig, *more: str) -> lis
     return ["site", str(run), "--out", str(out), *where, "--points", "20", *more]
 
 
-def test_a_run_becomes_a_site_and_the_second_time_needs_no_model(
-    run: Path, tmp_path: Path, config: ActivationConfig, static: Path, capsys: pytest.CaptureFixture[str]
+def test_a_run_becomes_a_site_and_the_second_time_needs_no_model_and_no_decomposition(
+    run: Path,
+    tmp_path: Path,
+    config: ActivationConfig,
+    static: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert main(arguments(run, tmp_path / "site", config, "--tokens", "300", "--no-map")) == 0
     manifest = json.loads((tmp_path / "site/data/site.json").read_text())
@@ -63,6 +69,7 @@ def test_a_run_becomes_a_site_and_the_second_time_needs_no_model(
     assert "first, second: scoring up to 300 tokens" in shown.err  # one pass for both
     assert "GB of memory" in shown.err
     assert "18 latents of first, second" in shown.out
+    monkeypatch.setattr(stored, "dictionary_geometry", lambda *_: pytest.fail("the geometry was computed again"))
     assert main(["site", str(run), "--no-map"]) == 0
     assert (run / "site/data/first/latents/00008.st").is_file()
     assert "scoring" not in capsys.readouterr().err

@@ -13,8 +13,7 @@ import torch
 from quadric.activations.config import config_from
 from quadric.autoencoders import load_pretrained
 from quadric.cli import main
-from quadric.evidence import EvidenceSettings, collect, text_behind
-from quadric.evidence.opening import open_cached
+from quadric.evidence import EvidenceSettings, collect, open_cached, text_behind
 from quadric.figures import FIGURES, FigureData, MissingDataError, draw_figures, random_latents, read_figure_data
 from quadric.figures.receptive_gap import log_exact_law, log_ratio
 from quadric.geometry import frobenius_similarity, hungarian_similarity, statistics
@@ -39,6 +38,7 @@ def with_evidence(sweep_folder: Path, drawn_world: Path) -> Iterator[FigureData]
         yield data
 
 
+@pytest.mark.slow
 def test_every_figure_writes_png_svg_and_csv(with_evidence: FigureData, tmp_path: Path) -> None:
     assert draw_figures(with_evidence, tmp_path) == list(FIGURES)
     for name in FIGURES:

@@ -1,4 +1,4 @@
-"""run.json: everything, and nothing else."""
+"""run.json holds every setting of a run, and other keys are refused."""
 
 import json
 
@@ -46,12 +46,12 @@ def test_a_faulty_file_is_refused(change, message, config, tmp_path):
         read_run_config(tmp_path)
 
 
-def test_a_folder_without_one_says_what_to_give(tmp_path):
+def test_a_folder_without_a_config_is_an_error_with_the_remedy(tmp_path):
     with pytest.raises(FileNotFoundError, match="quadric train"):
         read_run_config(tmp_path)
 
 
-def test_too_little_text_says_how_many_epochs_it_would_take():
+def test_too_little_text_is_an_error_with_the_epochs_needed():
     config = RunConfig(
         activations=ActivationConfig(hook_points="3"),
         autoencoders=(AutoencoderConfig(hook_point="resid_pre.3"),),

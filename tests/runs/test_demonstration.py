@@ -15,6 +15,8 @@ from quadric.runs.recipes import DEMO, Grid, make_run_config
 from quadric.site.writer import is_site
 from tests.tiny_runs import make_tiny_world
 
+pytestmark = pytest.mark.slow  # the first UMAP of a process compiles for half a minute
+
 
 def small_demonstration(world: Path, folder: Path) -> Demonstration:
     corpus = CorpusConfig(source=str(world / "text.txt"), document_separator="\n\n", block_length=32)
@@ -45,7 +47,7 @@ def test_every_stage_leaves_its_result(made):
     assert (folder / "site" / "index.html").is_file()
 
 
-def test_a_second_call_makes_nothing_anew(made):
+def test_a_second_call_makes_nothing_again(made):
     folder, wanted, _ = made
 
     def times():

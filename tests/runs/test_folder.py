@@ -29,7 +29,7 @@ def test_the_name_may_be_left_out_where_there_is_one(run):
     assert quadric.load(run).architecture.seed == 0
 
 
-def test_a_run_without_autoencoders_says_how_to_go_on(tmp_path):
+def test_a_run_without_autoencoders_is_an_error_with_the_remedy(tmp_path):
     (tmp_path / "autoencoders").mkdir()
     with pytest.raises(FileNotFoundError, match="--resume"):
         quadric.load(tmp_path)

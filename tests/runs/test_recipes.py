@@ -1,4 +1,4 @@
-"""The paper's recipe to the letter, and what a grid trains."""
+"""The paper's recipe has the paper's numbers, and a grid trains every combination."""
 
 from pathlib import Path
 

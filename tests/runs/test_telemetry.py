@@ -1,4 +1,4 @@
-"""Where measurements go."""
+"""Metrics are written once per step to the file, TensorBoard and Weights & Biases."""
 
 import sys
 from types import ModuleType, SimpleNamespace
@@ -31,7 +31,7 @@ def test_tensorboard_draws_each_step_once_after_a_resume(tmp_path):
     assert drawn == [(1, 1.0), (2, 2.0), (3, 3.2), (4, 4.2)]
 
 
-def test_weights_and_biases_gets_one_run_that_goes_on(tmp_path, monkeypatch):
+def test_weights_and_biases_continues_the_same_run_after_a_resume(tmp_path, monkeypatch):
     calls, logged = [], []
     run = SimpleNamespace(log=lambda values, step: logged.append((step, values)), finish=lambda: calls.append("finish"))
     stand_in = ModuleType("wandb")
