@@ -13,8 +13,7 @@ from measure import write_table
 
 from quadric.activations import ActivationConfig, HarvestConfig, harvest
 from quadric.autoencoders import load_pretrained
-from quadric.cli.token_progress import token_progress
-from quadric.cli.training_progress import training_progress
+from quadric.cli.progress import TrainingProgress, progress
 from quadric.evaluation import Evaluation, EvaluationSettings, evaluate
 from quadric.evaluation.evaluating import Candidate
 from quadric.runs.config import RunConfig
@@ -46,13 +45,14 @@ def trained(options: argparse.Namespace) -> Path:
     """Harvest and train whatever is missing; returns the run folder."""
     config, folder = wanted(options), options.work / f"run-{options.latents}-{options.steps}-{options.seeds}"
     storage = HarvestConfig(tokens=options.tokens, dtype="float16", sequences_per_shard=32)
-    with token_progress("harvest") as show:
+    with progress() as display, display.tokens("harvest") as show:
         harvest(config.activations, storage, options.work / "cache", on_progress=show)
     if not folder.exists():
         create_run(config, folder)
     if not is_finished(folder):
-        with training_progress(config.training.steps) as progress:
-            train_run(folder, on_open=progress.open, on_step=progress.step)
+        with progress() as display:
+            training = TrainingProgress(display, config.training.steps)
+            train_run(folder, on_open=training.open, on_step=training.step)
     return folder
 
 

@@ -20,7 +20,7 @@ from paper_claims import claims_page
 from quadric._files import write_atomically
 from quadric.autoencoders import load_pretrained
 from quadric.cli import main as quadric
-from quadric.cli.token_progress import token_progress
+from quadric.cli.progress import progress
 from quadric.evidence import EvidenceSettings, collect, open_cached, text_behind
 from quadric.geometry.dictionary import require_bilinear
 from quadric.runs.folder import autoencoder_folders, evidence_folder
@@ -75,7 +75,7 @@ def evidence(options: argparse.Namespace) -> None:
     stream = open_cached(autoencoder.provenance, cache, 4096)
     text = text_behind(stream, options.model)
     settings = EvidenceSettings(n_points=1000)
-    with token_progress("evidence") as show:
+    with progress() as display, display.tokens("evidence") as show:
         # Stored inside the autoencoder's folder, so that quadric view can show that folder as a run.
         where = evidence_folder(folder, folder.name)
         collect(autoencoder, stream, where, n_tokens=32768, settings=settings, text=text, on_progress=show)

@@ -18,15 +18,43 @@ needs `ActivationStream` only and cannot tell them apart. The modules, in the or
     cache                 and back
 """
 
-from quadric.activations.batches import ActivationBatch, ActivationStream, BatchSize
-from quadric.activations.cache import ActivationCache, CachedStream
-from quadric.activations.config import ActivationConfig, describe
-from quadric.activations.harvesting import HarvestConfig, harvest
-from quadric.activations.hook_points import HookPoint, parse_hook_point, parse_hook_points
-from quadric.activations.live_stream import LiveStream
-from quadric.activations.models import LanguageModel, find_model, load_model
-from quadric.activations.provenance import StreamProvenance
-from quadric.activations.token_rules import TokenCounts, TokenRules
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from quadric.activations.batches import ActivationBatch, ActivationStream, BatchSize
+    from quadric.activations.cache import ActivationCache, CachedStream
+    from quadric.activations.config import describe
+    from quadric.activations.harvesting import harvest
+    from quadric.activations.hook_points import HookPoint, parse_hook_point, parse_hook_points
+    from quadric.activations.live_stream import LiveStream
+    from quadric.activations.models import LanguageModel, find_model, load_model
+    from quadric.activations.provenance import StreamProvenance
+    from quadric.activations.settings import ActivationConfig, HarvestConfig, TokenRules
+    from quadric.activations.token_rules import TokenCounts
+
+# Resolved on first use: the command line reads the settings of this stage without waiting for torch.
+_HOME = {
+    "ActivationBatch": "batches",
+    "ActivationCache": "cache",
+    "ActivationConfig": "settings",
+    "ActivationStream": "batches",
+    "BatchSize": "batches",
+    "CachedStream": "cache",
+    "HarvestConfig": "settings",
+    "HookPoint": "hook_points",
+    "LanguageModel": "models",
+    "LiveStream": "live_stream",
+    "StreamProvenance": "provenance",
+    "TokenCounts": "token_rules",
+    "TokenRules": "settings",
+    "describe": "config",
+    "find_model": "models",
+    "harvest": "harvesting",
+    "load_model": "models",
+    "parse_hook_point": "hook_points",
+    "parse_hook_points": "hook_points",
+}
 
 __all__ = [
     "ActivationBatch",
@@ -49,3 +77,9 @@ __all__ = [
     "parse_hook_point",
     "parse_hook_points",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(f"quadric.activations.{_HOME[name]}"), name)
+    raise AttributeError(f"module 'quadric.activations' has no attribute {name!r}; it offers {', '.join(__all__)}")

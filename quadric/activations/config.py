@@ -1,12 +1,11 @@
 """What decides the values of a stream of activations."""
 
 import re
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, fields
 from typing import cast
 
 from quadric.activations.hook_points import parse_hook_points
 from quadric.activations.models import (
-    ModelDtype,
     ModelShape,
     ModelSource,
     chosen_device,
@@ -15,31 +14,9 @@ from quadric.activations.models import (
     resolved_dtype,
 )
 from quadric.activations.provenance import StreamProvenance
-from quadric.activations.token_rules import TokenRules
+from quadric.activations.settings import ActivationConfig, ModelDtype, TokenRules
 from quadric.autoencoders import Provenance
 from quadric.corpus import CorpusConfig, CorpusIdentity, identify
-
-
-@dataclass(frozen=True, kw_only=True)
-class ActivationConfig:
-    """Which model reads which text, where it is read, and which tokens are kept."""
-
-    model: str = "smollm2"
-    """A hub id, a folder, a .gguf file, or the embedded smollm2."""
-    model_revision: str | None = None
-    """Revision of a hub model; the newest if left out, and recorded as a commit either way."""
-    model_dtype: ModelDtype = "auto"
-    """Precision of the model; auto is float32 on a CPU and the checkpoint's own on an accelerator."""
-    hook_points: str
-    """Comma-separated places, e.g. layers.18, blocks.5.hook_resid_post or model.layers.5.mlp."""
-    corpus: CorpusConfig = field(default_factory=CorpusConfig)
-    rules: TokenRules = field(default_factory=TokenRules)
-    sequences_per_forward: int = 8
-    """Sequences that the language model reads at once."""
-
-    def __post_init__(self) -> None:
-        if self.sequences_per_forward < 1:
-            raise ValueError(f"sequences_per_forward={self.sequences_per_forward} must be at least 1")
 
 
 def describe(config: ActivationConfig, *, device: str = "auto") -> StreamProvenance:

@@ -10,7 +10,7 @@ import hashlib
 import os
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,36 +30,18 @@ from quadric.activations.manifest import (
     Layout,
     Manifest,
     Shard,
-    StoredDtype,
     read_manifest,
     write_manifest,
 )
 from quadric.activations.models import find_model, load_model, load_shape
 from quadric.activations.prefetch import prefetched
 from quadric.activations.provenance import StreamProvenance
+from quadric.activations.settings import HarvestConfig
 from quadric.activations.token_rules import TokenCounts
 
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
 COLUMN_DTYPES = {"token_ids": torch.int32, "positions": torch.int32}
 NO_TOKEN = -1
-
-
-@dataclass(frozen=True, kw_only=True)
-class HarvestConfig:
-    """How much is stored, and how."""
-
-    tokens: int
-    """Token vectors to store."""
-    dtype: StoredDtype = "float16"
-    """Number format on disk."""
-    sequences_per_shard: int = 32
-    """Sequences a file; what a killed harvest may have to do again."""
-
-    def __post_init__(self) -> None:
-        if self.tokens < 1:
-            raise ValueError(f"tokens={self.tokens} leaves nothing to do; ask for at least 1")
-        if self.sequences_per_shard < 1:
-            raise ValueError(f"sequences_per_shard={self.sequences_per_shard} must be at least 1")
 
 
 class Progress(NamedTuple):

@@ -7,16 +7,15 @@ one step. Whatever ends a harvest, the listed shards are whole; anything else in
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from quadric._files import write_atomically
 from quadric.activations.provenance import StreamProvenance, differences
+from quadric.activations.settings import StoredDtype
 from quadric.activations.token_rules import TokenCounts
 
 FORMAT = 1
 NAME = "manifest.json"
-
-StoredDtype = Literal["float16", "bfloat16", "float32"]
 
 
 class CacheError(ValueError):

@@ -14,6 +14,7 @@ from torch import nn
 
 from quadric._files import sha256_of_file, sync_to_disk
 from quadric.activations.model_errors import ModelError, plain_errors, quiet
+from quadric.activations.settings import ModelDtype
 from quadric.activations.tokenizer import Tokenizer
 from quadric.resources import SMOLLM2, Resource, cache_folder, open_member
 
@@ -21,8 +22,6 @@ EMBEDDED = {SMOLLM2.name: SMOLLM2}
 HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 SAMPLED_VALUES = 4096
 WEIGHTS = ("*.safetensors", "*.bin", "config.json")
-
-ModelDtype = Literal["auto", "float32", "bfloat16", "float16"]
 
 
 @dataclass(frozen=True)

@@ -9,56 +9,19 @@ resume, and on any number of ranks. A token that is an outlier at one hook point
 because the rows of all hook points belong together.
 """
 
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from quadric.activations.settings import TokenRules
 from quadric.activations.tokenizer import Tokenizer
-
-OUTLIER_MEDIAN = "over the tokens of a sequence that the other rules keep"
 
 
 class ActivationError(ValueError):
     """A vector that no autoencoder can use."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TokenRules:
-    """Which tokens are left out, and why."""
-
-    prepend_bos: Literal["auto", "always", "never"] = "auto"
-    """Put a BOS before every sequence; auto does what the model's tokenizer does."""
-    bos: Literal["keep", "drop"] = "drop"
-    """The vector at a BOS that was put before a sequence."""
-    special_tokens: Literal["keep", "drop"] = "drop"
-    """Vectors at all other special tokens, e.g. at the separators between packed documents."""
-    outliers: Literal["keep", "drop", "clip"] = "drop"
-    """Vectors longer than outlier_factor medians of their sequence; clip scales them down to that."""
-    outlier_factor: float = 10.0
-    """How many medians long an outlier is."""
-
-    def __post_init__(self) -> None:
-        if not self.outlier_factor > 1:
-            raise ValueError(f"outlier_factor={self.outlier_factor} must exceed 1; outliers=keep turns the rule off")
-
-    def bos_of(self, tokenizer: Tokenizer) -> int | None:
-        """The token put before every sequence, or None."""
-        if self.prepend_bos == "always" and tokenizer.bos is None:
-            raise ValueError("prepend_bos=always, but the tokenizer has no BOS token; use prepend_bos=auto or never")
-        wanted = tokenizer.adds_bos if self.prepend_bos == "auto" else self.prepend_bos == "always"
-        return tokenizer.bos if wanted else None
-
-    def as_recorded(self, tokenizer: Tokenizer) -> dict[str, Any]:
-        """The rules as provenance keeps them: with 'auto' resolved and the unchangeable ones spelt out."""
-        return asdict(self) | {
-            "prepend_bos": "always" if self.bos_of(tokenizer) is not None else "never",
-            "separator": None if tokenizer.separator is None else tokenizer.decode(tokenizer.separator),
-            "padding": "drop",
-            "outlier_median": OUTLIER_MEDIAN,
-        }
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ class Figures:
     """Draw the paper's figures from runs and sweeps: each as PNG and SVG, with the numbers behind it as CSV.
 
     Example: quadric figures runs/layers runs/alphas --out figures
-    Example: quadric figures --only receptive_fields receptive_gap --out figures
+             quadric figures --only receptive_fields receptive_gap --out figures
     """
 
     sources: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[RUN_OR_SWEEP ...]")] = ()
@@ -36,7 +36,7 @@ class Figures:
         ],
         ...,
     ] = ()
-    """Figures to draw; all whose data are there if left out."""
+    """Figures to draw; by default all whose data is available."""
 
     def run(self) -> int:
         from importlib.util import find_spec

@@ -106,7 +106,7 @@ class TokenBlocks:
         if self.tokens_read:
             return (
                 f"corpus '{source}' ({split}) has {self.tokens_read} tokens, fewer than one block of "
-                f"{self.config.block_length}; give more text, a smaller block_length, or packing=separate"
+                f"{self.config.block_length}; use more text, a smaller block_length, or packing=separate"
             )
         return (
             f"corpus '{source}' has no text in its {split} split; use a corpus with text, another "

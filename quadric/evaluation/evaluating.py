@@ -1,7 +1,7 @@
 """Evaluate any number of autoencoders on held-out text, with few passes of the language model."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -14,33 +14,13 @@ from quadric.activations.live_stream import ForwardPass
 from quadric.activations.provenance import ProvenanceError
 from quadric.activations.splicing import Replacement, predictions
 from quadric.autoencoders import Autoencoder
-from quadric.corpus import Split
 from quadric.evaluation.measures import ErrorAccumulator
 from quadric.evaluation.record import Evaluation, kind_of
 from quadric.evaluation.recovered import PredictionSums, Recovered
+from quadric.evaluation.settings import EvaluationSettings
 
 OnProgress = Callable[[str, int, int], None]
 """Name of the stage, tokens done, and tokens in total."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class EvaluationSettings:
-    """Which text to read, and how much."""
-
-    tokens: int = 32768
-    """Number of held-out tokens for measuring the error."""
-    spliced_tokens: int = 4096
-    """Number of tokens to predict from reconstructed vectors, in whole sequences; 0 skips this."""
-    split: Split = "held_out"
-    """Evaluate on the held-out documents or on the training documents."""
-    model: str | None = None
-    """Location of the language model, if its recorded name is not enough to find it."""
-    corpus: str | None = None
-    """Another corpus, or the location of the recorded one."""
-
-    def __post_init__(self) -> None:
-        if self.tokens < 1 or self.spliced_tokens < 0:
-            raise ValueError(f"tokens={self.tokens} and spliced_tokens={self.spliced_tokens} must be ≥ 1 and ≥ 0")
 
 
 class Candidate(NamedTuple):

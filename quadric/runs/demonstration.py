@@ -25,8 +25,9 @@ from quadric.geometry.dictionary import require_bilinear
 from quadric.runs.config import FILE_NAME, RunConfig, read_run_config, write_run_config
 from quadric.runs.folder import autoencoder_folders, evidence_folder, load
 from quadric.runs.geometry import geometry_of_run
-from quadric.runs.recipes import DEMO_TOKENS, demo
+from quadric.runs.recipes import demo
 from quadric.runs.running import is_finished, train_run
+from quadric.runs.scales import DEMO_TOKENS
 from quadric.site.export import SiteInput, build_site
 from quadric.site.writer import is_site
 

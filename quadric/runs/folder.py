@@ -30,34 +30,58 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
 def load(
-    folder_or_hub_id: str | os.PathLike[str], *, autoencoder: str | None = None, revision: str | None = None
+    folder_or_hub_id: str | os.PathLike[str], *, name: str | None = None, revision: str | None = None
 ) -> Autoencoder:
-    """The autoencoder in a local folder or, if there is none of that name, in a repository of the hub.
+    """Load an autoencoder from a run, a folder made by save_pretrained, or the hub.
 
-    Of a run that trained several, `autoencoder` names the one to load.
+    Args:
+        folder_or_hub_id: A local folder or, if there is none of that name, a repository `owner/name` of the hub.
+        name: Which autoencoder to load from a run that trained several; the error lists the names if it is missing.
+        revision: Commit, branch or tag of a hub repository.
+
+    Returns:
+        The autoencoder, on the CPU.
+
+    Example:
+        ae = quadric.load("runs/first")
+        ae = quadric.load("runs/grid", name="resid_pre.15-topk-k1024-active32-seed0")
     """
-    return load_pretrained(autoencoder_folder(local_folder(folder_or_hub_id, revision=revision), autoencoder))
+    return load_pretrained(autoencoder_folder(local_folder(folder_or_hub_id, revision=revision), name))
 
 
 class Loaded(NamedTuple):
-    """An autoencoder, and the run and the name that it was found under."""
+    """An autoencoder with its name and the run that holds it."""
 
     run: str
     name: str
     autoencoder: Autoencoder
 
 
-def load_all(runs: Sequence[str]) -> list[Loaded]:
-    """Every autoencoder of some runs, folders made by save_pretrained, or hub ids."""
+def load_all(runs: Sequence[str], names: Sequence[str] = ()) -> list[Loaded]:
+    """The autoencoders of some runs, folders made by save_pretrained, or hub ids: those of the given names, or all.
+
+    Args:
+        runs: Folders or hub ids.
+        names: Autoencoders to load from every run; all of them if empty.
+    """
     if not runs:
         raise ValueError("no run was given; name at least one, e.g. runs/first")
     found = []
     for run in runs:
         folder = local_folder(run)
-        for name in autoencoder_folders(folder) or [None]:
-            path = autoencoder_folder(folder, name)
-            found.append(Loaded(run, path.name if name is None else name, load_pretrained(path)))
+        for name in chosen_names(folder, names):
+            found.append(Loaded(run, name, load_pretrained(autoencoder_folder(folder, name))))
     return found
+
+
+def chosen_names(folder: Path, names: Sequence[str] = ()) -> list[str]:
+    """The names of a run's autoencoders, or the given ones if the run holds them all; an empty run is an error."""
+    for name in names:
+        autoencoder_folder(folder, name)
+    every = autoencoder_folders(folder)
+    if not every:
+        autoencoder_folder(folder)  # raises, and says what is missing
+    return list(names or every)
 
 
 def local_folder(folder_or_hub_id: str | os.PathLike[str], *, revision: str | None = None) -> Path:
@@ -82,18 +106,19 @@ def autoencoder_folders(folder: Path) -> dict[str, Path]:
 
 
 def autoencoder_folder(folder: Path, name: str | None = None) -> Path:
-    """The folder of one autoencoder of a run; its name may be left out where there is only one."""
+    """The folder of one autoencoder of a run; the name may be left out if there is only one."""
     folders = autoencoder_folders(folder)
     if not folders:
         raise FileNotFoundError(
-            f"'{folder}' holds no trained autoencoder yet; go on with quadric train --resume {folder}"
+            f"'{folder}' holds no trained autoencoder yet; finish it with quadric train --resume {folder}"
         )
     if name is None and len(folders) == 1:
         return next(iter(folders.values()))
     if name not in folders:
-        choices = ", ".join(folders)
+        wrong = "" if name is None else f", none of them named {name!r}"
+        count = "1 autoencoder" if len(folders) == 1 else f"{len(folders)} autoencoders"
         raise ValueError(
-            f"autoencoder={name!r} does not name one of the {len(folders)} of '{folder}'; choose from: {choices}"
+            f"'{folder}' holds {count}: {', '.join(folders)}{wrong}; choose one with --name (name=... in Python)"
         )
     return folders[name]
 

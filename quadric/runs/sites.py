@@ -10,7 +10,7 @@ from quadric.evidence import Evidence, Job
 from quadric.geometry import DictionaryGeometry
 from quadric.geometry.dictionary import require_bilinear
 from quadric.runs.evidence import OnNote, TokenProgress, WantedEvidence, evidence_for, no_progress
-from quadric.runs.folder import autoencoder_folder, autoencoder_folders, evidence_folder
+from quadric.runs.folder import autoencoder_folder, autoencoder_folders, chosen_names, evidence_folder
 from quadric.runs.geometry import geometry_of_run
 from quadric.site import writer
 from quadric.site.checking import HostingLimits
@@ -61,6 +61,7 @@ def site_of_runs(
     out: Path,
     wanted: WantedEvidence,
     *,
+    names: Sequence[str] = (),
     title: str = "Quadric",
     with_map: bool = True,
     limits: HostingLimits | None = HostingLimits(),  # noqa: B008  (frozen)
@@ -68,10 +69,13 @@ def site_of_runs(
     on_progress: OnProgress = lambda part, done, total: None,
     on_note: OnNote = lambda note: None,
 ) -> SiteManifest:
-    """Collect the evidence that is missing, then write a site about every bilinear autoencoder of the runs."""
+    """Collect the evidence that is missing, then write a site about the bilinear autoencoders of the runs.
+
+    `names` chooses among the autoencoders of every run; all of them if empty.
+    """
     writer.check_replaceable(out)
     writer.check_viewer_built(writer.STATIC)
-    inputs = site_inputs(runs, wanted, progress=progress, on_progress=on_progress, on_note=on_note)
+    inputs = site_inputs(runs, wanted, names=names, progress=progress, on_progress=on_progress, on_note=on_note)
     return build_site(
         inputs, out, title=title, with_map=with_map, limits=limits, static=writer.STATIC, on_progress=on_progress
     )
@@ -81,12 +85,13 @@ def site_inputs(
     runs: Sequence[Path],
     wanted: WantedEvidence,
     *,
+    names: Sequence[str] = (),
     progress: TokenProgress = no_progress,
     on_progress: OnProgress = lambda part, done, total: None,
     on_note: OnNote = lambda note: None,
 ) -> list[SiteInput]:
-    """Every bilinear autoencoder of the runs with its geometry, its evidence and what is known of its quality."""
-    found = [each for run in runs for each in _bilinear_autoencoders(run, on_note)]
+    """The chosen bilinear autoencoders of the runs with their geometry, evidence and, where known, quality."""
+    found = [each for run in runs for each in _bilinear_autoencoders(run, names, on_note)]
     if not found:
         raise ValueError("none of the runs holds a bilinear autoencoder; a site shows the shapes of its latents")
     geometries = _geometries(found, on_progress)
@@ -141,15 +146,13 @@ def _geometries(found: Sequence[_Found], on_progress: OnProgress) -> list[Dictio
     return [geometry_of_run(each.run, each.name, each.autoencoder, advance) for each in found]
 
 
-def _bilinear_autoencoders(run: Path, on_note: OnNote) -> list[_Found]:
-    folders = autoencoder_folders(run)
-    if not folders:
-        autoencoder_folder(run)  # raises, and says what is missing
+def _bilinear_autoencoders(run: Path, names: Sequence[str], on_note: OnNote) -> list[_Found]:
+    is_only_one = len(autoencoder_folders(run)) == 1
     found = []
-    for name, folder in folders.items():
-        autoencoder = load_pretrained(folder)
+    for name in chosen_names(run, names):
+        autoencoder = load_pretrained(autoencoder_folder(run, name))
         if isinstance(autoencoder, BilinearAutoencoder):
-            found.append(_Found(run, name, autoencoder, len(folders) == 1))
+            found.append(_Found(run, name, autoencoder, is_only_one))
         else:
             on_note(f"{name} is a linear baseline, whose latents have no shape; left out")
     return found

@@ -181,7 +181,7 @@ def test_an_interrupt_leaves_valid_shards_and_says_how_to_go_on(tiny: Path, tmp_
     finally:
         process.kill()
     assert process.returncode == 130, errors
-    assert "the same command goes on" in errors
+    assert "the same command continues" in errors
     assert "Traceback" not in errors
     ActivationCache(out).verify()
     assert len(ActivationCache(out)) > 0

@@ -14,6 +14,7 @@ from quadric.evidence import Evidence
 from quadric.geometry import stored
 from quadric.site import writer
 from tests.activations.tiny import D_MODEL, save_tiny
+from tests.cli.terminal import run_on_a_terminal
 
 
 @pytest.fixture
@@ -72,6 +73,27 @@ def test_a_run_becomes_a_site_and_the_second_time_needs_no_model_and_no_decompos
     assert main(["site", str(run), "--no-map"]) == 0
     assert (run / "site/data/first/latents/00008.st").is_file()
     assert "scoring" not in capsys.readouterr().err
+
+
+def test_a_name_chooses_among_several(
+    run: Path, tmp_path: Path, config: ActivationConfig, static: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = arguments(run, tmp_path / "site", config, "--tokens", "100", "--no-map")
+    assert main([*command, "--name", "second"]) == 0
+    manifest = json.loads((tmp_path / "site/data/site.json").read_text())
+    assert [entry["name"] for entry in manifest["dictionaries"]] == ["second"]
+    assert not (run / "evidence/first").exists()
+    assert main([*command, "--name", "third"]) == 1
+    assert "holds 2 autoencoders: first, second, none of them named 'third'" in capsys.readouterr().err
+
+
+def test_a_site_on_a_real_terminal(run: Path, tmp_path: Path, config: ActivationConfig) -> None:
+    """Evidence is collected inside the making of the site: two kinds of progress at the same time."""
+    command = arguments(run, tmp_path / "site", config, "--tokens", "300", "--no-map")
+    code, shown = run_on_a_terminal("-m", "quadric", *command, OMP_NUM_THREADS="1")
+    assert code == 0, shown
+    assert "Traceback" not in shown
+    assert "18 latents of first, second" in shown
 
 
 def test_a_cache_gives_the_same_evidence_as_the_model(

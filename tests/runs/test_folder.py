@@ -14,14 +14,14 @@ def run(tmp_path):
 
 
 def test_an_autoencoder_of_a_run_is_loaded_by_name(run):
-    loaded = quadric.load(run, autoencoder="seed1")
+    loaded = quadric.load(run, name="seed1")
     assert torch.equal(loaded.left, quadric.load(run / "autoencoders" / "seed1").left)
 
 
 @pytest.mark.parametrize("name", [None, "seed2"])
 def test_a_missing_or_wrong_name_lists_the_choices(run, name):
     with pytest.raises(ValueError, match="seed0, seed1"):
-        quadric.load(run, autoencoder=name)
+        quadric.load(run, name=name)
 
 
 def test_the_name_may_be_left_out_where_there_is_one(run):

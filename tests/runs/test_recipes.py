@@ -15,6 +15,7 @@ from quadric.runs.recipes import (
     Grid,
     Scale,
     autoencoders,
+    make_run_config,
     paper,
     paper_gemma,
     paper_llama,
@@ -79,7 +80,7 @@ def test_a_papers_recipe_runs_from_model_to_folder_on_a_tiny_model_of_its_class(
     train_run(tmp_path / "run", device="cpu")
     assert is_finished(tmp_path / "run")
     for each in config.autoencoders:
-        assert load(tmp_path / "run", autoencoder=each.name).d_model == 32
+        assert load(tmp_path / "run", name=each.name).d_model == 32
 
 
 @pytest.mark.parametrize("recipe", RECIPES.values())

@@ -383,7 +383,7 @@ def test_python_and_link_can_be_copied(open_viewer, address):
     page.get_by_role("button", name="Copy Python").click()
     expect(page.locator(".downloads [role=status]")).to_have_text("Python copied")
     copied = page.evaluate("navigator.clipboard.readText()")
-    assert 'quadric.load("runs/synthetic", autoencoder="composite")' in copied
+    assert 'quadric.load("runs/synthetic", name="composite")' in copied
     assert "quadric.geometry.spectrum(autoencoder, 2)" in copied
     compile(copied, "snippet", "exec")
     page.get_by_role("button", name="Copy link").click()

@@ -3,7 +3,7 @@ import type { DictionaryEntry } from "../data/schema.ts";
 
 export function snippet(entry: DictionaryEntry, latent: number): string {
   if (entry.source === null) return unsaved(latent);
-  const name = entry.source_autoencoder === null ? "" : `, autoencoder=${python(entry.source_autoencoder)}`;
+  const name = entry.source_autoencoder === null ? "" : `, name=${python(entry.source_autoencoder)}`;
   return ["import quadric", "", `autoencoder = quadric.load(${python(entry.source)}${name})`, ...use(latent)].join("\n");
 }
 

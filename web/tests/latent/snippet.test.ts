@@ -5,7 +5,7 @@ import { snippet } from "../../src/latent/snippet.ts";
 
 test("the Python snippet quotes what it was given", () => {
   const entry = { source: 'runs/"x"', source_autoencoder: "composite" } as DictionaryEntry;
-  assert.match(snippet(entry, 7), /quadric\.load\("runs\/\\"x\\"", autoencoder="composite"\)/);
+  assert.match(snippet(entry, 7), /quadric\.load\("runs\/\\"x\\"", name="composite"\)/);
   assert.match(snippet({ ...entry, source_autoencoder: null }, 7), /quadric\.load\("runs\/\\"x\\""\)/);
 });
 
