@@ -11,7 +11,7 @@ from pathlib import Path
 
 from measure import write_table
 
-from quadric.activations import ActivationConfig, HarvestConfig, harvest
+from quadric.activations import ActivationConfig, HarvestConfig, harvest_to_folder
 from quadric.autoencoders import load_pretrained
 from quadric.cli.progress import TrainingProgress, progress
 from quadric.evaluation import Evaluation, EvaluationSettings, evaluate
@@ -46,7 +46,7 @@ def trained(options: argparse.Namespace) -> Path:
     config, folder = wanted(options), options.work / f"run-{options.latents}-{options.steps}-{options.seeds}"
     storage = HarvestConfig(tokens=options.tokens, dtype="float16", sequences_per_shard=32)
     with progress() as display, display.tokens("harvest") as show:
-        harvest(config.activations, storage, options.work / "cache", on_progress=show)
+        harvest_to_folder(config.activations, storage, options.work / "cache", on_progress=show)
     if not folder.exists():
         create_run(config, folder)
     if not is_finished(folder):

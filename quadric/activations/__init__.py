@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from quadric.activations.batches import ActivationBatch, ActivationStream, BatchSize
     from quadric.activations.cache import ActivationCache, CachedStream
     from quadric.activations.config import describe
-    from quadric.activations.harvesting import harvest
+    from quadric.activations.harvesting import harvest_to_folder
     from quadric.activations.hook_points import HookPoint, parse_hook_point, parse_hook_points
     from quadric.activations.live_stream import LiveStream
     from quadric.activations.models import LanguageModel, find_model, load_model
@@ -72,7 +72,7 @@ __all__ = [
     "TokenRules",
     "describe",
     "find_model",
-    "harvest",
+    "harvest_to_folder",
     "load_model",
     "parse_hook_point",
     "parse_hook_points",

@@ -65,7 +65,7 @@ class HarvestReport(NamedTuple):
         return self.tokens_before == self.manifest.rows
 
 
-def harvest(
+def harvest_to_folder(
     config: ActivationConfig,
     storage: HarvestConfig,
     folder: Path,

@@ -52,7 +52,7 @@ class Harvest(ActivationFlags):
 
     def run(self) -> int:
         announce("harvest", f"preparing to read {self.model_name}")
-        from quadric.activations import ActivationCache, harvest
+        from quadric.activations import ActivationCache, harvest_to_folder
         from quadric.activations.models import preparation
         from quadric.cli.progress import progress
 
@@ -62,7 +62,7 @@ class Harvest(ActivationFlags):
             print(first, file=sys.stderr)
         try:
             with progress() as display, display.tokens("harvest") as show:
-                report = harvest(config, storage, out, device=self.device, on_progress=show)
+                report = harvest_to_folder(config, storage, out, device=self.device, on_progress=show)
         except KeyboardInterrupt:
             print(f"\nthe shards in {out} stay valid; the same command continues from there", file=sys.stderr)
             raise

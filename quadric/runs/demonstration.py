@@ -5,7 +5,8 @@ moment and continues with the same call.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -14,24 +15,21 @@ import numpy as np
 import torch
 
 from quadric._files import write_atomically
-from quadric.activations import ActivationCache, BatchSize, CachedStream, HarvestConfig, harvest
+from quadric.activations import HarvestConfig, harvest_to_folder
 from quadric.activations.harvesting import Progress
-from quadric.autoencoders import BilinearAutoencoder
-from quadric.evidence import Evidence, EvidenceSettings, Job, collect_together, text_behind
+from quadric.evidence import Evidence
 from quadric.evidence.labels import MIXED
-from quadric.evidence.storage import has_evidence
-from quadric.geometry import DictionaryGeometry, LatentStatistics
-from quadric.geometry.dictionary import require_bilinear
+from quadric.geometry import LatentStatistics
 from quadric.runs.config import FILE_NAME, RunConfig, read_run_config, write_run_config
-from quadric.runs.folder import autoencoder_folders, evidence_folder, load
-from quadric.runs.geometry import geometry_of_run
+from quadric.runs.evidence import TokenProgress, WantedEvidence
 from quadric.runs.recipes import demo
 from quadric.runs.running import is_finished, train_run
 from quadric.runs.scales import DEMO_TOKENS
-from quadric.site.export import SiteInput, build_site
+from quadric.runs.sites import SITE, site_inputs
+from quadric.site.export import build_site
 from quadric.site.writer import is_site
 
-ACTIVATIONS, SITE = "activations", "site"
+ACTIVATIONS = "activations"
 SUMMARY = "demo.json"
 """File with the latents worth a look, so that a second call only has to read it."""
 PARTS = ("activations", "training", "geometry", "evidence", "pages")
@@ -70,17 +68,14 @@ def demonstrate(folder: Path, wanted: Demonstration, on_progress: OnProgress) ->
     if not is_finished(folder):
         _harvest(folder, wanted, on_progress)
         _train(folder, wanted.config, on_progress)
-    autoencoder = require_bilinear(load(folder))
-    (name,) = autoencoder_folders(folder)
-    geometry = _geometry(folder, name, autoencoder, on_progress)
-    job = Job(autoencoder, evidence_folder(folder, name), geometry)
-    evidence = _evidence(folder / ACTIVATIONS, job, wanted, on_progress)
+    evidence = WantedEvidence(
+        tokens=wanted.tokens, points=wanted.points, cache=folder / ACTIVATIONS, model=wanted.config.reading.model
+    )
+    (given,) = site_inputs([folder], evidence, progress=_evidence_progress(on_progress), on_progress=on_progress)
     if not is_site(folder / SITE):
-        site_input = SiteInput(
-            name=name, autoencoder=autoencoder, evidence=evidence, source=str(folder), geometry=geometry
-        )
-        build_site([site_input], folder / SITE, title="Quadric demo", on_progress=on_progress)
-    found = worth_a_look(geometry.statistics(), evidence)
+        build_site([given], folder / SITE, title="Quadric demo", on_progress=on_progress)
+    assert given.geometry is not None
+    found = worth_a_look(given.geometry.statistics(), given.evidence)
     write_atomically(folder / SUMMARY, json.dumps([each._asdict() for each in found]).encode())
     return found
 
@@ -119,7 +114,8 @@ def _harvest(folder: Path, wanted: Demonstration, on_progress: OnProgress) -> No
     def show(state: Progress) -> None:
         on_progress("activations", state.done, state.wanted)
 
-    harvest(wanted.config.reading, HarvestConfig(tokens=wanted.tokens), folder / ACTIVATIONS, on_progress=show)
+    storage = HarvestConfig(tokens=wanted.tokens)
+    harvest_to_folder(wanted.config.reading, storage, folder / ACTIVATIONS, on_progress=show)
 
 
 def _train(folder: Path, config: RunConfig, on_progress: OnProgress) -> None:
@@ -129,29 +125,9 @@ def _train(folder: Path, config: RunConfig, on_progress: OnProgress) -> None:
     train_run(folder, on_step=show)
 
 
-def _geometry(folder: Path, name: str, autoencoder: BilinearAutoencoder, on_progress: OnProgress) -> DictionaryGeometry:
-    """The geometry of the dictionary; the first two of a site's three steps per latent."""
-    done = 0
+def _evidence_progress(on_progress: OnProgress) -> TokenProgress:
+    @contextmanager
+    def opened(label: str) -> Iterator[Callable[[Progress], None]]:
+        yield lambda state: on_progress("evidence", state.done, state.wanted)
 
-    def advance(finished: int) -> None:
-        nonlocal done
-        done += finished
-        on_progress("geometry", done, 3 * autoencoder.n_latents)
-
-    return geometry_of_run(folder, name, autoencoder, advance)
-
-
-def _evidence(cache: Path, job: Job, wanted: Demonstration, on_progress: OnProgress) -> Evidence:
-    if has_evidence(job.folder):
-        return Evidence.load(job.folder)
-    stream = CachedStream(ActivationCache(cache), batch=BatchSize(tokens=4096), seed=None)
-    text = text_behind(stream, wanted.config.reading.model)
-    settings = EvidenceSettings(n_points=wanted.points)
-
-    def show(state: Progress) -> None:
-        on_progress("evidence", state.done, state.wanted)
-
-    (evidence,) = collect_together(
-        [job], stream, n_tokens=wanted.tokens, settings=settings, text=text, on_progress=show
-    )
-    return evidence
+    return opened

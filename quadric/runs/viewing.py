@@ -1,10 +1,12 @@
 """`quadric.view`: the viewer in the browser, for a run, a site, or an autoencoder with its evidence."""
 
+import json
 import tempfile
 import threading
 import webbrowser
 from http.server import ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import quote
 
 from quadric.autoencoders import Autoencoder
 from quadric.evidence import Evidence
@@ -12,7 +14,7 @@ from quadric.runs.evidence import WantedEvidence
 from quadric.runs.folder import autoencoder_folders
 from quadric.runs.sites import SITE, export_site, site_of_runs
 from quadric.site.serve import DEFAULT_PORT, address_of, site_folder, site_server
-from quadric.site.writer import is_site
+from quadric.site.writer import MANIFEST, is_site
 
 Scratch = tempfile.TemporaryDirectory[str]
 
@@ -59,6 +61,7 @@ def view(
     target: str | Path | Autoencoder,
     evidence: Evidence | None = None,
     *,
+    name: str | None = None,
     latent: int | None = None,
     port: int = DEFAULT_PORT,
     open_browser: bool = True,
@@ -69,6 +72,7 @@ def view(
     Args:
         target: A run or a site folder, or a bilinear autoencoder. A run that has no site yet gets one first.
         evidence: What `quadric.collect_evidence` returned, where the target is an autoencoder.
+        name: Open this autoencoder, where the site shows several.
         latent: Open the page of this latent.
         port: Port to listen on; 0 takes any free one.
         open_browser: Open the browser.
@@ -85,12 +89,13 @@ def view(
     if latent is not None and latent < 0:
         raise ValueError(f"latent={latent} is negative; latents count from 0")
     folder, scratch = _site(target, evidence)
+    route = _route(folder, name, latent)
     server = site_server(folder, port)
-    viewer = Viewer(server, address_of(server) + ("" if latent is None else f"#/latent/{latent}"), scratch)
+    viewer = Viewer(server, address_of(server) + route, scratch)
     if open_browser:
         webbrowser.open(viewer.address)
     if wait:
-        print(f"{viewer.address}  (Ctrl-C ends it)", flush=True)
+        print(f"{viewer.address}  (Ctrl-C stops it)", flush=True)
         viewer.wait()
     return viewer
 
@@ -109,3 +114,14 @@ def _site(target: str | Path | Autoencoder, evidence: Evidence | None) -> tuple[
     if folder.is_dir() and not is_site(folder) and not is_site(own) and autoencoder_folders(folder):
         site_of_runs([folder], own, WantedEvidence())
     return site_folder(folder), None
+
+
+def _route(folder: Path, name: str | None, latent: int | None) -> str:
+    """The page to open: a latent, the map of one autoencoder, or the start page."""
+    if name is not None:
+        names = [each["name"] for each in json.loads((folder / MANIFEST).read_bytes())["dictionaries"]]
+        if name not in names:
+            raise ValueError(f"name={name!r} is not in the site '{folder}'; choose from: {', '.join(names)}")
+    parts = [] if name is None else [quote(name, safe="")]
+    parts += [] if latent is None else ["latent", str(latent)]
+    return f"#/{'/'.join(parts)}" if parts else ""

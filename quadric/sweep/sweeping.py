@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from quadric.activations import HarvestConfig, harvest
+from quadric.activations import HarvestConfig, harvest_to_folder
 from quadric.activations.harvesting import Progress
 from quadric.autoencoders import load_pretrained
 from quadric.evaluation import EvaluationSettings, evaluate_on_text
@@ -80,7 +80,7 @@ def _fill_cache(config: SweepConfig, cache: Path, every: list[Group], device: st
     """Harvest all hook points of a cache in one pass of the language model, for all groups that read it."""
     activations = replace(config.activations, hook_points=cache.name.replace("+", ","))
     storage = HarvestConfig(tokens=_tokens_to_store(every[0].config))
-    harvest(activations, storage, cache, device=device, on_progress=watcher.harvested)
+    harvest_to_folder(activations, storage, cache, device=device, on_progress=watcher.harvested)
 
 
 def _tokens_to_store(config: RunConfig) -> int:

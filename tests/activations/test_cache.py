@@ -19,7 +19,6 @@ from quadric.activations import (
     HarvestConfig,
     LiveStream,
     describe,
-    harvest,
 )
 from quadric.activations.manifest import CacheError
 from quadric.corpus import CorpusConfig
@@ -37,7 +36,7 @@ def config(tiny_folder: Path, texts: Path) -> ActivationConfig:
 def folder(config: ActivationConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("cache")
     storage = HarvestConfig(tokens=TOKENS, sequences_per_shard=4, dtype="float32")
-    harvest(config, storage, path, device="cpu")
+    harvest_to_folder(config, storage, path, device="cpu")
     return path
 
 
@@ -154,7 +153,7 @@ def test_shards_are_mapped_and_not_read(folder: Path) -> None:
 def test_half_precision_comes_back_as_float32(
     config: ActivationConfig, folder: Path, tmp_path: Path, dtype: Any
 ) -> None:
-    harvest(config, HarvestConfig(tokens=100, sequences_per_shard=4, dtype=dtype), tmp_path, device="cpu")
+    harvest_to_folder(config, HarvestConfig(tokens=100, sequences_per_shard=4, dtype=dtype), tmp_path, device="cpu")
     half = next(iter(stream_of(tmp_path, seed=None))).activations["resid_pre.3"]
     full = next(iter(stream_of(folder, seed=None))).activations["resid_pre.3"]
     assert half.dtype == torch.float32
@@ -184,7 +183,7 @@ def test_a_run_refuses_a_cache_from_elsewhere(config: ActivationConfig, folder: 
 
 
 def test_verifying_finds_a_flipped_bit(config: ActivationConfig, tmp_path: Path) -> None:
-    harvest(config, HarvestConfig(tokens=200, sequences_per_shard=4), tmp_path, device="cpu")
+    harvest_to_folder(config, HarvestConfig(tokens=200, sequences_per_shard=4), tmp_path, device="cpu")
     cache = ActivationCache(tmp_path)
     cache.verify()
     path = tmp_path / "shard-00001.safetensors"

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from quadric._files import DiskFullError
-from quadric.activations import ActivationConfig, BatchSize, HarvestConfig, LiveStream, TokenRules, harvest
+from quadric.activations import ActivationConfig, BatchSize, HarvestConfig, LiveStream, TokenRules, harvest_to_folder
 from quadric.activations.harvesting import Progress, stored_as
 from quadric.activations.manifest import CacheError, Manifest, read_manifest
 from quadric.corpus import CorpusConfig
@@ -37,7 +37,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 def run(config: ActivationConfig, folder: Path, storage: HarvestConfig = STORAGE) -> Manifest:
-    return harvest(config, storage, folder, device="cpu").manifest
+    return harvest_to_folder(config, storage, folder, device="cpu").manifest
 
 
 def test_a_shard_holds_what_the_live_stream_gives(config: ActivationConfig, tmp_path: Path) -> None:
@@ -68,25 +68,25 @@ def test_exactly_the_wanted_number_is_stored_and_accounted_for(config: Activatio
 
 def test_progress_ends_at_the_wanted_number(config: ActivationConfig, tmp_path: Path) -> None:
     states: list[Progress] = []
-    harvest(config, STORAGE, tmp_path / "cache", device="cpu", on_progress=states.append)
+    harvest_to_folder(config, STORAGE, tmp_path / "cache", device="cpu", on_progress=states.append)
     assert states[0] == Progress(0, 600, 0)
     assert [state.done for state in states] == sorted(state.done for state in states)
     assert states[-1].done == 600
 
 
 def test_a_second_call_has_nothing_to_do(config: ActivationConfig, tmp_path: Path) -> None:
-    first = harvest(config, STORAGE, tmp_path / "cache", device="cpu")
+    first = harvest_to_folder(config, STORAGE, tmp_path / "cache", device="cpu")
     before = content(tmp_path / "cache")
-    second = harvest(config, STORAGE, tmp_path / "cache", device="cpu")
+    second = harvest_to_folder(config, STORAGE, tmp_path / "cache", device="cpu")
     assert not first.nothing_to_do
     assert second.nothing_to_do
-    assert harvest(config, replace(STORAGE, tokens=100), tmp_path / "cache", device="cpu").nothing_to_do
+    assert harvest_to_folder(config, replace(STORAGE, tokens=100), tmp_path / "cache", device="cpu").nothing_to_do
     assert content(tmp_path / "cache") == before
 
 
 def test_asking_for_more_tokens_later_gives_the_same_files(config: ActivationConfig, tmp_path: Path) -> None:
     run(config, tmp_path / "twice", replace(STORAGE, tokens=250))
-    report = harvest(config, STORAGE, tmp_path / "twice", device="cpu")
+    report = harvest_to_folder(config, STORAGE, tmp_path / "twice", device="cpu")
     assert 0 < report.tokens_before < 600
     run(config, tmp_path / "once")
     assert content(tmp_path / "twice") == content(tmp_path / "once")
@@ -97,7 +97,7 @@ def test_a_harvest_ends_with_the_corpus(config: ActivationConfig, tmp_path: Path
     assert manifest.exhausted
     assert 0 < manifest.tail_tokens < 32
     assert manifest.rows == manifest.counts.kept
-    assert harvest(config, replace(STORAGE, tokens=10**9), tmp_path / "cache", device="cpu").nothing_to_do
+    assert harvest_to_folder(config, replace(STORAGE, tokens=10**9), tmp_path / "cache", device="cpu").nothing_to_do
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +131,7 @@ harvesting.write_atomically = writing
 corpus = CorpusConfig(source=texts, block_length=32)
 config = ActivationConfig(model=model, hook_points="1,3", corpus=corpus, sequences_per_forward=2)
 storage = HarvestConfig(tokens=600, sequences_per_shard=4)
-harvesting.harvest(config, storage, Path(folder), device="cpu")
+harvesting.harvest_to_folder(config, storage, Path(folder), device="cpu")
 """
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from quadric import BilinearAutoencoder, TopKAutoencoder
-from quadric.activations import ActivationConfig, HarvestConfig, describe, harvest
+from quadric.activations import ActivationConfig, HarvestConfig, describe, harvest_to_folder
 from quadric.autoencoders import Provenance
 from quadric.cli import main
 from quadric.corpus import CorpusConfig
@@ -103,7 +103,7 @@ def test_a_cache_gives_the_same_evidence_as_the_model(
     live = Evidence.load(run / "evidence/first")
     for file in (run / "evidence/first").iterdir():
         file.unlink()
-    harvest(config, HarvestConfig(tokens=10_000, dtype="float32"), tmp_path / "cache", device="cpu")
+    harvest_to_folder(config, HarvestConfig(tokens=10_000, dtype="float32"), tmp_path / "cache", device="cpu")
     cached = ["--cache", str(tmp_path / "cache"), "--model", config.model, "--points", "20", "--no-map"]
     assert main(["site", str(run), "--out", str(tmp_path / "site"), *cached]) == 0
     assert (Evidence.load(run / "evidence/first").points.places == live.points.places).all()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from quadric.activations import ActivationConfig, HarvestConfig, TokenRules, describe, harvest
+from quadric.activations import ActivationConfig, HarvestConfig, TokenRules, describe, harvest_to_folder
 from quadric.activations.config import config_from
 from quadric.autoencoders import Provenance
 from quadric.corpus import CorpusConfig
@@ -34,7 +34,7 @@ def test_a_cache_of_another_place_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("some words " * 60)
     corpus = CorpusConfig(source=str(tmp_path / "text.txt"), block_length=16, held_out_fraction=0.0)
     config = ActivationConfig(model=str(save_tiny(tmp_path / "tiny")), hook_points="layers.1", corpus=corpus)
-    harvest(config, HarvestConfig(tokens=50), tmp_path / "cache", device="cpu")
+    harvest_to_folder(config, HarvestConfig(tokens=50), tmp_path / "cache", device="cpu")
     own = describe(config, device="cpu").for_hook_point("resid_pre.1")
     assert open_cached(own, tmp_path / "cache", 10).hook_points == ("resid_pre.1",)
     with pytest.raises(ValueError, match=r"holds resid_pre\.1, and the autoencoder reads resid_pre\.2"):

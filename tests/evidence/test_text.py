@@ -13,7 +13,6 @@ from quadric.activations import (
     CachedStream,
     HarvestConfig,
     LiveStream,
-    harvest,
 )
 from quadric.corpus import CorpusConfig
 from quadric.evidence import EvidenceSettings, collect, text_behind
@@ -42,7 +41,7 @@ def autoencoder() -> BilinearAutoencoder:
 def test_a_live_stream_and_its_cache_give_the_same_evidence(config: ActivationConfig, tmp_path: Path) -> None:
     live = LiveStream.open(config, batch=BatchSize(tokens=100), device="cpu")
     first = collect(autoencoder(), live, tmp_path / "live", n_tokens=400, settings=SETTINGS)
-    harvest(config, HarvestConfig(tokens=10_000, dtype="float32"), tmp_path / "cache", device="cpu")
+    harvest_to_folder(config, HarvestConfig(tokens=10_000, dtype="float32"), tmp_path / "cache", device="cpu")
     stored = CachedStream(ActivationCache(tmp_path / "cache"), batch=BatchSize(tokens=64), seed=None)
     text = text_behind(stored, config.model)
     second = collect(autoencoder(), stored, tmp_path / "cached", n_tokens=400, settings=SETTINGS, text=text)
@@ -66,7 +65,7 @@ def test_documents_change_where_the_text_does(config: ActivationConfig) -> None:
 
 
 def test_a_cache_needs_its_own_tokenizer(config: ActivationConfig, tmp_path: Path) -> None:
-    harvest(config, HarvestConfig(tokens=100), tmp_path / "cache", device="cpu")
+    harvest_to_folder(config, HarvestConfig(tokens=100), tmp_path / "cache", device="cpu")
     stream = CachedStream(ActivationCache(tmp_path / "cache"), batch=BatchSize(tokens=64), seed=None)
     other = save_tiny(tmp_path / "other", adds_bos=False)
     with pytest.raises(ValueError, match="is not the one that"):
