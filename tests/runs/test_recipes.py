@@ -15,6 +15,7 @@ from quadric.runs.recipes import (
     Grid,
     Scale,
     autoencoders,
+    make_run_config,
     paper,
     paper_gemma,
     paper_llama,
