@@ -7,6 +7,7 @@ without the shape checks of `--jaxtyping-packages`, as the program does for its 
 """
 
 import atexit
+import ctypes
 import json
 import os
 import signal
@@ -179,6 +180,7 @@ def _serve(control: socket.socket) -> None:
         if os.fork() == 0:
             control.close()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            _die_with_parent()
             _report(json.loads(message), *descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
@@ -187,6 +189,7 @@ def _serve(control: socket.socket) -> None:
 def _report(request: dict[str, Any], stdout: int, stderr: int, connection: int) -> None:
     pid = os.fork()
     if pid == 0:
+        _die_with_parent()
         os.close(connection)
         os.dup2(stdout, 1)
         os.dup2(stderr, 2)
@@ -196,6 +199,12 @@ def _report(request: dict[str, Any], stdout: int, stderr: int, connection: int) 
         _, status = os.waitpid(pid, 0)
         reply.send(str(os.waitstatus_to_exitcode(status)).ljust(32).encode())
     os._exit(0)
+
+
+def _die_with_parent() -> None:
+    """Let the kernel kill this process when its parent ends: a rank that waits for others must not outlive its test."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # 1 is PR_SET_PDEATHSIG
 
 
 def _execute(request: dict[str, Any]) -> int:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from quadric.activations import ActivationConfig
-from quadric.runs.config import RunConfig, check_enough, read_run_config, write_run_config
+from quadric.runs.config import FORMAT_VERSION, RunConfig, check_enough, read_run_config, write_run_config
 from quadric.runs.recipes import SMALL, Grid, make_run_config
 from quadric.training import AutoencoderConfig, TrainingConfig
 
@@ -25,7 +25,7 @@ def test_a_config_comes_back_whole(config, tmp_path):
     ("change", "message"),
     [
         (lambda c: c.update(format="other"), "does not describe a run"),
-        (lambda c: c.update(format_version=2), "format version 2"),
+        (lambda c: c.update(format_version=FORMAT_VERSION + 1), f"format version {FORMAT_VERSION + 1}, newer"),
         (lambda c: c.update(speed=1), r"unknown keys \['speed'\]"),
         (lambda c: c["training"].update(stepps=1), r"training has unknown keys \['stepps'\]"),
         (lambda c: c["training"].pop("steps"), r"training lacks the keys \['steps'\]"),
