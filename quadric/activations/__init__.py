@@ -50,7 +50,7 @@ _HOME = {
     "TokenRules": "settings",
     "describe": "config",
     "find_model": "models",
-    "harvest": "harvesting",
+    "harvest_to_folder": "harvesting",
     "load_model": "models",
     "parse_hook_point": "hook_points",
     "parse_hook_points": "hook_points",

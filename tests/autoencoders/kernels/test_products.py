@@ -156,6 +156,7 @@ for variety in ("atomic", "composite sparse storage", "quadratic"):
 """
 
 
+@pytest.mark.slow
 def test_a_compiled_loss_is_the_same_loss():
     """With the eager backend, which traces but needs no compiler."""
     done = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True)
