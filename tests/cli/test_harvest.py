@@ -91,7 +91,7 @@ def error_of(command: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (["--model", "./missing"], "no model './missing'; give a hub id"),
         (["--corpus", "missing.txt"], "no file or folder 'missing.txt'; check the path"),
         (["--corpus", "nonsense"], "unknown corpus 'nonsense'; give one of wiki-leads"),
-        (["--block-length", "500", "--corpus", "short.txt"], "fewer than one block of 500; give more text"),
+        (["--block-length", "500", "--corpus", "short.txt"], "fewer than one block of 500; use more text"),
         (["--block-length", "600"], "block_length=600 exceeds the 512 tokens that tiny-llama can read"),
         (["--out", "/dev/null"], "cannot use /dev/null as a folder (File exists); give another"),
         (["--device", "warp"], "no device 'warp' here; give auto or"),
