@@ -95,7 +95,8 @@ def view(
     if open_browser:
         webbrowser.open(viewer.address)
     if wait:
-        print(f"{viewer.address}  (Ctrl-C stops it)", flush=True)
+        shown = "The viewer" if isinstance(target, Autoencoder) else target
+        print(f"{shown} is at {viewer.address}  (Ctrl-C stops it)", flush=True)
         viewer.wait()
     return viewer
 
