@@ -20,7 +20,7 @@ def test_the_example_runs_as_printed(tmp_path):
     (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     result = subprocess.run([sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
-    assert re.match(r"error \d\.\d{3}, density \d\.\d{3}, latents \(1000, 128\)", result.stdout)
+    assert re.match(r"composite with 64 latents\n  error +\d\.\d{4} ", result.stdout)
     assert result.stderr == ""
 
 

@@ -12,9 +12,10 @@ from quadric.activations import ActivationConfig, find_model
 from quadric.activations.models import load_shape
 from quadric.corpus import TokenBlocks
 from quadric.corpus.sources import kind_of
+from quadric.runs.folder import RUN_CONFIG_NAME
 from quadric.training import AutoencoderConfig, TrainingConfig
 
-FILE_NAME = "run.json"
+FILE_NAME = RUN_CONFIG_NAME
 FORMAT = "quadric-run"
 FORMAT_VERSION = 2
 ADDED_IN_VERSION_2: dict[str, Any] = {"tokens_per_step": None, "continued_from": [], "started_from": None}

@@ -23,6 +23,7 @@ from quadric.autoencoders.io import CONFIG_NAME
 from quadric.runs.hub import download
 
 AUTOENCODERS = "autoencoders"
+RUN_CONFIG_NAME = "run.json"
 EVIDENCE = "evidence"
 GEOMETRY = "geometry"
 
@@ -100,18 +101,21 @@ def local_folder(folder_or_hub_id: str | os.PathLike[str], *, revision: str | No
 
 def autoencoder_folders(folder: Path) -> dict[str, Path]:
     """The trained autoencoders of a run by name; a folder made by save_pretrained counts as a run of one."""
-    if (folder / CONFIG_NAME).is_file() or not (folder / AUTOENCODERS).is_dir():
+    if (folder / CONFIG_NAME).is_file():
         return {folder.resolve().name: folder}
-    return {path.name: path for path in sorted((folder / AUTOENCODERS).iterdir()) if (path / CONFIG_NAME).is_file()}
+    trained = sorted((folder / AUTOENCODERS).iterdir()) if (folder / AUTOENCODERS).is_dir() else []
+    return {path.name: path for path in trained if (path / CONFIG_NAME).is_file()}
 
 
 def autoencoder_folder(folder: Path, name: str | None = None) -> Path:
     """The folder of one autoencoder of a run; the name may be left out if there is only one."""
     folders = autoencoder_folders(folder)
-    if not folders:
+    if not folders and (folder / RUN_CONFIG_NAME).is_file():
         raise FileNotFoundError(
             f"'{folder}' holds no trained autoencoder yet; finish it with quadric train --resume {folder}"
         )
+    if not folders:
+        raise FileNotFoundError(f"no {CONFIG_NAME} in '{folder}'; expected a run, or a folder made by save_pretrained")
     if name is None and len(folders) == 1:
         return next(iter(folders.values()))
     if name not in folders:

@@ -30,9 +30,15 @@ def test_the_name_may_be_left_out_where_there_is_one(run):
 
 
 def test_a_run_without_autoencoders_is_an_error_with_the_remedy(tmp_path):
-    (tmp_path / "autoencoders").mkdir()
+    with pytest.raises(FileNotFoundError, match=r"no config.json in .*; expected a run, or a folder made by"):
+        quadric.load(tmp_path)
+    (tmp_path / "run.json").write_text("{}")
     with pytest.raises(FileNotFoundError, match="--resume"):
         quadric.load(tmp_path)
+
+
+def test_an_empty_folder_holds_no_autoencoder_whatever_its_name(tmp_path):
+    assert autoencoder_folders(tmp_path) == {}
 
 
 def test_a_folder_of_one_autoencoder_is_a_run_of_one(run):
