@@ -1,3 +1,4 @@
+"""The fenced examples in the docstrings of geometry and evidence run as printed."""
 
 import inspect
 import re
@@ -6,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-import quadric
 from quadric.evidence import RowText
 from quadric.geometry import dictionary_geometry, neighbours, spectrum, statistics
 
 EXAMPLE = re.compile(r"```python\n(.*?)\n *```", re.DOTALL)
 
 
+@pytest.mark.parametrize("documented", [dictionary_geometry, neighbours, spectrum, statistics, RowText])
 def test_examples_run(documented: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (example,) = EXAMPLE.findall(inspect.getdoc(documented) or "")
