@@ -19,6 +19,7 @@ from quadric.activations import (
     HarvestConfig,
     LiveStream,
     describe,
+    harvest_to_folder,
 )
 from quadric.activations.manifest import CacheError
 from quadric.corpus import CorpusConfig
