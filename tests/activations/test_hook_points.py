@@ -58,7 +58,7 @@ def test_an_unknown_name_is_refused_with_examples(text: str) -> None:
 def test_a_layer_that_does_not_exist_names_those_that_do() -> None:
     with pytest.raises(HookPointError, match=r"'layers.99' names layer 99, .* from 0 to 23"):
         parse_hook_point("layers.99", N_LAYERS)
-    with pytest.raises(HookPointError, match=r"resid_post\.23 for what leaves the last layer"):
+    with pytest.raises(HookPointError, match=r"resid_post\.23 for the output of the last layer"):
         parse_hook_point("layers.24", N_LAYERS)
 
 

@@ -63,7 +63,7 @@ def test_a_gated_model_is_an_error_with_the_remedy(monkeypatch: pytest.MonkeyPat
         raise OSError("wrapped by the loader") from GatedRepoError("403")
 
     monkeypatch.setattr(huggingface_hub.HfApi, "model_info", gated)
-    with pytest.raises(ModelError, match=r"'meta-llama/Llama-3.2-1B' asks for consent; .* `hf auth login`"):
+    with pytest.raises(ModelError, match=r"'meta-llama/Llama-3.2-1B' is gated; .* `hf auth login`"):
         find_model("meta-llama/Llama-3.2-1B")
 
 

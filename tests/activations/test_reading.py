@@ -80,9 +80,9 @@ def test_a_folder_and_a_file_of_text_work_too(tmp_path: Path) -> None:
     ("arguments", "error", "message"),
     [
         ({"tokenizer": None}, ModelError, r"needs its tokenizer; give tokenizer="),
-        ({"texts": ["  ", ""]}, CorpusError, r"none of the 2 texts holds more than white space"),
+        ({"texts": ["  ", ""]}, CorpusError, r"all 2 texts are empty or white space"),
         ({"layer": 99}, HookPointError, r"99"),
-        ({"tokens": 0}, ValueError, r"tokens=0 keeps nothing"),
+        ({"tokens": 0}, ValueError, r"tokens=0 is not positive"),
         ({"model": torch.nn.Linear(2, 2)}, ModelError, r"a model in memory is a Linear"),
     ],
 )

@@ -42,5 +42,5 @@ def test_only_masked_positions_are_replaced_and_the_past_cannot_see_them():
 def test_what_bypasses_the_norm_cannot_be_replaced_there():
     point = parse_hook_point("resid_mid.1", N_LAYERS)
     mask = torch.ones_like(TOKENS, dtype=torch.bool)
-    with pytest.raises(HookPointError, match=r"spliced in at resid_mid\.1"):
+    with pytest.raises(HookPointError, match=r"cannot be replaced at resid_mid\.1; train at resid_pre"):
         predictions(tiny_model(), TOKENS, None, Replacement(point, mask, torch.zeros(33, 32)))
