@@ -80,7 +80,7 @@ def test_a_run_is_kept_resumed_after_an_interruption_and_equals_an_unbroken_one(
 def test_resuming_with_other_rows_or_other_arguments_is_refused(tmp_path: Path) -> None:
     quadric.fit(rows(), **SMALL, out=tmp_path / "run")
     again = {**SMALL, "out": tmp_path / "run", "resume": True}
-    with pytest.raises(ValueError, match=r"was started otherwise \(alpha: 0.3 there, 0.1 here\)"):
+    with pytest.raises(ValueError, match=r"was started with other arguments \(alpha: 0.3 before, 0.1 now\)"):
         quadric.fit(rows(), **again, alpha=0.1)
     with pytest.raises(ValueError, match=r"steps=4 is fewer than the 8"):
         quadric.fit(rows(), **again | {"steps": 4})

@@ -81,7 +81,7 @@ def test_pushing_again_leaves_one_set_of_weights(tmp_path):
 def test_an_unknown_repository_is_one_clear_message(tmp_path):
     with fake_hub.running() as hub:
         message = run("pull", "someone/nothing", tmp_path, hub.address)
-    assert message.startswith("ConnectionError: no folder 'someone/nothing' here, and the hub did not give it either")
+    assert message.startswith("ConnectionError: no local folder 'someone/nothing', and it could not be downloaded")
     assert "check the name" in message
     assert len(message.splitlines()) == 1
 
