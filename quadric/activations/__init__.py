@@ -6,16 +6,16 @@
         step(batch.activations["resid_pre.15"])
         checkpoint["stream"] = stream.state_dict()
 
-A cache gives the same with `CachedStream(ActivationCache(folder), batch=BatchSize(tokens=8192))`; whoever trains
-needs `ActivationStream` only and cannot tell them apart. The modules, in the order in which data flows:
+`CachedStream(ActivationCache(folder), batch=BatchSize(tokens=8192))` reads such batches from a cache. Training code
+depends on `ActivationStream` only, so both work. The modules, in the order in which data flows:
 
     models, tokenizer     a language model from the hub, a folder, a GGUF file, or the embedded one
-    hook_points, capture  names of places in it, and a forward pass that ends at the last of them
+    hook_points, capture  names of places in it, and a forward pass that stops at the last of them
     token_rules           which tokens are kept
     batches, live_stream  batches with a cursor
     provenance            where they came from
-    harvesting, manifest  activations to disk
-    cache                 and back
+    harvesting, manifest  write activations to disk
+    cache                 read them back
 """
 
 from importlib import import_module
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from quadric.activations.settings import ActivationConfig, HarvestConfig, TokenRules
     from quadric.activations.token_rules import TokenCounts
 
-# Resolved on first use: the command line reads the settings of this stage without waiting for torch.
+# Imported on first use, so that the command line can read the settings of this stage without importing torch.
 _HOME = {
     "ActivationBatch": "batches",
     "ActivationCache": "cache",

@@ -1,6 +1,6 @@
-"""Settings of this stage as plain dataclasses, free of torch.
+"""Settings of this stage as plain dataclasses that do not import torch.
 
-The command line makes its flags and their help from them, and must not wait for torch to print a help page.
+The command line generates its flags and their help from them, and help pages must not wait for torch.
 """
 
 from dataclasses import asdict, dataclass, field
@@ -19,33 +19,33 @@ OUTLIER_MEDIAN = "over the tokens of a sequence that the other rules keep"
 
 @dataclass(frozen=True, kw_only=True)
 class TokenRules:
-    """Which tokens are left out."""
+    """Which tokens are dropped."""
 
     prepend_bos: Literal["auto", "always", "never"] = "auto"
-    """Whether a BOS token is put before every sequence; auto does what the model's tokenizer does."""
+    """Whether to prepend a BOS token to every sequence; auto follows the model's tokenizer."""
     bos: Literal["keep", "drop"] = "drop"
     """Whether to keep the activation at that BOS token."""
     special_tokens: Literal["keep", "drop"] = "drop"
     """Whether to keep activations at other special tokens, such as the separators between packed documents."""
     outliers: Literal["keep", "drop", "clip"] = "drop"
-    """Activations (attention sinks) longer than outlier-factor times the median norm of their sequence; clip scales
-    them down to that length."""
+    """What to do with activations (attention sinks) whose norm exceeds outlier-factor times the median norm of their
+    sequence; clip scales them down to that norm."""
     outlier_factor: float = 10.0
-    """How many times the median norm an outlier is."""
+    """Multiple of the median norm above which an activation is an outlier."""
 
     def __post_init__(self) -> None:
         if not self.outlier_factor > 1:
             raise ValueError(f"outlier_factor={self.outlier_factor} must exceed 1; outliers=keep turns the rule off")
 
     def bos_of(self, tokenizer: "Tokenizer") -> int | None:
-        """The token put before every sequence, or None."""
+        """Id of the BOS token to prepend to every sequence, or None."""
         if self.prepend_bos == "always" and tokenizer.bos is None:
             raise ValueError("prepend_bos=always, but the tokenizer has no BOS token; use prepend_bos=auto or never")
         wanted = tokenizer.adds_bos if self.prepend_bos == "auto" else self.prepend_bos == "always"
         return tokenizer.bos if wanted else None
 
     def as_recorded(self, tokenizer: "Tokenizer") -> dict[str, Any]:
-        """The rules as provenance keeps them: with 'auto' resolved and the unchangeable ones spelt out."""
+        """The rules as recorded in provenance: with 'auto' resolved and the fixed rules included."""
         return asdict(self) | {
             "prepend_bos": "always" if self.bos_of(tokenizer) is not None else "never",
             "separator": None if tokenizer.separator is None else tokenizer.decode(tokenizer.separator),
@@ -56,14 +56,14 @@ class TokenRules:
 
 @dataclass(frozen=True, kw_only=True)
 class ActivationConfig:
-    """Which model reads which text, where it is read, and which tokens are kept."""
+    """Which model, which text, which hook points, and which tokens are kept."""
 
     model: str = "smollm2"
     """A hub id, a folder, a .gguf file, or the embedded smollm2."""
     model_revision: str | None = None
-    """Revision of a hub model; the newest if left out, and recorded as a commit either way."""
+    """Revision of a hub model, by default the newest; the commit is recorded either way."""
     model_dtype: ModelDtype = "auto"
-    """Number format of the model; auto is float32 on a CPU and the checkpoint's own on an accelerator."""
+    """Data type of the model; auto is float32 on a CPU and the checkpoint's own type on an accelerator."""
     hook_points: str
     """Comma-separated hook points: 9,15 or layers.18 (residual stream into a layer), blocks.5.hook_resid_post,
     model.layers.5.mlp, resid_mid.5 ..."""
@@ -79,17 +79,17 @@ class ActivationConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class HarvestConfig:
-    """How much is stored, and how."""
+    """How many activations are stored, and how."""
 
     tokens: int
     """Number of token activations to store."""
     dtype: StoredDtype = "float16"
-    """Number format on disk."""
+    """Data type on disk."""
     sequences_per_shard: int = 32
-    """Sequences per file; a killed harvest loses at most one file."""
+    """Sequences per file; an interrupted harvest loses at most one file of work."""
 
     def __post_init__(self) -> None:
         if self.tokens < 1:
-            raise ValueError(f"tokens={self.tokens} leaves nothing to do; ask for at least 1")
+            raise ValueError(f"tokens={self.tokens} is not positive; give at least 1")
         if self.sequences_per_shard < 1:
             raise ValueError(f"sequences_per_shard={self.sequences_per_shard} must be at least 1")

@@ -24,7 +24,7 @@ NULL_SEED = 1_000_003
 
 
 class Portrait(NamedTuple):
-    """What a comparison needs of one autoencoder; computed once, however many others it is compared with."""
+    """The quantities of one autoencoder that a comparison needs; computed once for any number of comparisons."""
 
     autoencoder: BilinearAutoencoder
     kernel: Float[Tensor, "k k"]
@@ -78,7 +78,7 @@ def compare(a: Autoencoder, b: Autoencoder, *, null_seed: int = NULL_SEED, force
 
 
 def portrait(autoencoder: BilinearAutoencoder) -> Portrait:
-    """The kernel of an autoencoder, and what a comparison derives from it."""
+    """Compute the kernel of an autoencoder and the quantities that a comparison derives from it."""
     kernel = cross_kernel(autoencoder, autoencoder)
     eigenspace = leading_eigenspace(kernel, EIGENSPACE_DIMENSION)
     return Portrait(autoencoder, kernel, squared_norm(kernel), traces(autoencoder), eigenspace)

@@ -16,7 +16,7 @@ from quadric.geometry.dictionary import Progress, no_progress, require_bilinear,
 from quadric.geometry.spectra import padded_table, spectra
 
 KEPT_VECTORS = 8
-"""Leading eigenvectors kept per latent: what neighbours compare and evidence projects on by default."""
+"""Leading eigenvectors kept per latent; by default neighbours and evidence use as many."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -45,7 +45,7 @@ class Decomposition:
         )
 
     def check_weights(self, autoencoder: Autoencoder) -> None:
-        """Raise if this is the decomposition of other weights."""
+        """Raise if this decomposition belongs to other weights."""
         if self.weights_sha256 != weights_sha256(autoencoder):
             raise ValueError(
                 f"the geometry is that of other weights ({self.weights_sha256[:12]}); "

@@ -16,7 +16,7 @@ from quadric.geometry.statistics import LatentStatistics, statistics_of
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class DictionaryGeometry(Decomposition):
-    """What the weights say about every latent of one dictionary, with its neighbours."""
+    """Eigenvalues, leading eigenvectors, support and neighbours of every latent of one dictionary."""
 
     neighbours: Neighbours
     """The 20 closest latents of each latent, as `quadric.geometry.neighbours` gives them by default."""

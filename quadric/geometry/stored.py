@@ -1,8 +1,7 @@
 """The geometry of a dictionary on disk, so that a run computes it once.
 
 A folder holds `tensors-<hash>.safetensors` and a `geometry.json` that names the file with its size and hash, written
-last. Geometry can always be computed again, so whatever is missing, damaged, of another format or of other weights is
-simply computed again.
+last. If the stored geometry is missing, damaged, in another format or of other weights, it is computed again.
 """
 
 import errno
@@ -24,7 +23,7 @@ from quadric.geometry.neighbours import DEFAULT_COUNT, Neighbours
 
 FORMAT = "quadric-geometry"
 FORMAT_VERSION = 1
-"""Raise it whenever the same weights would give other tensors, so that stored ones are computed again."""
+"""Increase it whenever the same weights would give other tensors, so that stored ones are computed again."""
 NAME = "geometry.json"
 
 _NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -65,7 +64,7 @@ def kept_geometry(autoencoder: Autoencoder, folder: Path, on_progress: Progress 
     geometry = dictionary_geometry(autoencoder, on_progress)
     try:
         save_geometry(geometry, folder)
-    except OSError as problem:  # a run that may only be read still has a geometry
+    except OSError as problem:  # a read-only run folder: return the geometry without storing it
         if problem.errno not in _NOT_WRITABLE:
             raise
     return geometry

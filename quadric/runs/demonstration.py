@@ -1,7 +1,7 @@
-"""All of Quadric on the embedded model and text: activations, training, geometry, evidence, site.
+"""The whole pipeline on the embedded model and text: activations, training, geometry, evidence, site.
 
-Every stage leaves its result in the folder and is skipped if it is there, so the demonstration can be stopped at any
-moment and continues with the same call.
+Every stage stores its result in the folder and is skipped if the result exists, so the demo can be interrupted at any
+time and continued by the same call.
 """
 
 import json
@@ -31,16 +31,16 @@ from quadric.site.writer import is_site
 
 ACTIVATIONS = "activations"
 SUMMARY = "demo.json"
-"""File with the latents worth a look, so that a second call only has to read it."""
+"""File with the latents worth a look, so that a second call only has to read this file."""
 PARTS = ("activations", "training", "geometry", "evidence", "pages")
-"""Names of the stages, in their order."""
+"""Names of the stages, in order."""
 
 OnProgress = Callable[[str, int, int], None]
-"""Called with the name of a stage, how much of it is done, and the total."""
+"""Called with the name of a stage, the amount done, and the total."""
 
 
 class WorthALook(NamedTuple):
-    """A latent to open first."""
+    """A latent to look at first."""
 
     latent: int
     label: str
@@ -50,7 +50,7 @@ class WorthALook(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Demonstration:
-    """How much is trained and shown."""
+    """Size of the demo."""
 
     config: RunConfig
     tokens: int = DEMO_TOKENS
@@ -63,7 +63,7 @@ def default_demonstration(folder: Path) -> Demonstration:
 
 
 def demonstrate(folder: Path, wanted: Demonstration, on_progress: OnProgress) -> list[WorthALook]:
-    """Run the stages that are not done yet, and name three latents worth a look."""
+    """Run the stages that are not finished, and return three latents worth a look."""
     _prepare(folder, wanted.config)
     if not is_finished(folder):
         _harvest(folder, wanted, on_progress)
@@ -81,7 +81,7 @@ def demonstrate(folder: Path, wanted: Demonstration, on_progress: OnProgress) ->
 
 
 def worth_a_look(table: LatentStatistics, evidence: Evidence, count: int = 3) -> list[WorthALook]:
-    """The latents with the largest importance · (1 − density) that at least two words describe, no two alike."""
+    """The latents with the largest importance · (1 − density) and at least two words as labels, no word used twice."""
     worth = table.importance * (1 - torch.from_numpy(np.array(evidence.statistics.density)))
     found: list[WorthALook] = []
     themes: set[str] = set()
@@ -102,7 +102,7 @@ def worth_a_look(table: LatentStatistics, evidence: Evidence, count: int = 3) ->
 def _prepare(folder: Path, config: RunConfig) -> None:
     if (folder / FILE_NAME).is_file():
         if read_run_config(folder) != config:
-            raise FileExistsError(f"'{folder}' holds another run than the demo's; choose another folder with --out")
+            raise FileExistsError(f"'{folder}' holds another run, not the demo; choose another folder with --out")
         return
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileExistsError(f"'{folder}' exists and is not empty; choose another folder with --out")

@@ -1,15 +1,15 @@
-"""What a run leaves on disk, and how to get it back.
+"""The files of a run, and how to load them.
 
-    RUN/run.json             what was asked for
-    RUN/metrics.jsonl        what every step measured
-    RUN/checkpoints/         what training needs to go on
-    RUN/autoencoders/NAME/   what it learned; each is a folder as save_pretrained makes it
-    RUN/evaluation.json      how good that is, if quadric evaluate was asked
-    RUN/geometry/NAME/       the shape of its latents, computed once from the weights
-    RUN/evidence/NAME/       what data says about its latents
-    RUN/site/                both, to look at
+    RUN/run.json             config of the run
+    RUN/metrics.jsonl        metrics of every step
+    RUN/checkpoints/         state from which training resumes
+    RUN/autoencoders/NAME/   trained autoencoders, each a folder written by save_pretrained
+    RUN/evaluation.json      results of quadric evaluate, if it was run
+    RUN/geometry/NAME/       shape of the latents, computed once from the weights
+    RUN/evidence/NAME/       evidence about the latents, from data
+    RUN/site/                site that shows geometry and evidence
 
-Nothing in it names a place outside, so a run folder can be moved, and an autoencoder's folder taken out of it.
+The files do not depend on the location of the folder: a run can be moved, and an autoencoder copied out of it.
 """
 
 import os
@@ -33,11 +33,11 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 def load(
     folder_or_hub_id: str | os.PathLike[str], *, name: str | None = None, revision: str | None = None
 ) -> Autoencoder:
-    """Load an autoencoder from a run, a folder made by save_pretrained, or the hub.
+    """Load an autoencoder from a run, a folder written by save_pretrained, or the hub.
 
     Args:
-        folder_or_hub_id: A local folder or, if there is none of that name, a repository `owner/name` of the hub.
-        name: Which autoencoder to load from a run that trained several; the error lists the names if it is missing.
+        folder_or_hub_id: A local folder or, if there is none with this name, a hub repository `owner/name`.
+        name: Autoencoder to load from a run that trained several; if it is missing, the error lists the names.
         revision: Commit, branch or tag of a hub repository.
 
     Returns:
@@ -59,14 +59,14 @@ class Loaded(NamedTuple):
 
 
 def load_all(runs: Sequence[str], names: Sequence[str] = ()) -> list[Loaded]:
-    """The autoencoders of some runs, folders made by save_pretrained, or hub ids: those of the given names, or all.
+    """Load the named autoencoders, or all, from runs, folders written by save_pretrained, or hub ids.
 
     Args:
         runs: Folders or hub ids.
         names: Autoencoders to load from every run; all of them if empty.
     """
     if not runs:
-        raise ValueError("no run was given; name at least one, e.g. runs/first")
+        raise ValueError("no run was given; give at least one, e.g. runs/first")
     found = []
     for run in runs:
         folder = local_folder(run)
@@ -76,20 +76,22 @@ def load_all(runs: Sequence[str], names: Sequence[str] = ()) -> list[Loaded]:
 
 
 def chosen_names(folder: Path, names: Sequence[str] = ()) -> list[str]:
-    """The names of a run's autoencoders, or the given ones if the run holds them all; an empty run is an error."""
+    """The given names, checked against the run, or the names of all its autoencoders; an empty run is an error."""
     for name in names:
         autoencoder_folder(folder, name)
     every = autoencoder_folders(folder)
     if not every:
-        autoencoder_folder(folder)  # raises, and says what is missing
+        autoencoder_folder(folder)  # raises an error that says what is missing
     return list(names or every)
 
 
 def local_folder(folder_or_hub_id: str | os.PathLike[str], *, revision: str | None = None) -> Path:
-    """The folder itself or, if there is none of that name, what the hub has under it, downloaded."""
+    """The local folder or, if there is none with this name, a download of the hub repository."""
     if Path(folder_or_hub_id).is_dir():
         if revision is not None:
-            raise ValueError(f"revision={revision!r} is for the hub, but '{folder_or_hub_id}' is a local folder")
+            raise ValueError(
+                f"revision={revision!r} is for the hub, but '{folder_or_hub_id}' is a local folder; leave it out"
+            )
         return Path(folder_or_hub_id)
     name = os.fspath(folder_or_hub_id)
     if not _HUB_ID.fullmatch(name):
@@ -100,7 +102,7 @@ def local_folder(folder_or_hub_id: str | os.PathLike[str], *, revision: str | No
 
 
 def autoencoder_folders(folder: Path) -> dict[str, Path]:
-    """The trained autoencoders of a run by name; a folder made by save_pretrained counts as a run of one."""
+    """The trained autoencoders of a run by name; a folder written by save_pretrained counts as a run with one."""
     if (folder / CONFIG_NAME).is_file():
         return {folder.resolve().name: folder}
     trained = sorted((folder / AUTOENCODERS).iterdir()) if (folder / AUTOENCODERS).is_dir() else []
@@ -108,7 +110,7 @@ def autoencoder_folders(folder: Path) -> dict[str, Path]:
 
 
 def autoencoder_folder(folder: Path, name: str | None = None) -> Path:
-    """The folder of one autoencoder of a run; the name may be left out if there is only one."""
+    """The folder of one autoencoder of a run; `name` is optional if there is only one."""
     folders = autoencoder_folders(folder)
     if not folders and (folder / RUN_CONFIG_NAME).is_file():
         raise FileNotFoundError(

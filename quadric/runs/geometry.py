@@ -17,8 +17,8 @@ def geometry_of_run(
         run: The run folder.
         name: Name of the autoencoder in it.
         autoencoder: The autoencoder, which must be bilinear.
-        on_progress: Called with the number of latents finished since its last call, twice per latent in all; not
-            called if the run folder holds the geometry.
+        on_progress: Called with the number of latents finished since its last call, twice per latent in total;
+            not called if the run folder holds the geometry.
 
     Returns:
         The geometry of exactly these weights.
@@ -32,7 +32,7 @@ def known_geometry(run: str | Path, autoencoder: Autoencoder, name: str | None =
     Args:
         run: A run folder; anything else, such as a hub id, holds no geometry.
         autoencoder: The autoencoder that was loaded from it.
-        name: Its name in the run; may be left out if it is the only one.
+        name: Its name in the run; optional if it is the only one.
 
     Returns:
         The geometry, or None.

@@ -1,4 +1,4 @@
-"""What the autoencoders of a run cost together, before anything is started."""
+"""The predicted total cost of a run's autoencoders, before training starts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,18 +13,18 @@ class CombinedPlan:
     """Predicted cost of training several autoencoders on the same batches."""
 
     plans: dict[str, RunPlan]
-    """By the name of the autoencoder."""
+    """Plans keyed by the name of the autoencoder."""
     not_modelled: tuple[str, ...]
-    """Names of linear baselines, whose cost is not predicted."""
+    """Names of the linear baselines, whose cost is not predicted."""
     reading_flops_per_step: float
-    """The language model's part of a step, for one process; it is paid once for all autoencoders."""
+    """FLOPs of the language model per step and process; all autoencoders share its activations."""
 
     @property
     def peak_bytes(self) -> int:
-        """All autoencoders are kept in memory; one at a time is trained on a batch."""
+        """Peak memory: all autoencoders are in memory, and one at a time is trained on a batch."""
         kept = [max(each.memory.state for each in plan.phases) for plan in self.plans.values()]
         working = [max(each.memory.working for each in plan.phases) for plan in self.plans.values()]
-        return self._only.peak_bytes if len(self.plans) == 1 else sum(kept) + max(working)
+        return self._first.peak_bytes if len(self.plans) == 1 else sum(kept) + max(working)
 
     @property
     def checkpoint_bytes(self) -> int:
@@ -32,13 +32,13 @@ class CombinedPlan:
 
     @property
     def flops(self) -> float:
-        """Of the whole run, for one process."""
-        n_steps = sum(each.n_steps for each in self._only.phases)
+        """FLOPs of the whole run, for one process."""
+        n_steps = sum(each.n_steps for each in self._first.phases)
         own = sum(each.flops.total * each.n_steps for plan in self.plans.values() for each in plan.phases)
         return own + self.reading_flops_per_step * n_steps
 
     @property
-    def _only(self) -> RunPlan:
+    def _first(self) -> RunPlan:
         return next(iter(self.plans.values()))
 
     def as_json(self) -> dict[str, Any]:
@@ -65,15 +65,15 @@ def plan_autoencoders(
     """Plan autoencoders that are trained on the same batches.
 
     Args:
-        autoencoders: What is trained; linear baselines are listed, but their cost is not predicted.
-        training: How long.
+        autoencoders: Autoencoders to train; linear baselines are listed, but their cost is not predicted.
+        training: Number of steps and schedules.
         d_model: Width of the activations.
         batch_tokens: Tokens per step, over all processes.
         processes: Processes that share every batch; each of them holds all autoencoders.
-        reading_flops_per_token: What the language model spends on a token; 0 for stored activations.
+        reading_flops_per_token: FLOPs per token of the language model; 0 for stored activations.
 
     Returns:
-        The plan of each bilinear autoencoder, and what they need together.
+        The plan of each bilinear autoencoder, and their total cost.
     """
     if d_model < 1:
         raise ValueError(f"d_model={d_model} is not positive; give the width of the activations")

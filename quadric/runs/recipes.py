@@ -1,4 +1,4 @@
-"""Whole runs as functions that return a RunConfig: the paper's, and a smaller one for a CPU.
+"""Recipes: functions that return a complete RunConfig, for the paper's experiments and for smaller ones on a CPU.
 
 A recipe combines a scale (how large, how long) with a grid (hook points × priors × alphas × seeds).
 """
@@ -26,7 +26,7 @@ class PaperModel(NamedTuple):
     n_layers: int
 
 
-# The paper prints the name Qwen3.5-0.8B-Base and links to Qwen/Qwen3.5-0.8B; the printed name stands.
+# The paper prints the name Qwen3.5-0.8B-Base and links to Qwen/Qwen3.5-0.8B; we use the printed name.
 PAPER_MODELS = {
     "qwen": PaperModel("Qwen/Qwen3.5-0.8B-Base", 1024, 24),
     "gemma": PaperModel("google/gemma-3-1b-pt", 1152, 26),
@@ -34,7 +34,7 @@ PAPER_MODELS = {
 }
 PAPER_GRID = Grid(dictionaries=("atomic", "composite", "quadratic", "topk"))
 EVEN = "even"
-"""Stands for every second layer."""
+"""Value of `layers` for every second layer."""
 
 
 def paper_qwen(
@@ -49,7 +49,7 @@ def paper_qwen(
     """The paper's main experiment: even layers of Qwen 3.5 0.8B (d = 1,024), three priors and TopK with K = 32.
 
     Args:
-        model: Where the model is, if not on the hub.
+        model: Location of the model, if not on the hub.
         corpus: The text; the paper's is FineWeb.
         scale: Sizes and number of steps.
         grid: Priors, alphas and seeds.
@@ -71,10 +71,10 @@ def paper_gemma(
     layers: str = EVEN,
     **reading: Any,
 ) -> RunConfig:
-    """The same on Gemma 3 1B (d = 1,152); arguments as in `paper_qwen`.
+    """The same experiment on Gemma 3 1B (d = 1,152); arguments as in `paper_qwen`.
 
-    The paper swept "selected layers" without naming them, so these are the even ones. Its caption says k = 16k, its
-    table 8,192 latents and 16,384 hidden dimensions across models; the recipe follows the table.
+    The paper swept "selected layers" without naming them; this recipe uses the even ones. The paper's caption says
+    k = 16k, its table 8,192 latents and 16,384 hidden dimensions across models; this recipe follows the table.
     """
     return _paper_run(model, corpus, scale, grid, layers, reading)
 
@@ -88,12 +88,12 @@ def paper_llama(
     layers: str = EVEN,
     **reading: Any,
 ) -> RunConfig:
-    """The same on Llama 3.2 1B (d = 2,048), on even layers, since the paper does not name the ones it selected."""
+    """The same experiment on Llama 3.2 1B (d = 2,048); even layers, since the paper does not name its selected ones."""
     return _paper_run(model, corpus, scale, grid, layers, reading)
 
 
 PAPER_RECIPES: dict[str, Callable[..., RunConfig]] = {"qwen": paper_qwen, "gemma": paper_gemma, "llama": paper_llama}
-"""By the name that `quadric sweep --paper` takes."""
+"""Recipes keyed by the value of `quadric sweep --paper`."""
 
 
 def _paper_run(
@@ -111,7 +111,7 @@ def with_layers(activations: ActivationConfig, layers: str) -> ActivationConfig:
 
 
 def even_layers(model: str, revision: str | None = None) -> str:
-    """The residual stream into every second layer of a model, from the first on."""
+    """The residual stream into every second layer of a model, starting with layer 0."""
     return ",".join(map(str, range(0, load_shape(find_model(model, revision)).n_layers, 2)))
 
 
@@ -123,19 +123,19 @@ def paper(model: str, layers: str, *, corpus: CorpusConfig = FINEWEB, grid: Grid
 def small(
     model: str = "smollm2", layers: str = "15", *, corpus: CorpusConfig | None = None, grid: Grid | None = None
 ) -> RunConfig:
-    """The same recipe at a size for two CPU cores: k = 1,024, h = 2,048, 200 steps of 16 × 256 tokens."""
+    """The paper's recipe at a size for two CPU cores: k = 1,024, h = 2,048, 200 steps of 16 × 256 tokens."""
     return make_run_config(
         SMALL, ActivationConfig(model=model, hook_points=layers, corpus=corpus or CorpusConfig()), grid or Grid()
     )
 
 
 def demo(cache: str) -> RunConfig:
-    """The embedded model and text at a size for five minutes: k = 512, h = 1,024, 300 steps from stored activations."""
+    """A five-minute run on the embedded model and text: k = 512, h = 1,024, 300 steps on stored activations."""
     return make_run_config(DEMO, ActivationConfig(hook_points="15"), Grid(), cache=cache)
 
 
 def make_run_config(scale: Scale, activations: ActivationConfig, grid: Grid, *, cache: str | None = None) -> RunConfig:
-    """A run that trains one autoencoder of a scale for every combination of a grid."""
+    """A run that trains one autoencoder of the given scale for every combination in the grid."""
     return RunConfig(
         activations=activations,
         autoencoders=autoencoders(_canonical(activations), scale, grid),
@@ -147,7 +147,7 @@ def make_run_config(scale: Scale, activations: ActivationConfig, grid: Grid, *, 
 
 
 def training_config(scale: Scale) -> TrainingConfig:
-    """The part of a scale that says how long to train."""
+    """The training config of a scale."""
     return TrainingConfig(
         steps=scale.steps,
         alpha_warmup_steps=scale.alpha_warmup_steps,
@@ -157,13 +157,13 @@ def training_config(scale: Scale) -> TrainingConfig:
 
 
 def _canonical(activations: ActivationConfig) -> tuple[str, ...]:
-    """The hook points by their stored names; this reads the model's shape, but no text."""
+    """Canonical names of the hook points; this loads the model's shape, but reads no text."""
     shape = load_shape(find_model(activations.model, activations.model_revision))
     return tuple(map(str, parse_hook_points(activations.hook_points, shape.n_layers)))
 
 
 def autoencoders(hook_points: tuple[str, ...], scale: Scale, grid: Grid) -> tuple[AutoencoderConfig, ...]:
-    """One autoencoder for every different combination; the linear baselines do not depend on alpha."""
+    """One autoencoder per distinct combination; linear baselines do not depend on alpha, so alphas do not add any."""
     found: dict[str, AutoencoderConfig] = {}
     for hook_point, dictionary, alpha, seed in product(hook_points, grid.dictionaries, grid.alphas, grid.seeds):
         config = _autoencoder(scale, AutoencoderConfig(hook_point=hook_point, alpha=alpha, seed=seed), dictionary)

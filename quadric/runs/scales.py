@@ -1,6 +1,6 @@
-"""How large the dictionaries are, how long they are trained and what varies within a run.
+"""Sizes of dictionaries, length of training, and the grid of a run.
 
-Plain dataclasses, free of torch: the command line makes flags and help from them.
+Plain dataclasses that do not import torch: the command line generates flags and help from them.
 """
 
 from dataclasses import dataclass, replace
@@ -10,22 +10,22 @@ Dictionary = Literal["atomic", "composite", "quadratic", "topk", "batch_topk"]
 """A prior, or one of the linear baselines."""
 
 WARMUP_SHARE = 8
-"""A shorter run warms alpha up over at most one step in so many."""
+"""The warm-up of alpha takes at most 1/8 of the steps if a run is shortened."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """How large the dictionaries are and how long they are trained; the defaults are the paper's."""
+    """Sizes of the dictionaries and length of training; the defaults are the paper's."""
 
     n_latents: int = 8192
     """Number of latents."""
     n_hidden: int | None = None
-    """Number of atoms; twice the latents if left out. An atomic dictionary always has one atom per latent."""
+    """Number of atoms, by default twice the number of latents. An atomic dictionary always has one atom per latent."""
     mixing_density: float = 0.001
-    """Share of the entries of C that a composite dictionary keeps in the end."""
+    """Fraction of the entries of C that a composite dictionary keeps at the end of training."""
     n_active: int = 32
-    """Latents that are active per token, in the linear baselines."""
-    # The paper names 2¹¹ steps of 32 × 256 tokens and "8M tokens"; the steps make 16.8 M. The steps stand.
+    """Active latents per token, for the linear baselines."""
+    # The paper names 2¹¹ steps of 32 × 256 tokens and "8M tokens"; the steps make 16.8 M. We keep the steps.
     steps: int = 2048
     """Number of training steps, one batch each."""
     alpha_warmup_steps: int = 256
@@ -41,12 +41,12 @@ class Scale:
 
 
 PAPER = Scale()
-# Reads the embedded text once; on a CPU most of the time goes into the language model.
+# Reads the embedded text once; on a CPU the language model takes most of the time.
 SMALL = Scale(
     n_latents=1024, mixing_density=0.002, steps=200, alpha_warmup_steps=32, sequences_per_step=16, checkpoint_every=50
 )
-# A first look in five minutes: activations of few tokens, read often. Denser mixing than the paper's, since 0.1 % of
-# so small a C would leave one atom per latent.
+# Five minutes on two cores: few tokens, read many times. C is denser than the paper's, since 0.1 % of so small a C
+# would leave one atom per latent.
 DEMO = Scale(
     n_latents=512, mixing_density=0.006, steps=300, alpha_warmup_steps=40, sequences_per_step=16, epochs=12,
     checkpoint_every=100,
@@ -56,7 +56,7 @@ DEMO_TOKENS = 110_000
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """What varies between the autoencoders of a run; one is trained for every combination."""
+    """Settings that vary between the autoencoders of a run; one is trained for every combination."""
 
     dictionaries: tuple[Dictionary, ...] = ("composite",)
     """Priors on the mixing of atoms into latents, or the linear baselines topk and batch_topk."""
@@ -67,7 +67,7 @@ class Grid:
 
 
 def resized(scale: Scale, changes: dict[str, Any]) -> Scale:
-    """A scale with some sizes changed; the warm-up of alpha follows the steps unless it is given too."""
+    """A scale with some fields changed; fewer steps shorten the warm-up of alpha unless it is given too."""
     if "steps" in changes and "alpha_warmup_steps" not in changes:
         changes = changes | {"alpha_warmup_steps": min(scale.alpha_warmup_steps, changes["steps"] // WARMUP_SHARE)}
     return replace(scale, **changes)

@@ -1,4 +1,4 @@
-"""A static site about the autoencoders of one or several runs, from their folders to the finished site."""
+"""Build a static site about the autoencoders of one or several runs."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ from quadric.site.export import OnProgress, SiteInput, build_site, unused_name
 from quadric.site.schema import Quality, SiteManifest
 
 SITE = "site"
-"""Where a run keeps its site."""
+"""Name of the site folder in a run."""
 
 
 def export_site(
@@ -35,13 +35,13 @@ def export_site(
 
     Args:
         autoencoder: A bilinear autoencoder.
-        evidence: What `quadric.collect_evidence` returned for it.
+        evidence: Result of `quadric.collect_evidence` for it.
         out: Folder of the site; an earlier site there is replaced.
-        name: What the dictionary is called on the site.
+        name: Name of the dictionary on the site.
         title: Title of the site.
-        source: What `quadric.load` takes to load the autoencoder, for the snippet on each latent's page; None where
-            it was never saved.
-        with_map: Lay all latents out on a map by UMAP; needs `pip install 'quadric[site]'`.
+        source: Argument for `quadric.load` that loads the autoencoder, shown on each latent's page; None if it was not
+            saved.
+        with_map: Add a UMAP map of all latents; needs `pip install 'quadric[site]'`.
 
     Returns:
         The folder of the site.
@@ -69,9 +69,9 @@ def site_of_runs(
     on_progress: OnProgress = lambda part, done, total: None,
     on_note: OnNote = lambda note: None,
 ) -> SiteManifest:
-    """Collect the evidence that is missing, then write a site about the bilinear autoencoders of the runs.
+    """Collect missing evidence, then write a site about the bilinear autoencoders of the runs.
 
-    `names` chooses among the autoencoders of every run; all of them if empty.
+    `names` selects autoencoders by name in every run; by default all.
     """
     writer.check_replaceable(out)
     writer.check_viewer_built(writer.STATIC)
@@ -90,10 +90,12 @@ def site_inputs(
     on_progress: OnProgress = lambda part, done, total: None,
     on_note: OnNote = lambda note: None,
 ) -> list[SiteInput]:
-    """The chosen bilinear autoencoders of the runs with their geometry, evidence and, where known, quality."""
+    """The selected bilinear autoencoders of the runs with their geometry, evidence and, if known, quality."""
     found = [each for run in runs for each in _bilinear_autoencoders(run, names, on_note)]
     if not found:
-        raise ValueError("none of the runs holds a bilinear autoencoder; a site shows the shapes of its latents")
+        raise ValueError(
+            "none of the runs holds a bilinear autoencoder; train one, since a site shows the shapes of its latents"
+        )
     geometries = _geometries(found, on_progress)
     jobs = [
         Job(each.autoencoder, evidence_folder(each.run, each.name), geometry)
@@ -117,7 +119,7 @@ def site_inputs(
 
 
 def quality_of(run: Path, name: str) -> Quality:
-    """What `quadric evaluate` measured and left in the run, if it was called."""
+    """Results that `quadric evaluate` stored in the run, if it was run."""
     found = kept_in_run(run, name) or {}
     return Quality(
         error=found.get("error"),
@@ -135,7 +137,7 @@ class _Found(NamedTuple):
 
 
 def _geometries(found: Sequence[_Found], on_progress: OnProgress) -> list[DictionaryGeometry]:
-    """The geometry of each dictionary, from its run or computed; the first two of a site's three steps per latent."""
+    """The geometry of each dictionary, loaded or computed; a site takes three steps per latent, and these are two."""
     total, done = 3 * sum(each.autoencoder.n_latents for each in found), 0
 
     def advance(finished: int) -> None:
@@ -154,5 +156,5 @@ def _bilinear_autoencoders(run: Path, names: Sequence[str], on_note: OnNote) -> 
         if isinstance(autoencoder, BilinearAutoencoder):
             found.append(_Found(run, name, autoencoder, is_only_one))
         else:
-            on_note(f"{name} is a linear baseline, whose latents have no shape; left out")
+            on_note(f"{name} is a linear baseline, whose latents have no shape; it is left out")
     return found

@@ -1,4 +1,4 @@
-"""`quadric.view`: the viewer in the browser, for a run, a site, or an autoencoder with its evidence."""
+"""`quadric.view`: open the viewer in the browser for a run, a site, or an autoencoder with its evidence."""
 
 import json
 import tempfile
@@ -20,7 +20,7 @@ Scratch = tempfile.TemporaryDirectory[str]
 
 
 class Viewer:
-    """A site that is being served to this machine; `close()` stops it, and so does leaving a `with` block."""
+    """A running server of a site, reachable from this machine only; `close()` or leaving a `with` block stops it."""
 
     def __init__(
         self, server: ThreadingHTTPServer, address: str, scratch: tempfile.TemporaryDirectory[str] | None
@@ -70,13 +70,13 @@ def view(
     """Serve the viewer on the loopback address and open it in the browser.
 
     Args:
-        target: A run or a site folder, or a bilinear autoencoder. A run that has no site yet gets one first.
-        evidence: What `quadric.collect_evidence` returned, where the target is an autoencoder.
-        name: Open this autoencoder, where the site shows several.
-        latent: Open the page of this latent.
-        port: Port to listen on; 0 takes any free one.
+        target: A run folder, a site folder, or a bilinear autoencoder. If a run has no site yet, it is built first.
+        evidence: Result of `quadric.collect_evidence`, if the target is an autoencoder.
+        name: Autoencoder to open, if the site shows several.
+        latent: Latent whose page to open.
+        port: Port to listen on; 0 selects a free one.
         open_browser: Open the browser.
-        wait: Serve until Ctrl-C. `False` returns at once, for notebooks; call `close()` on what is returned.
+        wait: Serve until Ctrl-C. `False` returns at once, for notebooks; call `close()` on the result.
 
     Returns:
         The `Viewer`, whose `address` can be opened in a browser on this machine.
@@ -87,7 +87,7 @@ def view(
         True
     """
     if latent is not None and latent < 0:
-        raise ValueError(f"latent={latent} is negative; latents count from 0")
+        raise ValueError(f"latent={latent} is negative; latents are numbered from 0")
     folder, scratch = _site(target, evidence)
     route = _route(folder, name, latent)
     server = site_server(folder, port)
@@ -102,14 +102,14 @@ def view(
 
 
 def _site(target: str | Path | Autoencoder, evidence: Evidence | None) -> tuple[Path, Scratch | None]:
-    """The folder to serve, and where it is made for this viewer alone, the folder to delete in the end."""
+    """The folder to serve, and the temporary folder to delete afterwards if the site was built for this viewer."""
     if isinstance(target, Autoencoder):
         if evidence is None:
-            raise ValueError("an autoencoder alone has nothing to show but shapes; give its evidence as well")
+            raise ValueError("the viewer cannot show an autoencoder without data; give its evidence as well")
         scratch = tempfile.TemporaryDirectory(prefix="quadric-site-")
         return export_site(target, evidence, Path(scratch.name) / SITE), scratch
     if evidence is not None:
-        raise ValueError(f"evidence goes with an autoencoder; '{target}' is a folder that holds its own")
+        raise ValueError(f"evidence= is for an autoencoder; '{target}' is a folder with its own evidence, leave it out")
     folder = Path(target)
     own = folder / SITE
     if folder.is_dir() and not is_site(folder) and not is_site(own) and autoencoder_folders(folder):

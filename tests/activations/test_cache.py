@@ -1,4 +1,4 @@
-"""A cache gives back what was stored, in any order, without loading it all."""
+"""A cache returns the stored activations, in any order, without loading all of them."""
 
 import json
 from dataclasses import replace
@@ -19,6 +19,7 @@ from quadric.activations import (
     HarvestConfig,
     LiveStream,
     describe,
+    harvest_to_folder,
 )
 from quadric.activations.manifest import CacheError
 from quadric.corpus import CorpusConfig
@@ -60,22 +61,22 @@ def assert_same(found: list[ActivationBatch], expected: list[ActivationBatch]) -
             assert torch.equal(one.activations[name], other.activations[name])
 
 
-def test_it_is_a_stream(folder: Path) -> None:
+def test_a_cached_stream_is_an_activation_stream(folder: Path) -> None:
     assert isinstance(stream_of(folder), ActivationStream)
 
 
 @pytest.mark.parametrize("size", [BatchSize(tokens=70), BatchSize(sequences=3)])
-def test_unshuffled_it_is_the_live_stream(config: ActivationConfig, folder: Path, size: BatchSize) -> None:
+def test_unshuffled_batches_equal_the_live_stream(config: ActivationConfig, folder: Path, size: BatchSize) -> None:
     live = LiveStream.open(config, device="cpu", batch=size)
     cached = list(stream_of(folder, size, seed=None))
-    whole = 9 if size.unit == "tokens" else len(cached) - 1  # the last one ends where the cache ends
+    whole = 9 if size.unit == "tokens" else len(cached) - 1  # the last batch is cut off by the end of the cache
     assert_same(cached[:whole], list(islice(live, whole)))
     assert live.provenance == ActivationCache(folder).provenance
 
 
 @pytest.mark.parametrize("window", [1, 200, 1 << 20])
 @pytest.mark.parametrize("size", [BatchSize(tokens=60), BatchSize(sequences=3)])
-def test_shuffling_is_a_permutation_by_seed(folder: Path, window: int, size: BatchSize) -> None:
+def test_shuffling_is_a_seeded_permutation(folder: Path, window: int, size: BatchSize) -> None:
     stored = list(stream_of(folder, size, seed=None))
     first = list(stream_of(folder, size, seed=1, window=window))
     assert sorted(places(first)) == places(stored)
@@ -103,7 +104,7 @@ def test_a_wide_window_mixes_shards(folder: Path) -> None:
 
 @pytest.mark.parametrize("world_size", [2, 3])
 @pytest.mark.parametrize("size", [BatchSize(tokens=60), BatchSize(sequences=3)])
-def test_ranks_share_nothing_and_lose_nothing(folder: Path, world_size: int, size: BatchSize) -> None:
+def test_every_row_belongs_to_exactly_one_rank(folder: Path, world_size: int, size: BatchSize) -> None:
     parts = [list(stream_of(folder, size, rank=rank, world_size=world_size)) for rank in range(world_size)]
     whole = list(stream_of(folder, size))
     assert sorted(place for part in parts for place in places(part)) == sorted(places(whole))
@@ -139,7 +140,7 @@ def test_one_hook_point_of_several_can_be_read(folder: Path) -> None:
         stream_of(folder, hook_points=("resid_pre.2",))
 
 
-def test_shards_are_mapped_and_not_read(folder: Path) -> None:
+def test_shards_are_memory_mapped(folder: Path) -> None:
     cache = ActivationCache(folder)
     tensor = cache.shard(0).activations["resid_pre.1"]
     maps = Path("/proc/self/maps").read_text()
@@ -174,7 +175,7 @@ def test_the_context_of_a_token_is_kept(config: ActivationConfig, folder: Path) 
         cache.sequence_tokens(9999)
 
 
-def test_a_run_refuses_a_cache_from_elsewhere(config: ActivationConfig, folder: Path) -> None:
+def test_a_cache_with_other_provenance_is_refused(config: ActivationConfig, folder: Path) -> None:
     ActivationCache(folder, expected=describe(config, device="cpu"))
     ActivationCache(folder, expected=describe(replace(config, hook_points="3"), device="cpu"))
     other = replace(config, hook_points="2", corpus=replace(config.corpus, seed=9))

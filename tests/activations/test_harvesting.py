@@ -40,7 +40,7 @@ def run(config: ActivationConfig, folder: Path, storage: HarvestConfig = STORAGE
     return harvest_to_folder(config, storage, folder, device="cpu").manifest
 
 
-def test_a_shard_holds_what_the_live_stream_gives(config: ActivationConfig, tmp_path: Path) -> None:
+def test_a_shard_holds_the_activations_of_the_live_stream(config: ActivationConfig, tmp_path: Path) -> None:
     manifest = run(config, tmp_path / "cache", replace(STORAGE, dtype="float32"))
     (live,) = [
         batch for batch in LiveStream.open(config, device="cpu", batch=BatchSize(tokens=600)) if len(batch) == 600
@@ -102,7 +102,7 @@ def test_a_harvest_ends_with_the_corpus(config: ActivationConfig, tmp_path: Path
 
 @pytest.fixture(scope="module")
 def uninterrupted(tiny_folder: Path, texts: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """The files of a harvest that nothing interrupted."""
+    """The files of an uninterrupted harvest."""
     folder = tmp_path_factory.mktemp("harvest") / "whole"
     run(config_of(tiny_folder, texts), folder)
     return content(folder)
@@ -137,7 +137,7 @@ harvesting.harvest_to_folder(config, storage, Path(folder), device="cpu")
 
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", ["inside 0", "inside 2", "after 2"])
-def test_killed_while_writing_it_ends_with_the_same_bytes(
+def test_a_harvest_killed_while_writing_resumes_to_the_same_bytes(
     config: ActivationConfig,
     tiny_folder: Path,
     texts: Path,
@@ -158,10 +158,10 @@ def test_killed_while_writing_it_ends_with_the_same_bytes(
 
 
 @pytest.mark.slow
-def test_killed_from_outside_several_times_it_ends_with_the_same_bytes(
+def test_a_harvest_killed_several_times_resumes_to_the_same_bytes(
     tiny_folder: Path, texts: Path, tmp_path: Path, uninterrupted: dict[str, bytes]
 ) -> None:
-    """The command itself, killed as soon as a further shard has appeared, and then left to finish."""
+    """Kill the command as soon as another shard has appeared, several times, then let it finish."""
     folder = tmp_path / "killed"
     command = ["harvest", "--model", tiny_folder, "--layers", "1,3", "--tokens", "600", "--out", folder]
     command += ["--corpus", texts, "--block-length", "32", "--sequences-per-forward", "2"]
@@ -189,7 +189,7 @@ def test_killed_from_outside_several_times_it_ends_with_the_same_bytes(
         ({"sequences_per_forward": 4}, "sequences_per_forward: stored 2, asked for 4"),
     ],
 )
-def test_another_config_is_refused_with_what_differs(
+def test_another_config_is_refused_and_the_differences_are_named(
     config: ActivationConfig, tmp_path: Path, change: dict[str, object], words: str
 ) -> None:
     run(config, tmp_path / "cache", replace(STORAGE, tokens=10))
@@ -209,7 +209,7 @@ def test_other_text_and_other_storage_are_refused(config: ActivationConfig, tmp_
         run(config, tmp_path / "cache", replace(STORAGE, tokens=10))
 
 
-def test_a_full_disk_is_one_line_and_what_was_written_stays_valid(
+def test_a_full_disk_is_a_one_line_error_and_earlier_shards_stay_valid(
     config: ActivationConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, synced, really = tmp_path / "cache", [], os.fsync

@@ -1,4 +1,4 @@
-"""Many spellings, one canonical name."""
+"""Many spellings of a hook point are parsed to one canonical name."""
 
 import pytest
 from hypothesis import given
@@ -55,10 +55,10 @@ def test_an_unknown_name_is_refused_with_examples(text: str) -> None:
         parse_hook_point(text, N_LAYERS)
 
 
-def test_a_layer_that_does_not_exist_names_those_that_do() -> None:
+def test_a_missing_layer_is_an_error_that_names_the_existing_ones() -> None:
     with pytest.raises(HookPointError, match=r"'layers.99' names layer 99, .* from 0 to 23"):
         parse_hook_point("layers.99", N_LAYERS)
-    with pytest.raises(HookPointError, match=r"resid_post\.23 for what leaves the last layer"):
+    with pytest.raises(HookPointError, match=r"resid_post\.23 for the output of the last layer"):
         parse_hook_point("layers.24", N_LAYERS)
 
 

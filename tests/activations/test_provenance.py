@@ -23,12 +23,12 @@ EXAMPLE = StreamProvenance(
 )
 
 
-def test_it_survives_json() -> None:
+def test_provenance_survives_json() -> None:
     assert StreamProvenance.from_dict(json.loads(json.dumps(EXAMPLE.to_dict()))) == EXAMPLE
 
 
 @pytest.mark.parametrize("change", [{"unheard": 1}, {"model": None}])
-def test_other_fields_than_expected_are_refused(change: dict[str, object]) -> None:
+def test_unknown_or_missing_fields_are_refused(change: dict[str, object]) -> None:
     record = EXAMPLE.to_dict() | change
     if record["model"] is None:
         del record["model"]

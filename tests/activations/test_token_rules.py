@@ -36,7 +36,7 @@ def activations(seed: int = 0) -> dict[str, torch.Tensor]:
     return {"resid_pre.1": directions[0], "resid_pre.2": directions[1] * 2}
 
 
-def test_padding_never_passes_and_the_rest_is_kept_on_demand() -> None:
+def test_padding_is_always_dropped_and_everything_else_can_be_kept() -> None:
     kept = keep_tokens(activations(), sequences(), KEEP_ALL, with_bos())
     assert torch.equal(kept.mask, sequences().mask)
     assert kept.counts == TokenCounts(
@@ -45,7 +45,7 @@ def test_padding_never_passes_and_the_rest_is_kept_on_demand() -> None:
     assert torch.equal(kept.activations["resid_pre.1"], activations()["resid_pre.1"][sequences().mask])
 
 
-def test_bos_and_special_tokens_are_dropped_each_by_its_own_rule() -> None:
+def test_bos_and_special_tokens_have_separate_rules() -> None:
     default = keep_tokens(activations(), sequences(), TokenRules(), with_bos())
     assert not default.mask[:, 0].any()
     assert not default.mask[1, 6]
@@ -58,7 +58,7 @@ def test_bos_and_special_tokens_are_dropped_each_by_its_own_rule() -> None:
     assert (special_kept.counts.bos, special_kept.counts.special) == (3, 0)
 
 
-def test_without_a_prepended_bos_the_first_token_is_a_token() -> None:
+def test_without_a_prepended_bos_the_first_token_is_kept() -> None:
     kept = keep_tokens(activations(), sequences(), TokenRules(prepend_bos="never", special_tokens="keep"), with_bos())
     assert kept.mask[:, 0].all()
     assert kept.counts.bos == 0

@@ -95,7 +95,7 @@ def error_of(command: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (["--block-length", "600"], "block_length=600 exceeds the 512 tokens that tiny-llama can read"),
         (["--out", "/dev/null"], "cannot use /dev/null as a folder (File exists); give another"),
         (["--device", "warp"], "no device 'warp' here; give auto or"),
-        (["--tokens", "0"], "tokens=0 leaves nothing to do"),
+        (["--tokens", "0"], "tokens=0 is not positive"),
         (["--outlier-factor", "0.5"], "outlier_factor=0.5 must exceed 1"),
     ],
 )
@@ -157,7 +157,7 @@ def test_a_cache_of_something_else_is_refused(
     assert main(arguments(tiny, text, tmp_path / "cache")) == 0
     message = error_of(arguments(tiny, text, tmp_path / "cache", "--outliers", "keep"), capsys)
     assert 'token_rules.outliers: stored "drop", asked for "keep"' in message
-    assert message.endswith("give another folder, or ask for what it holds")
+    assert message.endswith("give another folder, or request what it holds")
 
 
 @pytest.mark.slow

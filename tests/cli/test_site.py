@@ -124,12 +124,12 @@ def test_evidence_about_other_weights_or_of_another_size_is_collected_anew(
     (more / "one.txt").write_text("Another text. " * 40, encoding="utf-8")
     other = [str(more) if part == config.corpus.source else part for part in command]
     assert main(other) == 0
-    assert "is of other activations" in capsys.readouterr().err
+    assert "was collected from other activations" in capsys.readouterr().err
     assert main(command) == 0
     capsys.readouterr()
     command[command.index("200")] = "250"
     assert main(command) == 0
-    assert "is of 200 tokens; collecting it again" in capsys.readouterr().err
+    assert "was collected from 200 tokens; collecting it again" in capsys.readouterr().err
 
 
 def test_linear_baselines_are_left_out_and_said(

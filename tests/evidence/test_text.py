@@ -13,6 +13,7 @@ from quadric.activations import (
     CachedStream,
     HarvestConfig,
     LiveStream,
+    harvest_to_folder,
 )
 from quadric.corpus import CorpusConfig
 from quadric.evidence import EvidenceSettings, collect, text_behind

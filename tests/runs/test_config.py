@@ -16,7 +16,7 @@ def config() -> RunConfig:
     return make_run_config(SMALL, ActivationConfig(hook_points="3,15"), grid, cache="somewhere")
 
 
-def test_a_config_comes_back_whole(config, tmp_path):
+def test_a_config_survives_writing_and_reading(config, tmp_path):
     write_run_config(config, tmp_path)
     assert read_run_config(tmp_path) == config
 

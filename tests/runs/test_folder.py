@@ -24,7 +24,7 @@ def test_a_missing_or_wrong_name_lists_the_choices(run, name):
         quadric.load(run, name=name)
 
 
-def test_the_name_may_be_left_out_where_there_is_one(run):
+def test_the_name_is_optional_if_there_is_one_autoencoder(run):
     (run / "autoencoders" / "seed1" / "config.json").unlink()
     assert quadric.load(run).architecture.seed == 0
 
@@ -41,6 +41,6 @@ def test_an_empty_folder_holds_no_autoencoder_whatever_its_name(tmp_path):
     assert autoencoder_folders(tmp_path) == {}
 
 
-def test_a_folder_of_one_autoencoder_is_a_run_of_one(run):
+def test_a_folder_of_one_autoencoder_counts_as_a_run(run):
     alone = run / "autoencoders" / "seed0"
     assert autoencoder_folders(alone) == {"seed0": alone}

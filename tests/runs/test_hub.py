@@ -67,7 +67,7 @@ def test_push_then_pull_then_pull_offline(tmp_path):
 
 
 @pytest.mark.slow
-def test_pushing_again_leaves_one_set_of_weights(tmp_path):
+def test_pushing_again_replaces_the_weights(tmp_path):
     with fake_hub.running() as hub:
         run("push", "someone/circles", tmp_path, hub.address)
         before = set(hub.repos["someone/circles"])
@@ -81,7 +81,7 @@ def test_pushing_again_leaves_one_set_of_weights(tmp_path):
 def test_an_unknown_repository_is_one_clear_message(tmp_path):
     with fake_hub.running() as hub:
         message = run("pull", "someone/nothing", tmp_path, hub.address)
-    assert message.startswith("ConnectionError: no folder 'someone/nothing' here, and the hub did not give it either")
+    assert message.startswith("ConnectionError: no local folder 'someone/nothing', and it could not be downloaded")
     assert "check the name" in message
     assert len(message.splitlines()) == 1
 
@@ -94,7 +94,7 @@ def test_no_network_is_one_clear_message(tmp_path):
     assert message.startswith("ConnectionError: could not push to 'someone/circles'")
 
 
-def test_model_card_says_where_the_autoencoder_belongs():
+def test_model_card_states_the_provenance():
     ae = zoo.make("composite sparse storage", torch.float32)
     ae.provenance = Provenance(**ORIGIN)
     card = model_card(ae, "someone/circles")

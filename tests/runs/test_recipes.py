@@ -33,7 +33,7 @@ def test_the_paper_recipe_has_the_papers_numbers():
     assert autoencoder.hook_point == "resid_pre.18"
     assert (autoencoder.prior, autoencoder.n_latents, autoencoder.mixing_density) == ("composite", 8192, 0.001)
     assert default_hidden(autoencoder.n_latents, autoencoder.prior) == 16384
-    assert autoencoder.n_hidden is None  # so the default stands
+    assert autoencoder.n_hidden is None  # the default, twice the latents
     assert (autoencoder.alpha, autoencoder.init, autoencoder.symmetric) == (0.3, "orthogonal", True)
     training = config.training
     assert (training.steps, training.alpha_warmup_steps) == (2**11, 256)
@@ -55,7 +55,7 @@ def test_an_atomic_dictionary_of_a_grid_keeps_its_number_of_latents():
     assert [each.n_latents for each in config.autoencoders] == [8192, 8192]
 
 
-def test_the_small_recipe_is_the_papers_but_for_its_size():
+def test_the_small_recipe_differs_from_the_papers_only_in_size():
     large, little = paper("smollm2", "15"), small()
     assert little.training.learning_rate == large.training.learning_rate
     assert little.autoencoders[0].alpha == large.autoencoders[0].alpha

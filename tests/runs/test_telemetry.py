@@ -8,7 +8,7 @@ import pytest
 from quadric.runs.telemetry import open_sinks, read_metrics
 
 
-def test_a_resumed_run_drops_what_it_will_measure_again(tmp_path):
+def test_a_resumed_run_drops_metrics_of_steps_that_it_repeats(tmp_path):
     with open_sinks(tmp_path, 0, tensorboard=False, wandb_project=None) as sinks:
         for step in (1, 2, 3):
             sinks[0](step, "a", {"error": step / 10})
@@ -50,7 +50,7 @@ def test_weights_and_biases_continues_the_same_run_after_a_resume(tmp_path, monk
     assert logged == [(1, {"a/error": 0.5})]
 
 
-def test_an_absent_package_is_named_with_its_remedy(tmp_path, monkeypatch):
+def test_a_missing_package_is_an_error_with_the_remedy(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
     with (
         pytest.raises(ValueError, match=r"pip install 'quadric\[wandb\]'"),

@@ -44,5 +44,5 @@ def test_contradictory_arguments_are_refused(site: Path, tmp_path: Path) -> None
         view(site, latent=-1)
     with pytest.raises(ValueError, match="give its evidence as well"):
         view(BilinearAutoencoder(d_model=4, n_latents=8))
-    with pytest.raises(ValueError, match="evidence goes with an autoencoder"):
+    with pytest.raises(ValueError, match="evidence= is for an autoencoder"):
         view(site, object.__new__(Evidence))
