@@ -131,9 +131,9 @@ class _Wanted:
         return CorpusIdentity(IN_MEMORY, f"sha256:{digest.hexdigest()}")
 
     def most_tokens(self, model: LanguageModel) -> int:
-        """Number of tokens in the strings in memory, special tokens not included."""
+        """An upper bound for the tokens of strings in memory: every token, and a BOS before each of its blocks."""
         encoded = model.tokenizer.encode([each.text for each in self.documents or []])
-        return max(1, sum(map(len, encoded)))
+        return max(1, 2 * sum(map(len, encoded)) + len(encoded))
 
 
 def _documents(texts: Sequence[str]) -> list[Document]:

@@ -148,8 +148,9 @@ def _continue_with(config: RunConfig, folder: Path) -> None:
             f"steps={config.training.steps} is fewer than the {before.training.steps} of the run in '{folder}'; "
             f"give at least {before.training.steps}"
         )
-    same = replace(config, training=before.training, continued_from=before.continued_from)
-    if same != before or config.training.learning_rate != before.training.learning_rate:
+    training = replace(before.training, learning_rate=config.training.learning_rate)
+    same = replace(config, training=training, continued_from=before.continued_from)
+    if same != before:
         raise ValueError(
             f"the run in '{folder}' was started with other arguments ({'; '.join(_differences(before, same))}); "
             "give the same arguments, or another out="

@@ -66,6 +66,11 @@ def test_activations_on_disk_are_the_same_and_a_second_call_uses_them(tmp_path: 
         harvested(texts=["Something else."], out=tmp_path / "cache")
 
 
+def test_on_disk_no_row_is_lost_where_bos_is_kept(tmp_path: Path) -> None:
+    rules = quadric.activations.TokenRules(prepend_bos="always", bos="keep", outliers="keep")
+    assert len(harvested(rules=rules, out=tmp_path / "cache")) == sum(map(len, TEXTS)) + len(TEXTS)
+
+
 def test_a_folder_and_a_file_of_text_work_too(tmp_path: Path) -> None:
     save_tiny(tmp_path / "tiny")
     (tmp_path / "text.txt").write_text(" ".join(TEXTS) * 40)
