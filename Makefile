@@ -1,4 +1,4 @@
-# Every target makes its own virtual environment; nothing has to be installed first but Python 3.11+.
+# The targets create the virtual environment they need; only Python 3.11+ must be installed beforehand.
 PYTHON  ?= $(shell command -v python3.11 || command -v python3)
 VENV    := .venv
 BIN     := $(VENV)/bin
@@ -6,21 +6,21 @@ INSTALLED := $(VENV)/.installed
 READY   := $(VENV)/.ready
 VIEWER  := $(shell find web/src -type f) $(wildcard web/*.mjs web/*.json web/*.py)
 
-.PHONY: help demo test lint check bench reproduce docs format clean browser
+.PHONY: help demo test test-fast lint check bench reproduce docs format clean browser
 help:  ## List the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
 
-# The stamp is newer than what it was made from, so an unchanged tree skips the install altogether.
+# The stamp file is newer than its inputs, so an unchanged tree skips the installation.
 $(INSTALLED): pyproject.toml constraints.txt quadric/version.py hatch_build.py
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "quadric needs Python 3.11 or newer; '$(PYTHON)' is older or missing. Name one: make PYTHON=/path/to/python3.11"; exit 2; }
+	  { echo "quadric needs Python 3.11 or newer; '$(PYTHON)' is older or missing. Choose one with: make PYTHON=/path/to/python3.11"; exit 2; }
 	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
 	@echo "Installing quadric and its tools into $(VENV) (first time: a few minutes) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' > $(VENV)/install.log 2>&1 || \
 	  { cat $(VENV)/install.log; exit 1; }
 	@touch $@
 
-# Changed sources of the viewer rebuild it without another install.
+# If only the viewer's sources changed, rebuild it without another installation.
 $(READY): $(INSTALLED) $(VIEWER)
 	@$(BIN)/python web/build_assets.py --dev
 	@touch $@
@@ -34,11 +34,18 @@ browser:
 	    echo "The viewer's tests need Chromium: sudo apt-get install --no-install-recommends chromium fonts-noto-core"; exit 2; \
 	  fi
 
-demo: $(READY)  ## Train on the embedded default and say what was found
+demo: $(READY)  ## Train on the embedded model and text, and show what was found
 	$(BIN)/quadric demo
 
+# A file stays in one process, which makes its fixtures once. Files with slow tests start first (tests/conftest.py), so
+# that neither process waits long for the other at the end; reordering by number of tests would undo that.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
 test: $(READY) browser  ## Run all tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(PYTEST)
+
+test-fast: $(READY)  ## Run the tests that need no browser and are not slow
+	$(PYTEST) -m unit
 
 lint: $(READY)  ## Check format, style, types and the import rules
 	$(BIN)/ruff format --check .
@@ -46,12 +53,12 @@ lint: $(READY)  ## Check format, style, types and the import rules
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-check: lint test  ## All that CI checks
+check: lint test  ## Everything that CI checks
 
-bench: $(READY) browser  ## Measure every claim again and rewrite benchmarks/results/
+bench: $(READY) browser  ## Run all benchmarks and rewrite benchmarks/results/
 	@for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
-reproduce: $(READY)  ## The paper at small size into docs/results/, about an hour; goes on where it stopped
+reproduce: $(READY)  ## Reproduce the paper at small size into docs/results/ (about an hour, resumable)
 	$(BIN)/python benchmarks/reproduce.py
 
 docs: $(READY)  ## Build the documentation into site-build/

@@ -1,4 +1,4 @@
-"""Builds the viewer's assets when the package is built or installed from sources."""
+"""Build hook: builds the viewer's assets when the package is built or installed from source."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ import build_assets
 
 
 class WebBuildHook(BuildHookInterface):  # type: ignore[type-arg]
-    """Fetches Node only where the assets are stale and the system has none."""
+    """Installs Node only if the assets are out of date and the system has no Node."""
 
     PLUGIN_NAME = "custom"
 
@@ -27,5 +27,6 @@ class WebBuildHook(BuildHookInterface):  # type: ignore[type-arg]
             if os.environ.get("QUADRIC_REQUIRE_WEB") == "1":
                 raise
             self.app.display_warning(
-                f"The viewer could not be built ({problem}); the library works without it, and quadric view says how."
+                f"The viewer could not be built ({problem}). The library works without it; "
+                "quadric view explains how to build it."
             )

@@ -1,4 +1,4 @@
-"""Claim: the blocked error needs less than a quarter of the dense one's memory at k = 8,192, n = 512, d = 256."""
+"""Claim: the blocked error needs less than a quarter of the dense error's memory at k = 8,192, n = 512, d = 256."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ D_MODEL, N_LATENTS, N_TOKENS, BLOCK = 256, 8192, 512, 1024
 
 
 def step(prior: str, block_size: int | None) -> Callable[[], object]:
-    """Forward and backward of the loss, ready to run."""
+    """Prepare a forward and backward pass of the loss."""
     ae = BilinearAutoencoder(
         d_model=D_MODEL, n_latents=N_LATENTS, prior=prior, init="xavier", block_size=block_size
     )  # fmt: skip
@@ -29,9 +29,9 @@ def main() -> None:
         "Peak memory of the error, dense against blocked",
         ["prior", "dense, MiB", f"blocks of {BLOCK}, MiB", "ratio"],
         rows,
-        f"Forward and backward of `ae.loss` at d={D_MODEL}, k={N_LATENTS}, n={N_TOKENS}; the composite has twice as "
-        "many atoms as latents and 0.1 % of C. Rise of the resident peak over the prepared process, a fresh process "
-        "each. "
+        f"Forward and backward pass of `ae.loss` at d={D_MODEL}, k={N_LATENTS}, n={N_TOKENS}; composite has twice as "
+        "many atoms as latents and C at 0.1 % density. Memory is the increase in peak resident memory during the "
+        "pass, each in a fresh process. "
         "`python benchmarks/bench_blocked_memory.py`",
     )
 

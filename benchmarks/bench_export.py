@@ -1,7 +1,7 @@
 """Claim: a site of 8,192 latents × 2,000 points takes at most 360 MB, 3 minutes and 4 GiB.
 
-The evidence is synthetic and shaped like the real: Zipf tokens, z a signed square of Gaussian coordinates.
-`python benchmarks/bench_export.py --latents 512` tries a smaller one and writes no table.
+The evidence is synthetic and has the shape of real evidence: Zipf tokens, z a signed square of Gaussian coordinates.
+`python benchmarks/bench_export.py --latents 512` runs a smaller size and writes no table.
 """
 
 import argparse
@@ -36,7 +36,7 @@ SETTINGS = EvidenceSettings()
 
 
 def dictionary(n_latents: int) -> BilinearAutoencoder:
-    """The paper's number of atoms a latent, whatever the number of latents."""
+    """A composite dictionary with the paper's number of atoms per latent for any number of latents."""
     density = DENSITY * N_LATENTS / n_latents
     return gaussian_composite(d_model=D_MODEL, n_latents=n_latents, n_hidden=2 * n_latents, density=density, seed=0)
 
@@ -54,7 +54,7 @@ def synthetic_text(generator: np.random.Generator) -> TextRead:
 
 
 def synthetic_points(generator: np.random.Generator, n_latents: int) -> Points:
-    """Coordinates that shrink with the axis, and z their signed square, strongest first."""
+    """Coordinates that shrink with the axis index, and z as their signed square, sorted by |z|."""
     shape = (n_latents, SETTINGS.n_points)
     scales = np.geomspace(0.3, 0.03, SETTINGS.n_axes).astype(np.float32)
     points = Points(
@@ -74,7 +74,7 @@ def synthetic_points(generator: np.random.Generator, n_latents: int) -> Points:
 
 
 def strongest(points: Points) -> Contexts:
-    """The leading points of each sign, which stand for the contexts."""
+    """The strongest points of each sign, used as contexts."""
     count = SETTINGS.n_contexts
     chosen = np.stack([np.argsort(-sign * points.values, axis=1)[:, :count] for sign in (1, -1)], axis=1)
     rows = np.arange(len(chosen))[:, None, None]
@@ -87,7 +87,7 @@ def strongest(points: Points) -> Contexts:
 
 
 def synthetic_evidence(n_latents: int) -> Evidence:
-    """Evidence of the real one's shape."""
+    """Synthetic evidence with the shape of real evidence."""
     generator = np.random.default_rng(0)
     points = synthetic_points(generator, n_latents)
     share = generator.random(n_latents).astype(np.float32)
@@ -118,7 +118,7 @@ def synthetic_evidence(n_latents: int) -> Evidence:
 
 
 def export(folder: Path, n_latents: int) -> Callable[[], None]:
-    """From evidence on disk to a site, ready to run; the times of its two parts are left beside it."""
+    """Prepare the export from evidence on disk to a site; it writes the times of its two parts to times.json."""
     autoencoder, evidence = dictionary(n_latents), Evidence.load(folder / "evidence")
     (folder / "static").mkdir()
     (folder / "static/index.html").write_text("<!doctype html>")
@@ -150,7 +150,7 @@ def main() -> None:
     rows = [
         ["size", f"{size / 1e6:.0f} MB", "360 MB"],
         ["files", f"{len(files):,}", "20,000"],
-        ["a latent's file, mean", f"{np.mean(pages) / 1e3:.1f} kB", ""],
+        ["mean file size per latent", f"{np.mean(pages) / 1e3:.1f} kB", ""],
         ["time", f"{sum(times.values()):.0f} s", "180 s"],
         ["… spectra, neighbours and map", f"{times['geometry']:.0f} s", ""],
         ["… pages", f"{times['pages']:.0f} s", ""],
@@ -162,11 +162,11 @@ def main() -> None:
     write_table(
         "export",
         "A site of 8,192 latents",
-        ["what", "measured", "aim"],
+        ["quantity", "measured", "target"],
         rows,
-        f"d={D_MODEL}, {SETTINGS.n_points:,} points a latent on {SETTINGS.n_axes} axes, {N_TOKENS:,} tokens of "
-        f"{VOCABULARY:,} kinds, one run in a fresh process, evidence read from disk, the viewer's own files not "
-        "counted; synthetic evidence. `python benchmarks/bench_export.py`",
+        f"Synthetic evidence: d={D_MODEL}, {SETTINGS.n_points:,} points per latent on {SETTINGS.n_axes} axes, "
+        f"{N_TOKENS:,} tokens from a vocabulary of {VOCABULARY:,}. One run in a fresh process; evidence is read from "
+        "disk; the viewer's own files are not counted. `python benchmarks/bench_export.py`",
     )
 
 

@@ -1,4 +1,4 @@
-"""Claims: spectra of 8,192 composite latents at least 20 times as fast as d×d eigh; similarity within 6 GiB."""
+"""Claims: spectra of 8,192 composite latents at least 20 times as fast as d×d eigh; similarity in less than 6 GiB."""
 
 import time
 from collections.abc import Callable
@@ -16,12 +16,12 @@ ROUNDS = 3
 
 
 def composite(seed: int) -> BilinearAutoencoder:
-    """The paper's sizes."""
+    """A random composite dictionary of the paper's size."""
     return gaussian_composite(d_model=D_MODEL, n_latents=N_LATENTS, n_hidden=N_HIDDEN, density=DENSITY, seed=seed)
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """One run's time."""
+    """Wall time of one call."""
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
@@ -34,13 +34,13 @@ def all_spectra(ae: BilinearAutoencoder) -> None:
 
 
 def dense_spectra(ae: BilinearAutoencoder, dtype: torch.dtype) -> None:
-    """One eigh of d×d a latent, for a sample of latents."""
+    """One d×d eigh per latent, for a sample of latents."""
     for latent in range(0, N_LATENTS, N_LATENTS // DENSE_SAMPLE):
         torch.linalg.eigh(ae.form(latent).to(dtype))
 
 
 def similarity() -> Callable[[], object]:
-    """Two runs of the paper's size, ready to compare."""
+    """Prepare the comparison of two dictionaries of the paper's size."""
     a, b = composite(0), composite(1)
     return lambda: hungarian_similarity(a, b)
 
@@ -49,7 +49,7 @@ def main() -> None:
     ae = composite(0)
     scale = N_LATENTS / len(range(0, N_LATENTS, N_LATENTS // DENSE_SAMPLE))
     times: dict[str, list[float]] = {}
-    for _ in range(ROUNDS):  # in turn, so that a slow spell of the machine hits all of them
+    for _ in range(ROUNDS):  # interleaved, so that a slow phase of the machine affects all of them
         for name, work, factor in (
             ("small span: eigenvalues and eigenvectors", lambda: all_spectra(ae), 1.0),
             ("small span: the table of statistics", lambda: statistics(ae), 1.0),
@@ -64,18 +64,18 @@ def main() -> None:
         for name, values in times.items()
     ]
     rows.append(["neighbours of all latents", f"{seconds(lambda: neighbours(ae)):,.1f} s", "", ""])
-    # Sim_H needs all that Sim_F needs, and the assignment.
+    # Sim_H does everything that Sim_F does, plus the assignment.
     took, peak = seconds(similarity()), peak_memory(similarity)
     rows.append(["Sim_H of two runs", f"{took:,.1f} s", "", f"{peak / 2**30:.2f} GiB above both runs"])
     write_table(
         "geometry",
         "Geometry of 8,192 composite latents",
-        ["what", "best", "worst", "against the small span, or memory"],
+        ["computation", "best", "worst", "relative to the small span, or memory"],
         rows,
         f"d={D_MODEL}, k={N_LATENTS}, h={N_HIDDEN}, density {DENSITY:.1%}, Gaussian weights; best and worst of "
-        f"{ROUNDS} rounds in turn. The d×d times are those of {round(N_LATENTS / scale)} latents evenly spread over "
-        f"the dictionary, forming W_i included, times {scale:.0f}. Similarity: one run each; memory is the peak of a "
-        "fresh process above what it held with both runs loaded (0.25 GiB and torch itself). "
+        f"{ROUNDS} interleaved rounds. The d×d times are extrapolated: {round(N_LATENTS / scale)} latents evenly "
+        f"spread over the dictionary, including forming W_i, times {scale:.0f}. Similarity: one run; memory is the "
+        "peak of a fresh process above its memory with both runs loaded (0.25 GiB plus torch itself). "
         "`python benchmarks/bench_geometry.py`",
     )
 

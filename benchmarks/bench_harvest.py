@@ -1,4 +1,4 @@
-"""Claim: the stream runs at 0.95 or more of the speed of a bare loop that stops the model at the same layer."""
+"""Claim: the stream reaches at least 0.95 of the speed of a bare loop that stops the model at the same layer."""
 
 import os
 import statistics
@@ -21,14 +21,14 @@ class Stop(Exception):  # noqa: N818
 
 
 def full_forward(model: LanguageModel, passes: list[torch.Tensor]) -> None:
-    """(a) Every layer and the head, all hidden states kept: the plain way with transformers."""
+    """(a) Every layer and the head, keeping all hidden states: the usual way with transformers."""
     for tokens in passes:
         with torch.no_grad():
             model.causal(input_ids=tokens, use_cache=False, output_hidden_states=True).hidden_states[LAYER]
 
 
 def bare_loop(model: LanguageModel, passes: list[torch.Tensor]) -> None:
-    """(b) The layers before the hook point and nothing else: no text, no rules, no batches."""
+    """(b) Only the layers before the hook point: no text, no token rules, no batches."""
 
     def stop(*_: object) -> None:
         raise Stop
@@ -44,7 +44,7 @@ def bare_loop(model: LanguageModel, passes: list[torch.Tensor]) -> None:
 
 
 def running_stream(config: ActivationConfig, model: LanguageModel, reference: LiveStream) -> Callable[[], None]:
-    """Text to batches, as a training run sees it, once the corpus is open: that happens once a run."""
+    """Text to batches, as in a training run. The corpus is opened beforehand, since a run does that only once."""
     batch = BatchSize(sequences=SEQUENCES)
     stream = LiveStream(config, model, batch=batch, provenance=reference.provenance, repeat=True, prefetch=0)
     batches = iter(stream)
@@ -57,8 +57,8 @@ def running_stream(config: ActivationConfig, model: LanguageModel, reference: Li
     return run
 
 
-def work_beside_the_model(config: ActivationConfig, reference: LiveStream, passes: int = 50) -> float:
-    """CPU seconds a pass of all that the stream adds to the model, which is replaced by what it gave once."""
+def stream_overhead(config: ActivationConfig, reference: LiveStream, passes: int = 50) -> float:
+    """CPU seconds per pass that the stream adds, measured with the model replaced by a stored output."""
     kept = live_stream.capture(reference.model, reference.points, next(reference.passes()).sequences.tokens)
     with patch.object(live_stream, "capture", lambda *_: kept):
         batch = BatchSize(sequences=SEQUENCES)
@@ -73,17 +73,17 @@ def work_beside_the_model(config: ActivationConfig, reference: LiveStream, passe
 class Taken(NamedTuple):
     wall: float
     cpu: float
-    """Seconds of all threads together: what other work on the machine hardly changes."""
+    """CPU seconds of all threads, which other work on the machine hardly affects."""
 
 
-def measured(ways: dict[str, Callable[[], None]]) -> dict[str, list[Taken]]:
-    """Every way once a round, each round beginning with another."""
-    taken: dict[str, list[Taken]] = {name: [] for name in ways}
+def measured(methods: dict[str, Callable[[], None]]) -> dict[str, list[Taken]]:
+    """Time every method once per round, with a different method first in each round."""
+    taken: dict[str, list[Taken]] = {name: [] for name in methods}
     for number in range(ROUNDS):
-        first = number % len(ways)
-        for name in [*ways][first:] + [*ways][:first]:
+        first = number % len(methods)
+        for name in [*methods][first:] + [*methods][:first]:
             wall, cpu = time.perf_counter(), time.process_time()
-            ways[name]()
+            methods[name]()
             taken[name].append(Taken(time.perf_counter() - wall, time.process_time() - cpu))
     return taken
 
@@ -93,12 +93,12 @@ def main() -> None:
     config = ActivationConfig(hook_points=str(LAYER), sequences_per_forward=SEQUENCES)
     stream = LiveStream.open(config, device="cpu", batch=BatchSize(sequences=SEQUENCES))
     passes = [each.sequences.tokens for each in islice(stream.passes(), PASSES)]
-    ways = {
+    methods = {
         "(a) full forward, output_hidden_states": lambda: full_forward(stream.model, passes),
         "(b) bare loop, stopped at the layer": lambda: bare_loop(stream.model, passes),
         "quadric's stream": running_stream(config, stream.model, stream),
     }
-    results = measured(ways)
+    results = measured(methods)
     bare = results["(b) bare loop, stopped at the layer"]
     tokens = PASSES * SEQUENCES * config.corpus.block_length
     rows = []
@@ -109,20 +109,20 @@ def main() -> None:
         wall = statistics.median(reference.wall / each.wall for reference, each in pairs)
         cpu = statistics.median(reference.cpu / each.cpu for reference, each in pairs)
         rows.append([name, spread, f"{wall:.3f}", f"{cpu:.3f}"])
-    beside = work_beside_the_model(config, stream)
+    overhead = stream_overhead(config, stream)
     alone = statistics.median(each.cpu for each in bare) / PASSES
     write_table(
         "harvest",
-        "Tokens a second from text to activations",
-        ["way", "tokens/s, median (range)", "speed relative to (b)", "the same in CPU time"],
+        "Tokens per second from text to activations",
+        ["method", "tokens/s, median (range)", "speed relative to (b)", "the same in CPU time"],
         rows,
         f"smollm2, residual stream into layer {LAYER} of 30, {SEQUENCES} sequences of {config.corpus.block_length} "
-        f"tokens a forward pass, {PASSES} passes a round, {ROUNDS} rounds, each beginning with another way; "
-        "ratios are medians over rounds. The stream reads, shuffles, tokenizes and packs the text, applies the token "
-        "rules and makes batches; it runs without prefetching here, so that no work hides outside the clock. "
-        f"Measured apart, with the model's answer replaced by a kept one, all that work takes {beside * 1e3:.0f} ms of "
-        f"CPU time a pass, {beside / alone:.1%} of what (b) takes. "
-        f"Load of the machine when it began: {load:.1f}. `python benchmarks/bench_harvest.py`",
+        f"tokens per forward pass, passes per round: {PASSES}, rounds: {ROUNDS}, each starting with a different "
+        "method; ratios are medians over rounds. The stream reads, shuffles, tokenizes and packs the text, applies "
+        "the token rules and forms batches; prefetching is off, so that all of its work is timed. Measured "
+        f"separately, with the model replaced by a stored output, that work takes {overhead * 1e3:.0f} ms of CPU time "
+        f"per pass, {overhead / alone:.1%} of (b). "
+        f"Load average at the start: {load:.1f}. `python benchmarks/bench_harvest.py`",
     )
 
 

@@ -1,4 +1,4 @@
-"""Claim: at SPARSE_BELOW and under it, sparse storage of C is several times as fast as dense."""
+"""Claim: at densities up to SPARSE_BELOW, sparse storage of C is several times as fast as dense storage."""
 
 from collections.abc import Callable
 from statistics import median
@@ -7,22 +7,24 @@ import torch
 from measure import alternate, median_and_spread, write_table
 
 from quadric.autoencoders import mixing
-from quadric.autoencoders.mixing import Composite
+from quadric.autoencoders.mixing import Masked, Sparse, with_density
 
 N_TOKENS, N_LATENTS, N_HIDDEN = 2048, 1024, 2048
 DENSITIES = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
 
 
 def step(density: float, sparse: bool) -> Callable[[], object]:
-    """What a training step asks of C, forward and backward: the latents and the kernel."""
+    """Prepare the work that a training step does with C: latents and kernel, forward and backward."""
     threshold = mixing.SPARSE_BELOW
     mixing.SPARSE_BELOW = 2.0 if sparse else 0.0
-    composite = Composite(torch.randn(N_LATENTS, N_HIDDEN, generator=torch.Generator().manual_seed(0)), density)
+    weight = torch.randn(N_LATENTS, N_HIDDEN, generator=torch.Generator().manual_seed(0))
+    composite = with_density(Masked(weight), density).mixing
     mixing.SPARSE_BELOW = threshold
-    assert composite.is_sparse == sparse
+    assert isinstance(composite, Sparse) == sparse
     atoms = torch.randn(N_TOKENS, N_HIDDEN).requires_grad_()
-    gram = torch.randn(N_HIDDEN, N_HIDDEN).requires_grad_()
-    # Fixed random gradients: summing would hand the backward pass a broadcast scalar instead of a matrix.
+    n_used = N_HIDDEN if composite.used_atoms is None else len(composite.used_atoms)
+    gram = torch.randn(n_used, n_used).requires_grad_()
+    # Fixed random gradients: with a sum, the backward pass would receive a broadcast scalar instead of a matrix.
     grad_latents, grad_kernel = torch.randn(N_TOKENS, N_LATENTS), torch.randn(N_LATENTS, N_LATENTS)
 
     def run() -> None:
@@ -42,8 +44,8 @@ def main() -> None:
         "Mixing and kernel, dense C against sparse C",
         ["density of C", "dense", "sparse", "sparse / dense"],
         rows,
-        f"Forward and backward of `mix` and `kernel` at n={N_TOKENS}, k={N_LATENTS}, h={N_HIDDEN}; median of seven "
-        f"alternating rounds, with range. `SPARSE_BELOW` is {mixing.SPARSE_BELOW}. "
+        f"Forward and backward pass of `mix` and `kernel` at n={N_TOKENS}, k={N_LATENTS}, h={N_HIDDEN}; median (range) "
+        f"of seven alternating rounds. `SPARSE_BELOW` is {mixing.SPARSE_BELOW}. "
         "`python benchmarks/bench_mixing.py`",
     )
 

@@ -1,4 +1,4 @@
-"""Question: which rule for a sparse C trains as well as Muon on the whole of it?
+"""Question: which optimizer for a sparse C trains as well as Muon on the dense C?
 
 python benchmarks/bench_mixing_optimizer.py [--quick]
 """
@@ -14,16 +14,15 @@ from unittest.mock import patch
 
 import torch
 from measure import write_table
-from tokens import LAYER, batches, held_out, layer_tokens
+from smollm2_activations import LAYER, batches, held_out, layer_activations
 
 from quadric.autoencoders import mixing
-from quadric.autoencoders.mixing import Composite
+from quadric.autoencoders.mixing import Sparse
 from quadric.training import AutoencoderConfig, Learner, TrainingConfig, optimizers
-from quadric.training.muon import ROUNDS
-from quadric.training.schedules import mixing_density_at
-from quadric.training.sparse_muon import SparseMuon
+from quadric.training.learner import mixing_density_at
+from quadric.training.optimizers import ROUNDS, SparseMuon
 
-MakeOptimizer = Callable[[torch.nn.Parameter, Composite, float, float], torch.optim.Optimizer]
+MakeOptimizer = Callable[[torch.nn.Parameter, Sparse, float, float], torch.optim.Optimizer]
 
 
 class Sizes(NamedTuple):
@@ -45,20 +44,20 @@ class Outcome(NamedTuple):
 
 
 def adam(rate: float) -> MakeOptimizer:
-    """AdamW at one rate."""
+    """AdamW at a fixed learning rate."""
     return lambda values, *_: torch.optim.AdamW([values], lr=rate, weight_decay=0.0)
 
 
-def adam_by_row(values: torch.nn.Parameter, sparse: Composite, learning_rate: float, _: float) -> torch.optim.Optimizer:
-    """AdamW at lr/√(entries a row): the size of Muon's step, without its direction."""
+def adam_by_row(values: torch.nn.Parameter, sparse: Sparse, learning_rate: float, _: float) -> torch.optim.Optimizer:
+    """AdamW at lr/√(entries per row): the size of Muon's update, without its direction."""
     rate = learning_rate / sqrt(max(1.0, sparse.n_entries / sparse.shape[0]))
     return torch.optim.AdamW([values], lr=rate, weight_decay=0.0)
 
 
 def rounds(n_rounds: int) -> MakeOptimizer:
-    """Muon on the pattern with a set number of rounds."""
+    """SparseMuon with a fixed number of Newton–Schulz rounds."""
 
-    def make(values: torch.nn.Parameter, sparse: Composite, rate: float, momentum: float) -> torch.optim.Optimizer:
+    def make(values: torch.nn.Parameter, sparse: Sparse, rate: float, momentum: float) -> torch.optim.Optimizer:
         optimizer = SparseMuon(values, sparse.pattern, rate, momentum)
         optimizer.n_rounds = n_rounds
         return optimizer
@@ -67,11 +66,11 @@ def rounds(n_rounds: int) -> MakeOptimizer:
 
 
 RULES: dict[str, MakeOptimizer | None] = {
-    "Muon on the whole of C, masked": None,
-    "Muon on the pattern (ours)": optimizers.sparse_optimizer,
-    "the same, two rounds": rounds(2),
-    "the same, Muon's five rounds": rounds(ROUNDS),
-    "AdamW at 0.03/√(entries a row)": adam_by_row,
+    "Muon on dense C with a mask": None,
+    "SparseMuon (ours)": optimizers.sparse_optimizer,
+    "SparseMuon, two rounds": rounds(2),
+    "SparseMuon, five rounds as in Muon": rounds(ROUNDS),
+    "AdamW at 0.03/√(entries per row)": adam_by_row,
     "AdamW at 0.01": adam(0.01),
     "AdamW at 0.003": adam(0.003),
 }
@@ -79,7 +78,7 @@ RULES: dict[str, MakeOptimizer | None] = {
 
 @contextmanager
 def rule(make: MakeOptimizer | None) -> Iterator[None]:
-    """Train with this rule; None keeps C dense for the whole run, under its mask."""
+    """Train with this optimizer; None keeps C dense, with a mask, for the whole run."""
     with ExitStack() as patches:
         if make is None:
             patches.enter_context(patch.object(mixing, "SPARSE_BELOW", 0.0))
@@ -89,10 +88,10 @@ def rule(make: MakeOptimizer | None) -> Iterator[None]:
 
 
 class Run:
-    """A small run with the paper's schedules, trained as far as all rules agree: while C is dense."""
+    """A small run with the paper's schedules, trained to the step where C becomes sparse and the optimizers differ."""
 
     def __init__(self, sizes: Sizes, seed: int) -> None:
-        self.tokens = layer_tokens(sizes.cached_tokens)
+        self.tokens = layer_activations(sizes.cached_tokens)
         self.batches = batches(self.tokens, sizes.batch_tokens, sizes.steps, seed)
         config = AutoencoderConfig(
             hook_point="x",
@@ -107,7 +106,7 @@ class Run:
             self._step(self.learner)
 
     def finished_with(self, make: MakeOptimizer | None) -> Outcome:
-        """The rest of the run under one rule; error and loss on tokens that it never saw."""
+        """Finish the run with one optimizer; returns error and loss on held-out tokens."""
         learner = deepcopy(self.learner)
         start = time.process_time()
         with rule(make):
@@ -137,14 +136,15 @@ def main() -> None:
             print(*rows[-1], flush=True)
     write_table(
         "mixing_optimizer_quick" if options.quick else "mixing_optimizer",
-        "Who updates a sparse C",
-        ["rule", "seed", "held-out error", "held-out loss", "CPU seconds after the switch"],
+        "Optimizers for sparse C",
+        ["optimizer", "seed", "held-out error", "held-out loss", "CPU seconds after the switch"],
         rows,
         f"Composite k={sizes.n_latents}, h={2 * sizes.n_latents}, density {sizes.density:.1%}, {sizes.steps} steps of "
-        f"{sizes.batch_tokens} smollm2 tokens into layer {LAYER} (epochs over {sizes.cached_tokens:,}), paper's "
-        "schedules; loss is error + 0.3 density. Trained once with Muon on dense C "
-        f"down to {mixing.SPARSE_BELOW:.0%}; from there each rule goes on by itself, "
-        "the first with C still dense. `python benchmarks/bench_mixing_optimizer.py`",
+        f"{sizes.batch_tokens} smollm2 tokens, residual stream into layer {LAYER} (epochs over "
+        f"{sizes.cached_tokens:,}), the paper's schedules; loss is error + 0.3 density. All rows of a seed share the "
+        f"same training with Muon on dense C until its density reaches {mixing.SPARSE_BELOW:.0%}; after that each "
+        "optimizer finishes the run, the first one with C still dense. "
+        "`python benchmarks/bench_mixing_optimizer.py`",
     )
 
 

@@ -1,11 +1,11 @@
-"""Claim: Newton–Schulz on the small side in float32 beats torch.optim.Muon's on a CPU."""
+"""Claim: Newton–Schulz on the d×d Gram matrix in float32 is faster than torch.optim.Muon's on a CPU."""
 
 from statistics import median
 
 import torch
 from measure import alternate, median_and_spread, write_table
 
-from quadric.training.muon import Muon
+from quadric.training.optimizers import Muon
 
 SHAPES = [(512, 128), (1024, 576)]
 
@@ -24,9 +24,9 @@ def main() -> None:
     write_table(
         "muon",
         "One step of Muon, torch.optim.Muon against ours",
-        ["matrix", "torch (bfloat16, whole)", "ours (float32, small side)", "ratio"],
+        ["matrix", "torch (bfloat16, full matrix)", "ours (float32, Gram matrix)", "ratio"],
         rows,
-        "Median of three alternating rounds, with range. `python benchmarks/bench_muon.py`",
+        "Median (range) of three alternating rounds. `python benchmarks/bench_muon.py`",
     )
 
 

@@ -1,8 +1,8 @@
 """Claim: bilinear autoencoders find manifolds. Which dictionary finds each planted manifold's subspace in ONE latent?
 
-Directions (antipodal pairs), circles, spheres, cones and clusters lie in random subspaces with more dimensions in all
-than the tokens have; a token is a sum of a few. All dictionaries see the same batches. A manifold is matched with one
-latent, none used twice; the untrained autoencoders are chance.
+Directions (antipodal pairs), circles, spheres, cones and clusters lie in random subspaces, whose dimensions add up to
+more than d. Each token is a sum of points from a few of them. All dictionaries train on the same batches. Each manifold
+is matched with a different latent. The untrained autoencoders give the chance level.
 """
 
 import argparse
@@ -33,7 +33,7 @@ LARGEST_RANK = 3
 
 
 class Score(NamedTuple):
-    """One manifold in one dictionary."""
+    """How well one dictionary finds one manifold."""
 
     dictionary: str
     kind: str
@@ -50,7 +50,7 @@ def planted_config(options: argparse.Namespace) -> PlantedConfig:
 
 
 def run(options: argparse.Namespace, seed: int) -> list[Score]:
-    """Train every dictionary on the same stream, and score it before and after."""
+    """Train every dictionary on the same stream, and score it before and after training."""
     planted = planted_config(options)
     manifolds = plant(planted, seed)
     stream = PlantedStream(manifolds, planted, options.batch, seed)
@@ -60,13 +60,13 @@ def run(options: argparse.Namespace, seed: int) -> list[Score]:
     configs = autoencoders((stream.hook_point,), scale, grid)
     learners = [Learner(config.build(planted.d_model), config, training) for config in configs]
     scores = [score for each in learners for score in scored(each.autoencoder, manifolds, ", untrained")]
-    with TemporaryDirectory() as checkpoints:  # minutes of work are not worth resuming
+    with TemporaryDirectory() as checkpoints:  # the run takes minutes, so resuming is not worth it
         train(learners, stream, training, Path(checkpoints))
     return scores + [score for each in learners for score in scored(each.autoencoder, manifolds, "")]
 
 
 def scored(autoencoder: Autoencoder, manifolds: list[PlantedManifold], state: str) -> Iterator[Score]:
-    """Each manifold in the latent that it is matched with; for a linear dictionary also in its r best directions."""
+    """Score each manifold on its matched latent; for a linear dictionary also on its r best directions together."""
     subspaces = [each.basis.double() for each in manifolds]
     if isinstance(autoencoder, BilinearAutoencoder):
         latents = leading_eigenvectors(autoencoder, LARGEST_RANK)
@@ -83,7 +83,7 @@ def scored(autoencoder: Autoencoder, manifolds: list[PlantedManifold], state: st
 
 
 def row(dictionary: str, scores: list[Score]) -> list[str]:
-    """Mean overlap and mean largest angle, by kind of manifold."""
+    """Mean overlap and mean largest angle per kind of manifold."""
     cells = []
     for kind in KINDS:
         mine = [each for each in scores if (each.dictionary, each.kind) == (dictionary, kind)]
@@ -95,11 +95,18 @@ def row(dictionary: str, scores: list[Score]) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--d-model", type=int, default=48)
-    parser.add_argument("--manifolds", type=int, default=8, help="directions and circles; two thirds as many others")
-    parser.add_argument("--active", type=int, default=3, help="manifolds that a token is a sum of")
+    parser.add_argument(
+        "--manifolds",
+        type=int,
+        default=8,
+        help="number of directions and of circles; two thirds as many of the other kinds",
+    )
+    parser.add_argument("--active", type=int, default=3, help="number of manifolds summed in each token")
     parser.add_argument("--latents", type=int, default=128)
     parser.add_argument("--mixing-density", type=float, default=0.02)
-    parser.add_argument("--topk-active", type=int, default=9, help="three latents for each active manifold")
+    parser.add_argument(
+        "--topk-active", type=int, default=9, help="active latents of TopK; the default is three per active manifold"
+    )
     parser.add_argument("--alpha", type=float, default=0.3)
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--batch", type=int, default=1024)
@@ -119,15 +126,16 @@ def main() -> None:
     dimensions = sum(each.basis.shape[1] for each in plant(planted, 0))
     write_table(
         "planted",
-        "Planted manifolds: is each one's subspace found in one latent?",
+        "Planted manifolds: does one latent find the whole subspace?",
         ["dictionary", *(f"{kind}s" for kind in KINDS)],
         [row(name, scores) for name in names],
         f"`python benchmarks/bench_planted.py --steps {options.steps} --seeds {options.seeds}`: {dimensions} planted "
-        f"dimensions in d = {options.d_model}, {options.active} manifolds a token, k = {options.latents} latents, "
+        f"dimensions in d = {options.d_model}, {options.active} manifolds per token, k = {options.latents} latents, "
         f"{options.steps} steps of {options.batch:,} tokens, {options.seeds} seeds, alpha {options.alpha:g}, composite "
         f"density {options.mixing_density:.0%}, TopK K={options.topk_active}. Mean overlap ‖UᵀB‖²/r of the matched "
-        "latent's leading r eigenvectors with the manifold's r-dimensional subspace (1 is found exactly), and the mean "
-        "largest principal angle. One direction reaches at most 1/r: ½ of a circle, ⅓ of the rest.",
+        "latent's leading r eigenvectors with the manifold's r-dimensional subspace (1 means found exactly), and the "
+        "mean largest principal angle. A single direction reaches at most 1/r: ½ for circles, ⅓ for spheres, cones "
+        "and clusters.",
         options.out,
     )
 

@@ -1,7 +1,7 @@
-"""Claim: which prior rebuilds best, at equal latents and at equal atoms. SmolLM2-135M, one layer, equal tokens.
+"""Question: which prior reconstructs best, at equal latents and at equal atoms? SmolLM2-135M, one layer, equal tokens.
 
-The paper leaves open whether its priors were compared at equal k or at equal h, so both are shown. Everything is
-trained from one cache of activations in one run, and can be interrupted: the same command goes on.
+The paper does not say whether it compares priors at equal k or at equal h, so this benchmark shows both. Everything
+trains from one cache of activations in one run. If interrupted, run the same command again to resume.
 """
 
 import argparse
@@ -11,10 +11,9 @@ from pathlib import Path
 
 from measure import write_table
 
-from quadric.activations import ActivationConfig, HarvestConfig, harvest
+from quadric.activations import ActivationConfig, HarvestConfig, harvest_to_folder
 from quadric.autoencoders import load_pretrained
-from quadric.cli.token_progress import token_progress
-from quadric.cli.training_progress import training_progress
+from quadric.cli.progress import TrainingProgress, progress
 from quadric.evaluation import Evaluation, EvaluationSettings, evaluate
 from quadric.evaluation.evaluating import Candidate
 from quadric.runs.config import RunConfig
@@ -26,7 +25,7 @@ LAYER = "15"
 
 
 def wanted(options: argparse.Namespace) -> RunConfig:
-    """k latents with 2k atoms; and the atomic and linear dictionaries a second time with 2k latents."""
+    """All dictionaries with k latents (2k atoms), and the atomic and linear ones again with 2k latents."""
     scale = replace(
         SMALL, n_latents=options.latents, mixing_density=0.002, steps=options.steps, epochs=options.epochs,
         alpha_warmup_steps=options.steps // 8, sequences_per_step=16, checkpoint_every=25,
@@ -43,21 +42,22 @@ def wanted(options: argparse.Namespace) -> RunConfig:
 
 
 def trained(options: argparse.Namespace) -> Path:
-    """Harvest and train what is not there yet."""
+    """Harvest and train whatever is missing; returns the run folder."""
     config, folder = wanted(options), options.work / f"run-{options.latents}-{options.steps}-{options.seeds}"
     storage = HarvestConfig(tokens=options.tokens, dtype="float16", sequences_per_shard=32)
-    with token_progress("harvest") as show:
-        harvest(config.activations, storage, options.work / "cache", on_progress=show)
+    with progress() as display, display.tokens("harvest") as show:
+        harvest_to_folder(config.activations, storage, options.work / "cache", on_progress=show)
     if not folder.exists():
         create_run(config, folder)
     if not is_finished(folder):
-        with training_progress(config.training.steps) as progress:
-            train_run(folder, on_open=progress.open, on_step=progress.step)
+        with progress() as display:
+            training = TrainingProgress(display, config.training.steps)
+            train_run(folder, on_open=training.open, on_step=training.step)
     return folder
 
 
 def row(label: str, found: list[Evaluation]) -> list[str]:
-    """Mean over seeds, with the range."""
+    """Mean (range) over seeds."""
     errors = [each.measures.error.mean for each in found]
     recovered = [each.recovered.cross_entropy(each.recovered.zero) for each in found if each.recovered]
     against_mean = [each.recovered.cross_entropy(each.recovered.mean) for each in found if each.recovered]
@@ -74,11 +74,11 @@ def row(label: str, found: list[Evaluation]) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--work", type=Path, default=Path("runs/bench-priors"), help="cache and run go here")
+    parser.add_argument("--work", type=Path, default=Path("runs/bench-priors"), help="folder for the cache and the run")
     parser.add_argument("--latents", type=int, default=1152)
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--tokens", type=int, default=410_000, help="token vectors in the cache")
+    parser.add_argument("--tokens", type=int, default=410_000, help="activations in the cache, one per token")
     parser.add_argument("--epochs", type=int, default=2, help="passes over the cache")
     parser.add_argument("--spliced-tokens", type=int, default=2048)
     options = parser.parse_args()
@@ -100,9 +100,9 @@ def main() -> None:
         f"{options.steps} steps of 16 × 256 tokens ({options.tokens:,} tokens read up to {options.epochs} times), "
         f"{options.seeds} seeds, "
         f"{found[0].measures.n_tokens:,} held-out tokens, alpha 0.3, composite density 0.2 %, TopK K=32. Rows with the "
-        "same k are the comparison at equal latents; quadratic and composite with h atoms beside atomic and TopK with "
-        "k = h latents the one at equal atoms. CE recovered over zero- and mean-ablation; bilinear dictionaries are "
-        "given the sign of x.",
+        "same k compare at equal latents. Quadratic and composite with h atoms against atomic and TopK with as many "
+        "latents compare at equal atoms. CE recovered is relative to zero and mean ablation; bilinear dictionaries "
+        "are given the sign of x.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Claim: on the same tokens our error falls as the printed algorithm's does or faster, in steps and in seconds.
+"""Claim: on the same tokens, our error falls at least as fast as the printed algorithm's, per step and per second.
 
 python benchmarks/bench_quality.py [--quick]
 """
@@ -11,12 +11,12 @@ from typing import NamedTuple
 import matplotlib as mpl
 import torch
 from measure import RESULTS, write_table
-from printed import PrintedAutoencoder, PrintedLearner
-from tokens import LAYER, batches, held_out, layer_tokens
+from paper_algorithm import PaperAutoencoder, PaperLearner
+from smollm2_activations import LAYER, batches, held_out, layer_activations
 
 from quadric.autoencoders.mixing import Prior
 from quadric.training import AutoencoderConfig, Learner, TrainingConfig
-from quadric.training.schedules import alpha_at, is_mask_frozen, mixing_density_at
+from quadric.training.learner import alpha_at, is_mask_frozen, mixing_density_at
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
@@ -34,7 +34,7 @@ class Sizes(NamedTuple):
 
 FULL, QUICK = Sizes(384, 2048, 120, 10), Sizes(96, 512, 20, 5)
 MOST_SECONDS = 90.0
-"""Training time after which a run is left where it is: torch's Muon in emulated bfloat16 would take the hour."""
+"""Time limit per run: torch's Muon in emulated bfloat16 would take an hour."""
 
 
 class Curve(NamedTuple):
@@ -43,11 +43,13 @@ class Curve(NamedTuple):
     errors: list[float]
 
 
-def printed(prior: Prior, sizes: Sizes, way: str, d_model: int) -> tuple[Callable[..., object], Callable[..., float]]:
-    """A step of the printed algorithm with the paper's schedules, and its held-out error by its own kernel."""
+def printed(
+    prior: Prior, sizes: Sizes, implementation: str, d_model: int
+) -> tuple[Callable[..., object], Callable[..., float]]:
+    """A step of the printed algorithm with the paper's schedules, and its held-out error under its own kernel."""
     hidden = sizes.n_latents * (1 if prior == "atomic" else 2)
-    autoencoder = PrintedAutoencoder(d_model, sizes.n_latents, hidden, prior)
-    learner = PrintedLearner(autoencoder, "bfloat16" if way == "printed" else "float32")
+    autoencoder = PaperAutoencoder(d_model, sizes.n_latents, hidden, prior)
+    learner = PaperLearner(autoencoder, "bfloat16" if implementation == "printed" else "float32")
 
     def step(tokens: torch.Tensor, number: int) -> None:
         if prior == "composite" and not is_mask_frozen(number, sizes.steps):
@@ -58,7 +60,7 @@ def printed(prior: Prior, sizes: Sizes, way: str, d_model: int) -> tuple[Callabl
 
 
 def ours(prior: Prior, sizes: Sizes, d_model: int) -> tuple[Callable[..., object], Callable[..., float]]:
-    """The same of ours, with every default."""
+    """A step of our implementation with default settings, and its held-out error."""
     config = AutoencoderConfig(
         hook_point="x", prior=prior, n_latents=sizes.n_latents, mixing_density=DENSITY, alpha=ALPHA
     )
@@ -67,9 +69,13 @@ def ours(prior: Prior, sizes: Sizes, d_model: int) -> tuple[Callable[..., object
     return lambda tokens, _: learner.step(tokens), lambda tokens: learner.autoencoder.error(tokens).mean().item()
 
 
-def curve(way: str, prior: Prior, sizes: Sizes, tokens: torch.Tensor) -> Curve:
-    """Held-out error along a run; looking at it is not counted as time."""
-    make = ours(prior, sizes, tokens.shape[1]) if way == "ours" else printed(prior, sizes, way, tokens.shape[1])
+def curve(implementation: str, prior: Prior, sizes: Sizes, tokens: torch.Tensor) -> Curve:
+    """Held-out error during a run; the time for evaluating it is not counted."""
+    make = (
+        ours(prior, sizes, tokens.shape[1])
+        if implementation == "ours"
+        else printed(prior, sizes, implementation, tokens.shape[1])
+    )
     step, error = make
     unseen, found, seconds = held_out(tokens), Curve([], [], []), 0.0
     for number, rows in enumerate(batches(tokens, sizes.batch_tokens, sizes.steps)):
@@ -88,14 +94,14 @@ def curve(way: str, prior: Prior, sizes: Sizes, tokens: torch.Tensor) -> Curve:
 
 
 def draw(curves: dict[tuple[Prior, str], Curve], name: str) -> None:
-    """Two panels a prior: against seconds and against steps."""
+    """Two panels per prior: error against seconds and against steps."""
     priors = list(dict.fromkeys(prior for prior, _ in curves))
     figure, panels = plt.subplots(len(priors), 2, figsize=(9, 3.4 * len(priors)), squeeze=False, layout="constrained")
-    for (prior, way), each in curves.items():
+    for (prior, implementation), each in curves.items():
         row = panels[priors.index(prior)]
-        colour, line = STYLES[way]
+        colour, line = STYLES[implementation]
         for panel, places, label in zip(row, (each.seconds, each.steps), ("seconds", "steps"), strict=True):
-            panel.plot(places, each.errors, line, color=colour, label=way, marker="o", markersize=3)
+            panel.plot(places, each.errors, line, color=colour, label=implementation, marker="o", markersize=3)
             panel.set(xlabel=f"{label} of training", ylabel="held-out error", title=prior)
             panel.grid(alpha=0.3)
         row[0].set_xscale("log")
@@ -106,27 +112,31 @@ def draw(curves: dict[tuple[Prior, str], Curve], name: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="small sizes, under its own name: to try the script")
+    parser.add_argument(
+        "--quick", action="store_true", help="small sizes for trying the script, written to quality_quick"
+    )
     quick = parser.parse_args().quick
     sizes, name = (QUICK, "quality_quick") if quick else (FULL, "quality")
-    tokens = layer_tokens(20_000 if quick else 200_000)
+    tokens = layer_activations(20_000 if quick else 200_000)
     curves, rows = {}, []
     priors: tuple[Prior, ...] = ("composite", "atomic")
     for prior in priors:
-        for way in STYLES:
-            each = curves[prior, way] = curve(way, prior, sizes, tokens)
-            rows.append([prior, way, str(each.steps[-1]), f"{each.seconds[-1]:.1f}", f"{each.errors[-1]:.4f}"])
+        for implementation in STYLES:
+            each = curves[prior, implementation] = curve(implementation, prior, sizes, tokens)
+            rows.append(
+                [prior, implementation, str(each.steps[-1]), f"{each.seconds[-1]:.1f}", f"{each.errors[-1]:.4f}"]
+            )
             print(*rows[-1], flush=True)
     draw(curves, name)
     write_table(
         name,
-        "Error against time, as printed and ours",
-        ["prior", "way", "steps", "seconds of training", "held-out error"],
+        "Error against time: the printed algorithm and ours",
+        ["prior", "implementation", "steps", "seconds of training", "held-out error"],
         rows,
         f"k={sizes.n_latents} (composite: twice as many atoms, density {DENSITY:.1%}), {sizes.steps} steps of "
-        f"{sizes.batch_tokens} smollm2 tokens into layer {LAYER}, the same batches for all, paper's schedules. Each "
-        "error is by the way's own kernel: the printed one leaves the symmetrization out, which costs it accuracy, so "
-        f"ours may end lower. One run each, left after {MOST_SECONDS:.0f} s of training where it takes longer. "
+        f"{sizes.batch_tokens} smollm2 tokens, residual stream into layer {LAYER}, the same batches for all, the "
+        "paper's schedules. Each implementation is scored with its own kernel. The printed kernel is not symmetrized, "
+        f"which costs accuracy, so ours may end lower. One run each, stopped after {MOST_SECONDS:.0f} s of training. "
         f"![curves]({name}.png) `python benchmarks/bench_quality.py`",
     )
 

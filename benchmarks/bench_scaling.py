@@ -1,4 +1,4 @@
-"""How a step's time and memory grow with each size: fitted exponents beside those that `quadric plan` predicts.
+"""How time and memory of a step scale with each size: fitted exponents, and those that `quadric plan` predicts.
 
 python benchmarks/bench_scaling.py [--quick]
 """
@@ -29,7 +29,7 @@ LETTERS = {"n_tokens": "n", "d_model": "d", "n_latents": "k", "n_hidden": "h", "
 
 
 def step(size: StepSize) -> Callable[[], object]:
-    """A warm training step of that size on random tokens."""
+    """Prepare a training step of that size on random tokens, after one warm-up step."""
     config = AutoencoderConfig(
         hook_point="x",
         prior=size.prior,
@@ -48,7 +48,7 @@ def step(size: StepSize) -> Callable[[], object]:
 
 
 def from_nothing(size: StepSize) -> Callable[[], object]:
-    """Everything from making the learner to the end of its first step, in a process that has multiplied before."""
+    """Prepare creating the learner and running its first step; a tiny step initializes torch beforehand."""
     step(replace(size, n_tokens=8, d_model=8, n_latents=16, n_hidden=16))
 
     def run() -> None:
@@ -58,12 +58,12 @@ def from_nothing(size: StepSize) -> Callable[[], object]:
 
 
 def exponent(sizes: list[float], values: list[float]) -> float:
-    """The slope in logarithms."""
+    """Slope of log(value) against log(size)."""
     return linear_regression([log(size) for size in sizes], [log(value) for value in values]).slope
 
 
 def varied(prior: str, name: str, quick: bool) -> list[StepSize]:
-    """The base with one size changed; an atomic latent is an atom, so those change together."""
+    """The base size with one dimension varied. Atomic latents are atoms, so k and h change together there."""
     shrink = 4 if quick else 1
     base = replace(BASE, **{each: getattr(BASE, each) // shrink for each in ("d_model", "n_hidden", "n_latents")})
     found = []
@@ -75,7 +75,7 @@ def varied(prior: str, name: str, quick: bool) -> list[StepSize]:
 
 
 def rows_of(prior: str, name: str, quick: bool) -> list[list[str]]:
-    """Exponents of time and memory in one size, measured and predicted."""
+    """Measured and predicted exponents of time and memory in one dimension."""
     sizes = varied(prior, name, quick)
     values = [float(getattr(size, name)) for size in sizes]
     taken = alternate({str(size): step(size) for size in sizes}, rounds=3)
@@ -99,7 +99,7 @@ def rows_of(prior: str, name: str, quick: bool) -> list[list[str]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a quarter of every width, under its own name")
+    parser.add_argument("--quick", action="store_true", help="a quarter of every width, written to scaling_quick")
     quick = parser.parse_args().quick
     rows = []
     for prior, names in {
@@ -112,7 +112,7 @@ def main() -> None:
             print(*rows[-1], flush=True)
     write_table(
         "scaling_quick" if quick else "scaling",
-        "How a step grows",
+        "Scaling of a training step",
         [
             "prior",
             "varied",
@@ -125,11 +125,11 @@ def main() -> None:
         ],
         rows,
         f"Around d={BASE.d_model}, n={BASE.n_tokens}, k={BASE.n_latents}, h={BASE.n_hidden}, density "
-        f"{BASE.mixing_density:.1%} (atomic: k=h), random tokens; medians of three rounds in turns; memory is the rise "
-        "from making the autoencoder to the end of its first step, a fresh process each. "
-        "Exponents are slopes in logarithms over the range, predicted ones those of "
-        "`quadric.training.cost`, which `quadric plan` uses, over the same range: a sum of terms of different "
-        "degrees has no exponent of its own. `python benchmarks/bench_scaling.py`",
+        f"{BASE.mixing_density:.1%} (atomic: k=h), random tokens; medians of three interleaved rounds; memory is the "
+        "increase from creating the autoencoder to the end of its first step, each in a fresh process. "
+        "Exponents are log-log slopes over the range. The predicted ones are the slopes of `quadric.training.cost`, "
+        "which `quadric plan` uses, over the same range, because a sum of terms of different degrees has no single "
+        "exponent. `python benchmarks/bench_scaling.py`",
     )
 
 

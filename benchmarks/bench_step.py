@@ -1,11 +1,12 @@
-"""Aims: a composite step at least 6 times as fast as printed with a quarter of the work and half of the memory;
-atomic and quadratic at least 1.7 times; composite at most 1.3 times an atomic step with as many atoms.
+"""Targets: a composite step at least 6 times as fast as printed, with a quarter of the operations and half the memory;
+atomic and quadratic steps at least 1.7 times as fast; a composite step at most 1.3 times as long as an atomic step with
+as many atoms.
 
-    python benchmarks/bench_step.py [--quick] [--only step|live|peers|patient]
+    python benchmarks/bench_step.py [--quick] [--only step|live|libraries|bfloat16]
 """
 
-# Imports that pull in a language model stand in the functions that need them: a process that only measures memory
-# imports this file too.
+# Imports that load a language model are inside the functions that need them, because processes that only measure
+# memory import this file too.
 import argparse
 import os
 import time
@@ -17,7 +18,17 @@ from typing import Any, NamedTuple
 
 import torch
 from measure import alternate, median_and_spread, peak_and_result, write_table
-from steps import D_MODEL, DENSITY, WAYS, FirstStep, Size, counted_without_running, first_step, our_learner, step
+from training_steps import (
+    D_MODEL,
+    DENSITY,
+    IMPLEMENTATIONS,
+    FirstStep,
+    Size,
+    counted_without_running,
+    first_step,
+    our_learner,
+    step,
+)
 
 from quadric.autoencoders.mixing import Prior
 from quadric.training.cost import StepSize, step_flops
@@ -35,60 +46,61 @@ QUICK = (Size(512, 128, 256),)
 
 class Measured(NamedTuple):
     seconds: list[float]
-    """Empty where the way was not run."""
+    """Empty if the implementation was not run."""
     flops: int
     bytes: float
-    """Median over fresh processes; not a number where the way was not run."""
+    """Median over fresh processes; NaN if the implementation was not run."""
 
 
 def measured(prior: Prior, size: Size) -> tuple[dict[str, Measured], float]:
-    """First steps in processes of their own tell operations and peak memory; the time is then taken in turns, and the
-    machine's rate with it.
+    """Measure all implementations of one step; returns them with the machine's matmul rate.
 
-    A way that takes minutes a step is not run again: its first step is its time. One that would take a quarter of an
-    hour is left to `patient_table`.
+    Operations and peak memory come from first steps in separate processes. Times come from interleaved rounds, which
+    also measure the matmul rate. An implementation that takes minutes per step is run once, and its first step is its
+    time. One that would take a quarter of an hour is left to `bfloat16_table`.
     """
-    from tokens import layer_tokens
+    from smollm2_activations import layer_activations
 
-    ways = [way for way in WAYS if is_bearable(way, prior, size)]
-    firsts = {way: first_steps(way, prior, size) for way in ways}
-    tokens = layer_tokens(size.n_tokens)
-    quick = [way for way in ways if len(firsts[way]) > 1]
-    runs = {way: step(way, prior, size, tokens) for way in quick}
+    implementations = [implementation for implementation in IMPLEMENTATIONS if is_feasible(implementation, prior, size)]
+    firsts = {implementation: first_steps(implementation, prior, size) for implementation in implementations}
+    tokens = layer_activations(size.n_tokens)
+    quick = [implementation for implementation in implementations if len(firsts[implementation]) > 1]
+    runs = {implementation: step(implementation, prior, size, tokens) for implementation in quick}
     seconds = alternate({**runs, PRODUCTS: products()}, rounds=ROUNDS)
     rate = 2 * N_PRODUCTS * PRODUCT_SIZE**3 / median(seconds[PRODUCTS])
     found = {}
-    for way in WAYS:
-        if way not in ways:
-            found[way] = Measured([], counted_without_running(way, prior, size), nan)
+    for implementation in IMPLEMENTATIONS:
+        if implementation not in implementations:
+            found[implementation] = Measured([], counted_without_running(implementation, prior, size), nan)
             continue
-        _, result = firsts[way][0]
-        peak = median(peak for peak, _ in firsts[way])
-        found[way] = Measured(seconds.get(way, [result.seconds]), result.flops, peak)
+        _, result = firsts[implementation][0]
+        peak = median(peak for peak, _ in firsts[implementation])
+        found[implementation] = Measured(seconds.get(implementation, [result.seconds]), result.flops, peak)
     return found, rate
 
 
 def products() -> Callable[[], object]:
-    """Plain float32 products, what the machine can do at best."""
+    """Plain float32 matrix products, for the machine's peak rate."""
     left, right, product = (torch.randn(PRODUCT_SIZE, PRODUCT_SIZE) for _ in range(3))
     return lambda: [torch.mm(left, right, out=product) for _ in range(N_PRODUCTS)]
 
 
-def is_bearable(way: str, prior: Prior, size: Size) -> bool:
-    """torch's Muon on a C of millions of entries takes a quarter of an hour a step where bfloat16 is emulated."""
-    return way != "printed" or prior == "atomic" or size.n_latents * size.n_hidden < MOST_ENTRIES
+def is_feasible(implementation: str, prior: Prior, size: Size) -> bool:
+    """Whether a step takes at most minutes. With emulated bfloat16, torch's Muon on a C of millions of entries takes a
+    quarter of an hour."""
+    return implementation != "printed" or prior == "atomic" or size.n_latents * size.n_hidden < MOST_ENTRIES
 
 
-def first_steps(way: str, prior: Prior, size: Size) -> list[tuple[int, FirstStep]]:
-    """Peak memory and result; several times, since malloc has better and worse days, unless bfloat16 is emulated."""
-    found = [peak_and_result(first_step, way, prior, size)]
-    while len(found) < ROUNDS and (way != "printed" or found[0][1].seconds < TOO_SLOW_TO_REPEAT):
-        found.append(peak_and_result(first_step, way, prior, size))
+def first_steps(implementation: str, prior: Prior, size: Size) -> list[tuple[int, FirstStep]]:
+    """Peak memory and result of first steps; repeated because malloc's peak varies, except with emulated bfloat16."""
+    found = [peak_and_result(first_step, implementation, prior, size)]
+    while len(found) < ROUNDS and (implementation != "printed" or found[0][1].seconds < TOO_SLOW_TO_REPEAT):
+        found.append(peak_and_result(first_step, implementation, prior, size))
     return found
 
 
 def predicted_flops(prior: Prior, size: Size) -> float:
-    """By the formulas that `quadric plan` uses."""
+    """Operations of a step by the formulas that `quadric plan` uses."""
     return step_flops(
         StepSize(
             d_model=D_MODEL,
@@ -102,17 +114,17 @@ def predicted_flops(prior: Prior, size: Size) -> float:
 
 
 def rows_of(prior: Prior, size: Size, found: dict[str, Measured], rate: float) -> list[list[str]]:
-    """One line a way: how much faster, how much less work and memory than printed."""
+    """One row per implementation: speed, operations and memory relative to the printed algorithm."""
     printed, like_printed = found["printed"], found["printed, float32"]
     bytes_printed = printed.bytes if printed.seconds else like_printed.bytes
     rows = []
-    for way, each in found.items():
+    for implementation, each in found.items():
         seconds = median(each.seconds) if each.seconds else nan
-        formula = f"{predicted_flops(prior, size) / GIGA:,.0f}" if way == "ours" else "–"
+        formula = f"{predicted_flops(prior, size) / GIGA:,.0f}" if implementation == "ours" else "–"
         rows.append(
             [
                 f"{prior}, n={size.n_tokens} k={size.latents(prior)} h={size.n_hidden}",
-                way,
+                implementation,
                 median_and_spread(each.seconds) if each.seconds else "–",
                 known(median(printed.seconds) / seconds if printed.seconds else nan, "×"),
                 known(median(like_printed.seconds) / seconds, "×"),
@@ -132,7 +144,7 @@ def known(number: float, unit: str = "", digits: int = 2) -> str:
 
 
 def step_table(sizes: tuple[Size, ...], name: str) -> None:
-    """The main table, and composite against atomic at the same number of atoms."""
+    """The main table, and composite against atomic steps with the same number of atoms."""
     load, rates, rows, ours = os.getloadavg()[0], [], [], {}
     for size in sizes:
         for prior in PRIORS:
@@ -144,51 +156,60 @@ def step_table(sizes: tuple[Size, ...], name: str) -> None:
     against_atomic = ", ".join(f"{ours['composite', s] / ours['atomic', s]:.2f} at h={s.n_hidden}" for s in sizes)
     write_table(
         name,
-        "One training step, as printed and ours",
+        "One training step: the printed algorithm and ours",
         [
             "step",
-            "way",
+            "implementation",
             "time, median (range)",
-            "speed against printed",
-            "against printed, float32",
-            "GFLOP counted",
+            "speedup over printed",
+            "over printed, float32",
+            "GFLOPs counted",
             "by formula",
-            "of printed",
+            "relative to printed",
             "peak MiB",
-            "of printed",
-            "of matmul rate",
+            "relative to printed",
+            "share of matmul rate",
         ],
         rows,
-        f"d={D_MODEL}, composite density {DENSITY:.1%}; smollm2 activations into layer {LAYER}; {ROUNDS} rounds in "
-        "turns after a warm-up, but the first way is timed by its first step alone where that takes over "
-        f"{TOO_SLOW_TO_REPEAT:.0f} s. Printed: dense C, plain autograd, torch.optim.Muon on all matrices; its "
-        "own Newton–Schulz runs in bfloat16, which this CPU emulates, hence the second baseline: the same in float32. "
-        f"Where C has over {MOST_ENTRIES:,} entries the first is only counted, since a step of it takes a quarter of "
-        "an hour; see step_patient.md. Peak memory: rise over the prepared process in its first step, "
-        "the optimizers' memory included, median of fresh processes; of printed, or where that did not run of "
-        "printed in float32. The formula assumes entries of C "
-        f"scattered at random. Matmul rate: {N_PRODUCTS} float32 products of {PRODUCT_SIZE}³ in turns with the steps, "
+        f"d={D_MODEL}, composite density {DENSITY:.1%}; smollm2, residual stream into layer {LAYER}; {ROUNDS} "
+        "interleaved rounds after a warm-up. *printed* is the paper's algorithm: dense C, plain autograd, "
+        "torch.optim.Muon on all matrices. Its Newton–Schulz runs in bfloat16, which this CPU emulates, so there is a "
+        "second baseline: the same in float32. Where a step of *printed* takes over "
+        f"{TOO_SLOW_TO_REPEAT:.0f} s, only its first step is timed. Where C has over {MOST_ENTRIES:,} entries, a step "
+        "takes a quarter of an hour, so only its operations are counted; see step_bfloat16.md. Peak memory: increase "
+        "during the first step, including the optimizer state, median of fresh processes; relative to *printed*, or "
+        "to *printed, float32* if that was not run. The formula assumes entries of C scattered at random. Matmul "
+        f"rate: {N_PRODUCTS} float32 products of {PRODUCT_SIZE}³, interleaved with the steps, "
         f"{min(rates) / GIGA:,.0f} to {max(rates) / GIGA:,.0f} GFLOP/s here. "
-        f"Composite step time over atomic with as many atoms: {against_atomic}. "
-        f"Load when it began: {load:.1f}. `python benchmarks/bench_step.py`",
+        f"Time of a composite step divided by an atomic step with as many atoms: {against_atomic}. "
+        f"Load average at the start: {load:.1f}. `python benchmarks/bench_step.py`",
     )
 
 
-def patient_table(size: Size, name: str) -> None:
-    """One composite step exactly as printed, however long it takes, beside ours."""
-    firsts = {way: peak_and_result(first_step, way, "composite", size) for way in ("printed", "ours")}
+def bfloat16_table(size: Size, name: str) -> None:
+    """One composite step of the printed algorithm, which takes a quarter of an hour, and one of ours."""
+    firsts = {
+        implementation: peak_and_result(first_step, implementation, "composite", size)
+        for implementation in ("printed", "ours")
+    }
     _, printed = firsts["printed"]
     write_table(
         name,
         "A composite step exactly as printed, and ours",
-        ["way", "seconds of the first step", "speed against printed", "peak MiB"],
+        ["implementation", "seconds of the first step", "speedup over printed", "peak MiB"],
         [
-            [way, f"{result.seconds:,.1f}", f"{printed.seconds / result.seconds:,.0f}×", f"{peak / MEBI:,.0f}"]
-            for way, (peak, result) in firsts.items()
+            [
+                implementation,
+                f"{result.seconds:,.1f}",
+                f"{printed.seconds / result.seconds:,.0f}×",
+                f"{peak / MEBI:,.0f}",
+            ]
+            for implementation, (peak, result) in firsts.items()
         ],
-        f"d={D_MODEL}, n={size.n_tokens}, k={size.n_latents}, h={size.n_hidden}, density {DENSITY:.1%}; a fresh "
-        "process each, its first step. torch.optim.Muon multiplies in bfloat16, which this CPU emulates, and that is "
-        "nearly all of the time: see step.md for the same in float32. `python benchmarks/bench_step.py --only patient`",
+        f"d={D_MODEL}, n={size.n_tokens}, k={size.n_latents}, h={size.n_hidden}, density {DENSITY:.1%}; the "
+        "first step, each in a fresh process. torch.optim.Muon multiplies in bfloat16, which this CPU emulates, and "
+        "that takes nearly all of the time; see step.md for the same in float32. "
+        "`python benchmarks/bench_step.py --only bfloat16`",
     )
 
 
@@ -204,68 +225,78 @@ def live_table(n_batches: int, rounds: int, name: str) -> None:
     next(batches)
     seconds: dict[str, list[float]] = {"language model alone": [], "with a composite step": []}
     for _ in range(rounds):
-        for way, taken in seconds.items():
+        for implementation, taken in seconds.items():
             start, n_tokens = time.perf_counter(), 0
             for batch in islice(batches, n_batches):
                 n_tokens += len(batch)
-                if way != "language model alone":
+                if implementation != "language model alone":
                     learner.step(batch.activations[stream.hook_points[0]])
             taken.append((time.perf_counter() - start) / n_tokens)
     alone, trained = (median(taken) for taken in seconds.values())
     write_table(
         name,
         "Live training against the language model alone",
-        ["way", "tokens/s, median", "time against the language model alone"],
-        [[way, f"{1 / median(taken):,.0f}", f"{median(taken) / alone:.2f}×"] for way, taken in seconds.items()],
-        f"smollm2 stopped at layer {LAYER}, {sequences} sequences of 256 tokens a batch, {n_batches} batches a round, "
-        f"{rounds} rounds in turns, fresh text each; composite k=1024, h=2048, density {DENSITY:.1%}, no prefetching. "
-        f"What limits it: the step takes {trained / alone - 1:.0%} of the language model's own time, and two cores do "
-        "both in turn; see the step table for its parts. `python benchmarks/bench_step.py`",
+        ["work", "tokens/s, median", "time relative to the language model alone"],
+        [
+            [implementation, f"{1 / median(taken):,.0f}", f"{median(taken) / alone:.2f}×"]
+            for implementation, taken in seconds.items()
+        ],
+        f"smollm2 stopped at layer {LAYER}, {sequences} sequences of 256 tokens per batch, {n_batches} batches per "
+        f"round, {rounds} interleaved rounds, always new text; composite k=1024, h=2048, density {DENSITY:.1%}, no "
+        f"prefetching. A step takes {trained / alone - 1:.0%} of the language model's time, and both run one after "
+        "the other on the same two cores; see the step table for details. `python benchmarks/bench_step.py`",
     )
 
 
-def peer_table(n_latents: tuple[int, ...], n_tokens: int, name: str) -> None:
-    """Tokens a second of composite training and of linear peers at equal k."""
-    from peers import PEERS, peer_speed
-    from tokens import layer_tokens
+def library_table(n_latents: tuple[int, ...], n_tokens: int, name: str) -> None:
+    """Tokens per second of composite training, and of TopK in other libraries at equal k."""
+    from other_libraries import LIBRARIES, library_speed
+    from smollm2_activations import layer_activations
 
     rows: list[list[str]] = []
     for k in n_latents:
-        tokens = layer_tokens(n_tokens)
+        tokens = layer_activations(n_tokens)
         learner = our_learner("composite", k, 2 * k)
         ours = alternate({"ours": lambda learner=learner, tokens=tokens: learner.step(tokens)}, rounds=5)["ours"]
         speeds: dict[str, Any] = {"quadric composite": n_tokens / median(ours)}
-        speeds |= {peer: peer_speed(peer, tokens, k) for peer in PEERS}
-        for way, speed in speeds.items():
+        speeds |= {library: library_speed(library, tokens, k) for library in LIBRARIES}
+        for implementation, speed in speeds.items():
             share = f"{speeds['quadric composite'] / speed:.2f}"
-            rows.append([f"k={k}", way, f"{speed:,.0f}", share])
+            rows.append([f"k={k}", implementation, f"{speed:,.0f}", share])
     write_table(
         name,
-        "Training speed against linear peers",
+        "Training speed against linear autoencoders in other libraries",
         ["size", "trainer", "tokens/s", "quadric's speed relative to it"],
         rows,
-        f"d={D_MODEL}, {n_tokens} tokens a step, float32, TopK with 32 active latents, each library's own class, loss "
-        "and usual optimizer, medians of five steps after a warm-up, one after another on the same activations; "
-        "quadric composite has two atoms a latent and 0.1 % of C. `python benchmarks/bench_step.py`",
+        f"d={D_MODEL}, {n_tokens} tokens per step, float32. SAELens and sparsify: TopK with 32 active latents, with "
+        "the library's own class, loss and usual optimizer. quadric composite: two atoms per latent, C at 0.1 % "
+        "density. Medians of five steps after a warm-up, one library after another on the same activations. "
+        "`python benchmarks/bench_step.py`",
     )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="small sizes, under its own name: to try the script")
     parser.add_argument(
-        "--only", choices=["step", "live", "peers", "patient"], help="one table; patient only on demand"
+        "--quick", action="store_true", help="small sizes for trying the script, written under another name"
+    )
+    parser.add_argument(
+        "--only",
+        choices=["step", "live", "libraries", "bfloat16"],
+        help="one table; bfloat16 takes a quarter of an hour and never runs by default",
     )
     options = parser.parse_args()
     ending = "_quick" if options.quick else ""
     if options.only in (None, "step"):
         step_table(QUICK if options.quick else SIZES, f"step{ending}")
-    if options.only == "patient":
-        patient_table((QUICK if options.quick else SIZES)[-1], f"step_patient{ending}")
+    if options.only == "bfloat16":
+        bfloat16_table((QUICK if options.quick else SIZES)[-1], f"step_bfloat16{ending}")
     if options.only in (None, "live"):
         live_table(1 if options.quick else 3, 1 if options.quick else 3, f"live{ending}")
-    if options.only in (None, "peers"):
-        peer_table((256,) if options.quick else (1152, 2048), 1024 if options.quick else 4096, f"peers{ending}")
+    if options.only in (None, "libraries"):
+        library_table(
+            (256,) if options.quick else (1152, 2048), 1024 if options.quick else 4096, f"other_libraries{ending}"
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Claims: 10,000 points rotate at 30 frames a second or more; a latent's page is usable within 100 ms of its data."""
+"""Claims: 10,000 points rotate at 30 frames per second or more; a latent's page is usable 100 ms after its data."""
 
 import gzip
 import statistics
@@ -28,7 +28,7 @@ ROTATE = """async (seconds) => {
     const start = performance.now();
     let frames = 0;
     while (performance.now() - start < 1000 * seconds) { press(); await frame(); frames++; }
-    gl.readPixels(0, 0, 1, 1, gl.RGBA, gl.UNSIGNED_BYTE, new Uint8Array(4)); // wait for what is still queued
+    gl.readPixels(0, 0, 1, 1, gl.RGBA, gl.UNSIGNED_BYTE, new Uint8Array(4)); // wait for queued draw calls
     return (1000 * frames) / (performance.now() - start);
 }"""
 
@@ -55,7 +55,7 @@ def write(folder: Path, n_latents: int, n_points: int) -> None:
 
 
 def frames_per_second(page: Page, address: str, query: str) -> float:
-    """Frames a second while an arrow key turns the picture at every frame."""
+    """Frames per second while an arrow key rotates the picture at every frame."""
     page.goto("about:blank")
     page.goto(f"{address}#/composite/latent/2{query}")
     page.wait_for_selector(".scene-points")
@@ -63,7 +63,10 @@ def frames_per_second(page: Page, address: str, query: str) -> float:
 
 
 def milliseconds_to_page(page: Page, address: str) -> list[float]:
-    """From the last byte of a latent's file to a page that has been drawn; every second latent: none is prefetched."""
+    """Times from the last byte of a latent's file to the drawn page.
+
+    Visits every second latent, because the viewer prefetches the next one.
+    """
     page.goto("about:blank")
     page.goto(f"{address}#/composite/latent/0")
     page.wait_for_selector(".latent-page")
@@ -76,7 +79,7 @@ def milliseconds_to_page(page: Page, address: str) -> list[float]:
 
 
 def packed(*names: str) -> int:
-    """Bytes of built assets, gzip'd one by one as a host would."""
+    """Size of built assets in bytes, each gzipped separately as a web host would do."""
     return sum(len(gzip.compress((STATIC / "assets" / name).read_bytes())) for name in names)
 
 
@@ -100,14 +103,14 @@ def main() -> None:
         rows.append([f"data to drawn page, 2,000 points, {len(times)} latents", spread])
         version = browser.version
         browser.close()
-    rows.append(["application, script and styles, gzip'd", f"{packed('app.js', 'app.css') / 1000:.1f} kB"])
+    rows.append(["application (script and styles), gzipped", f"{packed('app.js', 'app.css') / 1000:.1f} kB"])
     fonts = packed("inter-latin.woff2", "inter-greek.woff2", "inter-latin-ext.woff2")
-    rows.append(["fonts, each read when a page needs it", f"{fonts / 1000:.0f} kB"])
+    rows.append(["fonts, each loaded on demand", f"{fonts / 1000:.0f} kB"])
     notes = (
         f"`python benchmarks/bench_viewer.py`: headless Chromium {version} with software GL, "
-        f"{SIZE['width']}×{SIZE['height']}, {SECONDS} s of turning at every frame."
+        f"{SIZE['width']}×{SIZE['height']}, {SECONDS} s of rotation at every frame."
     )
-    write_table("viewer", "The viewer in a browser", ["what", "measured"], rows, notes)
+    write_table("viewer", "The viewer in a browser", ["quantity", "measured"], rows, notes)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Dictionaries of the paper's sizes, made at once."""
+"""Random dictionaries of the paper's size, for benchmarks that need weights but no training."""
 
 import torch
 
@@ -8,7 +8,7 @@ from quadric.autoencoders import BilinearArchitecture, BilinearAutoencoder
 def gaussian_composite(
     *, d_model: int, n_latents: int, n_hidden: int, density: float, seed: int
 ) -> BilinearAutoencoder:
-    """A composite dictionary with Gaussian weights: an orthogonal C of this size would take minutes to draw."""
+    """A composite dictionary with Gaussian weights, because drawing an orthogonal C of this size takes minutes."""
     generator = torch.Generator().manual_seed(seed)
     n_entries = round(density * n_latents * n_hidden)
     places = torch.randperm(n_latents * n_hidden, generator=generator)[:n_entries].sort().values

@@ -1,4 +1,4 @@
-"""What the benchmarks share: peak memory in a fresh process, alternating timings, tables with their circumstances."""
+"""Shared by the benchmarks: peak memory in a fresh process, interleaved timings, and tables of results."""
 
 import gc
 import multiprocessing
@@ -15,12 +15,15 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def peak_memory(work: Callable[..., Callable[[], object]], *arguments: Any) -> int:
-    """Bytes by which `work(*arguments)()` raises the peak of a fresh process, preparation not counted."""
+    """Increase in peak memory, in bytes, while a fresh process runs `work(*arguments)()`.
+
+    `work(*arguments)` prepares the run and is not counted.
+    """
     return peak_and_result(work, *arguments)[0]
 
 
 def peak_and_result(work: Callable[..., Callable[[], object]], *arguments: Any) -> tuple[int, Any]:
-    """The same, with what `work(*arguments)()` returned."""
+    """Peak memory as in `peak_memory`, and the return value of `work(*arguments)()`."""
     context = multiprocessing.get_context("spawn")
     with context.Pool(1) as pool:
         return pool.apply(_peak, (work, arguments))
@@ -29,7 +32,7 @@ def peak_and_result(work: Callable[..., Callable[[], object]], *arguments: Any) 
 def _peak(work: Callable[..., Callable[[], object]], arguments: tuple[Any, ...]) -> tuple[int, Any]:
     run = work(*arguments)
     gc.collect()
-    Path("/proc/self/clear_refs").write_text("5")  # Linux: the high-water mark starts again from what is held now
+    Path("/proc/self/clear_refs").write_text("5")  # Linux: reset the high-water mark to current memory
     before = _high_water()
     result = run()
     return _high_water() - before, result
@@ -41,7 +44,7 @@ def _high_water() -> int:
 
 
 def alternate(candidates: dict[str, Callable[[], object]], rounds: int = 7) -> dict[str, list[float]]:
-    """Seconds of every candidate, taken in turn so that a slow spell of the machine hits all of them."""
+    """Times of every candidate, interleaved so that a slow phase of the machine affects all of them."""
     seconds: dict[str, list[float]] = {name: [] for name in candidates}
     for run in candidates.values():
         run()
@@ -53,21 +56,21 @@ def alternate(candidates: dict[str, Callable[[], object]], rounds: int = 7) -> d
 
 
 def seconds_of(work: Callable[[], object]) -> float:
-    """One run's time."""
+    """Wall time of one call."""
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
 
 
 def median_and_spread(values: list[float]) -> str:
-    """Median, with the range beside it."""
+    """Median (range) in milliseconds."""
     return f"{statistics.median(values) * 1e3:.1f} ms ({min(values) * 1e3:.1f}–{max(values) * 1e3:.1f})"
 
 
 def write_table(
     name: str, title: str, header: list[str], rows: list[list[str]], notes: str, folder: Path = RESULTS
 ) -> None:
-    """Print the table and keep it, under results/ unless said otherwise."""
+    """Print the table and write it to NAME.md in `folder`."""
     lines = [f"# {title}", "", notes, "", "| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
     lines += ["| " + " | ".join(row) + " |" for row in rows]
     lines += ["", f"Python {platform.python_version()}, torch {torch.__version__}, {torch.get_num_threads()} threads."]

@@ -1,4 +1,4 @@
-"""Takes the README's pictures of a site: python docs/screenshots.py runs/demo --latent 17"""
+"""Take the README's screenshots of a site: python docs/screenshots.py runs/demo --latent 17"""
 
 import argparse
 import shutil
@@ -14,18 +14,20 @@ SIZE = {"width": 1360, "height": 850}
 
 
 def take(page: Page, address: str, name: str) -> None:
-    """One picture, once nothing moves any more."""
+    """Take one screenshot once everything has loaded and been drawn."""
     page.goto(address)
-    page.wait_for_selector("canvas")
-    page.wait_for_timeout(2500)  # the scatter fades in
+    page.wait_for_selector(".scene canvas")
+    page.wait_for_load_state("networkidle")
+    page.wait_for_function("document.fonts.status === 'loaded'")
+    page.evaluate("async () => { for (let i = 0; i < 4; i++) await new Promise(requestAnimationFrame) }")
     page.screenshot(path=IMAGES / name)
     print(f"wrote {IMAGES / name}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("site", type=Path, help="a site, or a run that holds one")
-    parser.add_argument("--latent", type=int, required=True, help="whose page is shown")
+    parser.add_argument("site", type=Path, help="a site, or a run that contains one")
+    parser.add_argument("--latent", type=int, required=True, help="latent whose page is shown")
     options = parser.parse_args()
     browser_path = shutil.which("chromium") or shutil.which("google-chrome")
     IMAGES.mkdir(exist_ok=True)
@@ -33,7 +35,7 @@ def main() -> None:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         browser = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
         for theme in ("light", "dark"):
-            page = browser.new_page(viewport=SIZE, color_scheme=theme)
+            page = browser.new_page(viewport=SIZE, color_scheme=theme, reduced_motion="reduce")
             take(page, address_of(server), f"map-{theme}.png")
             take(page, f"{address_of(server)}#/latent/{options.latent}?colour=token", f"latent-{theme}.png")
         browser.close()

@@ -1,15 +1,27 @@
 """Quadric: see the shape of what a language model knows, with bilinear autoencoders.
 
-The stages, in the order in which data flows through them:
+The front door, in the order in which one uses it:
 
-1. `quadric.activations`   a language model and text become a stream of token vectors (n, d)
-2. `quadric.autoencoders`  dictionaries whose latents are quadratic forms, and linear baselines
-3. `quadric.training`      fits autoencoders to any iterator of batches
-4. `quadric.runs.folder`    what a run leaves on disk, and how to get it back
-5. `quadric.evaluation`    how good it is, on text it was not trained on
-6. `quadric.geometry`      the shape of every latent, from weights alone
-7. `quadric.evidence`      what data says about every latent: points, contexts, statistics, labels
-8. `quadric.site`          both, as a static site; one latent in a notebook
+    acts = quadric.harvest(model, texts, layer=15)     activations of a language model on some text
+    ae = quadric.fit(acts, n_latents=512)              a dictionary whose latents are quadratic forms
+    print(quadric.evaluate(ae, other_acts))            how good it is on activations it has not seen
+    quadric.latents(ae).to_pandas()                    the shape of every latent, from weights alone
+    evidence = quadric.collect_evidence(ae, acts)      what data says about every latent
+    quadric.show(ae, 12, evidence)                     one latent in a notebook
+    quadric.export_site(ae, evidence, "site")          all of them as a static site
+    quadric.view(ae, evidence)                         the same in the browser
+
+The rooms behind it, in the order in which data flows through them:
+
+    quadric.corpus        text becomes blocks of tokens in a fixed order
+    quadric.activations   a language model and tokens become a stream of token vectors (n, d)
+    quadric.autoencoders  dictionaries whose latents are quadratic forms, and linear baselines
+    quadric.training      fits autoencoders to any stream of batches
+    quadric.runs          what a run is: its config, its folder, and how it continues
+    quadric.evaluation    how good a dictionary is, on text it was not trained on
+    quadric.geometry      the shape of every latent, from weights alone
+    quadric.evidence      what data says about every latent: points, contexts, statistics, labels
+    quadric.site          both as a static site, and one latent in a notebook
 """
 
 from importlib import import_module
@@ -19,49 +31,71 @@ from quadric.version import __version__
 
 if TYPE_CHECKING:
     from quadric import geometry
+    from quadric.activations.reading import harvest
+    from quadric.activations.sources import Activations
     from quadric.autoencoders import BatchTopKAutoencoder, BilinearAutoencoder, LossTerms, TopKAutoencoder
+    from quadric.evaluation.on_activations import evaluate
+    from quadric.evidence import Evidence, collect_evidence
+    from quadric.latent_table import latents
+    from quadric.runs.fitting import fit
     from quadric.runs.folder import load
     from quadric.runs.hub import push
+    from quadric.runs.sites import export_site
+    from quadric.runs.viewing import view
     from quadric.site.notebook import show
 
 # Resolved on first use: `quadric --help` must not wait for torch.
 _HOME = {
+    "Activations": "quadric.activations.sources",
     "BatchTopKAutoencoder": "quadric.autoencoders",
     "BilinearAutoencoder": "quadric.autoencoders",
+    "Evidence": "quadric.evidence",
     "LossTerms": "quadric.autoencoders",
     "TopKAutoencoder": "quadric.autoencoders",
-    "Activations": "quadric.activations.sources",
+    "collect_evidence": "quadric.evidence.on_activations",
     "evaluate": "quadric.evaluation.on_activations",
+    "export_site": "quadric.runs.sites",
     "fit": "quadric.runs.fitting",
     "harvest": "quadric.activations.reading",
+    "latents": "quadric.latent_table",
     "load": "quadric.runs.folder",
     "push": "quadric.runs.hub",
     "show": "quadric.site.notebook",
+    "view": "quadric.runs.viewing",
 }
-_STAGES = (
+_ROOMS = (
     "activations", "autoencoders", "corpus", "evaluation", "evidence", "geometry", "runs", "site", "training",
 )  # fmt: skip
 
 __all__ = [
+    "Activations",
     "BatchTopKAutoencoder",
     "BilinearAutoencoder",
+    "Evidence",
     "LossTerms",
     "TopKAutoencoder",
     "__version__",
+    "collect_evidence",
+    "evaluate",
+    "export_site",
+    "fit",
     "geometry",
+    "harvest",
+    "latents",
     "load",
     "push",
     "show",
+    "view",
 ]
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
-    if name in _STAGES:
+    if name in _ROOMS:
         return import_module(f"quadric.{name}")
     raise AttributeError(f"module 'quadric' has no attribute {name!r}; it offers {', '.join(__all__)}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *_STAGES})
+    return sorted({*__all__, *_ROOMS})

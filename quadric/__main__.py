@@ -7,10 +7,10 @@ from quadric.cli import main
 
 
 def leave(code: int) -> None:
-    """End the process; a process of a torchrun job ends at once.
+    """End the process; a process of a torchrun job ends at once, without Python's own cleanup.
 
-    While Python takes its libraries apart, threads of the job's communication may still be there, and now and then that
-    aborted a process whose work was done and saved. Nothing of ours is left to be done by then.
+    Threads of the job's communication may still run while Python unloads its libraries, and that sometimes aborted a
+    process whose work was done and saved. By this time there is nothing left to clean up.
     """
     if "TORCHELASTIC_RUN_ID" in os.environ:
         sys.stdout.flush()

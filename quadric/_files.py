@@ -1,7 +1,7 @@
-"""Durable files: every file Quadric writes is on disk whole under its name, or not there at all.
+"""Durable files: every file that Quadric writes is either complete on disk under its name, or absent.
 
-A file is written beside its final name, flushed to disk and renamed, and the rename itself is flushed by syncing the
-folder. A crash or a power cut leaves the old file or the new one, never a part of either.
+A file is written under a temporary name in the same folder, flushed to disk and renamed; then the folder is synced, so
+that the rename is on disk too. A crash or a power cut leaves the old file or the new one, never a part of either.
 """
 
 import errno
@@ -20,7 +20,7 @@ class DiskFullError(OSError):
 
 
 class WrittenFile(NamedTuple):
-    """The size and hash of a file that was written, for checking that it is whole."""
+    """Size and hash of a written file, to check later that it is complete."""
 
     bytes: int
     sha256: str
@@ -32,14 +32,14 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def write_json(path: Path, values: object) -> None:
-    """Write a JSON file that people can read, atomically."""
+    """Write an indented JSON file atomically."""
     write_atomically(path, (json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode())
 
 
 def write_pieces(path: Path, pieces: Iterable[bytes | memoryview]) -> WrittenFile:
-    """Write a file piece by piece, for content too large to hold twice; returns its size and hash."""
+    """Write a file piece by piece, for content too large to hold in memory twice; returns its size and hash."""
     digest, size = hashlib.sha256(), 0
-    with _beside(path) as file:
+    with _temporary_file(path) as file:
         for piece in pieces:
             file.write(piece)
             digest.update(piece)
@@ -48,8 +48,8 @@ def write_pieces(path: Path, pieces: Iterable[bytes | memoryview]) -> WrittenFil
 
 
 @contextmanager
-def _beside(path: Path) -> Iterator[BinaryIO]:
-    """A file to write to, which takes its final name once it is whole and on disk."""
+def _temporary_file(path: Path) -> Iterator[BinaryIO]:
+    """A temporary file that gets its final name once it is complete and on disk."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with temporary.open("wb") as file:
@@ -62,7 +62,7 @@ def _beside(path: Path) -> Iterator[BinaryIO]:
         if problem.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         raise DiskFullError(
-            f"no room for {path.name} in {path.parent}; what was written before stays valid: free some space and run "
+            f"no room for {path.name} in {path.parent}; earlier files are still valid: free some space and run "
             "the same command again"
         ) from problem
     finally:
@@ -70,7 +70,7 @@ def _beside(path: Path) -> Iterator[BinaryIO]:
 
 
 def remove_leftovers(folder: Path, names: str) -> None:
-    """Delete what killed writers left behind of files whose names match the pattern `names`, and nothing else."""
+    """Delete temporary files that killed writers left, for file names that match the pattern `names`."""
     pattern = re.compile(rf"\.(?:{names})\.\d+")
     for path in folder.iterdir():
         if pattern.fullmatch(path.name) and path.is_file():
@@ -78,7 +78,7 @@ def remove_leftovers(folder: Path, names: str) -> None:
 
 
 def sync_to_disk(path: Path) -> None:
-    """Flush a file, or the entries of a folder, to disk; a rename is durable only once its folder is flushed."""
+    """Flush a file or a folder's entries to disk; a rename is durable only once its folder is flushed."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -87,19 +87,19 @@ def sync_to_disk(path: Path) -> None:
 
 
 def sha256_of_file(path: Path) -> str:
-    """Hex digest of a file."""
+    """SHA-256 of a file, as hex digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_versioned_json(path: Path, format_name: str, version: int, what: str, remedy: str) -> dict[str, Any]:
-    """Read a JSON object that names its format, and refuse a newer version than `version`."""
+    """Read a JSON object of the given format; a version newer than `version` is an error."""
     try:
         values = json.loads(path.read_bytes())
     except ValueError as problem:
         raise ValueError(f"{path} is not valid JSON ({problem}); {remedy}") from None
     if not isinstance(values, dict) or values.get("format") != format_name:
-        raise ValueError(f"{path} does not describe {what} (no format: {format_name!r})")
+        raise ValueError(f"{path} does not describe {what} (no format: {format_name!r}); {remedy}")
     found = values.get("format_version")
     if not isinstance(found, int) or found > version:
         raise ValueError(

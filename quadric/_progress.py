@@ -1,17 +1,17 @@
-"""A progress bar for the functions of the library: shown in terminals and notebooks, silent elsewhere."""
+"""A progress bar for the library's functions, shown in terminals and notebooks only."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 Advance = Callable[[int, int, str], None]
-"""Takes how much is done, of how much, and a few words to show beside the bar."""
+"""Called with the amount done, the total, and a short text to show beside the bar."""
 
 
 @contextmanager
 def progress_bar(label: str, *, shown: bool = True) -> Iterator[Advance]:
-    """A bar on stderr that disappears when the work is done.
+    """A progress bar on stderr that disappears when the work is done.
 
-    A script whose output goes to a file gets nothing, so that logs stay readable.
+    Nothing is shown if stderr is redirected to a file, so that logs stay readable.
     """
     from rich.console import Console
 

@@ -1,4 +1,4 @@
-"""Dataclasses from JSON, strictly: a key too many or too few, or a value of another type, is an error."""
+"""Build dataclasses from JSON strictly: unknown keys, missing keys and values of the wrong type are errors."""
 
 from dataclasses import fields, is_dataclass
 from types import UnionType
@@ -8,7 +8,7 @@ Record = TypeVar("Record")
 
 
 def record_from_json(record: type[Record], values: object, where: str) -> Record:
-    """A dataclass from a JSON object with exactly its fields; fields may be dataclasses, or tuples of them."""
+    """Build a dataclass from a JSON object with exactly its fields; fields may be dataclasses or tuples of them."""
     if not isinstance(values, dict):
         raise ValueError(f"{where} is {values!r}; expected an object")
     check_keys(values, {field.name for field in fields(record)}, where)  # type: ignore[arg-type]
@@ -30,7 +30,7 @@ def _field(value: object, hint: Any, where: str) -> object:
 
 
 def _check_type(where: str, value: object, hint: Any) -> None:
-    """Refuse a JSON value of another type than a field has; what a Literal may be is the record's own business."""
+    """Raise if a JSON value has the wrong type for its field; the record itself checks the choices of a Literal."""
     options = get_args(hint) if get_origin(hint) is UnionType else (hint,)
     types = [str if get_origin(each) is Literal else get_origin(each) or each for each in options]
     fits = isinstance(value, (*types, int) if float in types else tuple(types))
@@ -40,7 +40,7 @@ def _check_type(where: str, value: object, hint: Any) -> None:
 
 
 def check_keys(values: dict[str, Any], expected: set[str], where: str) -> None:
-    """Refuse an object with other keys than the expected ones."""
+    """Raise unless an object has exactly the expected keys."""
     if unknown := sorted(values.keys() - expected):
         raise ValueError(f"{where} has unknown keys {unknown}; expected only {sorted(expected)}")
     if missing := sorted(expected - values.keys()):

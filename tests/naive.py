@@ -4,17 +4,17 @@ import torch
 from torch import Tensor
 
 from quadric.autoencoders import BilinearAutoencoder
-from quadric.autoencoders.mixing import Composite, Quadratic
+from quadric.autoencoders.mixing import Dense, Identity, Sparse
 
 
 def mixing_matrix(ae: BilinearAutoencoder) -> Tensor:
     """C as a dense matrix, differentiable in whatever the autoencoder stores."""
     dtype = ae.left.dtype
-    if isinstance(ae.mixing, Quadratic):
+    if isinstance(ae.mixing, Dense):
         return ae.mixing.weight
-    if not isinstance(ae.mixing, Composite):
+    if isinstance(ae.mixing, Identity):
         return torch.eye(ae.n_latents, dtype=dtype)
-    if ae.mixing.is_sparse:
+    if isinstance(ae.mixing, Sparse):
         rows, columns, _ = ae.mixing.entries()
         zeros = torch.zeros(ae.n_latents, ae.n_hidden, dtype=dtype)
         return zeros.index_put((rows, columns), ae.mixing.values)

@@ -1,4 +1,4 @@
-"""The whole reproduction on a tiny model: every stage, resumed without doing anything twice, and honest gaps."""
+"""The whole reproduction on a tiny model: every stage runs, finished stages are not repeated, gaps are reported."""
 
 import importlib
 import sys
@@ -23,15 +23,18 @@ def scripts() -> None:
     sys.path.remove(str(ROOT / "benchmarks"))
 
 
-def test_a_page_without_results_says_that_nothing_is_measured(scripts: None, tmp_path: Path) -> None:
-    claims = importlib.import_module("claims")
+def test_page_without_results_reports_every_claim_as_not_measured(scripts: None, tmp_path: Path) -> None:
+    claims = importlib.import_module("paper_claims")
     page = claims.claims_page(tmp_path, tmp_path / "sweep", [], {})
     assert "No sweep has been measured yet" in page
     assert page.count(claims.NOT_YET) == len(claims.CLAIMS)
 
 
-def test_from_nothing_to_the_page_of_claims(scripts: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    reproduce, claims = importlib.import_module("reproduce"), importlib.import_module("claims")
+@pytest.mark.slow
+def test_full_reproduction_writes_the_page_of_claims(
+    scripts: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reproduce, claims = importlib.import_module("reproduce"), importlib.import_module("paper_claims")
     world = make_tiny_world(tmp_path / "world")
     model = world / "tiny-llama"
     more = f"--model {model} --corpus {world / 'text.txt'} --document-separator '\n\n'"
@@ -50,7 +53,7 @@ def test_from_nothing_to_the_page_of_claims(scripts: None, tmp_path: Path, capsy
     assert "tiny-llama, d = 32, k = 24" in page
     for name in claims.DRAWN:
         drawn = (tmp_path / "results" / f"{name}.png").is_file()
-        assert drawn or name == "random_latents"  # four steps leave all latents dense
+        assert drawn or name == "random_latents"  # after four steps all latents are dense
     capsys.readouterr()
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
     reproduce.run(options)

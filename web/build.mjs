@@ -26,7 +26,7 @@ await build({
   outfile: join(out, "assets/app.css"),
   external: ["*.woff2"],
 });
-// The picture alone, as one script and one sheet that a notebook can hold in a frame.
+// The picture of one latent as one script and one style sheet, which a notebook holds in a frame.
 await build({
   ...shared,
   ...jsx,

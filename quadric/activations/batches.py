@@ -1,4 +1,4 @@
-"""What a stream yields, and what every stream offers: the same from a live model and from a cache."""
+"""The batches that a stream yields, and the interface that live and cached streams share."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -13,17 +13,17 @@ from quadric.activations.provenance import StreamProvenance
 
 @dataclass(frozen=True)
 class ActivationBatch:
-    """Token vectors (raw, float32) and where each comes from; row i of every field is the same token."""
+    """Token vectors (unscaled, float32) and where each comes from; row i of every field belongs to the same token."""
 
     activations: dict[str, Float[Tensor, "n d"]]
-    """By canonical hook point."""
+    """One tensor per hook point, keyed by its canonical name."""
     token_ids: Int[Tensor, " n"]
     documents: Int[Tensor, " n"]
     """Index of the document in its corpus."""
     sequences: Int[Tensor, " n"]
-    """Number of the sequence in its epoch."""
+    """Index of the sequence in its epoch."""
     positions: Int[Tensor, " n"]
-    """Place in the sequence, as the language model counted it."""
+    """Position in the sequence that the language model read."""
 
     def __len__(self) -> int:
         return len(self.token_ids)
@@ -36,7 +36,7 @@ class ActivationBatch:
         )
 
     def pinned(self) -> "ActivationBatch":
-        """The same with its vectors in pages that a GPU can copy from by itself; as it is where there is none."""
+        """A copy with its vectors in pinned memory, for fast transfer to a GPU; the batch itself if there is no GPU."""
         if not torch.cuda.is_available():
             return self
         return replace(self, activations={name: vectors.pin_memory() for name, vectors in self.activations.items()})
@@ -57,7 +57,7 @@ def concatenated(batches: Sequence[ActivationBatch]) -> ActivationBatch:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchSize:
-    """How much a batch holds: exactly `tokens` rows, or what is kept of `sequences` whole sequences."""
+    """Size of a batch: exactly `tokens` rows, or all kept tokens of `sequences` whole sequences."""
 
     tokens: int | None = None
     sequences: int | None = None
@@ -79,11 +79,11 @@ class BatchSize:
 
 @runtime_checkable
 class ActivationStream(Protocol):
-    """An iterator of batches with a cursor that can be saved and restored.
+    """An iterable of batches with a cursor that can be saved and restored.
 
-    Iterating goes on from the cursor. `state_dict()` is the cursor after the last batch that was received,
-    however far the producer has run ahead; a stream made with the same arguments that loads it goes on with
-    the very next batch, bit for bit. The last batch of a stream that does not repeat may be smaller.
+    Iteration continues from the cursor. `state_dict()` is the cursor after the last batch received, however many
+    batches were prefetched. A stream created with the same arguments that loads this cursor continues with exactly the
+    next batch, bit for bit. The last batch of a stream that does not repeat may be smaller.
     """
 
     hook_points: tuple[str, ...]
@@ -104,9 +104,11 @@ def check_rank(rank: int, world_size: int) -> None:
 
 
 def check_same_setup(saved: dict[str, Any], own: dict[str, Any]) -> None:
-    """Raise if a cursor was saved by a stream that batches differently: it would point elsewhere here."""
+    """Raise if a cursor was saved by a stream with other batches, where it points to other rows."""
     differing = [
         f"{name}: saved {saved.get(name)}, here {value}" for name, value in own.items() if saved.get(name) != value
     ]
     if differing:
-        raise ValueError(f"the cursor belongs to another stream ({'; '.join(differing)}); make the stream as it was")
+        raise ValueError(
+            f"the cursor belongs to another stream ({'; '.join(differing)}); create the stream with its arguments"
+        )

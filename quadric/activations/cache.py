@@ -1,8 +1,8 @@
-"""Read a cache of activations: memory-mapped, in any order, the same batches for the same seed.
+"""Read a cache of activations: memory-mapped, in any order, with the same batches for the same seed.
 
-Shuffling works in windows: the shards are put in a seeded order, neighbours are joined until a window holds
-enough rows, and the rows of a window are put in a seeded order of their own. Only the row numbers of one
-window are in memory, and only the pages that a batch touches are read.
+Shuffling works in windows: shards are shuffled, consecutive shards are grouped into windows of up to a given number of
+rows, and rows are shuffled within each window. Only the row indices of a window or two are in memory, and only the
+pages that a batch needs are read from disk.
 """
 
 from collections.abc import Iterator
@@ -27,17 +27,17 @@ WINDOW = 1 << 20
 
 
 class OpenShard(NamedTuple):
-    """A mapped file: tensors whose pages are read when they are touched."""
+    """A memory-mapped shard: a page is read from disk when it is first accessed."""
 
     activations: dict[str, Tensor]
     columns: dict[str, Tensor]
     sequence_tokens: Tensor
     offsets: Tensor
-    """Row at which each sequence starts, and one past the last."""
+    """First row of each sequence, followed by the number of rows."""
 
 
 class ActivationCache:
-    """A folder that `quadric harvest` wrote."""
+    """A folder of activations written by `quadric harvest`."""
 
     def __init__(self, folder: str | Path, *, expected: StreamProvenance | None = None) -> None:
         self.folder = Path(folder)
@@ -53,40 +53,40 @@ class ActivationCache:
         return self.manifest.rows
 
     def verify(self) -> None:
-        """Read everything and compare with the recorded checksums."""
+        """Read every shard and compare it with its recorded checksum."""
         for shard in self.manifest.shards:
             path = self.folder / shard.file
             if not path.is_file() or sha256_of_file(path) != shard.sha256:
-                raise CacheError(f"{path} is missing or damaged; delete {self.folder} and harvest anew")
+                raise CacheError(f"{path} is missing or damaged; delete {self.folder} and harvest again")
 
     def sequence_tokens(self, sequence: int) -> Int[Tensor, " l"]:
-        """All tokens of a sequence, those that the rules left out too: the context of a kept one."""
+        """All tokens of a sequence, including those that the token rules dropped: the context of the kept ones."""
         for number, shard in enumerate(self.manifest.shards):
             if shard.first_sequence <= sequence < shard.first_sequence + shard.sequences:
                 tokens = self.shard(number).sequence_tokens[sequence - shard.first_sequence]
                 return tokens[tokens >= 0]
-        raise CacheError(f"no sequence {sequence} in {self.folder}; it holds {self._n_sequences()}")
+        raise CacheError(f"no sequence {sequence} in {self.folder}; it holds {self._n_sequences()}, counted from 0")
 
     def _n_sequences(self) -> int:
         return sum(shard.sequences for shard in self.manifest.shards)
 
     def _check_expected(self, expected: StreamProvenance) -> None:
-        """A cache may hold more hook points than asked for; in all else it must match."""
+        """Raise unless the cache matches; it may hold more hook points than expected."""
         missing = [name for name in expected.hook_points if name not in self.hook_points]
         found = [line for line in self.provenance.differences(expected) if not line.startswith("hook_points:")]
         if missing:
             found.append(f"hook_points: stored {', '.join(self.hook_points)}, asked for {', '.join(missing)} too")
         if found:
             raise CacheError(
-                f"the cache in {self.folder} does not match what is asked for ({'; '.join(found)}); "
-                "harvest anew, or ask for what it holds"
+                f"the cache in {self.folder} does not match the requested activations ({'; '.join(found)}); "
+                "harvest again, or request what it holds"
             )
 
     def _open_shard(self, number: int) -> OpenShard:
         shard = self.manifest.shards[number]
         path = self.folder / shard.file
         if not path.is_file() or path.stat().st_size != shard.bytes:
-            raise CacheError(f"{path} is missing or damaged; delete {self.folder} and harvest anew")
+            raise CacheError(f"{path} is missing or damaged; delete {self.folder} and harvest again")
         with safe_open(path, framework="pt") as file:
             columns = {name: file.get_tensor(name) for name in COLUMNS}
             starts = torch.arange(shard.first_sequence, shard.first_sequence + shard.sequences + 1)
@@ -99,7 +99,7 @@ class ActivationCache:
 
 
 class CachedStream:
-    """Batches of activations from a cache; see `ActivationStream` for what is promised.
+    """Batches of activations from a cache; see `ActivationStream` for its guarantees.
 
     Batch b of an epoch belongs to rank b mod world_size.
     """
@@ -124,7 +124,7 @@ class CachedStream:
         self.d_model = cache.d_model
         self.provenance = cache.provenance
         self.seed = seed
-        """Of the order; None keeps the order in which the activations were made."""
+        """Seed of the shuffling; None keeps the order in which the activations were stored."""
         self.rank, self.world_size = rank, world_size
         self.repeat = repeat
         self.prefetch = prefetch
@@ -133,12 +133,15 @@ class CachedStream:
             if name not in cache.hook_points:
                 raise CacheError(f"no hook point {name} in {cache.folder}; it holds {', '.join(cache.hook_points)}")
         if repeat and self.n_batches <= rank:
-            raise CacheError(f"{cache.folder} holds {self.n_batches} batches, too few for world_size={world_size}")
+            raise CacheError(
+                f"{cache.folder} holds {self.n_batches} batches, too few for world_size={world_size}; "
+                "harvest more tokens, or give smaller batches"
+            )
         self._epoch, self._next = 0, 0
 
     @property
     def n_batches(self) -> int:
-        """Batches an epoch, over all ranks."""
+        """Batches per epoch, over all ranks."""
         return -(-sum(self._units(shard) for shard in self.cache.manifest.shards) // self.batch.count)
 
     def __iter__(self) -> Iterator[ActivationBatch]:
@@ -179,7 +182,7 @@ class CachedStream:
         return shard.rows if self.batch.unit == "tokens" else shard.sequences
 
     def _read(self, units: Int[Tensor, "u 2"]) -> ActivationBatch:
-        """The rows of some (shard, unit) pairs, in their order, gathered shard by shard."""
+        """The rows of the given (shard, unit) pairs, in the given order; each shard is read once."""
         shards, rows = self._rows(units)
         vectors = {name: torch.empty(len(rows), self.d_model) for name in self.hook_points}
         columns = {name: torch.empty(len(rows), dtype=torch.int64) for name in COLUMNS}
@@ -202,7 +205,7 @@ class CachedStream:
 
 
 class _Order:
-    """The order of one epoch: which (shard, unit) stands at each place."""
+    """The order of one epoch: the (shard, unit) pair at each position. A unit is a row or a sequence."""
 
     def __init__(self, stream: CachedStream, epoch: int) -> None:
         self.seed = stream.seed
@@ -212,7 +215,7 @@ class _Order:
         self._members = lru_cache(maxsize=2)(self._members_of)
 
     def units(self, start: int, count: int) -> Int[Tensor, "u 2"]:
-        """The units at places `start` to `start + count`, fewer at the end of the epoch."""
+        """The units at positions `start` to `start + count`; fewer at the end of the epoch."""
         found, first = [torch.empty(0, 2, dtype=torch.int64)], 0
         for number, window in enumerate(self.windows):
             size = sum(self.sizes[shard] for shard in window)
@@ -247,6 +250,6 @@ class _Order:
         return members[torch.randperm(len(members), generator=self._generator(number + 1))]
 
     def _generator(self, part: int) -> torch.Generator:
-        # Mixed, not added: epoch 1 of seed 0 must not be epoch 0 of seed 1.
+        # SeedSequence instead of a sum: epoch 1 of seed 0 must differ from epoch 0 of seed 1.
         mixed = np.random.SeedSequence([self.seed or 0, self.epoch, part]).generate_state(1)[0]
         return torch.Generator().manual_seed(int(mixed))

@@ -1,4 +1,4 @@
-"""Read hook points during a forward pass that ends at the last of them."""
+"""Record activations during a forward pass that stops at the last hook point."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -12,13 +12,13 @@ from torch import Tensor, nn
 from quadric.activations.hook_points import HookPoint, HookPointError
 from quadric.activations.models import LanguageModel
 
-# The norm that reads the residual stream between attention and MLP; Gemma 3 has both of the first two names.
+# The norm between attention and MLP. Gemma 3 has both of the first two, and the first is the right one.
 NORMS_BEFORE_MLP = ("pre_feedforward_layernorm", "post_attention_layernorm", "ln_2")
 ATTENTIONS = ("self_attn", "linear_attn", "attention", "attn")
 
 
-class _LastHookReached(Exception):  # noqa: N818, an early end is not an error
-    """Leaves the forward pass from inside."""
+class _LastHookReached(Exception):  # noqa: N818  (stopping early is not an error)
+    """Raised inside the forward pass to stop it."""
 
 
 def capture(
@@ -29,9 +29,9 @@ def capture(
     *,
     early_stop: bool = True,
 ) -> dict[str, Float[Tensor, "s l d"]]:
-    """Activations at hook points, by canonical name; no layer after the last of them runs.
+    """Activations at hook points, by canonical name; layers after the last hook point are not run.
 
-    `mask` is False on padding, which must stand on the right; None means that there is none.
+    `mask` is False on padding, which must be on the right; None if there is no padding.
     """
     found: dict[str, Tensor] = {}
     with ExitStack() as hooks, torch.no_grad():
@@ -45,7 +45,7 @@ def capture(
 
 
 def check_hook_points(model: LanguageModel, points: Sequence[HookPoint]) -> None:
-    """Raise if the architecture has no such place, before any work is done."""
+    """Raise if the architecture lacks one of the hook points, before any work is done."""
     for point in points:
         _register(model, point, lambda _: None).remove()
 
@@ -54,7 +54,7 @@ def _recorder(found: dict[str, Tensor], name: str, last: bool) -> Callable[[Tens
     owner = threading.get_ident()
 
     def record(activation: Tensor) -> None:
-        # A stream prefetches in its own thread; whoever uses the same model meanwhile must not be stopped by it.
+        # A stream prefetches in its own thread; a forward pass of the same model in another thread must not be stopped.
         if threading.get_ident() != owner:
             return
         found[name] = activation
@@ -96,14 +96,14 @@ def _on_output(module: nn.Module, record: Callable[[Tensor], None]) -> Any:
 def _norm_before_mlp(layer: nn.Module, point: HookPoint) -> nn.Module:
     if getattr(layer, "use_parallel_residual", False):
         raise HookPointError(
-            f"{point} does not exist: {type(layer).__name__} adds attention and MLP at once; "
+            f"{point} does not exist: {type(layer).__name__} adds the outputs of attention and MLP in one step; "
             f"give resid_pre.{point.layer}, attn_out.{point.layer} or mlp_out.{point.layer}"
         )
     return child(layer, NORMS_BEFORE_MLP, point)
 
 
 def child(layer: nn.Module, names: Sequence[str], point: HookPoint) -> nn.Module:
-    """The first of some submodules that a layer has."""
+    """The first of the named submodules that the layer has."""
     for name in names:
         child = getattr(layer, name, None)
         if isinstance(child, nn.Module):

@@ -1,12 +1,11 @@
-"""What decides the values of a stream of activations."""
+"""From a config to the provenance of its activations, and from stored provenance back to a config."""
 
 import re
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, fields
 from typing import cast
 
 from quadric.activations.hook_points import parse_hook_points
 from quadric.activations.models import (
-    ModelDtype,
     ModelShape,
     ModelSource,
     chosen_device,
@@ -15,35 +14,13 @@ from quadric.activations.models import (
     resolved_dtype,
 )
 from quadric.activations.provenance import StreamProvenance
-from quadric.activations.token_rules import TokenRules
+from quadric.activations.settings import ActivationConfig, ModelDtype, TokenRules
 from quadric.autoencoders import Provenance
 from quadric.corpus import CorpusConfig, CorpusIdentity, identify
 
 
-@dataclass(frozen=True, kw_only=True)
-class ActivationConfig:
-    """Which model reads which text, where it is read, and which tokens are kept."""
-
-    model: str = "smollm2"
-    """A hub id, a folder, a .gguf file, or the embedded smollm2."""
-    model_revision: str | None = None
-    """Revision of a hub model; the newest if left out, and recorded as a commit either way."""
-    model_dtype: ModelDtype = "auto"
-    """Precision of the model; auto is float32 on a CPU and the checkpoint's own on an accelerator."""
-    hook_points: str
-    """Comma-separated places, e.g. layers.18, blocks.5.hook_resid_post or model.layers.5.mlp."""
-    corpus: CorpusConfig = field(default_factory=CorpusConfig)
-    rules: TokenRules = field(default_factory=TokenRules)
-    sequences_per_forward: int = 8
-    """Sequences that the language model reads at once."""
-
-    def __post_init__(self) -> None:
-        if self.sequences_per_forward < 1:
-            raise ValueError(f"sequences_per_forward={self.sequences_per_forward} must be at least 1")
-
-
 def describe(config: ActivationConfig, *, device: str = "auto") -> StreamProvenance:
-    """The provenance that a config will give, found without reading the model's weights."""
+    """The provenance of the activations that a config describes, without loading the model's weights."""
     source = find_model(config.model, config.model_revision)
     return provenance_of(config, source, load_shape(source), device)
 
@@ -55,11 +32,11 @@ def provenance_of(
     device: str,
     corpus: CorpusIdentity | None = None,
 ) -> StreamProvenance:
-    """The same for a model whose files are already found, and a corpus that is identified if it is in memory."""
+    """As `describe`, for a model that is already located; `corpus` identifies texts in memory."""
     if shape.longest is not None and config.corpus.block_length > shape.longest:
         raise ValueError(
             f"block_length={config.corpus.block_length} exceeds the {shape.longest} tokens that {source.name} can "
-            "read; shorten it"
+            f"read; give at most {shape.longest}"
         )
     dtype = resolved_dtype(config.model_dtype, chosen_device(device))
     corpus = corpus or identify(config.corpus)
@@ -82,14 +59,14 @@ def provenance_of(
 
 
 def config_from(provenance: Provenance, *, model: str | None = None, corpus: str | None = None) -> ActivationConfig:
-    """The config that gives an autoencoder the activations it was trained on.
+    """The config of the activations that an autoencoder was trained on.
 
-    `model` and `corpus` say where they are now: provenance knows a folder or a file by its name only.
+    `model` and `corpus` give their present location, since provenance records only the name of a folder or file.
     """
     required = ("model", "hook_point", "corpus", "corpus_settings", "split", "packing", "block_length", "token_rules")
     if missing := [name for name in required if getattr(provenance, name) is None]:
         raise ValueError(
-            f"the autoencoder does not record its {', '.join(missing)}, so its activations cannot be made again; "
+            f"the autoencoder does not record its {', '.join(missing)}, so its activations cannot be computed again; "
             "train it with quadric train, which records them"
         )
     assert provenance.model is not None
@@ -113,5 +90,5 @@ def config_from(provenance: Provenance, *, model: str | None = None, corpus: str
 
 
 def _hub_revision(recorded: str | None) -> str | None:
-    """A commit of the hub can be asked for; the hash of a file or a package can only be compared."""
+    """The revision to download, if it is a commit on the hub; the hash of a file or package can only be compared."""
     return recorded if recorded and re.fullmatch(r"[0-9a-f]{40}", recorded) else None

@@ -1,8 +1,8 @@
-"""Write a cache of activations: shards of whole sequences, each listed once it is safely on the disk.
+"""Write a cache of activations: shards of whole sequences, each added to the manifest once it is on disk.
 
-A shard holds a fixed number of sequences and forward passes never straddle two shards, so a harvest that goes
-on after `kill -9` makes the missing shards with the same bytes as one that was never interrupted (on the same
-machine and number of threads, which decide the last bits of a matrix product).
+A shard holds a fixed number of sequences, and no forward pass is split between two shards. A harvest that is resumed
+after `kill -9` therefore writes the same bytes as an uninterrupted one (on the same machine with the same number of
+threads, which affect the last bits of a matrix product).
 """
 
 import fcntl
@@ -10,7 +10,7 @@ import hashlib
 import os
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,13 +30,13 @@ from quadric.activations.manifest import (
     Layout,
     Manifest,
     Shard,
-    StoredDtype,
     read_manifest,
     write_manifest,
 )
 from quadric.activations.models import find_model, load_model, load_shape
 from quadric.activations.prefetch import prefetched
 from quadric.activations.provenance import StreamProvenance
+from quadric.activations.settings import HarvestConfig
 from quadric.activations.token_rules import TokenCounts
 
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
@@ -44,46 +44,28 @@ COLUMN_DTYPES = {"token_ids": torch.int32, "positions": torch.int32}
 NO_TOKEN = -1
 
 
-@dataclass(frozen=True, kw_only=True)
-class HarvestConfig:
-    """How much is stored, and how."""
-
-    tokens: int
-    """Token vectors to store."""
-    dtype: StoredDtype = "float16"
-    """Number format on disk."""
-    sequences_per_shard: int = 32
-    """Sequences a file; what a killed harvest may have to do again."""
-
-    def __post_init__(self) -> None:
-        if self.tokens < 1:
-            raise ValueError(f"tokens={self.tokens} leaves nothing to do; ask for at least 1")
-        if self.sequences_per_shard < 1:
-            raise ValueError(f"sequences_per_shard={self.sequences_per_shard} must be at least 1")
-
-
 class Progress(NamedTuple):
-    """How far a harvest is."""
+    """Progress of a harvest, in tokens."""
 
     done: int
     wanted: int
     here: int
-    """Tokens made by this call; the others were there before."""
+    """Tokens computed by this call; the rest was stored before."""
 
 
 class HarvestReport(NamedTuple):
-    """What a harvest leaves."""
+    """Result of a harvest."""
 
     manifest: Manifest
     tokens_before: int
-    """Tokens that the folder already held."""
+    """Tokens that the folder held before this call."""
 
     @property
     def nothing_to_do(self) -> bool:
         return self.tokens_before == self.manifest.rows
 
 
-def harvest(
+def harvest_to_folder(
     config: ActivationConfig,
     storage: HarvestConfig,
     folder: Path,
@@ -91,7 +73,7 @@ def harvest(
     device: str = "auto",
     on_progress: Callable[[Progress], None] = lambda _: None,
 ) -> HarvestReport:
-    """Fill a cache folder up to the wanted number of tokens; does nothing if it holds them already."""
+    """Fill a cache folder up to the wanted number of tokens; if it holds them already, do nothing."""
     source = find_model(config.model, config.model_revision)
     shape = load_shape(source)
     provenance = provenance_of(config, source, shape, device)
@@ -114,8 +96,8 @@ def fill_folder(
     open_stream: Callable[[], LiveStream],
     on_progress: Callable[[Progress], None] = lambda _: None,
 ) -> HarvestReport:
-    """Fill a cache folder from a stream, which is opened only if something is missing."""
-    # A shard holds whole forward passes, so that a pass never straddles two shards.
+    """Fill a cache folder from a stream, which is opened only if tokens are missing."""
+    # A whole number of forward passes per shard, so that no pass is split between two shards.
     passes = max(1, round(storage.sequences_per_shard / sequences_per_forward))
     layout = Layout(
         dtype=storage.dtype,
@@ -132,7 +114,7 @@ def fill_folder(
 
 
 def _manifest_to_continue(folder: Path, fresh: Manifest, tokens: int) -> Manifest:
-    """What the folder holds of what is asked for, without the debris of an interrupted harvest."""
+    """The stored manifest, which must match `fresh`, or `fresh` itself; removes leftovers of a killed harvest."""
     remove_leftovers(folder, rf"shard-\d+\.safetensors|{NAME}")
     if not (folder / NAME).is_file():
         others = [path.name for path in folder.iterdir() if not path.name.startswith("shard-")]
@@ -144,7 +126,7 @@ def _manifest_to_continue(folder: Path, fresh: Manifest, tokens: int) -> Manifes
     for shard in stored.shards:
         path = folder / shard.file
         if not path.is_file() or path.stat().st_size != shard.bytes:
-            raise CacheError(f"{path} is missing or damaged; delete {folder} and harvest anew")
+            raise CacheError(f"{path} is missing or damaged; delete {folder} and harvest again")
     if not stored.holds(tokens) and stored.shards and stored.shards[-1].cut:
         return replace(stored, shards=stored.shards[:-1])
     return stored
@@ -204,7 +186,7 @@ def _add_shard(folder: Path, manifest: Manifest, passes: list[ForwardPass], toke
 
 
 def shard_tensors(passes: list[ForwardPass], room: int, dtype: torch.dtype) -> dict[str, Tensor]:
-    """What a shard stores: up to `room` token vectors with their places, and the tokens of their sequences."""
+    """Contents of a shard: up to `room` token vectors with their positions, and all tokens of their sequences."""
     batch = concatenated([each.batch for each in passes]).rows(0, room)
     columns = {
         name: getattr(batch, name).to(COLUMN_DTYPES.get(name, torch.int64)).cpu().contiguous() for name in COLUMNS
@@ -217,7 +199,7 @@ def shard_tensors(passes: list[ForwardPass], room: int, dtype: torch.dtype) -> d
 
 
 def stored_as(values: Float[Tensor, "n d"], dtype: torch.dtype, name: str) -> Float[Tensor, "n d"]:
-    """Values in the number format of the cache, or an error if it cannot hold them."""
+    """Values in the dtype of the cache; raises if they overflow it."""
     stored = values.to(dtype)
     if not bool(torch.isfinite(stored).all()):
         largest, kind = values.abs().max(), str(dtype).removeprefix("torch.")
@@ -228,7 +210,7 @@ def stored_as(values: Float[Tensor, "n d"], dtype: torch.dtype, name: str) -> Fl
 
 
 def _sequence_tokens(passes: list[ForwardPass]) -> Int[Tensor, "s l"]:
-    """All token ids as the model read them, so that a kept token's context can be shown; padding is -1."""
+    """All token ids that the model read, so that the context of a kept token can be shown; padding is -1."""
     length = max(each.sequences.tokens.shape[1] for each in passes)
     rows = [each.sequences.tokens.masked_fill(~each.sequences.mask, NO_TOKEN) for each in passes]
     return torch.cat([pad(row, (0, length - row.shape[1]), value=NO_TOKEN) for row in rows]).int().cpu().contiguous()
@@ -236,12 +218,12 @@ def _sequence_tokens(passes: list[ForwardPass]) -> Int[Tensor, "s l"]:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Hold the folder for one harvest at a time; the lock ends with the process, however that ends."""
+    """Allow one harvest per folder at a time; the lock is released when the process ends, even if it is killed."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder, os.O_RDONLY)
     except OSError as failure:
-        raise CacheError(f"cannot use {folder} as a folder ({failure.strerror}); give another") from failure
+        raise CacheError(f"cannot use {folder} as a folder ({failure.strerror}); give another folder") from failure
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield

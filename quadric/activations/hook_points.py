@@ -1,4 +1,4 @@
-"""Names of places in a language model: many spellings are accepted, one canonical name is stored.
+"""Names of hook points: many spellings are accepted, one canonical name is stored.
 
     resid_pre.L    residual stream into layer L (the paper's `layers.L`)
     attn_out.L     output of layer L's attention (or other token mixer)
@@ -6,8 +6,8 @@
     mlp_out.L      output of layer L's MLP
     resid_post.L   residual stream out of the last layer, before the final norm
 
-What leaves layer L enters layer L + 1, so `resid_post.L` is stored as `resid_pre.L+1` for every layer but the
-last. `attn_out` and `mlp_out` are what the modules return; a norm that follows them (Gemma 3) is not applied.
+The output of layer L is the input of layer L + 1, so `resid_post.L` is stored as `resid_pre.L+1` for every layer but
+the last. `attn_out` and `mlp_out` are the outputs of the modules, before any norm that follows them (as in Gemma 3).
 """
 
 import re
@@ -19,7 +19,7 @@ Site = Literal["resid_pre", "attn_out", "resid_mid", "mlp_out", "resid_post"]
 SITES: tuple[Site, ...] = ("resid_pre", "attn_out", "resid_mid", "mlp_out", "resid_post")
 """In the order in which a layer computes them."""
 
-# A layer named by itself means the residual stream into it, whatever the model calls its list of layers.
+# The name of a layer alone means the residual stream into it, whatever the model calls its list of layers.
 PARTS: dict[str, Site] = {
     "": "resid_pre",
     "hook_resid_pre": "resid_pre",
@@ -38,11 +38,11 @@ CANONICAL = re.compile(rf"(?P<site>{'|'.join(SITES)})\.(?P<layer>\d+)")
 
 
 class HookPointError(ValueError):
-    """A place that the model does not have."""
+    """A hook point that the model does not have."""
 
 
 class HookPoint(NamedTuple):
-    """A place in a language model; orders by when it is computed."""
+    """A place in a language model where activations are read; sorts in the order of computation."""
 
     layer: int
     stage: int
@@ -56,12 +56,12 @@ class HookPoint(NamedTuple):
 
 
 def parse_hook_point(text: str, n_layers: int) -> HookPoint:
-    """The place that any accepted spelling names, in a model with `n_layers` layers."""
+    """The hook point with a given name, in any accepted spelling, in a model with `n_layers` layers."""
     layer, site = _layer_and_site(text.strip())
     if layer >= n_layers:
         remedy = f"give a layer from 0 to {n_layers - 1}"
         if layer == n_layers and site == "resid_pre":
-            remedy += f", or resid_post.{n_layers - 1} for what leaves the last layer"
+            remedy += f", or resid_post.{n_layers - 1} for the output of the last layer"
         raise HookPointError(f"'{text}' names layer {layer}, but the model has {n_layers} layers; {remedy}")
     if site == "resid_post" and layer < n_layers - 1:
         layer, site = layer + 1, "resid_pre"
@@ -69,7 +69,7 @@ def parse_hook_point(text: str, n_layers: int) -> HookPoint:
 
 
 def parse_hook_points(texts: str | Sequence[str], n_layers: int) -> tuple[HookPoint, ...]:
-    """Several places (a comma-separated text will do), without duplicates, in the order of computation."""
+    """Several hook points, given as a list or comma-separated: without duplicates, in the order of computation."""
     names = texts.split(",") if isinstance(texts, str) else texts
     points = sorted({parse_hook_point(name, n_layers) for name in names if name.strip()})
     if not points:

@@ -1,10 +1,10 @@
-"""The stream of activations as a language model makes them.
+"""The stream of activations straight from a language model.
 
     blocks of a corpus -> forward passes of a few sequences -> token rules -> batches
 
-Forward passes are numbered through the epoch; pass f belongs to rank f mod world_size, so ranks share nothing
-and lose nothing. A cursor is (epoch, forward pass, units of it already given out): going on runs that pass
-again and drops what was given out, which gives the same bits because a pass always holds the same sequences.
+Forward passes are numbered within an epoch; pass f belongs to rank f mod world_size, so every pass is run by exactly
+one rank. A cursor is (epoch, forward pass, units of that pass already yielded). Resuming runs that pass again and skips
+what was already yielded; the result is the same to the bit, because a pass always holds the same sequences.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,18 +32,18 @@ from quadric.corpus import Block, CorpusError, Document, TokenBlocks
 
 
 class Cursor(NamedTuple):
-    """Where a live stream stands: the next forward pass, and how much of it is already given out."""
+    """Position of a live stream: the next forward pass, and how many of its units were already yielded."""
 
     epoch: int
     forward: int
     given: int
     counts: TokenCounts
-    """Of all passes before this one."""
+    """Token counts of all passes before this one."""
 
 
 @dataclass(frozen=True)
 class ForwardPass:
-    """What one forward pass gave."""
+    """The kept activations of one forward pass, and the sequences it read."""
 
     epoch: int
     index: int
@@ -56,14 +56,14 @@ class ForwardPass:
         return len(self.batch) if size.unit == "tokens" else len(self.kept_per_sequence)
 
     def select(self, start: int, stop: int, size: BatchSize) -> ActivationBatch:
-        """The rows of some of its units."""
+        """The rows of units `start` to `stop`."""
         if size.unit == "tokens":
             return self.batch.rows(start, stop)
         return self.batch.rows(sum(self.kept_per_sequence[:start]), sum(self.kept_per_sequence[:stop]))
 
 
 class LiveStream:
-    """Batches of activations straight from a language model; see `ActivationStream` for what is promised."""
+    """Batches of activations straight from a language model; see `ActivationStream` for its guarantees."""
 
     def __init__(
         self,
@@ -87,13 +87,13 @@ class LiveStream:
         self.repeat = repeat
         self.prefetch = prefetch
         self.documents = documents
-        """Documents in memory, read instead of the config's corpus."""
+        """Documents in memory to read instead of the config's corpus."""
         self.points = parse_hook_points(config.hook_points, model.n_layers)
         check_hook_points(model, self.points)
         self.hook_points = tuple(map(str, self.points))
         self.d_model = model.d_model
         self.blocks: TokenBlocks | None = None
-        """The corpus as it is being read."""
+        """The corpus that is being read."""
         self._cursor = Cursor(0, 0, 0, TokenCounts())
         self._current = TokenCounts()
 
@@ -107,7 +107,7 @@ class LiveStream:
 
     @property
     def counts(self) -> TokenCounts:
-        """What the token rules did to all forward passes that were touched so far."""
+        """Tokens kept and dropped in all forward passes used so far."""
         return self._cursor.counts + self._current
 
     def __iter__(self) -> Iterator[ActivationBatch]:
@@ -133,7 +133,7 @@ class LiveStream:
             yield concatenated(parts)
 
     def passes(self, epoch: int = 0, start: int = 0) -> Iterator[ForwardPass]:
-        """This rank's forward passes from number `start` of an epoch on."""
+        """This rank's forward passes, starting with pass `start` of an epoch."""
         size = self.config.sequences_per_forward
         while True:
             self.blocks = TokenBlocks(
@@ -208,7 +208,7 @@ class LiveStream:
 
 
 def padded(blocks: list[Block], first: int, device: torch.device) -> Sequences:
-    """Blocks side by side, the shorter ones padded on the right, where no earlier token can see it."""
+    """Blocks stacked into one batch; shorter ones are padded on the right, where causal attention does not see it."""
     length = max(len(block.tokens) for block in blocks)
     tokens = torch.zeros(len(blocks), length, dtype=torch.int64)
     documents = torch.zeros_like(tokens)

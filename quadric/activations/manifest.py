@@ -1,31 +1,30 @@
-"""The table of contents of a cache folder: what its shards hold, their checksums, and where it all came from.
+"""The table of contents of a cache folder: its shards, their checksums, and their provenance.
 
-A shard is listed only after its bytes are on the disk under their final name, and the manifest is replaced in
-one step. Whatever ends a harvest, the listed shards are whole; anything else in the folder is debris.
+A shard is listed only once it is on disk under its final name, and the manifest is replaced atomically. However a
+harvest ends, the listed shards are complete; anything else in the folder is left over from an interrupted write.
 """
 
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from quadric._files import write_atomically
 from quadric.activations.provenance import StreamProvenance, differences
+from quadric.activations.settings import StoredDtype
 from quadric.activations.token_rules import TokenCounts
 
 FORMAT = 1
 NAME = "manifest.json"
 
-StoredDtype = Literal["float16", "bfloat16", "float32"]
-
 
 class CacheError(ValueError):
-    """A cache folder that cannot be used as asked."""
+    """A cache folder that cannot be used for what was requested."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """How activations are stored; it decides the bytes, so a harvest can only go on with the same."""
+    """How activations are stored; it determines the bytes on disk, so a harvest resumes only with the same layout."""
 
     dtype: StoredDtype
     d_model: int
@@ -45,7 +44,7 @@ class Shard:
     sequences: int
     counts: TokenCounts
     cut: bool
-    """Whether the wanted number of tokens was reached in this shard; it is made anew if more are wanted."""
+    """Whether the wanted number of tokens was reached in this shard; it is computed again if more are wanted later."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +55,7 @@ class Manifest:
     layout: Layout
     shards: tuple[Shard, ...] = ()
     exhausted: bool = False
-    """Whether the corpus ended."""
+    """Whether the corpus was read to its end."""
     tail_tokens: int = 0
     """Tokens at the end of the corpus that did not fill a block."""
 
@@ -69,16 +68,16 @@ class Manifest:
         return sum((shard.counts for shard in self.shards), TokenCounts())
 
     def holds(self, tokens: int) -> bool:
-        """Whether nothing is left to do for so many tokens."""
+        """Whether the cache holds this many tokens, or all that the corpus has."""
         return self.exhausted or self.rows >= tokens
 
     def check_matches(self, provenance: StreamProvenance, layout: Layout, folder: Path) -> None:
-        """Refuse to go on with activations that come from elsewhere or are stored otherwise."""
+        """Raise if the stored activations have another provenance or layout."""
         found = self.provenance.differences(provenance) + differences(asdict(self.layout), asdict(layout))
         if found:
             raise CacheError(
-                f"the cache in {folder} does not match what is asked for ({'; '.join(found)}); "
-                "give another folder, or ask for what it holds"
+                f"the cache in {folder} does not match the requested activations ({'; '.join(found)}); "
+                "give another folder, or request what it holds"
             )
 
     def to_json(self) -> str:
@@ -87,14 +86,14 @@ class Manifest:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of a cache folder, or an error that says what is there instead."""
+    """Read the manifest of a cache folder; a missing or damaged one is an error."""
     path = folder / NAME
     if not path.is_file():
         raise CacheError(f"{folder} has no {NAME}; give a folder that `quadric harvest` wrote")
     try:
         record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if record.pop("format") != FORMAT:
-            raise CacheError(f"{path} has another format than {FORMAT}; harvest it anew with this version")
+        if (found := record.pop("format")) != FORMAT:
+            raise CacheError(f"{path} has format {found!r}, expected {FORMAT}; harvest again with this version")
         return Manifest(
             provenance=StreamProvenance.from_dict(record.pop("provenance")),
             layout=Layout(**record.pop("layout")),
@@ -102,7 +101,7 @@ def read_manifest(folder: Path) -> Manifest:
             **record,
         )
     except (KeyError, TypeError, json.JSONDecodeError) as wrong:
-        raise CacheError(f"{path} is damaged ({wrong}); delete the folder and harvest anew") from wrong
+        raise CacheError(f"{path} is damaged ({wrong}); delete the folder and harvest again") from wrong
 
 
 def _shard(record: dict[str, Any]) -> Shard:

@@ -1,4 +1,4 @@
-"""Loading a model without noise: no bars or warnings of the libraries, and one line with a remedy if it fails."""
+"""Load models quietly: no progress bars or warnings of other libraries, and a one-line error with a remedy."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
@@ -8,12 +8,12 @@ from typing import Any
 
 
 class ModelError(ValueError):
-    """A language model that cannot be found or read."""
+    """A language model that cannot be found or loaded."""
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep transformers' own bars and warnings off the terminal while a model loads."""
+    """Suppress the progress bars and warnings of transformers while a model loads."""
     from transformers.utils import logging as untyped
 
     logging: Any = untyped
@@ -21,7 +21,7 @@ def quiet() -> Iterator[None]:
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
-        # The GGUF reader's bar asks nobody whether it is wanted.
+        # The GGUF reader's progress bar has no setting that turns it off.
         with redirect_stderr(StringIO()):
             yield
     finally:
@@ -32,7 +32,7 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def plain_errors(name: str, location: str, gguf_file: str | None = None) -> Iterator[None]:
-    """Turn whatever a loader raises into one line with the remedy."""
+    """Turn any exception of a loader into a one-line error with a remedy."""
     try:
         with quiet():
             yield
@@ -50,9 +50,9 @@ def _explanation(name: str, location: str, gguf_file: str | None, failure: Excep
         return f"cannot read the model in {location} ({reason}); write it again with save_pretrained"
     kinds = _kinds(failure)
     if "GatedRepoError" in kinds:
-        return f"model '{name}' asks for consent; accept its licence on the hub and run `hf auth login`"
+        return f"model '{name}' is gated; accept its licence on the hub and run `hf auth login`"
     if kinds & {"RepositoryNotFoundError", "RevisionNotFoundError"}:
-        return f"the hub has no model '{name}' (or not that revision); check the spelling"
+        return f"the hub has no model '{name}' (or not this revision); check the spelling"
     return (
         f"cannot load model '{name}' from the hub ({reason}); check the name and the network, or give a local folder, "
         "a .gguf file, or smollm2"
@@ -60,7 +60,7 @@ def _explanation(name: str, location: str, gguf_file: str | None, failure: Excep
 
 
 def _kinds(failure: BaseException) -> set[str]:
-    """Names of a failure and of all that led to it: loaders wrap the hub's errors in their own."""
+    """Class names of an exception and of its causes, since loaders wrap the hub's errors in their own."""
     kinds: set[str] = set()
     link: BaseException | None = failure
     while link is not None and len(kinds) < 10:

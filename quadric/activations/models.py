@@ -14,6 +14,7 @@ from torch import nn
 
 from quadric._files import sha256_of_file, sync_to_disk
 from quadric.activations.model_errors import ModelError, plain_errors, quiet
+from quadric.activations.settings import ModelDtype
 from quadric.activations.tokenizer import Tokenizer
 from quadric.resources import SMOLLM2, Resource, cache_folder, open_member
 
@@ -22,12 +23,10 @@ HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 SAMPLED_VALUES = 4096
 WEIGHTS = ("*.safetensors", "*.bin", "config.json")
 
-ModelDtype = Literal["auto", "float32", "bfloat16", "float16"]
-
 
 @dataclass(frozen=True)
 class ModelSource:
-    """Where a model's files are, and the identity that provenance records."""
+    """Location of a model's files, and the name and revision that provenance records."""
 
     name: str
     revision: str
@@ -38,35 +37,35 @@ class ModelSource:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What every `from_pretrained` is called with."""
+        """Keyword arguments for every `from_pretrained` call."""
         return {"gguf_file": self.gguf_file} if self.gguf_file else {"revision": self.hub_revision or "main"}
 
 
 @dataclass(frozen=True)
 class ModelShape:
-    """What can be said about a model without its weights."""
+    """Sizes and tokenizer of a model, known without its weights."""
 
     n_layers: int
     d_model: int
     longest: int | None
-    """Tokens in the longest sequence that the model can read, where it has such a limit."""
+    """Length in tokens of the longest sequence that the model can read; None if there is no limit."""
     checkpoint_dtype: str
     tokenizer: Tokenizer
 
 
 @dataclass(frozen=True)
 class LanguageModel:
-    """A causal language model that is ready to be read."""
+    """A causal language model, ready for forward passes."""
 
     name: str
     revision: str
     causal: nn.Module
-    """The whole model, head included: predictions, cross-entropy."""
+    """The whole model including the head, for predictions and cross-entropy."""
     tokenizer: Tokenizer
 
     @property
     def decoder(self) -> nn.Module:
-        """The part up to the final norm; an activation needs no head."""
+        """The model up to the final norm; activations do not need the head."""
         decoder: nn.Module = self.causal.get_decoder()  # type: ignore[operator]
         return decoder
 
@@ -100,7 +99,7 @@ class LanguageModel:
 
 
 def find_model(model: str, revision: str | None = None) -> ModelSource:
-    """Where `--model` points, decided by its spelling; a path that exists wins over a hub id."""
+    """Locate a model by its name: embedded, `.gguf` file, folder or hub id; an existing path wins over a hub id."""
     if model in EMBEDDED:
         resource = EMBEDDED[model]
         return ModelSource(resource.name, resource.revision, str(_converted(resource)))
@@ -121,14 +120,14 @@ def find_model(model: str, revision: str | None = None) -> ModelSource:
 
 
 def preparation(model: str) -> str | None:
-    """What has to be done once before an embedded model can be read, in words; None if it is ready."""
+    """A description of the one-time setup that an embedded model still needs; None if it is ready."""
     if model not in EMBEDDED or _converted_folder(EMBEDDED[model]).is_dir():
         return None
     return f"fetching and unpacking {model} into {cache_folder()} (once, about a minute)"
 
 
 def load_shape(source: ModelSource) -> ModelShape:
-    """Tokenizer and sizes of a model, without reading its weights."""
+    """Sizes and tokenizer of a model, without loading its weights."""
     with plain_errors(source.name, source.location, source.gguf_file):
         from transformers import AutoConfig
 
@@ -141,7 +140,7 @@ def load_shape(source: ModelSource) -> ModelShape:
 
 
 def load_model(source: ModelSource, *, device: str = "auto", dtype: ModelDtype = "auto") -> LanguageModel:
-    """Read a language model; it is never trained, so its parameters take no gradient."""
+    """Load a language model in eval mode; its parameters need no gradient, since it is never trained."""
     place = chosen_device(device)
     with plain_errors(source.name, source.location, source.gguf_file):
         from transformers import AutoModelForCausalLM
@@ -155,11 +154,11 @@ def load_model(source: ModelSource, *, device: str = "auto", dtype: ModelDtype =
 
 
 def model_in_memory(causal: Any, tokenizer: Any, name: str | None = None) -> LanguageModel:
-    """A `transformers` model and tokenizer that the user already has, as they are: device, precision and weights."""
+    """Wrap a `transformers` model and tokenizer in memory, without changing device, precision or weights."""
     if not isinstance(causal, nn.Module) or not hasattr(causal, "get_decoder"):
         raise ModelError(
-            f"a model in memory is a {type(causal).__name__}; give a transformers causal language model, such as "
-            "AutoModelForCausalLM.from_pretrained returns"
+            f"a model in memory is a {type(causal).__name__}; give a transformers causal language model, e.g. from "
+            "AutoModelForCausalLM.from_pretrained"
         )
     if tokenizer is None:
         raise ModelError("a model in memory needs its tokenizer; give tokenizer=AutoTokenizer.from_pretrained(...)")
@@ -169,16 +168,16 @@ def model_in_memory(causal: Any, tokenizer: Any, name: str | None = None) -> Lan
 
 
 def shape_of(model: LanguageModel) -> ModelShape:
-    """Sizes and tokenizer of a model that is loaded."""
+    """Sizes and tokenizer of a loaded model."""
     config = model.causal.config.get_text_config()  # type: ignore[union-attr, operator]
     longest = getattr(config, "max_position_embeddings", None)
     return ModelShape(model.n_layers, model.d_model, longest, model.dtype, model.tokenizer)
 
 
 def _sampled_fingerprint(causal: nn.Module) -> str:
-    """Tells models in memory apart: name, shape and a few thousand evenly spaced values of every parameter.
+    """Identify a model in memory by name, shape and a few thousand evenly spaced values of every parameter.
 
-    Hashing all weights of a large model, maybe from a GPU, would take longer than reading a page of text with it.
+    Hashing all weights of a large model, possibly on a GPU, would take longer than running it on a page of text.
     """
     digest = hashlib.sha256()
     for name, parameter in causal.named_parameters():
@@ -190,7 +189,7 @@ def _sampled_fingerprint(causal: nn.Module) -> str:
 
 
 def chosen_device(device: str) -> torch.device:
-    """The device of that name; for `auto` an accelerator if there is one."""
+    """The device with this name; `auto` selects an accelerator if there is one."""
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if device == "auto":
         return torch.device(next(name for name, available in there.items() if available))
@@ -202,7 +201,7 @@ def chosen_device(device: str) -> torch.device:
 
 
 def resolved_dtype(dtype: ModelDtype, device: torch.device) -> torch.dtype | Literal["auto"]:
-    """The checkpoint's own type on an accelerator; float32 on a CPU, most of which are slower in bfloat16."""
+    """For `auto`: the checkpoint's dtype on an accelerator, float32 on a CPU, where bfloat16 is mostly slower."""
     if dtype != "auto":
         return {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}[dtype]
     return torch.float32 if device.type == "cpu" else "auto"
@@ -233,7 +232,7 @@ def _find_gguf(path: Path) -> ModelSource:
 
 
 def _folder_fingerprint(folder: Path) -> str:
-    """Hash of config and weights: a folder has no commit, and its name says nothing about its content."""
+    """Hash of config and weights, since a folder has no commit and its name does not identify its content."""
     if not (folder / "config.json").is_file():
         raise ModelError(f"{folder} has no config.json; give the folder that save_pretrained wrote")
     digest = hashlib.sha256()
@@ -243,18 +242,18 @@ def _folder_fingerprint(folder: Path) -> str:
 
 
 def _hub_commit(model: str, revision: str | None) -> str:
-    """The commit that a hub revision names; from the local hub cache if the hub cannot be reached."""
+    """The commit of a hub revision; taken from the local hub cache if the hub cannot be reached."""
     with plain_errors(model, model):
         import huggingface_hub as hub
 
         try:
-            hub.HfApi().model_info(model, revision=revision)  # answers at once, where a download would try again
+            hub.HfApi().model_info(model, revision=revision)  # fails at once, whereas a download would retry
             config: Any = hub.hf_hub_download(model, "config.json", revision=revision)
         except Exception:
             config = hub.try_to_load_from_cache(model, "config.json", revision=revision)
             if not isinstance(config, str):
                 raise
-        return Path(config).parent.name  # the hub's client keeps every commit in a folder of that name
+        return Path(config).parent.name  # the hub's client stores each commit in a folder named after it
 
 
 def _converted_folder(resource: Resource) -> Path:
@@ -262,7 +261,7 @@ def _converted_folder(resource: Resource) -> Path:
 
 
 def _converted(resource: Resource) -> Path:
-    """The embedded model as a safetensors folder: unpacking the GGUF takes far longer than reading it."""
+    """The embedded model as a safetensors folder, which loads far faster than the GGUF file can be unpacked."""
     folder = _converted_folder(resource)
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Synthetic activations with known geometry: manifolds planted in superposition, to see whether they are found."""
+"""Synthetic activations with known geometry: manifolds planted in superposition, to test whether they are recovered."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 PLANTING = 0x51AD
-"""Keeps the draw of the manifolds apart from all others that are given the same seed."""
+"""Mixed into the seed of the manifolds, so that they do not repeat another random draw with the same seed."""
 CONE_SLOPE = 0.5
 """Radius of a cone at height 1."""
 CLUSTERS = 5
@@ -21,13 +21,13 @@ JITTER = 0.08
 class PlantedManifold(NamedTuple):
     """A shape in a random subspace.
 
-    Unless its kind says otherwise a unit sphere: dimension 1 is an antipodal pair of points, 2 a circle, 3 a sphere.
+    Cones and clusters aside, it is a unit sphere: an antipodal pair in dimension 1, a circle in 2, a sphere in 3.
     """
 
     name: str
     basis: Float[Tensor, "d r"]
     centres: Float[Tensor, "c r"] | None = None
-    """Of a clustered manifold, in the coordinates of its subspace."""
+    """Cluster centres in the coordinates of the subspace; None for other kinds."""
 
     @property
     def kind(self) -> str:
@@ -35,7 +35,7 @@ class PlantedManifold(NamedTuple):
         return self.name.partition(" ")[0]
 
     def points(self, n: int, generator: torch.Generator) -> Float[Tensor, "n r"]:
-        """Points on it, in the coordinates of its subspace."""
+        """Random points on the manifold, in the coordinates of its subspace."""
         points = torch.randn(n, self.basis.shape[1], generator=generator)
         if self.centres is not None:
             nearest = torch.randint(len(self.centres), (n,), generator=generator)
@@ -48,7 +48,7 @@ class PlantedManifold(NamedTuple):
 
 
 def on_sphere(points: Float[Tensor, "n r"]) -> Float[Tensor, "n r"]:
-    """Every point at unit length; the origin itself, which a normal draw in one dimension does hit, goes to a pole."""
+    """Scale every point to unit norm; zero, which a normal draw in one dimension can give, is mapped to a pole."""
     norms: Tensor = torch.linalg.vector_norm(points, dim=-1, keepdim=True)
     pole = torch.eye(points.shape[1])[0]
     return torch.where(norms > 0, points / norms, pole)
@@ -71,14 +71,14 @@ class PlantedConfig:
     n_clusters: int = 0
     """Sets of five points on a sphere, slightly blurred: categories without an order."""
     n_active: int = 2
-    """Manifolds that a token is a sum of."""
+    """Number of manifolds that each token is a sum of."""
     noise: float = 0.05
-    """Standard deviation of isotropic noise, relative to a unit manifold."""
+    """Standard deviation of the isotropic noise, relative to a manifold of unit radius."""
 
 
 def plant(config: PlantedConfig, seed: int) -> list[PlantedManifold]:
-    """Manifolds in independent random subspaces, which overlap as soon as they do not all fit."""
-    # Not the bare seed: an autoencoder that starts from the same one would be born with some of these directions.
+    """Manifolds in independent random subspaces, which must overlap if their dimensions add up to more than d."""
+    # Not the plain seed: an autoencoder initialized with the same seed would start with some of these directions.
     generator = torch.Generator().manual_seed(int(np.random.SeedSequence([seed, PLANTING]).generate_state(1)[0]))
     kinds = [
         ("direction", 1, config.n_directions),
@@ -102,7 +102,7 @@ def _planted(name: str, d_model: int, rank: int, generator: torch.Generator) -> 
 
 @dataclass(frozen=True)
 class PlantedBatch:
-    """Tokens under the hook point `planted`; a batch counts as a document."""
+    """Tokens at the hook point `planted`; each batch is one document."""
 
     activations: dict[str, Float[Tensor, "n d"]]
     documents: Int[Tensor, " n"]
@@ -111,7 +111,7 @@ class PlantedBatch:
 class PlantedStream:
     """An endless stream of tokens, each the sum of points on `n_active` different manifolds, plus noise.
 
-    Batch i depends on the seed and on i alone, so a cursor is a number.
+    Batch i depends only on the seed and on i, so the cursor is a single number.
     """
 
     hook_point = "planted"

@@ -1,4 +1,4 @@
-"""Overlap a producer with its consumer."""
+"""Produce items in a background thread while the consumer works."""
 
 import queue
 import threading
@@ -10,9 +10,9 @@ _END = object()
 
 
 def prefetched(items: Iterable[Item], depth: int) -> Iterator[Item]:
-    """The same items, made by a thread that runs up to `depth` items ahead; 0 makes them on demand.
+    """The same items, produced by a thread up to `depth` items ahead; with depth 0, produced on demand.
 
-    An exception of the producer reaches the consumer in its place. Leaving the loop early ends the thread.
+    An exception in the producer is raised in the consumer, after the items before it. Leaving the loop ends the thread.
     """
     if depth == 0:
         yield from items
@@ -47,7 +47,7 @@ def _produce(items: Iterable[Item], ready: "queue.Queue[object]", stop: threadin
 
 
 def _put(ready: "queue.Queue[object]", item: object, stop: threading.Event) -> bool:
-    """Wait for room, but not for a consumer that has left."""
+    """Wait for room in the queue; give up if the consumer has stopped."""
     while not stop.is_set():
         try:
             ready.put(item, timeout=0.1)

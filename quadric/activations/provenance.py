@@ -1,4 +1,4 @@
-"""Where activations came from, in enough detail to make them again."""
+"""The origin of activations, in enough detail to compute them again."""
 
 import json
 from dataclasses import asdict, dataclass, fields
@@ -9,18 +9,18 @@ from quadric.version import __version__
 
 NOT_COMPARED = ("quadric_version",)
 ROWS = "rows"
-"""Stands in for a hook point where the activations are a user's own rows."""
+"""Used as the hook point of rows that the user provides."""
 
 
 class ProvenanceError(ValueError):
-    """Activations that came from elsewhere than was asked for."""
+    """Activations whose origin differs from the requested one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamProvenance:
-    """Everything that decides the values of a stream, but not how it is batched or stored.
+    """Everything that determines the values of a stream, but not how it is batched or stored.
 
-    Rows that a user made themselves have no model and no text; their hash says which rows they are.
+    Rows that the user provides have no model and no text; their hash identifies them.
     """
 
     model: str | None = None
@@ -36,19 +36,19 @@ class StreamProvenance:
     block_length: int | None = None
     token_rules: dict[str, Any] | None = None
     normalisation: str = "none"
-    """Vectors are stored as the model made them; scaling them is the autoencoder's."""
+    """Vectors are stored as the model computes them; the autoencoder scales them."""
     quadric_version: str = __version__
     rows_sha256: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; the hash of a user's own rows only where there are such rows."""
+        """Plain values for JSON; `rows_sha256` is included only for rows that the user provided."""
         record = asdict(self) | {"hook_points": list(self.hook_points)}
         if self.rows_sha256 is None:
             del record["rows_sha256"]
         return record
 
     def for_hook_point(self, hook_point: str) -> Provenance:
-        """What an autoencoder of one hook point keeps in its config; scaling to unit norm is its own doing."""
+        """The provenance stored with an autoencoder of one hook point; the autoencoder itself does the scaling."""
         if hook_point not in self.hook_points:
             raise ProvenanceError(f"no hook point '{hook_point}' here; there are {', '.join(self.hook_points)}")
         record = self.to_dict()
@@ -58,22 +58,22 @@ class StreamProvenance:
 
     @classmethod
     def from_dict(cls, record: dict[str, Any]) -> "StreamProvenance":
-        """Read what `to_dict` gave; unknown or missing keys are errors."""
+        """The inverse of `to_dict`; unknown or missing keys are errors."""
         names = {field.name for field in fields(cls)}
         if names != {*record, "rows_sha256"}:
             raise ProvenanceError(
                 f"provenance has unknown fields {sorted(set(record) - names)} and lacks "
-                f"{sorted(names - set(record))}; it was written by another version of quadric"
+                f"{sorted(names - set(record))}; it was written by another version of Quadric, which can read it"
             )
         return cls(**record | {"hook_points": tuple(record["hook_points"])})
 
     def differences(self, asked: "StreamProvenance") -> list[str]:
-        """Every field in which what is stored differs from what is asked for, both values named."""
+        """Every field in which the stored provenance differs from the requested one, with both values."""
         return differences(self.to_dict(), asked.to_dict(), NOT_COMPARED)
 
 
 def differences(stored: dict[str, Any], asked: dict[str, Any], ignore: tuple[str, ...] = ()) -> list[str]:
-    """`field: stored X, asked for Y` for every field that differs, nested ones by their path."""
+    """`field: stored X, asked for Y` for every field that differs; nested fields are named by their path."""
     found = []
     for name in [*stored, *(name for name in asked if name not in stored)]:
         here, there = stored.get(name), asked.get(name)

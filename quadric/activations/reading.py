@@ -51,18 +51,18 @@ def harvest(
     Args:
         model: The embedded `smollm2`, a hub id, a folder, a `.gguf` file, or a `transformers` model in memory.
         texts: A corpus name (`wiki-leads`, `wikitext-2`), a file, folder or glob, a hub dataset `owner/name`, or a list
-            of strings. Strings are read in their order, each as a sequence of its own; a corpus is read as `quadric
-            train` reads it: its training documents, shuffled and packed into blocks.
-        layer: Where to read: `15` is the residual stream into layer 15; also `"resid_mid.5"` or `"mlp_out.3"`;
-            or a list of these.
-        tokenizer: The tokenizer of a model in memory.
-        tokens: Token vectors to keep; by default all of a list of strings, and 100,000 of a corpus.
-        block_length: Tokens that the model reads together.
-        sequences_per_forward: Sequences in a forward pass.
+            of strings. Strings are read in order, each as a separate sequence; a corpus is read as in `quadric train`:
+            its training documents, shuffled and packed into blocks.
+        layer: Hook point: `15` is the residual stream into layer 15; also `"resid_mid.5"` or `"mlp_out.3"`; or a list
+            of these.
+        tokenizer: Tokenizer, required for a model in memory.
+        tokens: Number of token vectors to keep; by default all of a list of strings, and 100,000 of a corpus.
+        block_length: Tokens per sequence.
+        sequences_per_forward: Sequences per forward pass.
         rules: Which tokens are kept; by default BOS, special tokens and attention sinks are dropped.
-        out: A folder to keep the activations in. The same call continues what was interrupted; without it they are
-            held in memory.
-        device: `cpu`, `cuda`, …; a model in memory stays where it is.
+        out: Folder to store the activations in; the same call resumes an interrupted harvest. By default they stay in
+            memory.
+        device: `cpu`, `cuda`, …; a model in memory stays on its device.
         progress: Show a progress bar in terminals and notebooks.
 
     Returns:
@@ -102,17 +102,17 @@ def harvest(
 
 @dataclass(frozen=True)
 class _Wanted:
-    """Which text is read, and how much of it."""
+    """The text to read, and how many tokens of it to keep."""
 
     corpus: CorpusConfig
     documents: list[Document] | None
     tokens: int | None
-    """None for all."""
+    """Number of tokens to keep; None for all."""
 
     @classmethod
     def of(cls, texts: str | Path | Sequence[str], block_length: int, tokens: int | None) -> "_Wanted":
         if tokens is not None and tokens < 1:
-            raise ValueError(f"tokens={tokens} keeps nothing; give at least 1")
+            raise ValueError(f"tokens={tokens} is not positive; give at least 1")
         if isinstance(texts, str | Path):
             return cls(CorpusConfig(source=str(texts), block_length=block_length), None, tokens or DEFAULT_TOKENS)
         documents = _documents(texts)
@@ -122,7 +122,7 @@ class _Wanted:
         return cls(corpus, documents, tokens)
 
     def identity(self) -> CorpusIdentity | None:
-        """Of strings in memory, by their hash; a corpus identifies itself."""
+        """Identity of strings in memory, by their hash; None for a corpus, which has its own."""
         if self.documents is None:
             return None
         digest = hashlib.sha256()
@@ -131,7 +131,7 @@ class _Wanted:
         return CorpusIdentity(IN_MEMORY, f"sha256:{digest.hexdigest()}")
 
     def most_tokens(self, model: LanguageModel) -> int:
-        """More tokens than strings in memory can have."""
+        """Number of tokens in the strings in memory, special tokens not included."""
         encoded = model.tokenizer.encode([each.text for each in self.documents or []])
         return max(1, sum(map(len, encoded)))
 
@@ -142,7 +142,7 @@ def _documents(texts: Sequence[str]) -> list[Document]:
             raise CorpusError(f"text {number} is a {type(text).__name__}; give a list of strings, or one path or name")
     found = [Document(number, text) for number, text in enumerate(texts) if text.strip()]
     if not found:
-        raise CorpusError(f"none of the {len(texts)} texts holds more than white space; give at least one with words")
+        raise CorpusError(f"all {len(texts)} texts are empty or white space; give at least one with words")
     return found
 
 
@@ -152,10 +152,10 @@ def _hook_points(layer: int | str | Sequence[int | str]) -> str:
 
 @contextmanager
 def _loaded(model: Any, tokenizer: Any, device: str) -> Iterator[LanguageModel]:
-    """The language model, in eval mode while it is read and as it was afterwards."""
+    """The language model, in eval mode inside the `with` block and in its previous mode afterwards."""
     if isinstance(model, str | Path):
         if tokenizer is not None:
-            raise ValueError(f"tokenizer= is for a model in memory; '{model}' brings its own, leave it out")
+            raise ValueError(f"tokenizer= is for a model in memory; '{model}' has its own tokenizer, leave it out")
         yield load_model(find_model(str(model)), device=device)
         return
     loaded = model if isinstance(model, LanguageModel) else model_in_memory(model, tokenizer)

@@ -1,4 +1,4 @@
-"""Streams of batches from rows in memory and from chunks of rows; see `ActivationStream` for what they promise."""
+"""Streams of batches from rows in memory and from chunks of rows; see `ActivationStream` for their guarantees."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -12,7 +12,7 @@ from quadric.activations.provenance import ROWS, StreamProvenance
 
 
 def checked_rows(rows: Any) -> Tensor:
-    """A tensor (n, d) of floats, in at least float32; anything else is refused by name."""
+    """A floating-point tensor (n, d), converted to at least float32; anything else is an error."""
     if not isinstance(rows, Tensor) or not rows.is_floating_point() or rows.ndim != 2 or 0 in rows.shape:
         found = f"{rows.dtype} of shape {tuple(rows.shape)}" if isinstance(rows, Tensor) else type(rows).__name__
         raise ValueError(f"activations are {found}; expected a floating-point tensor of shape (n, d), e.g. x.float()")
@@ -20,10 +20,10 @@ def checked_rows(rows: Any) -> Tensor:
 
 
 class RowStream:
-    """Batches of rows in memory; every epoch has a seeded order of its own.
+    """Batches of rows in memory, shuffled differently in every epoch.
 
-    A repeating stream drops the few rows at the end of an epoch that do not fill a batch: a batch of three rows says
-    nothing about density, and the next epoch's order brings them back.
+    A repeating stream drops the rows at the end of an epoch that do not fill a batch: a batch of a few rows gives no
+    usable estimate of the density, and the next epoch contains these rows again.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class RowStream:
 
 
 class ChunkStream:
-    """Batches of exactly `batch_tokens` rows from an iterable of chunks, in their order."""
+    """Batches of exactly `batch_tokens` rows from an iterable of chunks, in order."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class ChunkStream:
         self.hook_points = provenance.hook_points
         self.batch_tokens, self.repeat = batch_tokens, repeat
         self._given = 0
-        """Rows given out since the first epoch began."""
+        """Number of rows yielded since the start of the first epoch."""
 
     def __iter__(self) -> Iterator[ActivationBatch]:
         waiting: list[Tensor] = []
@@ -121,7 +121,7 @@ class ChunkStream:
                 rows = checked_rows(chunk)
                 if rows.shape[1] != self.d_model:
                     raise ValueError(
-                        f"a chunk has width {rows.shape[1]}, the first one {self.d_model}; give chunks of one width"
+                        f"a chunk has width {rows.shape[1]}, the first one {self.d_model}; give chunks of equal width"
                     )
                 yield rows
             if not self.repeat:

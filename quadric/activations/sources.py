@@ -1,7 +1,7 @@
-"""Activations as users have them: a tensor, chunks of tensors, a cache folder, or what `harvest` returned.
+"""The activations that users pass in: a tensor, chunks of tensors, a cache folder, or the result of `harvest`.
 
-`as_activations` turns each of these into `Activations`, which gives the same streams of batches, so that `fit`,
-`evaluate` and `collect_evidence` need not know which one they were given.
+`as_activations` turns each of these into `Activations` with the same interface, so that `fit`, `evaluate` and
+`collect_evidence` work with all of them.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from quadric.activations.row_streams import ChunkStream, RowStream, checked_rows
 
 
 class Activations(ABC):
-    """Token vectors (n, d) at one or several hook points, with their text where it is known."""
+    """Token vectors (n, d) at one or several hook points, with their text if it is known."""
 
     hook_points: tuple[str, ...]
     d_model: int
@@ -34,7 +34,7 @@ class Activations(ABC):
         """Batches of `batch_tokens` rows with a cursor that can be saved; `seed=None` keeps the order of the rows."""
 
     def sole_hook_point(self, wanted: str | None = None) -> str:
-        """The hook point to read: the wanted one, or the only one there is."""
+        """The hook point to read: the wanted one, or the only one."""
         if wanted in self.hook_points:
             return wanted
         if wanted is None and len(self.hook_points) == 1:
@@ -53,7 +53,7 @@ class SequenceText(NamedTuple):
 
 
 class ActivationsInMemory(Activations):
-    """Rows in memory: `harvest` returns these, and a tensor becomes these."""
+    """Rows in memory, returned by `harvest` or made from a tensor."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class ActivationsInMemory(Activations):
 
     @property
     def vectors(self) -> Float[Tensor, "n d"]:
-        """The rows, where there is only one hook point."""
+        """The rows, if there is only one hook point."""
         return self.batch.activations[self.sole_hook_point()]
 
     def stream(self, *, batch_tokens: int, seed: int | None = 0, repeat: bool = False) -> RowStream:
@@ -89,7 +89,7 @@ class ActivationsInMemory(Activations):
 
 
 class ActivationsOnDisk(Activations):
-    """A cache folder that `quadric harvest` wrote, read as it is needed."""
+    """A cache folder written by `quadric harvest`; rows are read when they are needed."""
 
     def __init__(self, folder: str | Path) -> None:
         self.cache = ActivationCache(folder)
@@ -110,7 +110,7 @@ class ActivationsOnDisk(Activations):
 
 
 class ActivationChunks(Activations):
-    """Any iterable of tensors (n_i, d), read chunk by chunk; its order is kept and its length need not be known."""
+    """Any iterable of tensors (n_i, d), read chunk by chunk, in order; its length need not be known."""
 
     def __init__(self, chunks: Iterable[Tensor]) -> None:
         self.hook_points, self.provenance = (ROWS,), StreamProvenance(hook_points=(ROWS,))
@@ -131,11 +131,11 @@ class ActivationChunks(Activations):
 
 
 def as_activations(x: Any, texts: Sequence[str] | None = None) -> Activations:
-    """Activations from whatever a user has.
+    """Turn a tensor, chunks of tensors or a cache folder into `Activations`.
 
     Args:
         x: A tensor or array (n, d), an iterable of such tensors, the path of a cache folder, or `Activations`.
-        texts: One string for every row of a tensor, shown where a token's text would be.
+        texts: One string per row of a tensor, shown in place of a token's text.
 
     Returns:
         The activations, ready to be streamed.
@@ -155,7 +155,7 @@ def as_activations(x: Any, texts: Sequence[str] | None = None) -> Activations:
     else:
         raise ValueError(
             f"activations are a {type(x).__name__}; give a tensor (n, d), an iterable of tensors, a cache folder, or "
-            "what quadric.harvest returned"
+            "the result of quadric.harvest"
         )
     if texts is not None:
         raise ValueError("texts belong to the rows of a tensor; these activations are not a tensor, leave texts out")
@@ -163,9 +163,9 @@ def as_activations(x: Any, texts: Sequence[str] | None = None) -> Activations:
 
 
 def rows_in_memory(rows: Float[Tensor, "n d"], texts: Sequence[str] | None = None) -> ActivationsInMemory:
-    """A tensor as activations: every row is a sequence of its own."""
+    """A tensor as activations; every row is a separate sequence."""
     if texts is not None and len(texts) != len(rows):
-        raise ValueError(f"there are {len(texts)} texts for {len(rows)} rows; give one for every row")
+        raise ValueError(f"there are {len(texts)} texts for {len(rows)} rows; give one text per row")
     numbers = torch.arange(len(rows))
     batch = ActivationBatch({ROWS: rows}, numbers, numbers, numbers, torch.zeros_like(numbers))
     provenance = StreamProvenance(hook_points=(ROWS,), rows_sha256=_fingerprint(rows))

@@ -1,4 +1,4 @@
-"""What a language model predicts when some of its vectors are replaced by others."""
+"""Predictions of a language model with some of its activations replaced."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ from quadric.activations.models import LanguageModel
 
 
 class Replacement(NamedTuple):
-    """Vectors to put at a hook point, at the positions where the mask is True and nowhere else."""
+    """Vectors to insert at a hook point, at the positions where the mask is True."""
 
     point: HookPoint
     mask: Bool[Tensor, "s l"]
@@ -27,7 +27,7 @@ def predictions(
     mask: Bool[Tensor, "s l"] | None = None,
     replacement: Replacement | None = None,
 ) -> Float[Tensor, "s l v"]:
-    """Logits of the next token at every position; `mask` is False on padding, which must stand on the right."""
+    """Logits of the next token at every position; `mask` is False on padding, which must be on the right."""
     attention_mask = None if mask is None else mask.long()
     with torch.no_grad(), _spliced(model, replacement):
         logits: Tensor = model.causal(input_ids=tokens, attention_mask=attention_mask, use_cache=False).logits
@@ -64,9 +64,9 @@ def _register(model: LanguageModel, point: HookPoint, replaced: Callable[[Tensor
         case "resid_post":
             return _on_output(layer, replaced)
         case _:
-            # The norm that reads it is not the only one who does: the residual goes on past it.
+            # Replacing the input of the norm is not enough: the residual connection bypasses the norm.
             raise HookPointError(
-                f"nothing can be spliced in at {point}; train at resid_pre, attn_out or mlp_out instead"
+                f"activations cannot be replaced at {point}; train at resid_pre, attn_out or mlp_out instead"
             )
 
 

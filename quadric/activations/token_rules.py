@@ -1,69 +1,33 @@
-"""Which tokens reach the stream: explicit rules, recorded in provenance, counted.
+"""Which tokens are kept: explicit rules that are recorded in provenance, with counts of what they drop.
 
-Padding never does. By default neither do special tokens, the BOS among them, nor attention-sink outliers:
-tokens on which a model parks its attention and whose norm is tens or hundreds of times that of the others.
+Padding is always dropped. By default special tokens, including BOS, and attention-sink outliers are dropped too. An
+attention sink is a token that draws much of the model's attention and whose norm is tens or hundreds of times larger
+than that of other tokens.
 
-An outlier is measured against the median norm of its own sequence, over the tokens that the other rules keep.
-So the verdict depends on nothing but the sequence: it is the same live and from disk, before and after a
-resume, and on any number of ranks. A token that is an outlier at one hook point is dropped at all of them,
-because the rows of all hook points belong together.
+The norm of a token is compared with the median norm of its own sequence, over the tokens that the other rules keep. The
+result depends only on the sequence, so it is the same live and from disk, before and after a resume, and on any number
+of ranks. A token that is an outlier at one hook point is dropped at all of them, because row i of every hook point must
+be the same token.
 """
 
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from quadric.activations.settings import TokenRules
 from quadric.activations.tokenizer import Tokenizer
-
-OUTLIER_MEDIAN = "over the tokens of a sequence that the other rules keep"
 
 
 class ActivationError(ValueError):
-    """A vector that no autoencoder can use."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TokenRules:
-    """Which tokens are left out, and why."""
-
-    prepend_bos: Literal["auto", "always", "never"] = "auto"
-    """Put a BOS before every sequence; auto does what the model's tokenizer does."""
-    bos: Literal["keep", "drop"] = "drop"
-    """The vector at a BOS that was put before a sequence."""
-    special_tokens: Literal["keep", "drop"] = "drop"
-    """Vectors at all other special tokens, e.g. at the separators between packed documents."""
-    outliers: Literal["keep", "drop", "clip"] = "drop"
-    """Vectors longer than outlier_factor medians of their sequence; clip scales them down to that."""
-    outlier_factor: float = 10.0
-    """How many medians long an outlier is."""
-
-    def __post_init__(self) -> None:
-        if not self.outlier_factor > 1:
-            raise ValueError(f"outlier_factor={self.outlier_factor} must exceed 1; outliers=keep turns the rule off")
-
-    def bos_of(self, tokenizer: Tokenizer) -> int | None:
-        """The token put before every sequence, or None."""
-        if self.prepend_bos == "always" and tokenizer.bos is None:
-            raise ValueError("prepend_bos=always, but the tokenizer has no BOS token; use prepend_bos=auto or never")
-        wanted = tokenizer.adds_bos if self.prepend_bos == "auto" else self.prepend_bos == "always"
-        return tokenizer.bos if wanted else None
-
-    def as_recorded(self, tokenizer: Tokenizer) -> dict[str, Any]:
-        """The rules as provenance keeps them: with 'auto' resolved and the unchangeable ones spelt out."""
-        return asdict(self) | {
-            "prepend_bos": "always" if self.bos_of(tokenizer) is not None else "never",
-            "separator": None if tokenizer.separator is None else tokenizer.decode(tokenizer.separator),
-            "padding": "drop",
-            "outlier_median": OUTLIER_MEDIAN,
-        }
+    """A vector that an autoencoder cannot use: zero or not finite."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TokenCounts:
-    """What became of every position that the language model read."""
+    """How many positions the language model read, and how many were kept or dropped by each rule."""
 
     positions: int = 0
     padding: int = 0
@@ -72,9 +36,9 @@ class TokenCounts:
     special: int = 0
     """Other special tokens dropped."""
     outliers: int = 0
-    """Tokens that are an outlier at one hook point or more: dropped or clipped, as the rule says."""
+    """Tokens that are an outlier at one or more hook points; dropped or clipped, according to the rule."""
     outliers_at: dict[str, int] = field(default_factory=dict)
-    """The same by hook point."""
+    """Outliers per hook point."""
     kept: int = 0
 
     def __add__(self, other: "TokenCounts") -> "TokenCounts":
@@ -89,14 +53,14 @@ class TokenCounts:
 
 @dataclass(frozen=True)
 class Sequences:
-    """What one forward pass reads."""
+    """Input of one forward pass."""
 
     tokens: Int[Tensor, "s l"]
     documents: Int[Tensor, "s l"]
     mask: Bool[Tensor, "s l"]
     """False on padding."""
     first: int
-    """Number of the first sequence in its epoch."""
+    """Index of the first sequence in its epoch."""
 
 
 class KeptTokens(NamedTuple):
@@ -111,7 +75,7 @@ def keep_tokens(
     rules: TokenRules,
     tokenizer: Tokenizer,
 ) -> KeptTokens:
-    """The vectors that the rules let through, in float32, and the account of the others."""
+    """The vectors that the rules keep, in float32, and counts of those they drop."""
     bos, special = _bos_and_special(sequences, rules, tokenizer)
     keep = sequences.mask.clone()
     keep &= ~bos if rules.bos == "drop" else True
@@ -144,7 +108,7 @@ def _bos_and_special(
     sequences: Sequences, rules: TokenRules, tokenizer: Tokenizer
 ) -> tuple[Bool[Tensor, "s l"], Bool[Tensor, "s l"]]:
     bos = torch.zeros_like(sequences.mask)
-    # Only the one put in front: in GPT-2 the same token also separates documents, and is special there.
+    # Only the prepended token: in GPT-2 the same token also separates documents and then counts as special.
     bos[:, 0] = rules.bos_of(tokenizer) is not None
     special_ids = torch.tensor(sorted(tokenizer.special), device=sequences.tokens.device, dtype=torch.int64)
     return bos, torch.isin(sequences.tokens, special_ids) & sequences.mask & ~bos

@@ -1,4 +1,4 @@
-"""A tokenizer with the few things the stream needs to know of it, and a fingerprint of all of it."""
+"""A tokenizer with the properties that the stream needs, and a fingerprint."""
 
 import hashlib
 import json
@@ -11,19 +11,19 @@ BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
 class Tokenizer:
-    """Text to token ids, and which of those ids are not text."""
+    """Converts text to token ids and knows which ids are special tokens."""
 
     def __init__(self, tokenizer: Any) -> None:
         self.hf = tokenizer
         self.bos: int | None = tokenizer.bos_token_id
         self.separator: int | None = _document_separator(tokenizer)
-        """What packing puts between documents."""
+        """Token that packing inserts between documents."""
         self.special = frozenset(tokenizer.all_special_ids)
         self.adds_bos = self.bos is not None and self.bos in tokenizer("a")["input_ids"]
-        """Whether the tokenizer itself puts a BOS before a text (Llama, Gemma: yes; Qwen, GPT-2: no)."""
+        """Whether the tokenizer itself prepends a BOS token (Llama, Gemma: yes; Qwen, GPT-2: no)."""
 
     def encode(self, texts: list[str]) -> list[list[int]]:
-        """Token ids of each text, nothing added."""
+        """Token ids of each text, without added special tokens."""
         encoded: list[list[int]] = self.hf(texts, add_special_tokens=False, return_attention_mask=False, verbose=False)[
             "input_ids"
         ]
@@ -35,10 +35,10 @@ class Tokenizer:
         return text
 
     def token_bytes(self, tokens: list[int]) -> list[bytes]:
-        """The bytes that each token stands for in a text; special tokens as they are written.
+        """The bytes that each token stands for; a special token gives the bytes of its name.
 
-        A token may be a part of a character, which no string can hold. Joined and decoded, the bytes of consecutive
-        tokens are the text, but for a space that some tokenizers put before it.
+        Bytes, because a token may be part of a multi-byte character. The joined bytes of consecutive tokens decode to
+        the text, apart from a leading space that some tokenizers add.
         """
         backend = getattr(self.hf, "backend_tokenizer", None)
         rules = json.loads(backend.to_str()) if backend is not None else {}
@@ -54,7 +54,7 @@ class Tokenizer:
         """Hash of vocabulary, merges, normalization and special tokens."""
         if getattr(self.hf, "is_fast", False):
             rules = json.loads(self.hf.backend_tokenizer.to_str())
-            # How the last call padded or truncated is kept there too, and says nothing about the tokenizer.
+            # The padding and truncation of the last call are stored here too, but are not part of the tokenizer.
             rules = {key: value for key, value in rules.items() if key not in ("padding", "truncation")}
         else:
             rules = self.hf.get_vocab()
@@ -67,9 +67,9 @@ class Tokenizer:
 
 
 def _document_separator(tokenizer: Any) -> int | None:
-    """What stood between documents when the model was trained: `<|endoftext|>` where it exists, else EOS.
+    """The token between documents in the model's training data: `<|endoftext|>` where it exists, else EOS.
 
-    A chat model's EOS ends a turn instead, which is why EOS is only the second choice.
+    EOS is only the second choice, because the EOS of a chat model ends a turn.
     """
     end_of_text = tokenizer.convert_tokens_to_ids("<|endoftext|>")
     if end_of_text is not None and end_of_text in tokenizer.all_special_ids:
@@ -85,7 +85,7 @@ def _spelling(rules: dict[str, Any]) -> Callable[[str], bytes]:
 
 
 def _parts(rule: dict[str, Any] | None) -> list[dict[str, Any]]:
-    """A tokenizer's rule, or the rules that it is a sequence of."""
+    """A component of a tokenizer, followed by its nested components."""
     if not rule:
         return []
     nested = rule.get("decoders") or rule.get("pretokenizers") or []
@@ -107,7 +107,7 @@ def _from_sentencepiece(piece: str) -> bytes:
 
 @cache
 def _byte_alphabet() -> dict[str, int]:
-    """The character for every byte: printable Latin-1 for itself, the others in order from U+0100 on."""
+    """Byte of each character in GPT-2's alphabet: printable Latin-1 stands for itself, other bytes start at U+0100."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
     return {chr(byte): byte for byte in printable} | {chr(0x100 + i): byte for i, byte in enumerate(others)}

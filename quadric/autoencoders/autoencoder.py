@@ -1,4 +1,4 @@
-"""What every autoencoder answers, bilinear or linear: encode, loss, error, density, save."""
+"""The interface of every autoencoder, bilinear or linear: encode, loss, error, density, save."""
 
 import math
 import os
@@ -11,17 +11,24 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from quadric.autoencoders.io import StoredAutoencoder, write_folder
-from quadric.autoencoders.objective import LossSums, LossTerms, density_norms, hoyer_density
+from quadric.autoencoders.objective import (
+    LossSums,
+    LossTerms,
+    check_tokens,
+    density_norms,
+    hoyer_density,
+    prepare_tokens,
+    working_dtype,
+)
 from quadric.autoencoders.provenance import Provenance
-from quadric.autoencoders.tokens import check_tokens, unit_tokens
 from quadric.version import __version__
 
 
 class TokenErrors(NamedTuple):
-    """The error of every token, as it is reported and as it is trained."""
+    """The error per token, as reported and as trained."""
 
     product_space: Float[Tensor, " n"]
-    """‖X̂ − X‖²/‖X‖², the same question for every autoencoder."""
+    """‖X̂ − X‖²/‖X‖², comparable between all autoencoders."""
     objective: Float[Tensor, " n"]
     """What training minimizes, apart from density."""
 
@@ -36,50 +43,66 @@ class Autoencoder(nn.Module, ABC):
 
     @abstractmethod
     def encode_prepared(self, tokens: Float[Tensor, "n d"]) -> Float[Tensor, "n k"]:
-        """Latents of tokens that are known to be valid and in working precision."""
+        """Latents of tokens that are already checked and in working precision."""
 
     @abstractmethod
     def errors_of(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> TokenErrors:
-        """How badly each unit token is rebuilt from its latents."""
+        """Error of each unit token's reconstruction from its latents."""
 
     @abstractmethod
     def vectors_of(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> Float[Tensor, "n d"]:
-        """What each unit token is rebuilt as, as a vector; `tokens` may decide what latents cannot, a sign."""
+        """Reconstruction of each unit token as a vector; `tokens` may settle a sign that latents do not determine."""
 
     def density_offset(self) -> Float[Tensor, " k"] | None:
-        """What is taken off the latents before their density is measured, if anything."""
+        """Subtracted from the latents before their density is measured, if not None."""
         return None
 
     @property
     @abstractmethod
     def architecture(self) -> Any:
-        """The frozen dataclass that, with the tensors, makes this autoencoder again."""
+        """The frozen dataclass that, together with the tensors, rebuilds this autoencoder."""
 
     @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
-        """Everything that is saved."""
+        """All tensors that are saved."""
 
     @classmethod
     @abstractmethod
     def from_tensors(cls, architecture: Any, tensors: dict[str, Tensor]) -> "Autoencoder":
-        """The autoencoder that `tensors` was read from."""
+        """Rebuild an autoencoder from what `architecture` and `tensors` returned."""
 
-    # The methods below are what users call. Their arguments are plain tensors because `check_tokens` and
-    # `_check_mask` say more about a wrong one than a type checker would.
+    # The methods below are public. Their arguments are plain tensors because `check_tokens` and the check of the
+    # mask give better messages than a type checker would.
 
     def encode(self, tokens: Tensor) -> Float[Tensor, "n k"]:
-        """Latents (n, k) of tokens (n, d) as they are; `loss`, `error` and `density` scale to unit norm first."""
+        """Latents of tokens at their own scale; `loss`, `error` and `density` scale tokens to unit norm first.
+
+        Args:
+            tokens: activations (n, d).
+
+        Returns:
+            Signed latents (n, k).
+        """
         check_tokens(tokens, self.d_model)
-        return self.encode_prepared(tokens.to(self._working_dtype(tokens)))
+        return self.encode_prepared(tokens.to(working_dtype(tokens.dtype, self._dtype)))
 
     def loss(self, tokens: Tensor, alpha: float = 0.3, mask: Tensor | None = None) -> LossTerms:
-        """Objective + alpha · density over the tokens (n, d) that the mask (n,) keeps; differentiable."""
+        """Mean objective + alpha · mean density; differentiable.
+
+        Args:
+            tokens: activations (n, d).
+            alpha: weight of the density penalty.
+            mask: (n,) of torch.bool, True where a token counts; all by default.
+
+        Returns:
+            `LossTerms(total, error, density)`.
+        """
         if not (math.isfinite(alpha) and alpha >= 0):
             raise ValueError(f"alpha={alpha} is not a finite number ≥ 0; the paper uses 0.3")
         return self.loss_sums(tokens, mask).terms(alpha)
 
     def loss_sums(self, tokens: Tensor, mask: Tensor | None = None) -> LossSums:
-        """What `loss` is made of, before it is divided by the number of tokens: add it up over parts of a batch."""
+        """The sums that `loss` divides by the number of tokens; sums of parts of a batch can be added."""
         tokens = self.prepare(tokens, mask)
         latents = self.encode_prepared(tokens)
         if self.training:
@@ -89,17 +112,17 @@ class Autoencoder(nn.Module, ABC):
         return LossSums(errors.objective.sum(), errors.product_space.sum(), l1, l2_squared, len(tokens))
 
     def error(self, tokens: Tensor, mask: Tensor | None = None) -> Float[Tensor, " n"]:
-        """Product-space error of every kept token, ‖X̂ − X‖²/‖X‖²."""
+        """Product-space error ‖X̂ − X‖²/‖X‖² per kept token; differentiable."""
         tokens = self.prepare(tokens, mask)
         return self.errors_of(tokens, self.encode_prepared(tokens)).product_space
 
     def density(self, tokens: Tensor, mask: Tensor | None = None) -> Float[Tensor, " k"]:
-        """Hoyer density of every latent over the kept tokens."""
+        """Hoyer density per latent over the kept tokens."""
         return hoyer_density(self.encode_prepared(self.prepare(tokens, mask)), self.density_offset())
 
     @torch.no_grad()
     def rebuild(self, tokens: Tensor) -> Float[Tensor, "n d"]:
-        """x̂ of every token, at the token's own length: what to put in its place in the language model."""
+        """Reconstruction x̂ of every token at the token's own norm, to replace it in the language model."""
         unit = self.prepare(tokens)
         norms: Tensor = torch.linalg.vector_norm(tokens, dim=-1, keepdim=True, dtype=unit.dtype)
         return self.vectors_of(unit, self.encode_prepared(unit)) * norms
@@ -119,21 +142,11 @@ class Autoencoder(nn.Module, ABC):
 
     def prepare(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
         """The kept tokens, checked, at unit norm and in working precision."""
-        if mask is not None:
-            tokens = tokens[_check_mask(mask, tokens)]
-        check_tokens(tokens, self.d_model)
-        return unit_tokens(tokens).to(self._working_dtype(tokens))
+        return prepare_tokens(tokens, self.d_model, self._dtype, mask)
 
-    def _working_dtype(self, tokens: Tensor) -> torch.dtype:
-        """At least float32: the cancellation in zᵀKz − 2‖z‖² + 1 is lost in bfloat16."""
-        stored = next(self.parameters()).dtype
-        return torch.promote_types(torch.promote_types(stored, tokens.dtype), torch.float32)
+    @property
+    def _dtype(self) -> torch.dtype:
+        return next(self.parameters()).dtype
 
-
-def _check_mask(mask: Tensor, tokens: Tensor) -> Tensor:
-    if mask.dtype != torch.bool or mask.shape != tokens.shape[:1]:
-        raise ValueError(
-            f"mask is {mask.dtype} of shape {tuple(mask.shape)}; expected torch.bool of shape "
-            f"{tuple(tokens.shape[:1])}, True where a token counts"
-        )
-    return mask
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.extra_repr()})"

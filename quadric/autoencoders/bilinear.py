@@ -1,38 +1,48 @@
-"""The bilinear autoencoder: L, R and a mixing. Its latents are quadratic forms of the token.
+"""The bilinear autoencoder: L, R and a mixing C. Its latents are quadratic forms of the token.
 
 z_i = xᵀW_i x = Σ_j C_ij (l_j·x)(r_j·x),    W_i = Σ_j C_ij ½(l_j r_jᵀ + r_j l_jᵀ),    X̂ = Σ_i z_i W_i
+
+`reference_loss`, below the class, is the whole loss in plain autograd; `loss` computes the same with `kernels`.
 """
 
-from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from dataclasses import asdict, dataclass, replace
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from quadric.autoencoders.autoencoder import Autoencoder, TokenErrors
+from quadric.autoencoders.checks import check_choice, check_positive
 from quadric.autoencoders.io import check_shapes
-from quadric.autoencoders.kernels.atoms import atom_values
-from quadric.autoencoders.kernels.gram import atom_gram
-from quadric.autoencoders.kernels.sums import latent_sums
-from quadric.autoencoders.mixing import Atomic, Composite, Prior, Quadratic
-from quadric.autoencoders.objective import (
-    LossSums,
-    blocked_quadratic_form,
-    kernel_error,
-    quadratic_form,
+from quadric.autoencoders.kernels.blocked import blocked_quadratic_form
+from quadric.autoencoders.kernels.kernel import atom_gram
+from quadric.autoencoders.kernels.latents import latent_sums
+from quadric.autoencoders.mixing import (
+    Composite,
+    Dense,
+    Entries,
+    Identity,
+    Masked,
+    Mixing,
+    Prior,
+    check_density,
+    mixing_from_entries,
+    mixing_from_state,
+    with_density,
 )
+from quadric.autoencoders.objective import LossSums, LossTerms, kernel_error, prepare_tokens, quadratic_form
 from quadric.autoencoders.provenance import Provenance
 from quadric.autoencoders.rank_one import leading_eigenpairs, rank_one_vectors
-from quadric.autoencoders.sparse_mixing import SparseMixing
 
 Initialization = Literal["orthogonal", "xavier"]
 
 PAPER_MIXING_DENSITY = 0.001
 LARGEST_DENSE_GRAM = 16_384
-"""Atoms up to which the h×h Gram matrix is held at once (1 GiB in float32); beyond, it is walked in blocks."""
+"""Largest number of atoms whose Gram matrix is held in memory (1 GiB in float32); beyond, it is computed in blocks."""
 DEFAULT_BLOCK = 4_096
-TOKENS_AT_ONCE = 512  # whose Krylov bases are held at once
+TOKENS_AT_ONCE = 512
+"""Tokens whose Krylov bases are held at once by `vectors_of`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +63,8 @@ class BilinearArchitecture:
     def __post_init__(self) -> None:
         for name in ("d_model", "n_latents", "n_hidden"):
             check_positive(name, getattr(self, name))
-        _check_choice("prior", self.prior, get_args(Prior))
-        _check_choice("init", self.init, get_args(Initialization))
+        check_choice("prior", self.prior, get_args(Prior))
+        check_choice("init", self.init, get_args(Initialization))
         if self.prior == "atomic" and self.n_hidden != self.n_latents:
             raise ValueError(
                 f"n_hidden={self.n_hidden} differs from n_latents={self.n_latents}, but an atomic latent is one "
@@ -70,24 +80,37 @@ class BilinearArchitecture:
 
 
 def default_hidden(n_latents: int, prior: Prior) -> int:
-    """The paper's two atoms a latent, or one where the prior is atomic."""
+    """The paper's two atoms per latent, or one if the prior is atomic."""
     return n_latents if prior == "atomic" else 2 * n_latents
 
 
 class BilinearAutoencoder(Autoencoder):
-    """A dictionary of quadratic forms, trained to rebuild xxᵀ.
+    """A dictionary of quadratic forms, trained to reconstruct xxᵀ.
 
-    `mixing_density` is the share of C that is kept now (composite only; default 0.1 %); `set_mixing_density`
-    lowers it. `n_hidden` defaults to the paper's two atoms a latent, or one where the prior is atomic.
-    `symmetric=False` measures the error with the paper's printed kernel, whose atoms are l rᵀ; `tied=True` makes
-    L = R. `block_size` bounds the atoms whose Gram matrix is held at once; by default all, up to 16,384.
+    Args:
+        d_model: width of the token vectors.
+        n_latents: size of the dictionary.
+        n_hidden: number of atoms; by default two per latent as in the paper, or one if the prior is atomic.
+        prior: constraint on C: "atomic" (C = I), "composite" (only the largest entries) or "quadratic" (dense).
+        mixing_density: share of C that is kept (composite only; default 0.1 %); `set_mixing_density` lowers it.
+        symmetric: False measures the error with the paper's printed kernel, whose atoms are l rᵀ.
+        tied: L = R.
+        init: how L, R and C are initialized.
+        seed: of the initial weights.
+        block_size: atoms whose Gram matrix is held at once; by default all, up to 16,384.
+        provenance: where the activations come from.
+        device: of the parameters.
+        dtype: of the parameters.
+        tensors: weights to use instead of initial ones, as `tensors()` returns them.
+
+    Example:
+        >>> autoencoder = BilinearAutoencoder(d_model=8, n_latents=16, prior="atomic")
+        >>> autoencoder.encode(torch.ones(2, 8)).shape
+        torch.Size([2, 16])
     """
 
     kind = "bilinear"
-    left: nn.Parameter
-    right: nn.Parameter
-    offset: nn.Parameter
-    mixing: Atomic | Composite | Quadratic
+    mixing: Mixing
 
     def __init__(
         self,
@@ -105,17 +128,17 @@ class BilinearAutoencoder(Autoencoder):
         provenance: Provenance | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype = torch.float32,
+        tensors: dict[str, Tensor] | None = None,
     ) -> None:
         super().__init__()
         if block_size is not None:
             check_positive("block_size", block_size)
         if prior == "composite" and mixing_density is None:
             mixing_density = PAPER_MIXING_DENSITY
-        n_hidden = default_hidden(n_latents, prior) if n_hidden is None else n_hidden
         architecture = BilinearArchitecture(
             d_model=d_model,
             n_latents=n_latents,
-            n_hidden=n_hidden,
+            n_hidden=default_hidden(n_latents, prior) if n_hidden is None else n_hidden,
             prior=prior,
             mixing_density=mixing_density,
             symmetric=symmetric,
@@ -123,68 +146,60 @@ class BilinearAutoencoder(Autoencoder):
             init=init,
             seed=seed,
         )
-        generator = torch.Generator().manual_seed(seed)
-        left = _initial(init, n_hidden, d_model, generator)
-        right = left if tied else _initial(init, n_hidden, d_model, generator)
-        self._assemble(architecture, left, right, _initial_mixing(architecture, generator), torch.zeros(n_latents))
-        self.block_size = block_size
+        self._architecture, self.block_size = architecture, block_size
         self.provenance = provenance or Provenance()
+        self.d_model, self.n_latents, self.n_hidden = d_model, n_latents, architecture.n_hidden
+        self.prior, self.symmetric, self.tied = prior, symmetric, tied
+        parts = _initial_parts(architecture) if tensors is None else _stored_parts(architecture, tensors)
+        self.left = nn.Parameter(parts.left)
+        self.right = self.left if tied else nn.Parameter(parts.right)
+        self.mixing = parts.mixing
+        self.offset = nn.Parameter(parts.offset)
         self.to(device=device, dtype=dtype)
 
-    def _assemble(
-        self,
-        architecture: BilinearArchitecture,
-        left: Tensor,
-        right: Tensor,
-        mixing: Atomic | Composite | Quadratic,
-        offset: Tensor,
-    ) -> None:
-        self._architecture = architecture
-        self.d_model, self.n_latents = architecture.d_model, architecture.n_latents
-        self.n_hidden, self.prior = architecture.n_hidden, architecture.prior
-        self.symmetric, self.tied = architecture.symmetric, architecture.tied
-        self.left = nn.Parameter(left)
-        self.right = self.left if architecture.tied else nn.Parameter(right)
-        self.mixing = mixing
-        self.offset = nn.Parameter(offset)
+    @classmethod
+    def from_tensors(cls, architecture: BilinearArchitecture, tensors: dict[str, Tensor]) -> "BilinearAutoencoder":
+        check_shapes(tensors, _expected_shapes(architecture))
+        return cls(**asdict(architecture), tensors=tensors, dtype=tensors["left"].dtype)
 
     @property
     def architecture(self) -> BilinearArchitecture:
-        if not isinstance(self.mixing, Composite):
-            return self._architecture
-        return replace(self._architecture, mixing_density=self.mixing_density)
+        density = self.mixing_density if self.prior == "composite" else None
+        return replace(self._architecture, mixing_density=density)
 
     @property
     def mixing_density(self) -> float:
         """Share of C that may differ from zero."""
-        if isinstance(self.mixing, Composite):
-            return self.mixing.n_entries / (self.n_latents * self.n_hidden)
-        return 1 / self.n_latents if self.prior == "atomic" else 1.0
+        return self.mixing.n_entries / (self.n_latents * self.n_hidden)
 
     def encode_prepared(self, tokens: Float[Tensor, "n d"]) -> Float[Tensor, "n k"]:
-        return _latents(tokens, *self._live(tokens.dtype))
+        return self.mixing.latents(tokens, *self._used_factors(tokens.dtype))
+
+    def loss_sums(self, tokens: Tensor, mask: Tensor | None = None) -> LossSums:
+        if self._atoms_at_once() is not None:
+            return super().loss_sums(tokens, mask)
+        tokens = prepare_tokens(tokens, self.d_model, self.left.dtype, mask)
+        left, right = self._used_factors(tokens.dtype)
+        # K before Z: the backward pass runs in reverse and has freed the latents when G's gradient needs memory.
+        kernel = self.mixing.kernel(atom_gram(left, right, self.symmetric))
+        sums = latent_sums(self.mixing.latents(tokens, left, right), kernel, self.offset.to(tokens.dtype))
+        error = sums.error.sum()
+        return LossSums(error, error, sums.l1, sums.l2_squared, len(tokens))
 
     def errors_of(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> TokenErrors:
         error = kernel_error(self._quadratic_form(latents), latents)
         return TokenErrors(product_space=error, objective=error)
 
-    def loss_sums(self, tokens: Tensor, mask: Tensor | None = None) -> LossSums:
-        if self._atoms_at_once() is not None:
-            return super().loss_sums(tokens, mask)
-        tokens = self.prepare(tokens, mask)
-        left, right, mixing = self._live(tokens.dtype)
-        # K before Z: the backward pass goes the other way, and is done with the tokens when G's gradient needs room.
-        kernel = mixing.kernel(atom_gram(left, right, self.symmetric))
-        sums = latent_sums(_latents(tokens, left, right, mixing), kernel, self.offset.to(tokens.dtype))
-        error = sums.error.sum()
-        return LossSums(error, error, sums.l1, sums.l2_squared, len(tokens))
-
     def _quadratic_form(self, latents: Tensor) -> Tensor:
+        """zᵀKz per token."""
         block_size = self._atoms_at_once()
         if block_size is None:
             return quadratic_form(latents, self._kernel(latents.dtype))
-        left, right, mixing = self._live(latents.dtype)
-        return blocked_quadratic_form(mixing.unmix(latents), left, right, self.symmetric, block_size)
+        left, right = self._used_factors(latents.dtype)
+        weights, used = self.mixing.unmix(latents), self.mixing.used_atoms
+        if used is not None:
+            weights = weights.index_select(1, used)
+        return blocked_quadratic_form(weights, left, right, self.symmetric, block_size)
 
     def _atoms_at_once(self) -> int | None:
         """Atoms whose Gram matrix may be held at once; None for all."""
@@ -193,8 +208,7 @@ class BilinearAutoencoder(Autoencoder):
         return self.block_size
 
     def _kernel(self, dtype: torch.dtype) -> Tensor:
-        left, right, mixing = self._live(dtype)
-        return mixing.kernel(atom_gram(left, right, self.symmetric))
+        return self.mixing.kernel(atom_gram(*self._used_factors(dtype), self.symmetric))
 
     def vectors_of(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> Float[Tensor, "n d"]:
         """√λ₁ v₁ of X̂, with the sign for which x̂·x ≥ 0."""
@@ -210,21 +224,31 @@ class BilinearAutoencoder(Autoencoder):
         return self.offset
 
     def set_mixing_density(self, density: float) -> Int[Tensor, " kept"] | None:
-        """Keep the globally largest |C|; storage becomes sparse when that pays, which renews the parameter of C.
+        """Keep only the globally largest |C| (composite only); this replaces the module `mixing`.
 
-        Returns what `Composite.keep_largest` returns: which entries of an already sparse C stayed.
+        The parameter of C stays the same object while C is stored densely, and is a new one once C is stored by its
+        entries, below `SPARSE_BELOW`.
+
+        Args:
+            density: share of C to keep, in (0, 1].
+
+        Returns:
+            Positions, in the old order, of the entries of an already sparse C that stay; None where none were dropped
+            or C was dense. An optimizer with a state per entry needs them.
         """
         check_density(density)
         if not isinstance(self.mixing, Composite):
             raise ValueError(f"the {self.prior} prior has no mixing density to set; choose prior='composite'")
-        return self.mixing.keep_largest(density)
+        mixing, kept = with_density(self.mixing, density)
+        self.mixing = mixing.train(self.training)
+        return kept
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Like load_state_dict, but also where the state has another storage of C than this autoencoder."""
+        """Like load_state_dict, but also if the state stores C in another way than this autoencoder does now."""
         if isinstance(self.mixing, Composite):
             prefix = "mixing."
             own = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
-            self.mixing = self.mixing.state_from(own).to(self.left.device)
+            self.mixing = mixing_from_state(own, self.mixing.shape).to(self.left.device)
         self.load_state_dict({**state, "right": state["left"]} if self.tied else state)
 
     @torch.no_grad()
@@ -234,7 +258,7 @@ class BilinearAutoencoder(Autoencoder):
 
     @torch.no_grad()
     def form(self, latent: int) -> Float[Tensor, "d d"]:
-        """W_i, symmetric: the part of the latent that data can see, whether or not the kernel is symmetric."""
+        """W_i, symmetric: the part of the form that data can see, whether or not the kernel is symmetric."""
         if not 0 <= latent < self.n_latents:
             raise IndexError(f"latent {latent} is outside 0 … {self.n_latents - 1}")
         left, right = self._factors(torch.promote_types(self.left.dtype, torch.float32))
@@ -254,22 +278,7 @@ class BilinearAutoencoder(Autoencoder):
         saved: dict[str, Tensor] = {"left": self.left, "offset": self.offset}
         if not self.tied:
             saved["right"] = self.right
-        if isinstance(self.mixing, Quadratic):
-            saved["mixing"] = self.mixing.weight
-        if isinstance(self.mixing, Composite):
-            saved |= zip(("mixing_rows", "mixing_columns", "mixing_values"), self.mixing.entries(), strict=True)
-        return saved
-
-    @classmethod
-    def from_tensors(cls, architecture: BilinearArchitecture, tensors: dict[str, Tensor]) -> "BilinearAutoencoder":
-        check_shapes(tensors, _expected_shapes(architecture, tensors))
-        self = cls.__new__(cls)
-        nn.Module.__init__(self)
-        right = tensors["left"] if architecture.tied else tensors["right"]
-        self._assemble(architecture, tensors["left"], right, _stored_mixing(architecture, tensors), tensors["offset"])
-        self.block_size = None
-        self.provenance = Provenance()
-        return self
+        return saved | self.mixing.tensors()
 
     def extra_repr(self) -> str:
         return (
@@ -277,24 +286,59 @@ class BilinearAutoencoder(Autoencoder):
             f"mixing_density={self.mixing_density:.4g}, symmetric={self.symmetric}, tied={self.tied}"
         )
 
-    def _live(self, dtype: torch.dtype) -> tuple[Tensor, Tensor, Atomic | Composite | Quadratic | SparseMixing]:
-        """The factors of the atoms that some latent uses, and the mixing of those."""
+    def _used_factors(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """L and R, without the atoms that no latent uses."""
         left, right = self._factors(dtype)
-        atoms, mixing = self.mixing.live()
-        if atoms is not None:
-            left, right = left.index_select(0, atoms), right.index_select(0, atoms)
-        return left, right, mixing
+        used = self.mixing.used_atoms
+        return (left, right) if used is None else (left.index_select(0, used), right.index_select(0, used))
 
     def _factors(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         return self.left.to(dtype), self.right.to(dtype)
 
 
-def _latents(
-    tokens: Tensor, left: Tensor, right: Tensor, mixing: Atomic | Composite | Quadratic | SparseMixing
-) -> Tensor:
-    if isinstance(mixing, SparseMixing):
-        return mixing.latents(tokens, left, right)
-    return mixing.mix(atom_values(tokens, left, right))
+def reference_loss(autoencoder: BilinearAutoencoder, tokens: Float[Tensor, "n d"], alpha: float = 0.3) -> LossTerms:
+    """The loss in the order of the paper and in plain autograd: what `loss` computes, without its savings.
+
+    Args:
+        autoencoder: any prior, in any storage.
+        tokens: at least two activations (n, d).
+        alpha: weight of the density penalty.
+
+    Returns:
+        `LossTerms(total, error, density)`, equal to `autoencoder.loss(tokens, alpha)`.
+
+    Example:
+        >>> autoencoder = BilinearAutoencoder(d_model=8, n_latents=16, prior="quadratic")
+        >>> x = torch.randn(50, 8)
+        >>> torch.testing.assert_close(reference_loss(autoencoder, x), autoencoder.loss(x))
+    """
+    left, right, offset = autoencoder.left, autoencoder.right, autoencoder.offset
+    mixing = autoencoder.mixing.matrix().to(left)  # C, (k, h)
+    x = tokens / tokens.norm(dim=-1, keepdim=True)
+    z = ((x @ left.mT) * (x @ right.mT)) @ mixing.mT
+    gram = (left @ left.mT) * (right @ right.mT)
+    if autoencoder.symmetric:
+        gram = (gram + (left @ right.mT) * (right @ left.mT)) / 2
+    kernel = mixing @ gram @ mixing.mT
+    error = ((z @ kernel) * z).sum(-1) - 2 * z.square().sum(-1) + 1
+    norm_ratio = (z - offset).abs().sum(0) / (z - offset).square().sum(0).sqrt()
+    density = (norm_ratio - 1) / (len(x) ** 0.5 - 1)
+    return LossTerms(error.mean() + alpha * density.mean(), error.mean(), density.mean())
+
+
+class _Parts(NamedTuple):
+    left: Tensor
+    right: Tensor
+    mixing: Mixing
+    offset: Tensor
+
+
+def _initial_parts(architecture: BilinearArchitecture) -> _Parts:
+    d, h, k = architecture.d_model, architecture.n_hidden, architecture.n_latents
+    generator = torch.Generator().manual_seed(architecture.seed)
+    left = _initial(architecture.init, h, d, generator)
+    right = left if architecture.tied else _initial(architecture.init, h, d, generator)
+    return _Parts(left, right, _initial_mixing(architecture, generator), torch.zeros(k))
 
 
 def _initial(init: Initialization, rows: int, columns: int, generator: torch.Generator) -> Tensor:
@@ -304,32 +348,30 @@ def _initial(init: Initialization, rows: int, columns: int, generator: torch.Gen
     return nn.init.orthogonal_(weight, generator=generator)
 
 
-def _initial_mixing(architecture: BilinearArchitecture, generator: torch.Generator) -> Atomic | Composite | Quadratic:
+def _initial_mixing(architecture: BilinearArchitecture, generator: torch.Generator) -> Mixing:
     if architecture.prior == "atomic":
-        return Atomic(architecture.n_latents)
+        return Identity(architecture.n_latents)
     weight = _initial(architecture.init, architecture.n_latents, architecture.n_hidden, generator)
     if architecture.mixing_density is None:
-        return Quadratic(weight)
-    return Composite(weight, architecture.mixing_density)
+        return Dense(weight)
+    return with_density(Masked(weight), architecture.mixing_density).mixing
 
 
-def _stored_mixing(architecture: BilinearArchitecture, tensors: dict[str, Tensor]) -> Atomic | Composite | Quadratic:
+def _stored_parts(architecture: BilinearArchitecture, tensors: dict[str, Tensor]) -> _Parts:
+    right = tensors["left"] if architecture.tied else tensors["right"]
+    return _Parts(tensors["left"], right, _stored_mixing(architecture, tensors), tensors["offset"])
+
+
+def _stored_mixing(architecture: BilinearArchitecture, tensors: dict[str, Tensor]) -> Mixing:
     if architecture.prior == "atomic":
-        return Atomic(architecture.n_latents)
+        return Identity(architecture.n_latents)
     if architecture.prior == "quadratic":
-        return Quadratic(tensors["mixing"])
-    shape = (architecture.n_latents, architecture.n_hidden)
-    rows, columns = tensors["mixing_rows"], tensors["mixing_columns"]
-    places = rows * shape[1] + columns
-    inside = bool(((rows >= 0) & (rows < shape[0]) & (columns >= 0) & (columns < shape[1])).all())
-    if not inside or not bool((places.diff() > 0).all()):
-        raise ValueError(
-            f"the entries of the mixing are not distinct, sorted places of a {shape} matrix; save it again"
-        )
-    return Composite.from_entries(rows, columns, tensors["mixing_values"], shape)
+        return Dense(tensors["mixing"])
+    entries = Entries(tensors["mixing_rows"], tensors["mixing_columns"], tensors["mixing_values"])
+    return mixing_from_entries(entries, (architecture.n_latents, architecture.n_hidden))
 
 
-def _expected_shapes(architecture: BilinearArchitecture, tensors: dict[str, Tensor]) -> dict[str, tuple[int, ...]]:
+def _expected_shapes(architecture: BilinearArchitecture) -> dict[str, tuple[int, ...]]:
     d, h, k = architecture.d_model, architecture.n_hidden, architecture.n_latents
     shapes: dict[str, tuple[int, ...]] = {"left": (h, d), "offset": (k,)}
     if not architecture.tied:
@@ -340,20 +382,3 @@ def _expected_shapes(architecture: BilinearArchitecture, tensors: dict[str, Tens
         n_entries = max(1, round(architecture.mixing_density * k * h))
         shapes |= dict.fromkeys(("mixing_rows", "mixing_columns", "mixing_values"), (n_entries,))
     return shapes
-
-
-def check_positive(name: str, value: object) -> None:
-    """Refuse a size that is not a whole number ≥ 1."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{name}={value!r} is not a whole number ≥ 1")
-
-
-def check_density(density: object) -> None:
-    """Refuse a share outside (0, 1]."""
-    if not isinstance(density, int | float) or isinstance(density, bool) or not 0 < density <= 1:
-        raise ValueError(f"mixing density {density!r} is outside (0, 1]; the paper keeps 0.001 of the entries")
-
-
-def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ValueError(f"{name}={value!r} is unknown; choose one of {', '.join(choices)}")

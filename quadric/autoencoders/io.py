@@ -1,15 +1,16 @@
 """An autoencoder on disk: one safetensors file and a strict config.json that names and hashes it.
 
-The weights' file name carries its hash. Saving over an older autoencoder therefore never touches the old weights
-before the new config is in place: whenever the process dies, the folder holds one of the two, whole.
+The name of the weights file contains its hash. Saving over an older autoencoder therefore leaves the old weights alone
+until the new config is in place: whenever the process is killed, the folder holds one complete autoencoder.
 """
 
 import hashlib
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as parse_tensors
 from safetensors.torch import save as serialize_tensors
@@ -19,6 +20,9 @@ from quadric._files import read_versioned_json, write_atomically, write_json
 from quadric._records import check_keys, record_from_json
 from quadric.autoencoders.provenance import Provenance
 
+if TYPE_CHECKING:
+    from quadric.autoencoders.autoencoder import Autoencoder
+
 FORMAT = "quadric-autoencoder"
 FORMAT_VERSION = 1
 CONFIG_NAME = "config.json"
@@ -26,7 +30,7 @@ CONFIG_NAME = "config.json"
 
 @dataclass(frozen=True, kw_only=True)
 class WeightsFile:
-    """Which file holds the weights, and how to tell that it is whole."""
+    """Name of the weights file, with its size and hash to check that it is complete."""
 
     file: str
     bytes: int
@@ -35,7 +39,7 @@ class WeightsFile:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredAutoencoder:
-    """What a folder holds, checked for integrity but not yet for sense."""
+    """Contents of a folder: files are complete, but the architecture is not checked yet."""
 
     kind: str
     architecture: dict[str, Any]
@@ -44,7 +48,7 @@ class StoredAutoencoder:
 
 
 def write_folder(folder: str | os.PathLike[str], stored: StoredAutoencoder, package_version: str) -> None:
-    """Save into the folder, replacing an autoencoder that stands there and refusing to replace anything else."""
+    """Save into the folder; replaces an autoencoder that is there and refuses to replace anything else."""
     folder = Path(folder)
     config_path = folder / CONFIG_NAME
     previous = _read_config(config_path) if config_path.exists() else None
@@ -68,7 +72,7 @@ def write_folder(folder: str | os.PathLike[str], stored: StoredAutoencoder, pack
 
 
 def read_folder(folder: str | os.PathLike[str]) -> StoredAutoencoder:
-    """Load what `write_folder` saved, refusing whatever is not exactly that."""
+    """Read what `write_folder` saved; raises ValueError or FileNotFoundError for anything else."""
     folder = Path(folder)
     config = _read_config(folder / CONFIG_NAME)
     weights = record_from_json(WeightsFile, config["weights"], f"weights in {CONFIG_NAME}")
@@ -80,6 +84,35 @@ def read_folder(folder: str | os.PathLike[str]) -> StoredAutoencoder:
         provenance=record_from_json(Provenance, config["provenance"], f"provenance in {CONFIG_NAME}"),
         tensors=_read_weights(folder, weights),
     )
+
+
+def load_pretrained(folder: str | os.PathLike[str]) -> "Autoencoder":
+    """Load an autoencoder saved by `save_pretrained`.
+
+    Args:
+        folder: the folder with config.json and the weights.
+
+    Returns:
+        The autoencoder, in eval mode.
+    """
+    # Imported here: these classes import this module to save themselves.
+    from quadric.autoencoders.bilinear import BilinearArchitecture, BilinearAutoencoder
+    from quadric.autoencoders.topk import BatchTopKAutoencoder, LinearArchitecture, TopKAutoencoder
+
+    kinds: dict[str, tuple[type[Autoencoder], type]] = {
+        BilinearAutoencoder.kind: (BilinearAutoencoder, BilinearArchitecture),
+        TopKAutoencoder.kind: (TopKAutoencoder, LinearArchitecture),
+        BatchTopKAutoencoder.kind: (BatchTopKAutoencoder, LinearArchitecture),
+    }
+    stored = read_folder(folder)
+    if stored.kind not in kinds:
+        raise ValueError(f"'{folder}' holds a {stored.kind!r} autoencoder; this Quadric knows {', '.join(kinds)}")
+    autoencoder, architecture = kinds[stored.kind]
+    loaded = autoencoder.from_tensors(
+        record_from_json(architecture, stored.architecture, f"architecture in {CONFIG_NAME}"), stored.tensors
+    )
+    loaded.provenance = stored.provenance
+    return loaded.eval()
 
 
 def _read_config(path: Path) -> dict[str, Any]:
@@ -117,7 +150,7 @@ def _read_weights(folder: Path, weights: WeightsFile) -> dict[str, Tensor]:
 
 
 def check_shapes(tensors: dict[str, Tensor], expected: dict[str, tuple[int, ...]]) -> None:
-    """Refuse weights that do not belong to the architecture beside them."""
+    """Refuse weights that do not belong to the architecture."""
     if tensors.keys() != expected.keys():
         raise ValueError(f"the weights hold {sorted(tensors)}; the architecture needs {sorted(expected)}")
     for name, shape in expected.items():
@@ -126,3 +159,26 @@ def check_shapes(tensors: dict[str, Tensor], expected: dict[str, tuple[int, ...]
                 f"'{name}' has shape {tuple(tensors[name].shape)}; the architecture needs {shape}: "
                 "config.json and weights belong to different autoencoders"
             )
+
+
+@runtime_checkable
+class HasTensors(Protocol):
+    """An autoencoder, as far as hashing needs it."""
+
+    def tensors(self) -> dict[str, Tensor]: ...
+
+
+def weights_sha256(autoencoder: HasTensors) -> str:
+    """Hash of an autoencoder's tensors, which identifies the weights that stored results belong to.
+
+    Args:
+        autoencoder: Any autoencoder.
+
+    Returns:
+        The hex digest of the names, shapes, types and values of its tensors.
+    """
+    digest = hashlib.sha256()
+    for name, tensor in sorted(autoencoder.tensors().items()):
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+        digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

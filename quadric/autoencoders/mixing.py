@@ -1,26 +1,30 @@
-"""The prior as a constraint on C, the k×h matrix that mixes atoms into latents.
+"""The prior as a constraint on C, the k×h matrix that mixes atoms into latents, and how C is stored.
 
-Atomic fixes C = I, composite keeps only the globally largest |C|, quadratic leaves C dense. All three answer the
-same questions, so the autoencoder does not know which one it holds:
+    atomic      C = I                            Identity
+    quadratic   C dense                          Dense
+    composite   only the globally largest |C|    Masked while the mask is thick, then Sparse
 
-    mix: y ↦ yCᵀ (atoms to latents)    unmix: z ↦ zC (latents to atoms)    kernel: G ↦ CGCᵀ    row: the support of c_i
+Every storage is immutable: values are trained, but which entries may differ from zero never changes.
+`with_density` returns a new mixing instead, and the autoencoder swaps its module.
 """
 
+from abc import ABC, abstractmethod
 from typing import Literal, NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from quadric.autoencoders.kernels.csr import CsrPattern, csr_pattern
-from quadric.autoencoders.kernels.kernel import dense_kernel
-from quadric.autoencoders.sparse_mixing import LivePattern, SparseMixing, live_pattern
+from quadric.autoencoders.kernels.kernel import dense_kernel, sparse_kernel
+from quadric.autoencoders.kernels.latents import atom_activations, sparse_latents
+from quadric.autoencoders.kernels.products import CsrPattern, csr_matmul, csr_pattern
 
 Prior = Literal["atomic", "composite", "quadratic"]
 
 SPARSE_BELOW = 0.01
-"""Density under which C is stored sparse. Sparse products win from about 10 % down (benchmarks/results/mixing.md), but
-only dense storage lets an entry come back, so we wait until they are four times as fast."""
+"""Density below which C is stored by its entries. Sparse products win from about 10 % down
+(benchmarks/results/mixing.md), but only dense storage lets an entry come back, so the switch waits until they are four
+times as fast."""
 
 
 class Row(NamedTuple):
@@ -30,12 +34,83 @@ class Row(NamedTuple):
     weights: Float[Tensor, " s"]
 
 
-class Atomic(nn.Module):
+class Entries(NamedTuple):
+    """Row, column and value of every entry of C, sorted by row and then by column."""
+
+    rows: Int[Tensor, " nnz"]
+    columns: Int[Tensor, " nnz"]
+    values: Float[Tensor, " nnz"]
+
+
+class Mixing(nn.Module, ABC):
+    """C in one storage. The products below are their definition; a storage overrides those it has a faster way for."""
+
+    used_atoms: Tensor | None
+    """Atoms that at least one latent uses; None for all. `latents` and `kernel` take these atoms only: an unused atom
+    changes no latent and gets no gradient."""
+
+    def __init__(self, shape: tuple[int, int]) -> None:
+        super().__init__()
+        self.shape = shape
+        self.register_buffer("used_atoms", None, persistent=False)
+
+    @property
+    @abstractmethod
+    def n_entries(self) -> int:
+        """Number of entries of C that may differ from zero."""
+
+    @abstractmethod
+    def matrix(self) -> Float[Tensor, "k h"]:
+        """C as a dense matrix, differentiable."""
+
+    @abstractmethod
+    def row(self, latent: int) -> Row:
+        """Support and weights of one latent."""
+
+    @abstractmethod
+    def tensors(self) -> dict[str, Tensor]:
+        """The tensors that are saved with an autoencoder, by name."""
+
+    def mix(self, atoms: Float[Tensor, "n h"]) -> Float[Tensor, "n k"]:
+        """From atoms to latents: y ↦ yCᵀ."""
+        return (self.matrix().to(atoms.dtype) @ atoms.mT).mT
+
+    def unmix(self, latents: Float[Tensor, "n k"]) -> Float[Tensor, "n h"]:
+        """From latents to atoms: z ↦ zC."""
+        return latents @ self.matrix().to(latents.dtype)
+
+    def latents(
+        self, tokens: Float[Tensor, "n d"], left: Float[Tensor, "u d"], right: Float[Tensor, "u d"]
+    ) -> Float[Tensor, "n k"]:
+        """z = C((Lx)∘(Rx)), given the factors of the used atoms."""
+        return self.mix(atom_activations(tokens, left, right))
+
+    def kernel(self, gram: Float[Tensor, "u u"]) -> Float[Tensor, "k k"]:
+        """K = CGCᵀ, given the Gram matrix of the used atoms."""
+        return dense_kernel(self.matrix().to(gram.dtype), gram)
+
+    def extra_repr(self) -> str:
+        return f"shape={self.shape}, n_entries={self.n_entries}"
+
+
+class Identity(Mixing):
     """C = I: each latent is one atom."""
 
     def __init__(self, n_latents: int) -> None:
-        super().__init__()
-        self.n_latents = n_latents
+        super().__init__((n_latents, n_latents))
+
+    @property
+    def n_entries(self) -> int:
+        return self.shape[0]
+
+    def matrix(self) -> Float[Tensor, "k h"]:
+        return torch.eye(self.shape[0])
+
+    def row(self, latent: int) -> Row:
+        return Row(torch.tensor([latent]), torch.ones(1))
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {}
 
     def mix(self, atoms: Float[Tensor, "n h"]) -> Float[Tensor, "n h"]:
         return atoms
@@ -46,200 +121,223 @@ class Atomic(nn.Module):
     def kernel(self, gram: Float[Tensor, "h h"]) -> Float[Tensor, "h h"]:
         return gram
 
-    def live(self) -> tuple[None, "Atomic"]:
-        return None, self
 
-    def row(self, latent: int) -> Row:
-        return Row(torch.tensor([latent]), torch.ones(1))
-
-
-class Quadratic(nn.Module):
+class Dense(Mixing):
     """C dense: each latent is any mixture of all atoms."""
 
     def __init__(self, weight: Float[Tensor, "k h"]) -> None:
-        super().__init__()
+        super().__init__((weight.shape[0], weight.shape[1]))
         self.weight = nn.Parameter(weight)
 
-    def mix(self, atoms: Float[Tensor, "n h"]) -> Float[Tensor, "n k"]:
-        return (self.weight.to(atoms.dtype) @ atoms.mT).mT
+    @property
+    def n_entries(self) -> int:
+        return self.weight.numel()
 
-    def unmix(self, latents: Float[Tensor, "n k"]) -> Float[Tensor, "n h"]:
-        return latents @ self.weight.to(latents.dtype)
-
-    def kernel(self, gram: Float[Tensor, "h h"]) -> Float[Tensor, "k k"]:
-        return dense_kernel(self.weight.to(gram.dtype), gram)
-
-    def live(self) -> tuple[None, "Quadratic"]:
-        return None, self
+    def matrix(self) -> Float[Tensor, "k h"]:
+        return self.weight
 
     def row(self, latent: int) -> Row:
         weights = self.weight[latent].detach()
         return Row(torch.arange(len(weights), device=weights.device), weights)
 
+    def tensors(self) -> dict[str, Tensor]:
+        return {"mixing": self.weight}
 
-class Composite(nn.Module):
-    """C sparse: dense under a mask while the mask is thick, then its surviving entries only.
 
-    Masked entries keep their values while the storage is dense, so that an optimizer can bring them back;
-    once the storage is sparse they are gone.
+class Masked(Mixing):
+    """Composite C as a dense matrix under a mask.
+
+    Masked entries keep their values, so a later, different mask can bring them back. A weight that is already a
+    parameter stays the same parameter, so that its optimizer need not follow a change of mask.
     """
 
-    weight: nn.Parameter | None
-    values: nn.Parameter | None
-    mask: Tensor | None
-    columns: Tensor
-    _live: tuple[Tensor, int, LivePattern] | None = None
+    mask: Tensor
 
-    def __init__(self, weight: Float[Tensor, "k h"], density: float) -> None:
-        super().__init__()
-        self.shape = (weight.shape[0], weight.shape[1])
-        self.weight = nn.Parameter(weight)
-        self.register_parameter("values", None)
-        self.register_buffer("mask", torch.ones_like(weight, dtype=torch.bool))
-        self.keep_largest(density)
-
-    @classmethod
-    def from_entries(
-        cls,
-        rows: Int[Tensor, " nnz"],
-        columns: Int[Tensor, " nnz"],
-        values: Float[Tensor, " nnz"],
-        shape: tuple[int, int],
-    ) -> "Composite":
-        """A mixing with the given entries, sorted by row and column, as `entries` returns them."""
-        mixing = cls.__new__(cls)
-        nn.Module.__init__(mixing)
-        mixing.shape = shape
-        if len(values) < SPARSE_BELOW * shape[0] * shape[1]:
-            mixing._store_sparse(rows, columns, values)
-            return mixing
-        weight = torch.zeros(shape, dtype=values.dtype, device=values.device)
-        mask = torch.zeros(shape, dtype=torch.bool, device=values.device)
-        weight[rows, columns] = values
-        mask[rows, columns] = True
-        mixing.weight = nn.Parameter(weight)
-        mixing.register_parameter("values", None)
-        mixing.register_buffer("mask", mask)
-        return mixing
-
-    @property
-    def is_sparse(self) -> bool:
-        """Whether only the surviving entries are stored."""
-        return self.values is not None
+    def __init__(self, weight: Float[Tensor, "k h"], mask: Bool[Tensor, "k h"] | None = None) -> None:
+        super().__init__((weight.shape[0], weight.shape[1]))
+        self.weight = weight if isinstance(weight, nn.Parameter) else nn.Parameter(weight)
+        self.register_buffer("mask", torch.ones_like(weight, dtype=torch.bool) if mask is None else mask)
 
     @property
     def n_entries(self) -> int:
-        """How many entries of C may differ from zero."""
-        return len(self.values) if self.values is not None else int(self._dense()[1].sum())
+        return int(self.mask.sum())
 
-    def mix(self, atoms: Float[Tensor, "n h"]) -> Float[Tensor, "n k"]:
-        if self.values is None:
-            return (self._masked(atoms.dtype) @ atoms.mT).mT
-        return SparseMixing(self.values, self.pattern).mix(atoms)
-
-    def unmix(self, latents: Float[Tensor, "n k"]) -> Float[Tensor, "n h"]:
-        if self.values is None:
-            return latents @ self._masked(latents.dtype)
-        return SparseMixing(self.values, self.pattern).unmix(latents)
-
-    def kernel(self, gram: Float[Tensor, "h h"]) -> Float[Tensor, "k k"]:
-        if self.values is None:
-            return dense_kernel(self._masked(gram.dtype), gram)
-        return SparseMixing(self.values, self.pattern).kernel(gram)
-
-    def live(self) -> tuple[Int[Tensor, " live"] | None, "Composite | SparseMixing"]:
-        """The atoms that have entries (None: all) and the mixing of those alone."""
-        if self.values is None:
-            return None, self
-        atoms, pattern = self._live_pattern()
-        return atoms, SparseMixing(self.values, pattern)
-
-    def _live_pattern(self) -> LivePattern:
-        columns: Tensor = self.columns
-        # Found once for every pattern: a new one is a new tensor, a loaded one a new version of the same tensor.
-        if self._live is None or self._live[0] is not columns or self._live[1] != columns._version:
-            self._live = (columns, columns._version, live_pattern(self.pattern))
-        return self._live[2]
-
-    def state_from(self, state: dict[str, Tensor]) -> "Composite":
-        """A mixing of this shape with the storage and the contents of a saved state_dict."""
-        if "values" not in state:
-            mixing = Composite(torch.zeros(self.shape, dtype=state["weight"].dtype), 1.0)
-        else:
-            rows = torch.repeat_interleave(torch.arange(self.shape[0]), state["row_starts"].diff())
-            mixing = Composite.from_entries(rows, state["columns"], state["values"], self.shape)
-        mixing.load_state_dict(state)
-        return mixing
+    def matrix(self) -> Float[Tensor, "k h"]:
+        return self.weight * self.mask
 
     def row(self, latent: int) -> Row:
-        if self.values is None:
-            weight, mask = self._dense()
-            atoms = mask[latent].nonzero()[:, 0]
-            return Row(atoms, weight[latent, atoms].detach())
+        atoms = self.mask[latent].nonzero()[:, 0]
+        return Row(atoms, self.weight[latent, atoms].detach())
+
+    def entries(self) -> Entries:
+        rows, columns = self.mask.nonzero(as_tuple=True)
+        return Entries(rows, columns, self.weight.detach()[rows, columns])
+
+    def tensors(self) -> dict[str, Tensor]:
+        return _saved(self.entries())
+
+
+class Sparse(Mixing):
+    """Composite C stored by its entries, as CSR; entries that were dropped are gone.
+
+    At a density of 0.1 % and two atoms per latent, about one atom in seven is unused before training. Leaving unused
+    atoms out of the products skips a quarter of G.
+    """
+
+    used_atoms: Tensor
+    used_columns: Tensor
+    used_column_starts: Tensor
+
+    def __init__(self, entries: Entries, shape: tuple[int, int]) -> None:
+        super().__init__(shape)
+        self.values = nn.Parameter(entries.values.detach().clone())
+        pattern = csr_pattern(entries.rows, entries.columns, shape)
+        for name in CsrPattern._fields[:-1]:
+            self.register_buffer(name, getattr(pattern, name))
+        self._register_used_atoms()
+        self.register_load_state_dict_post_hook(_find_used_atoms_again)  # type: ignore[no-untyped-call]
+
+    def _register_used_atoms(self) -> None:
+        """Number the columns that have entries consecutively; their order, and so the order of entries, stays."""
+        pattern = self.pattern
+        atoms = pattern.column_starts.diff().nonzero()[:, 0]
+        numbers = torch.zeros(self.shape[1], dtype=torch.long, device=atoms.device)
+        numbers[atoms] = torch.arange(len(atoms), device=atoms.device)
+        starts = torch.cat([pattern.column_starts[atoms], pattern.column_starts[-1:]])
+        # Not saved: they follow from the pattern. Buffers, so that they move between devices with the module.
+        self.register_buffer("used_atoms", atoms, persistent=False)
+        self.register_buffer("used_columns", numbers[pattern.columns], persistent=False)
+        self.register_buffer("used_column_starts", starts, persistent=False)
+
+    @property
+    def pattern(self) -> CsrPattern:
+        """Positions of the entries."""
+        positions = {name: getattr(self, name) for name in CsrPattern._fields[:-1]}
+        return CsrPattern(**positions, shape=self.shape)
+
+    @property
+    def used_pattern(self) -> CsrPattern:
+        """Positions of the entries among the used atoms only."""
+        return self.pattern._replace(
+            columns=self.used_columns,
+            column_starts=self.used_column_starts,
+            shape=(self.shape[0], len(self.used_atoms)),
+        )
+
+    @property
+    def n_entries(self) -> int:
+        return len(self.values)
+
+    def matrix(self) -> Float[Tensor, "k h"]:
+        rows, columns, _ = self.entries()
+        return self.values.new_zeros(self.shape).index_put((rows, columns), self.values)
+
+    def row(self, latent: int) -> Row:
         pattern = self.pattern
         start, end = pattern.row_starts[latent : latent + 2].tolist()
         return Row(pattern.columns[start:end], self.values[start:end].detach())
 
-    def entries(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Row, column and value of every entry, sorted by row and then by column."""
-        if self.values is None:
-            weight, mask = self._dense()
-            rows, columns = mask.nonzero(as_tuple=True)
-            return rows, columns, weight.detach()[rows, columns]
+    def entries(self) -> Entries:
         pattern = self.pattern
         counts = pattern.row_starts.diff()
         rows = torch.repeat_interleave(torch.arange(self.shape[0], device=counts.device), counts)
-        return rows, pattern.columns, self.values.detach()
+        return Entries(rows, pattern.columns, self.values.detach())
 
-    def keep_largest(self, density: float) -> Int[Tensor, " kept"] | None:
-        """Keep the globally largest |C|, exactly round(density · k · h) of them and at least one.
+    def tensors(self) -> dict[str, Tensor]:
+        return _saved(self.entries())
 
-        Where entries of a sparse C are dropped, returns the old places of those that stay: an optimizer that
-        remembers something of every entry must follow.
-        """
-        size = self.shape[0] * self.shape[1]
-        n_kept = max(1, round(density * size))
-        if self.values is not None:
-            return self._thin(n_kept)
-        weight, mask = self._dense()
-        mask.zero_().view(-1)[weight.detach().abs().view(-1).topk(n_kept, sorted=False).indices] = True
-        if n_kept < SPARSE_BELOW * size:
-            self._store_sparse(*self.entries())
-        return None
+    def mix(self, atoms: Float[Tensor, "n h"]) -> Float[Tensor, "n k"]:
+        return csr_matmul(self.values.to(atoms.dtype), self.pattern, atoms.mT).mT
 
-    def _thin(self, n_kept: int) -> Tensor | None:
-        rows, columns, values = self.entries()
-        if n_kept > len(values):
-            size = self.shape[0] * self.shape[1]
-            raise ValueError(
-                f"density {n_kept / size:.4g} exceeds the current {len(values) / size:.4g}, and entries already "
-                "dropped from a sparse mixing cannot come back; give a smaller density or start a new autoencoder"
-            )
-        if n_kept == len(values):
-            return None
-        kept = values.abs().topk(n_kept, sorted=False).indices.sort().values
-        self._store_sparse(rows[kept], columns[kept], values[kept])
-        return kept
+    def unmix(self, latents: Float[Tensor, "n k"]) -> Float[Tensor, "n h"]:
+        pattern = self.pattern
+        return csr_matmul(self.values.to(latents.dtype)[pattern.by_column], pattern.transposed(), latents.mT).mT
 
-    def _store_sparse(self, rows: Tensor, columns: Tensor, values: Tensor) -> None:
-        pattern = csr_pattern(rows, columns, self.shape)
-        self.register_parameter("weight", None)
-        self.register_buffer("mask", None)
-        self.values = nn.Parameter(values.detach().clone())
-        for name in CsrPattern._fields[:-1]:
-            self.register_buffer(name, getattr(pattern, name))
+    def latents(
+        self, tokens: Float[Tensor, "n d"], left: Float[Tensor, "u d"], right: Float[Tensor, "u d"]
+    ) -> Float[Tensor, "n k"]:
+        return sparse_latents(tokens, left, right, self.values.to(tokens.dtype), self.used_pattern)
 
-    @property
-    def pattern(self) -> CsrPattern:
-        """The places of the entries, rebuilt from buffers so that they follow the module between devices."""
-        places = {name: getattr(self, name) for name in CsrPattern._fields[:-1]}
-        return CsrPattern(**places, shape=self.shape)
+    def kernel(self, gram: Float[Tensor, "u u"]) -> Float[Tensor, "k k"]:
+        return sparse_kernel(self.values.to(gram.dtype), self.used_pattern, gram)
 
-    def _dense(self) -> tuple[Tensor, Tensor]:
-        assert self.weight is not None
-        assert self.mask is not None
-        return self.weight, self.mask
 
-    def _masked(self, dtype: torch.dtype) -> Tensor:
-        weight, mask = self._dense()
-        return weight.to(dtype) * mask
+Composite = Masked | Sparse
+"""The two storages of a composite C."""
+
+
+class Thinned(NamedTuple):
+    """A composite C after its density was changed."""
+
+    mixing: Composite
+    kept: Int[Tensor, " kept"] | None
+    """Where entries of a sparse C were dropped: positions, in the old order, of those that stay."""
+
+
+def check_density(density: object) -> None:
+    """Refuse a share outside (0, 1]."""
+    if not isinstance(density, int | float) or isinstance(density, bool) or not 0 < density <= 1:
+        raise ValueError(f"mixing density {density!r} is outside (0, 1]; the paper keeps 0.001 of the entries")
+
+
+def with_density(mixing: Composite, density: float) -> Thinned:
+    """The mixing with only the globally largest |C|, exactly round(density · k · h) of them and at least one."""
+    n_kept = max(1, round(density * mixing.shape[0] * mixing.shape[1]))
+    return _thinned_entries(mixing, n_kept) if isinstance(mixing, Sparse) else _masked_again(mixing, n_kept)
+
+
+def _masked_again(mixing: Masked, n_kept: int) -> Thinned:
+    weight = mixing.weight.detach()
+    mask = torch.zeros_like(mixing.mask)
+    mask.view(-1)[weight.abs().view(-1).topk(n_kept, sorted=False).indices] = True
+    masked = Masked(mixing.weight, mask)
+    is_thin = n_kept < SPARSE_BELOW * weight.numel()
+    return Thinned(Sparse(masked.entries(), masked.shape) if is_thin else masked, None)
+
+
+def _thinned_entries(mixing: Sparse, n_kept: int) -> Thinned:
+    rows, columns, values = mixing.entries()
+    if n_kept > len(values):
+        size = mixing.shape[0] * mixing.shape[1]
+        raise ValueError(
+            f"density {n_kept / size:.4g} exceeds the current {len(values) / size:.4g}, and entries already "
+            "dropped from a sparse mixing cannot come back; give a smaller density or start a new autoencoder"
+        )
+    if n_kept == len(values):
+        return Thinned(mixing, None)
+    kept = values.abs().topk(n_kept, sorted=False).indices.sort().values
+    return Thinned(Sparse(Entries(rows[kept], columns[kept], values[kept]), mixing.shape), kept)
+
+
+def mixing_from_entries(entries: Entries, shape: tuple[int, int]) -> Composite:
+    """A composite C with the given entries, in the storage that suits their number."""
+    rows, columns, values = entries
+    positions = rows * shape[1] + columns
+    inside = bool(((rows >= 0) & (rows < shape[0]) & (columns >= 0) & (columns < shape[1])).all())
+    if not inside or not bool((positions.diff() > 0).all()):
+        raise ValueError(
+            f"the entries of the mixing are not distinct, sorted positions in a {shape} matrix; save it again"
+        )
+    if len(values) < SPARSE_BELOW * shape[0] * shape[1]:
+        return Sparse(entries, shape)
+    mask = torch.zeros(shape, dtype=torch.bool, device=values.device)
+    mask[rows, columns] = True
+    return Masked(values.new_zeros(shape).index_put((rows, columns), values), mask)
+
+
+def mixing_from_state(state: dict[str, Tensor], shape: tuple[int, int]) -> Composite:
+    """A composite C in the storage whose state_dict this is."""
+    if "values" not in state:
+        return Masked(state["weight"].clone(), state["mask"].clone())
+    counts = state["row_starts"].diff()
+    rows = torch.repeat_interleave(torch.arange(shape[0], device=counts.device), counts)
+    return Sparse(Entries(rows, state["columns"], state["values"]), shape)
+
+
+def _saved(entries: Entries) -> dict[str, Tensor]:
+    return dict(zip(("mixing_rows", "mixing_columns", "mixing_values"), entries, strict=True))
+
+
+def _find_used_atoms_again(mixing: Sparse, _: object) -> None:
+    """After load_state_dict copied another pattern into the buffers."""
+    mixing._register_used_atoms()

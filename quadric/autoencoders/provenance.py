@@ -1,4 +1,4 @@
-"""Where an autoencoder's activations came from."""
+"""Where an autoencoder's activations come from."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Provenance:
-    """What must be known to feed an autoencoder the activations it was made for; None where it does not apply."""
+    """What is needed to reproduce the activations that an autoencoder was trained on; None if it does not apply."""
 
     model: str | None = None
     """Hub id, folder or resource name of the language model."""
@@ -15,7 +15,7 @@ class Provenance:
     model_dtype: str | None = None
     """Precision in which the language model ran."""
     hook_point: str | None = None
-    """Canonical name of the place in the model that was read."""
+    """Canonical name of the hook point in the model."""
     tokenizer_fingerprint: str | None = None
     """Hash of the tokenizer's vocabulary and rules."""
     corpus: str | None = None
@@ -23,14 +23,14 @@ class Provenance:
     corpus_revision: str | None = None
     """Commit or content hash of the text."""
     corpus_settings: dict[str, Any] | None = None
-    """What else decided which text was read, and in which order."""
+    """Other settings that determine which text was read, and in which order."""
     split: str | None = None
-    """The part of the text: to train on, or held out."""
+    """The part of the text: for training, or held out."""
     packing: str | None = None
     """Whether documents share blocks."""
     block_length: int | None = None
-    """Tokens that the language model read at a time."""
+    """Tokens per sequence that the language model read."""
     normalisation: str = "unit norm per token"  # spelled as in the files that exist
     """How a token vector is scaled before it is encoded."""
     token_rules: dict[str, Any] | None = None
-    """Which tokens were left out, and by which rule."""
+    """Which tokens were dropped, and by which rule."""

@@ -1,7 +1,7 @@
-"""From X̂ back to a vector: its leading eigenpair, found without ever forming X̂.
+"""From X̂ back to a vector: its leading eigenpair, computed without forming X̂.
 
-X̂ = Σ_j a_j ½(l_j r_jᵀ + r_j l_jᵀ) of a token is d×d, but its product with a vector costs two passes over L and R.
-Lanczos iteration needs nothing else. All tokens of a batch iterate side by side.
+X̂ = Σ_j a_j ½(l_j r_jᵀ + r_j l_jᵀ) of a token is d×d, but its product with a vector takes two passes over L and R, and
+Lanczos iteration needs only such products. All tokens of a batch are iterated in parallel.
 """
 
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from torch import Tensor
 STEPS = 20
 RESTARTS = 20
 TOLERANCE = 1e-4
-"""Of the residual ‖X̂v − λv‖, relative to the largest |λ| seen."""
+"""Bound on the residual ‖X̂v − λv‖, relative to the largest |λ| found."""
 
 
 class LeadingEigenpairs(NamedTuple):
@@ -22,7 +22,7 @@ class LeadingEigenpairs(NamedTuple):
     values: Float[Tensor, " n"]
     vectors: Float[Tensor, "n d"]
     residuals: Float[Tensor, " n"]
-    """‖X̂v − λv‖ relative to the largest |λ| seen."""
+    """‖X̂v − λv‖ relative to the largest |λ| found."""
 
 
 def leading_eigenpairs(
@@ -32,7 +32,7 @@ def leading_eigenpairs(
     start: Float[Tensor, "n d"],
 ) -> LeadingEigenpairs:
     """Lanczos from `start`, restarted from the best vector until the residual is small."""
-    # A start that is itself an eigenvector would see no other; a little noise in every direction prevents it.
+    # Lanczos started at an eigenvector finds no other; a little noise in every direction prevents that.
     noise = torch.randn(start.shape[1], generator=torch.Generator().manual_seed(0)).to(start)
     vectors = torch.nn.functional.normalize(start + 0.1 * noise / noise.norm(), dim=-1)
     values = torch.zeros_like(vectors[:, 0])
@@ -49,7 +49,7 @@ def leading_eigenpairs(
 def rank_one_vectors(pairs: LeadingEigenpairs, tokens: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
     """x̂ = √λ₁ v₁, the nearest rank-1 positive form, with the sign for which x̂·x ≥ 0; zero where λ₁ ≤ 0.
 
-    xxᵀ has forgotten the sign of x, so no decoder could know it; the true token chooses.
+    xxᵀ does not determine the sign of x, so no decoder can recover it; it is taken from the true token.
     """
     aligned = (pairs.vectors * tokens).sum(-1, keepdim=True)
     signs = torch.where(aligned < 0, -1.0, 1.0).to(tokens)
@@ -57,7 +57,7 @@ def rank_one_vectors(pairs: LeadingEigenpairs, tokens: Float[Tensor, "n d"]) -> 
 
 
 def _lanczos(left: Tensor, right: Tensor, weights: Tensor, start: Tensor) -> LeadingEigenpairs:
-    """One cycle: an orthonormal basis of the Krylov space of each token, and the best pair in it."""
+    """One cycle: an orthonormal basis of each token's Krylov space, and the leading eigenpair within it."""
     n, d = start.shape
     steps = min(STEPS, d)
     basis = start.new_zeros(n, steps, d)
@@ -68,12 +68,12 @@ def _lanczos(left: Tensor, right: Tensor, weights: Tensor, start: Tensor) -> Lea
         basis[:, step] = vector
         image = _apply(left, right, weights, vector)
         projected[:, step, step] = (image * vector).sum(-1)
-        for _ in range(2):  # twice: once leaves rounding errors that grow into copies of eigenvectors
+        for _ in range(2):  # twice: after once, rounding errors grow into copies of eigenvectors
             image = image - _combined(basis[:, : step + 1], _along(basis[:, : step + 1], image))
         beta = image.norm(dim=-1)
         if step + 1 < steps:
             projected[:, step, step + 1] = projected[:, step + 1, step] = beta
-        # Where the space is exhausted what is left is rounding; a zero vector adds nothing and harms nothing.
+        # Once the space is exhausted only rounding errors are left; a zero vector leaves the result unchanged.
         vector = torch.where(beta > 1e-6, 1.0, 0.0).unsqueeze(-1) * image / beta.clamp_min(1e-30).unsqueeze(-1)
     eigenvalues, eigenvectors = torch.linalg.eigh(projected)
     best = eigenvectors[:, :, -1]

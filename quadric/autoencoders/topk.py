@@ -1,17 +1,17 @@
-"""Linear baselines: TopK (the paper's) and BatchTopK. Trained on their own squared error, measured like the rest.
+"""Linear baselines: TopK (the paper's) and BatchTopK, trained on squared error and measured in the product space.
 
 z = keep(ReLU(W_enc (x − b_dec) + b_enc)),    x̂ = W_decᵀ z + b_dec
 """
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from quadric.autoencoders.autoencoder import Autoencoder, TokenErrors
-from quadric.autoencoders.bilinear import check_positive
+from quadric.autoencoders.checks import check_positive
 from quadric.autoencoders.io import check_shapes
 from quadric.autoencoders.objective import LossTerms, product_space_error
 from quadric.autoencoders.provenance import Provenance
@@ -26,7 +26,7 @@ class LinearArchitecture:
     d_model: int
     n_latents: int
     n_active: int
-    """Latents that fire for a token: exactly (TopK) or on average (BatchTopK)."""
+    """Latents that fire per token: exactly (TopK) or on average (BatchTopK)."""
     seed: int
 
     def __post_init__(self) -> None:
@@ -37,7 +37,18 @@ class LinearArchitecture:
 
 
 class LinearAutoencoder(Autoencoder):
-    """What TopK and BatchTopK share: an encoder, a decoder, and an exact score in the product space."""
+    """Base class of TopK and BatchTopK: an encoder, a decoder, and the exact error in the product space.
+
+    Args:
+        d_model: width of the token vectors.
+        n_latents: size of the dictionary.
+        n_active: latents that fire per token.
+        seed: of the initial weights.
+        provenance: where the activations come from.
+        device: of the parameters.
+        dtype: of the parameters.
+        tensors: weights to use instead of initial ones, as `tensors()` returns them.
+    """
 
     def __init__(
         self,
@@ -49,27 +60,24 @@ class LinearAutoencoder(Autoencoder):
         provenance: Provenance | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype = torch.float32,
+        tensors: dict[str, Tensor] | None = None,
     ) -> None:
         super().__init__()
-        architecture = LinearArchitecture(d_model=d_model, n_latents=n_latents, n_active=n_active, seed=seed)
-        directions = torch.randn(n_latents, d_model, generator=torch.Generator().manual_seed(seed))
-        directions /= torch.linalg.vector_norm(directions, dim=-1, keepdim=True)
-        self._assemble(
-            architecture,
-            {
-                "encoder": directions.clone(),
-                "decoder": directions,
-                "encoder_bias": torch.zeros(n_latents),
-                "decoder_bias": torch.zeros(d_model),
-            },
-        )
+        self._architecture = LinearArchitecture(d_model=d_model, n_latents=n_latents, n_active=n_active, seed=seed)
+        self.d_model, self.n_latents, self.n_active = d_model, n_latents, n_active
         self.provenance = provenance or Provenance()
+        self._register(self._initial_tensors() if tensors is None else tensors)
         self.to(device=device, dtype=dtype)
 
-    def _assemble(self, architecture: LinearArchitecture, tensors: dict[str, Tensor]) -> None:
-        self._architecture = architecture
-        self.d_model, self.n_latents = architecture.d_model, architecture.n_latents
-        self.n_active = architecture.n_active
+    def _initial_tensors(self) -> dict[str, Tensor]:
+        """Random unit directions, the same for encoder and decoder, without biases."""
+        generator = torch.Generator().manual_seed(self._architecture.seed)
+        directions = torch.randn(self.n_latents, self.d_model, generator=generator)
+        directions /= torch.linalg.vector_norm(directions, dim=-1, keepdim=True)
+        biases = {"encoder_bias": torch.zeros(self.n_latents), "decoder_bias": torch.zeros(self.d_model)}
+        return {"encoder": directions.clone(), "decoder": directions} | biases
+
+    def _register(self, tensors: dict[str, Tensor]) -> None:
         self.encoder = nn.Parameter(tensors["encoder"])
         self.decoder = nn.Parameter(tensors["decoder"])
         self.encoder_bias = nn.Parameter(tensors["encoder_bias"])
@@ -103,7 +111,7 @@ class LinearAutoencoder(Autoencoder):
         )
 
     def loss(self, tokens: Tensor, alpha: float = 0.0, mask: Tensor | None = None) -> LossTerms:
-        """Squared error + alpha · density; sparsity is built in, so alpha is 0 unless asked for."""
+        """Squared error + alpha · density; the latents are sparse by construction, so alpha defaults to 0."""
         return super().loss(tokens, alpha, mask)
 
     def tensors(self) -> dict[str, Tensor]:
@@ -117,11 +125,7 @@ class LinearAutoencoder(Autoencoder):
     @classmethod
     def from_tensors(cls, architecture: LinearArchitecture, tensors: dict[str, Tensor]) -> "LinearAutoencoder":
         check_shapes(tensors, cls._expected_shapes(architecture))
-        self = cls.__new__(cls)
-        nn.Module.__init__(self)
-        self._assemble(architecture, tensors)
-        self.provenance = Provenance()
-        return self
+        return cls(**asdict(architecture), tensors=tensors, dtype=tensors["encoder"].dtype)
 
     @staticmethod
     def _expected_shapes(architecture: LinearArchitecture) -> dict[str, tuple[int, ...]]:
@@ -143,17 +147,17 @@ class TopKAutoencoder(LinearAutoencoder):
 
 
 class BatchTopKAutoencoder(LinearAutoencoder):
-    """Keeps the n · `n_active` strongest activations of a training batch, and afterwards those over a threshold.
+    """Keeps the n · `n_active` strongest activations of a training batch; in eval mode, those above a threshold.
 
-    The threshold is the running mean of the weakest activation that training batches kept, so that a token's
-    latents do not depend on its neighbours once the autoencoder is in eval mode.
+    The threshold is the running mean of the weakest activation kept in training batches, so that in eval mode a
+    token's latents do not depend on the other tokens of its batch.
     """
 
     kind = "batch_topk"
     threshold: Tensor
 
-    def _assemble(self, architecture: LinearArchitecture, tensors: dict[str, Tensor]) -> None:
-        super()._assemble(architecture, tensors)
+    def _register(self, tensors: dict[str, Tensor]) -> None:
+        super()._register(tensors)
         self.register_buffer("threshold", tensors.get("threshold", torch.tensor(float("nan"))))
 
     def keep(self, activations: Float[Tensor, "n k"]) -> Float[Tensor, "n k"]:

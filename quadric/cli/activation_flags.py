@@ -1,96 +1,85 @@
-"""Flags that decide which activations are read: shared by every command that runs the language model."""
+"""The flag groups of every command that runs the language model: model, text, token rules."""
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, field
+from typing import Annotated, Any, TypeAlias
 
-if TYPE_CHECKING:
-    from quadric.activations import ActivationConfig
-    from quadric.corpus import CorpusConfig
+import tyro
+
+from quadric.activations.settings import ActivationConfig, TokenRules
+from quadric.cli.flags import FlagGroup, Taken, flag_group, take
+from quadric.corpus.config import CorpusConfig
+
+DEFAULT_LAYERS = "15"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Computation:
+    """Where the computation runs."""
+
+    device: str = "auto"
+    """cpu, cuda, cuda:1 or mps; auto is an accelerator if there is one, else the CPU."""
+
+
+def layers_flag(default: str | None) -> Taken:
+    """--layers, alias --layer; required where there is no default."""
+    return take(
+        ActivationConfig,
+        "hook_points",
+        renamed={"hook_points": "layers"},
+        aliases={"hook_points": ("--layer",)},
+        defaults={} if default is None else {"hook_points": default},
+        required=("hook_points",) if default is None else (),
+    )
+
+
+def model_flags(layers: Taken) -> type[FlagGroup]:
+    """The flags of the model; commands differ in the default of --layers."""
+    own = take(ActivationConfig, "model", "model_revision", "model_dtype", "sequences_per_forward")
+    return flag_group("ModelFlags", layers, own, take(Computation))
+
+
+ModelFlags = model_flags(layers_flag(DEFAULT_LAYERS))
+TextFlags = flag_group(
+    "TextFlags",
+    take(
+        CorpusConfig,
+        *("source", "subset", "revision", "hub_split", "text_field", "document_separator", "split"),
+        *("held_out_fraction", "packing", "block_length", "seed", "shuffle_buffer"),
+        renamed={"source": "corpus", "revision": "corpus_revision"},
+    ),
+)
+RuleFlags = flag_group("RuleFlags", take(TokenRules))
+
+ModelGroup: TypeAlias = Annotated[FlagGroup, tyro.conf.OmitArgPrefixes, tyro.conf.arg(constructor=ModelFlags)]
+TextGroup: TypeAlias = Annotated[FlagGroup, tyro.conf.OmitArgPrefixes, tyro.conf.arg(constructor=TextFlags)]
+RuleGroup: TypeAlias = Annotated[
+    FlagGroup, tyro.conf.OmitArgPrefixes, tyro.conf.arg(constructor=RuleFlags, name="token rules")
+]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ActivationFlags:
     """Which model reads which text, and which tokens are kept."""
 
-    model: str = "smollm2"
-    """A hub id, a folder, a .gguf file, or the embedded smollm2."""
-    model_revision: str | None = None
-    """Revision of a hub model; recorded as a commit."""
-    model_dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
-    """Precision of the model; auto is float32 on a CPU and the checkpoint's own on an accelerator."""
-    device: str = "auto"
-    """cpu, cuda, cuda:1, mps; auto takes an accelerator if there is one."""
+    model: ModelGroup = field(default_factory=ModelFlags)
+    """The language model, and where its activations are read."""
+    text: TextGroup = field(default_factory=TextFlags)
+    """The text that it reads."""
+    rules: RuleGroup = field(default_factory=RuleFlags)
+    """Which tokens are left out."""
 
-    corpus: str = "wiki-leads"
-    """wiki-leads, wikitext-2, a file, folder or glob (.txt, .jsonl, .parquet), or a hub dataset owner/name."""
-    subset: str | None = None
-    """Configuration of a hub dataset, e.g. sample-10BT of FineWeb."""
-    corpus_revision: str | None = None
-    """Revision of a hub dataset; recorded as a commit."""
-    hub_split: str = "train"
-    """Which of a hub dataset's own splits to read."""
-    text_field: str = "text"
-    """Field or column that holds the text."""
-    document_separator: str | None = None
-    """Cuts a .txt file into documents, e.g. $'\\n\\n'; a file is one document if left out."""
-    split: Literal["train", "held_out"] = "train"
-    """The documents to train on, or the held-out ones."""
-    held_out_fraction: float = 0.05
-    """Share of the documents held out; a document's text alone decides."""
-    packing: Literal["packed", "separate"] = "packed"
-    """Fill every block with consecutive documents, or keep documents apart."""
-    block_length: int = 256
-    """Tokens a block."""
-    seed: int = 0
-    """Decides the order of documents."""
+    @property
+    def device(self) -> str:
+        return Computation(**self.model.given(Computation)).device
 
-    prepend_bos: Literal["auto", "always", "never"] = "auto"
-    """Put a BOS before every sequence; auto does what the tokenizer does."""
-    bos: Literal["keep", "drop"] = "drop"
-    """Vectors at that BOS."""
-    special_tokens: Literal["keep", "drop"] = "drop"
-    """Vectors at all other special tokens."""
-    outliers: Literal["keep", "drop", "clip"] = "drop"
-    """Vectors (attention sinks) longer than outlier-factor medians of their sequence."""
-    outlier_factor: float = 10.0
-    """How many medians long an outlier is."""
-    sequences_per_forward: int = 8
-    """Sequences that the language model reads at once."""
+    @property
+    def model_name(self) -> str:
+        return str(self.model.given(ActivationConfig).get("model", ActivationConfig.model))
 
-    def activation_config(self, layers: str) -> "ActivationConfig":
-        """What these flags ask for, read at the given hook points."""
-        from quadric.activations import ActivationConfig, TokenRules
-
-        rules: TokenRules = TokenRules(
-            prepend_bos=self.prepend_bos,
-            bos=self.bos,
-            special_tokens=self.special_tokens,
-            outliers=self.outliers,
-            outlier_factor=self.outlier_factor,
-        )
+    def activation_config(self, **defaults: Any) -> ActivationConfig:
+        """What the flags ask for; `defaults` stand in for fields whose flags were not given."""
         return ActivationConfig(
-            model=self.model,
-            model_revision=self.model_revision,
-            model_dtype=self.model_dtype,
-            hook_points=layers,
-            corpus=self._corpus_config(),
-            rules=rules,
-            sequences_per_forward=self.sequences_per_forward,
-        )
-
-    def _corpus_config(self) -> "CorpusConfig":
-        from quadric.corpus import CorpusConfig
-
-        return CorpusConfig(
-            source=self.corpus,
-            subset=self.subset,
-            revision=self.corpus_revision,
-            hub_split=self.hub_split,
-            text_field=self.text_field,
-            document_separator=self.document_separator,
-            split=self.split,
-            held_out_fraction=self.held_out_fraction,
-            packing=self.packing,
-            block_length=self.block_length,
-            seed=self.seed,
+            **{"hook_points": DEFAULT_LAYERS} | defaults | self.model.given(ActivationConfig),
+            corpus=CorpusConfig(**self.text.given(CorpusConfig)),
+            rules=TokenRules(**self.rules.given(TokenRules)),
         )

@@ -1,27 +1,36 @@
-"""`quadric compare`: how much runs agree, from weights alone."""
+"""`quadric compare`: how much autoencoders agree, from weights alone."""
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
+
+from quadric.cli.flags import Paths, Texts
+
+if TYPE_CHECKING:
+    from quadric.runs.folder import Loaded
 
 
 @dataclass(frozen=True, kw_only=True)
 class Compare:
-    """Compare runs pair by pair: Sim_F, Sim_H and more, each beside what chance would give.
+    """Compare autoencoders pair by pair: Sim_F, Sim_H and more, each beside the value expected by chance.
+
+    Every bilinear autoencoder of every run is compared, unless --name chooses among them.
 
     Example: quadric compare runs/a runs/b runs/c --out similarity.png
+             quadric compare runs/grid
     """
 
-    run_folders: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN RUN [RUN ...]")]
-    """Folders made by save_pretrained, or hub ids."""
-    out: tuple[Path, ...] = ()
+    run_folders: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")]
+    """Run folders, folders made by save_pretrained, or hub ids."""
+    name: Texts = ()
+    """Compare only the autoencoders of these names."""
+    out: Paths = ()
     """Files to write: heat maps (.png), or everything as JSON (.json)."""
     json: bool = False
     """Print everything as JSON instead of tables."""
     force: bool = False
-    """Compare even runs of different widths, models or hook points."""
+    """Compare even autoencoders of different widths, models or hook points."""
     null_seed: int = 1_000_003
     """Seed of the random initializations that chance is measured with."""
 
@@ -31,19 +40,20 @@ class Compare:
 
         from rich.console import Console
 
-        from quadric.cli.counted_progress import counted_progress
+        from quadric.cli.progress import progress
         from quadric.reports.files import check_comparison_paths, write_comparison
         from quadric.reports.run_comparison import compare_runs, steps_to_compare
         from quadric.reports.terminal import comparison_in_terminal
-        from quadric.runs.folder import load
 
-        if len(self.run_folders) < 2:
-            raise ValueError(f"{len(self.run_folders)} run given; name at least two to compare")
         check_comparison_paths(self.out)
-        autoencoders = [load(folder) for folder in self.run_folders]
-        with counted_progress("comparing", steps_to_compare(len(autoencoders))) as advance:
+        loaded = self._loaded()
+        with progress() as display:
             comparison = compare_runs(
-                self.run_folders, autoencoders, null_seed=self.null_seed, force=self.force, on_progress=advance
+                _labels(loaded),
+                [each.autoencoder for each in loaded],
+                null_seed=self.null_seed,
+                force=self.force,
+                on_progress=display.counted("comparing", steps_to_compare(len(loaded))),
             )
         if self.json:
             json.dump(comparison.as_json(), sys.stdout, ensure_ascii=False, allow_nan=False)
@@ -54,3 +64,21 @@ class Compare:
             write_comparison(comparison, path)
             print(f"wrote {path}", file=sys.stderr)
         return 0
+
+    def _loaded(self) -> "list[Loaded]":
+        """Linear baselines are left out if the run has others: they have no quadratic forms to compare."""
+        from quadric.autoencoders import BilinearAutoencoder
+        from quadric.runs.folder import load_all
+
+        loaded = load_all(self.run_folders, self.name)
+        bilinear = [each for each in loaded if isinstance(each.autoencoder, BilinearAutoencoder)]
+        kept = loaded if self.name else bilinear or loaded
+        if len(kept) < 2:
+            raise ValueError(f"{len(kept)} autoencoder given; name at least two to compare, in one run or in several")
+        return kept
+
+
+def _labels(loaded: "list[Loaded]") -> list[str]:
+    """The run's name, with the autoencoder's where the run has several."""
+    runs = [each.run for each in loaded]
+    return [each.run if runs.count(each.run) == 1 else f"{each.run.rstrip('/')}/{each.name}" for each in loaded]

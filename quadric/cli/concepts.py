@@ -2,10 +2,12 @@
 
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
+
+from quadric.cli.flags import OptionalPath, OptionalText, Texts
+from quadric.cli.invocation import announce
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -17,19 +19,22 @@ if TYPE_CHECKING:
 class Concepts:
     """Find the latents that hold weekdays, months, years, numbers, letters and countries.
 
-    A latent holds the share of what tells a concept's words apart that lies in its eigenspace (effective rank, at most
-    8 dimensions). Beside it: the best of equally many random subspaces, an untrained autoencoder's best latent.
+    A latent captures the share of the variance between a concept's words that lies in its eigenspace (effective rank,
+    at most 8 dimensions). For comparison: the best of equally many random subspaces, and the best latent of an
+    untrained autoencoder.
 
     Example: quadric concepts runs/first --out concepts.csv
     """
 
     run_folders: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """Run folders, folders made by save_pretrained, or hub ids, all of one language model."""
-    model: str | None = None
-    """Where the language model is, if not where its recorded name says."""
+    name: Texts = ()
+    """Look only into the autoencoders of these names."""
+    model: OptionalText = None
+    """Location of the language model, if its recorded name is not enough to find it."""
     device: str = "auto"
-    """cpu, cuda, cuda:1, mps; auto takes an accelerator if there is one."""
-    out: Path | None = None
+    """cpu, cuda, cuda:1 or mps; auto is an accelerator if there is one, else the CPU."""
+    out: OptionalPath = None
     """File to write the table to (.csv)."""
     json: bool = False
     """Print everything as JSON instead of a table."""
@@ -37,10 +42,11 @@ class Concepts:
     def run(self) -> int:
         import json
 
+        announce("concepts", f"loading {', '.join(self.run_folders)}")
         from rich.console import Console
 
         from quadric._files import write_atomically
-        from quadric.cli.counted_progress import counted_progress
+        from quadric.cli.progress import progress
         from quadric.concepts import find_concepts
         from quadric.concepts.finding import Named
         from quadric.reports.files import check_endings
@@ -48,8 +54,9 @@ class Concepts:
         from quadric.sweep.results import as_csv
 
         check_endings([self.out] if self.out else [], [".csv"])
-        named = [Named(name, autoencoder) for _, name, autoencoder in load_all(self.run_folders)]
-        with counted_progress("autoencoders", len(named)) as advance:
+        named = [Named(name, autoencoder) for _, name, autoencoder in load_all(self.run_folders, self.name)]
+        with progress() as display:
+            advance = display.counted("autoencoders", len(named))
             found = find_concepts(named, model=self.model, device=self.device, on_progress=advance)
         rows = [each.as_row() for each in found]
         if self.json:
@@ -77,6 +84,6 @@ def _table(found: "list[Finding]") -> "Table":
         row = each.as_row()
         cells = ("" if row[name] is None else f"{row[name]:.1%}" for name in shares.values())
         table.add_row(each.concept, each.kind, each.hook_point, str(row["latent"]), str(row["rank"]), *cells)
-    table.caption = "Captured: share of the variance between words; the viewer shows latent N at #/latent/N."
+    table.caption = "Captured: share of the variance between words. The viewer shows latent N at #/latent/N."
     table.caption_justify = "left"
     return table

@@ -1,17 +1,34 @@
 """`quadric evaluate`: how good trained autoencoders are, on held-out text."""
 
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import tyro
+
+from quadric.cli.activation_flags import Computation
+from quadric.cli.flags import FlagGroup, Paths, Texts, flag_group, take
+from quadric.cli.invocation import announce
+from quadric.evaluation.settings import EvaluationSettings
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
     from quadric.evaluation import Evaluation
-    from quadric.evaluation.evaluating import Candidate
+
+TextFlags = flag_group("TextFlags", take(EvaluationSettings), take(Computation))
+TextGroup: TypeAlias = Annotated[FlagGroup, tyro.conf.OmitArgPrefixes, tyro.conf.arg(constructor=TextFlags)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """Where the result goes."""
+
+    out: Paths = ()
+    """Files to write: everything (.json), or the table (.csv)."""
+    json: bool = False
+    """Print everything as JSON instead of a table."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,66 +38,60 @@ class Evaluate:
     The result is also kept in RUN/evaluation.json, where quadric site finds it.
 
     Example: quadric evaluate runs/first
-    Example: quadric evaluate runs/first runs/second --spliced-tokens 0 --out evaluation.csv evaluation.json
+             quadric evaluate runs/first runs/second --spliced-tokens 0 --out evaluation.csv evaluation.json
     """
 
     run_folders: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """Run folders, folders made by save_pretrained, or hub ids; every autoencoder in them is measured."""
-    tokens: int = 32768
-    """Held-out tokens to measure the error on."""
-    spliced_tokens: int = 4096
-    """Tokens of text to predict with rebuilt vectors, for cross-entropy and divergence recovered; 0 leaves it out."""
-    split: Literal["held_out", "train"] = "held_out"
-    """The documents that training left out, or those it saw."""
-    model: str | None = None
-    """Where the language model is, if not where its recorded name says."""
-    corpus: str | None = None
-    """Another text, or where the recorded one is now."""
-    device: str = "auto"
-    """cpu, cuda, cuda:1, mps; auto takes an accelerator if there is one."""
-    out: tuple[Path, ...] = ()
-    """Files to write: everything (.json), or the table (.csv)."""
-    json: bool = False
-    """Print everything as JSON instead of a table."""
+    name: Texts = ()
+    """Measure only the autoencoders of these names."""
+    text: TextGroup = field(default_factory=TextFlags)
+    """The text to measure on, and the model that reads it."""
+    output: Annotated[Output, tyro.conf.OmitArgPrefixes] = field(default_factory=Output)
+    """Where the result goes."""
 
     def run(self) -> int:
+        settings = EvaluationSettings(**self.text.given(EvaluationSettings))
+        announce("evaluate", f"loading {', '.join(self.run_folders)}")
+        from quadric.cli.progress import progress
+        from quadric.evaluation import evaluate_on_text
+        from quadric.evaluation.evaluating import Candidate
+        from quadric.evaluation.files import check_evaluation_paths, write_evaluations
+        from quadric.runs.folder import load_all
+
+        check_evaluation_paths(self.output.out)
+        candidates = [Candidate(*each) for each in load_all(self.run_folders, self.name)]
+        device = Computation(**self.text.given(Computation)).device
+        with progress() as display:
+            found = evaluate_on_text(candidates, settings, device=device, on_progress=display.report)
+        self._show(found)
+        for path in self.output.out:
+            write_evaluations(found, path)
+            print(f"wrote {path}", file=sys.stderr)
+        _keep(found)
+        return 0
+
+    def _show(self, found: "list[Evaluation]") -> None:
         import json
-        import sys
 
         from rich.console import Console
 
-        from quadric.cli.counted_progress import part_progress
-        from quadric.evaluation import EvaluationSettings, evaluate_on_text
-        from quadric.evaluation.files import check_evaluation_paths, keep_in_runs, write_evaluations
-
-        settings = EvaluationSettings(
-            tokens=self.tokens,
-            spliced_tokens=self.spliced_tokens,
-            split=self.split,
-            model=self.model,
-            corpus=self.corpus,
-        )
-        check_evaluation_paths(self.out)
-        candidates = _candidates(self.run_folders)
-        with part_progress() as show:
-            found = evaluate_on_text(candidates, settings, device=self.device, on_progress=show)
-        keep_in_runs(found)
-        if self.json:
+        if self.output.json:
             json.dump([each.as_json() for each in found], sys.stdout, ensure_ascii=False, indent=1)
             print()
         else:
             _print(found, Console())
-        for path in self.out:
-            write_evaluations(found, path)
-            print(f"wrote {path}", file=sys.stderr)
-        return 0
+        sys.stdout.flush()
 
 
-def _candidates(runs: tuple[str, ...]) -> "list[Candidate]":
-    from quadric.evaluation.evaluating import Candidate
-    from quadric.runs.folder import load_all
+def _keep(found: "list[Evaluation]") -> None:
+    """Keep the result in the run folder; one that cannot be written to costs the user no result."""
+    from quadric.evaluation.files import keep_in_runs
 
-    return [Candidate(*each) for each in load_all(runs)]
+    try:
+        keep_in_runs(found)
+    except OSError as problem:
+        print(f"quadric: not kept in the run folder ({problem}); quadric site will not show it", file=sys.stderr)
 
 
 def _print(found: "list[Evaluation]", console: "Console") -> None:
@@ -93,9 +104,9 @@ def _print(found: "list[Evaluation]", console: "Console") -> None:
     )
     if (recovered := found[0].recovered) is not None:
         console.print(
-            "Recovered: the share of what zeroing / averaging the vectors costs in cross-entropy (CE) and divergence "
-            f"(KL), over {recovered.n_tokens:,} predictions; untouched, CE is {recovered.original:.3f}. A rebuilt "
-            "vector takes the sign for which x̂·x ≥ 0, and the length of x."
+            "Recovered: share of the cost of zero / mean ablation that is avoided, in cross-entropy (CE) and "
+            f"divergence (KL), over {recovered.n_tokens:,} predictions; the model's own: {recovered.original:.3f}. "
+            "A reconstruction takes the sign for which x̂·x ≥ 0, and the length of x."
         )
 
 

@@ -16,7 +16,7 @@ class Figures:
     """Draw the paper's figures from runs and sweeps: each as PNG and SVG, with the numbers behind it as CSV.
 
     Example: quadric figures runs/layers runs/alphas --out figures
-    Example: quadric figures --only receptive_fields receptive_gap --out figures
+             quadric figures --only receptive_fields receptive_gap --out figures
     """
 
     sources: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[RUN_OR_SWEEP ...]")] = ()
@@ -36,16 +36,16 @@ class Figures:
         ],
         ...,
     ] = ()
-    """Figures to draw; all whose data are there if left out."""
+    """Figures to draw; by default all whose data is available."""
 
     def run(self) -> int:
         from importlib.util import find_spec
 
         if find_spec("matplotlib") is None:
             raise ValueError("figures need matplotlib; install it with: pip install 'quadric[figures]'")
-        from quadric.figures import draw_figures, material_from
+        from quadric.figures import draw_figures, read_figure_data
 
-        draw_figures(material_from(self.sources), self.out, self.only, on_drawn=_say_drawn, on_missing=_say_missing)
+        draw_figures(read_figure_data(self.sources), self.out, self.only, on_drawn=_say_drawn, on_missing=_say_missing)
         return 0
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from quadric.cli.flags import OptionalText
+
 if TYPE_CHECKING:
     from quadric.evidence import Evidence
     from quadric.evidence.labelling import LabellingReport
@@ -18,9 +20,9 @@ ENDPOINTS = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.an
 
 @dataclass(frozen=True, kw_only=True)
 class Label:
-    """Ask a language model for a short label of the most important latents; the labels are marked unevaluated.
+    """Let a language model write short labels for the most important latents; they are marked unevaluated.
 
-    Answers are kept as they come: the same command asks only for those that are missing. The key is read from the
+    Labels are stored as they arrive: the same command requests only the missing ones. The key is read from the
     environment and never stored.
 
     Example: quadric label runs/demo --endpoint http://localhost:8000/v1 --model my-model --top 20
@@ -31,31 +33,30 @@ class Label:
     model: str
     """Name of the model at the endpoint."""
     api: Literal["openai", "anthropic"] = "openai"
-    """Which protocol the endpoint speaks; openai is that of most local servers too."""
-    endpoint: str | None = None
+    """Protocol of the endpoint; most local servers use openai."""
+    endpoint: OptionalText = None
     """Base address, e.g. http://localhost:8000/v1; by default the protocol's own."""
-    key_variable: str | None = None
+    key_variable: OptionalText = None
     """Environment variable with the key; by default OPENAI_API_KEY or ANTHROPIC_API_KEY."""
-    autoencoder: str | None = None
-    """Which autoencoder of the run, if it has several."""
+    name: OptionalText = None
+    """Which autoencoder, if the run has several."""
     top: int = 20
     """How many of the most important latents."""
     concurrency: int = 4
-    """Requests that may be open at once."""
+    """Number of concurrent requests."""
     show_prompt: bool = False
-    """Print what would be asked about the first of them, and ask nothing."""
+    """Print the prompt for the first of them, and send nothing."""
 
     def run(self) -> int:
-        from quadric.cli.counted_progress import counted_progress
+        from quadric.cli.progress import progress
         from quadric.evidence import Evidence
         from quadric.evidence.endpoints import Endpoint
-        from quadric.evidence.labelling import label_latents
-        from quadric.evidence.prompting import prompt_for
+        from quadric.evidence.labelling import label_latents, prompt_for
         from quadric.runs.folder import autoencoder_folder, evidence_folder
 
         if self.top < 1:
             raise ValueError(f"top={self.top} is not positive; give how many latents to label")
-        own = autoencoder_folder(self.run_folder, self.autoencoder)
+        own = autoencoder_folder(self.run_folder, self.name)
         folder = evidence_folder(self.run_folder, own.resolve().name)
         evidence = Evidence.load(folder)
         latents = self._most_important(own, evidence)
@@ -67,7 +68,8 @@ class Label:
         if key is None and self.endpoint is None:
             raise ValueError(f"the environment has no {variable}; set it, or name another with --key-variable")
         endpoint = Endpoint(url=self.endpoint or ENDPOINTS[self.api], model=self.model, api=self.api, key=key)
-        with counted_progress("labels", len(latents)) as advance:
+        with progress() as display:
+            advance = display.counted("labels", len(latents))
             report = label_latents(folder, latents, endpoint, concurrency=self.concurrency, on_progress=advance)
         return _said(report, latents)
 
@@ -79,7 +81,7 @@ class Label:
 
         autoencoder = require_bilinear(load_pretrained(folder))
         if evidence.weights_sha256 != weights_sha256(autoencoder):
-            raise ValueError(f"the evidence is about other weights than {folder} holds; collect it anew: quadric site")
+            raise ValueError(f"the evidence is about other weights than {folder} holds; collect it again: quadric site")
         importance = statistics(autoencoder).importance
         found: list[int] = importance.argsort(descending=True, stable=True)[: self.top].tolist()
         return found
@@ -96,5 +98,5 @@ def _said(report: "LabellingReport", latents: list[int]) -> int:
     for latent, why in report.failures.items():
         print(f"latent {latent}: {why}", file=sys.stderr)
     if report.failures:
-        print(f"{len(report.failures)} latents got no label; the same command asks again", file=sys.stderr)
+        print(f"{len(report.failures)} latents got no label; the same command tries again", file=sys.stderr)
     return 1 if report.failures else 0

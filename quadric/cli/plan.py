@@ -1,125 +1,186 @@
 """`quadric plan`: predicted memory and time before anything is started."""
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from quadric.activations.settings import ActivationConfig
+from quadric.cli.flags import OptionalInt
+from quadric.cli.scale_flags import ScaleFlags
+from quadric.cli.train import Output
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from quadric.activations.model_cost import ReadingCost
+    from quadric.runs.planning import CombinedPlan
+    from quadric.runs.scales import Scale
     from quadric.training.plan import RunPlan
 
 UNITS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1.0, ""))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
-    """Predict memory, operations, disk and time of a training run; nothing is trained and no weights are read.
+class Planning:
+    """What is planned beyond the flags of train."""
 
-    Example: quadric plan --model smollm2 --layer 15 --n-latents 1152 --batch-tokens 4096 --steps 200
-    """
-
-    model: str | None = None
-    """Language model that is read: a hub id, a folder, a .gguf file, or the embedded smollm2."""
-    layer: str | None = None
-    """Hook point in it, e.g. 15 or resid_mid.5."""
-    d_model: int | None = None
-    """Width of the activations, instead of model and layer: training from a cache."""
-    prior: Literal["atomic", "composite", "quadratic"] = "composite"
-    """Constraint on the mixing of atoms into latents."""
-    n_latents: int = 8192
-    """Size of the dictionary."""
-    n_hidden: int | None = None
-    """Atoms; by default twice the latents, or as many where the prior is atomic."""
-    mixing_density: float = 0.001
-    """Share of C that a composite autoencoder keeps in the end."""
-    batch_tokens: int = 8192
-    """Tokens a step, over all processes."""
-    steps: int = 2048
-    """Steps of the run."""
-    block_length: int = 256
-    """Tokens that the language model reads together."""
+    d_model: OptionalInt = None
+    """Width of the activations, for training on tensors of your own; no language model is read then."""
+    batch_tokens: OptionalInt = None
+    """Tokens per step over all processes; by default --sequences-per-step times --block-length."""
     processes: int = 1
     """Processes that share every batch (torchrun)."""
     json: bool = False
     """Print everything as JSON."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan(ScaleFlags):
+    """Predict memory, operations, disk and time of a training run; nothing is trained and no weights are read.
+
+    Takes the flags of quadric train. Several autoencoders get one table each (equal ones share a table), followed by
+    what they need together.
+
+    Example: quadric plan --model smollm2 --layer 15 --n-latents 1152 --steps 200
+             quadric plan --recipe paper --d-model 1024 --processes 4
+             quadric plan --layers 9,15 --prior atomic composite --seeds 0 1 2
+    """
+
+    output: Annotated[Output, tyro.conf.OmitArgPrefixes] = field(default_factory=Output)
+    """As in quadric train; of these only --cache makes a difference to the plan."""
+    planning: Annotated[Planning, tyro.conf.OmitArgPrefixes] = field(default_factory=Planning)
+    """What is planned beyond the flags of quadric train."""
 
     def run(self) -> int:
         import json
 
         from rich.console import Console
 
-        from quadric.training import AutoencoderConfig, TrainingConfig
         from quadric.training.machine import matmul_rate
-        from quadric.training.plan import plan_run
 
-        config = AutoencoderConfig(
-            hook_point=self.layer or "cache",
-            prior=self.prior,
-            n_latents=self.n_latents,
-            n_hidden=self.n_hidden,
-            mixing_density=self.mixing_density,
-        )
-        training = TrainingConfig(steps=self.steps, alpha_warmup_steps=min(256, self.steps))
+        self._check()
         reading = self._reading()
-        width = self.d_model if reading is None else reading.d_model
-        assert width is not None
-        per_token = 0.0 if reading is None else reading.flops_per_token
-        plan = plan_run(config, training, width, self.batch_tokens, self.processes, per_token)
+        width = reading.d_model if reading is not None else self._width()
+        plan = self._plan(width, reading)
         rate = matmul_rate()
-        if self.json:
-            extra = {"d_model": width, "matmul_flops_per_second": rate, "seconds": plan.seconds(rate)}
-            print(json.dumps(plan.as_json() | extra | {"language_model_flops_per_token": per_token}, allow_nan=False))
+        if self.planning.json:
+            print(json.dumps(_as_json(plan, width, rate, reading), allow_nan=False))
             return 0
         console = Console()
-        console.print(_table(plan))
-        console.print(_account(plan, reading, rate, self.processes), highlight=False)
+        for title, each in _different(plan).items():
+            console.print(_table(title, each))
+        console.print(_account(plan, reading, rate, self.planning.processes), highlight=False)
         return 0
 
-    def _reading(self) -> "ReadingCost | None":
-        """The language model's part, where there is one."""
-        if (self.model is None) != (self.layer is None) or (self.model is None) == (self.d_model is None):
+    def _check(self) -> None:
+        given = self.model.given(ActivationConfig)
+        if self.output.resume is not None:
+            raise ValueError("--resume cannot be planned: a plan is about a run that has not started; leave it out")
+        contradicting = [f"--{flag}" for flag, name in (("model", "model"), ("layers", "hook_points")) if name in given]
+        if self.output.cache is not None:
+            contradicting.append("--cache")
+        if self.planning.d_model is not None and contradicting:
             raise ValueError(
-                f"model={self.model}, layer={self.layer}, d_model={self.d_model} do not go together; "
-                "give --model and --layer, or --d-model alone"
+                f"--d-model {self.planning.d_model} and {', '.join(contradicting)} contradict each other: the width "
+                "follows from the model or the cache; give one or the other"
             )
-        if self.model is None or self.layer is None:
-            if self.d_model is not None and self.d_model < 1:
-                raise ValueError(f"d_model={self.d_model} is not positive; give the width of the activations")
+
+    def _reading(self) -> "ReadingCost | None":
+        """The language model's part, unless activations are stored or the user's own."""
+        if self.output.cache is not None or self.planning.d_model is not None:
             return None
         from quadric.activations.model_cost import reading_cost
         from quadric.activations.models import find_model
 
-        return reading_cost(find_model(self.model), self.layer, self.block_length)
+        config = self.activation_config()
+        source = find_model(config.model, config.model_revision)
+        return reading_cost(source, config.hook_points, config.corpus.block_length)
+
+    def _width(self) -> int:
+        if self.planning.d_model is not None:
+            return self.planning.d_model
+        from quadric.activations import ActivationCache
+
+        assert self.output.cache is not None
+        return ActivationCache(self.output.cache).manifest.layout.d_model
+
+    def _plan(self, width: int, reading: "ReadingCost | None") -> "CombinedPlan":
+        from quadric.runs.planning import plan_autoencoders
+        from quadric.runs.recipes import autoencoders, training_config
+
+        scale, config = self.scale(), self.activation_config()
+        layers = tuple(config.hook_points.split(",")) if self.planning.d_model is None else ("rows",)
+        return plan_autoencoders(
+            autoencoders(layers, scale, self.grid()),
+            training_config(scale),
+            d_model=width,
+            batch_tokens=self._batch_tokens(scale, config),
+            processes=self.planning.processes,
+            reading_flops_per_token=0.0 if reading is None else reading.flops_per_token,
+        )
+
+    def _batch_tokens(self, scale: "Scale", config: ActivationConfig) -> int:
+        given = self.planning.batch_tokens
+        return scale.sequences_per_step * config.corpus.block_length if given is None else given
 
 
-def _table(plan: "RunPlan") -> "Table":
+def _as_json(plan: "CombinedPlan", width: int, rate: float, reading: "ReadingCost | None") -> dict[str, Any]:
+    """The phases stand at the top as well if there is only one autoencoder."""
+    plans = list(plan.plans.values())
+    return {
+        **(plans[0].as_json() if len(plans) == 1 else {}),
+        **plan.as_json(),
+        "d_model": width,
+        "matmul_flops_per_second": rate,
+        "seconds": plan.flops / rate,
+        "language_model_flops_per_token": 0.0 if reading is None else reading.flops_per_token,
+    }
+
+
+def _different(plan: "CombinedPlan") -> "dict[str, RunPlan]":
+    """One plan for all autoencoders that cost the same, under a title that counts them."""
+    alike: dict[str, list[str]] = {}
+    for name, each in plan.plans.items():
+        alike.setdefault(repr(each), []).append(name)
+    found = {}
+    for first, *others in alike.values():
+        title = f"{first} and {len(others)} more that cost the same" if others else first
+        found[title] = plan.plans[first]
+    return found
+
+
+def _table(title: str, plan: "RunPlan") -> "Table":
     from rich.table import Table
 
-    table = Table("a step", *(f"{e.phase.name}, steps {e.phase.first_step}–{e.phase.last_step}" for e in plan.phases))
+    headings = (f"{e.phase.name}, steps {e.phase.first_step}–{e.phase.last_step}" for e in plan.phases)
+    table = Table("per step", *headings, title=title, title_justify="left", min_width=min(len(title), 78))
     for part in plan.phases[0].flops._fields:
-        table.add_row(f"{part}, FLOP", *(_counted(getattr(each.flops, part)) for each in plan.phases))
-    table.add_row("total, FLOP", *(_counted(each.flops.total) for each in plan.phases), end_section=True)
+        table.add_row(f"{part}, FLOPs", *(_counted(getattr(each.flops, part)) for each in plan.phases))
+    table.add_row("total, FLOPs", *(_counted(each.flops.total) for each in plan.phases), end_section=True)
     table.add_row("memory kept", *(_bytes(each.memory.state) for each in plan.phases))
     table.add_row("peak memory", *(_bytes(each.memory.peak) for each in plan.phases))
     return table
 
 
-def _account(plan: "RunPlan", reading: "ReadingCost | None", rate: float, processes: int) -> str:
+def _account(plan: "CombinedPlan", reading: "ReadingCost | None", rate: float, processes: int) -> str:
     each = " in each process" if processes > 1 else ""
+    subject = "Training" if len(plan.plans) == 1 else f"Training all {len(plan.plans)} autoencoders together"
     lines = [
-        f"Training takes up to {_bytes(plan.peak_bytes)}{each}; checkpoints up to {_bytes(plan.checkpoint_bytes)}."
+        f"{subject} takes up to {_bytes(plan.peak_bytes)}{each}; checkpoints up to {_bytes(plan.checkpoint_bytes)}."
     ]
+    if plan.not_modelled:
+        lines.append(f"Not included, because their cost is not predicted: {', '.join(plan.not_modelled)}.")
     if reading is not None:
         lines.append(
-            f"The language model runs {reading.n_layers} layers: {_counted(reading.flops_per_token)}FLOP a token, "
-            f"{_counted(plan.reading_flops_per_step)}FLOP a step{each}; its weights take "
-            f"{_bytes(reading.weight_bytes)} in float32 besides."
+            f"The language model runs {reading.n_layers} layers: {_counted(reading.flops_per_token)}FLOPs per token, "
+            f"{_counted(plan.reading_flops_per_step)}FLOPs per step{each}; its weights take another "
+            f"{_bytes(reading.weight_bytes)} in float32."
         )
     lines.append(
-        f"The run takes {_counted(plan.flops)}FLOP{each}: {_duration(plan.seconds(rate))} at the "
-        f"{_counted(rate)}FLOP/s of float32 matrix products just measured on this machine's CPU. No run is all matrix "
-        "products, so expect more; a phase is priced at its dearest step."
+        f"The run takes {_counted(plan.flops)}FLOPs{each}: {_duration(plan.flops / rate)} at the "
+        f"{_counted(rate)}FLOP/s of float32 matrix products just measured on this machine's CPU. No run consists of "
+        "matrix products only, so expect more; every step of a phase is counted as its most expensive one."
     )
     return "\n".join(lines)
 

@@ -1,23 +1,29 @@
-"""`quadric report`: the weights-only account of every latent."""
+"""`quadric report`: what the weights say about every latent."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 import tyro
 
+from quadric.cli.flags import OptionalText, Paths
+
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """Say what the weights of a run tell about its latents; no language model and no data are needed.
+    """Describe the latents of a run from its weights alone; no language model and no data are needed.
 
-    Example: quadric report runs/demo --out report.html latents.parquet
+    Labels are shown beside the numbers if the run has evidence (quadric site collects it).
+
+    Example: quadric report runs/demo --out report.html latents.csv
+             quadric report runs/grid --name resid_pre.15-composite-k1024-density0.002-alpha0.3-seed0
     """
 
     run_folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """Folder made by save_pretrained, or a hub id."""
-    out: tuple[Path, ...] = ()
-    """Files to write: a page (.html), everything as JSON (.json), or the table of latents (.parquet)."""
+    """Run folder, folder made by save_pretrained, or a hub id."""
+    name: OptionalText = None
+    """Which autoencoder, if the run has several."""
+    out: Paths = ()
+    """Files to write: a page (.html), everything as JSON (.json), or the table of latents (.csv, .parquet)."""
     json: bool = False
     """Print everything as JSON instead of tables."""
     top: int = 20
@@ -31,21 +37,23 @@ class Report:
 
         from rich.console import Console
 
-        from quadric.cli.counted_progress import counted_progress
-        from quadric.geometry.dictionary import require_bilinear
+        from quadric.cli.progress import progress
         from quadric.geometry.shapes import check_tolerance
         from quadric.reports.files import check_report_paths, write_report
-        from quadric.reports.run_report import report_on
+        from quadric.reports.run_report import report_on_run
         from quadric.reports.terminal import report_in_terminal
-        from quadric.runs.folder import load
 
         if self.top < 1:
             raise ValueError(f"top={self.top} is not positive; give how many latents to print")
         check_tolerance(self.tolerance)
         check_report_paths(self.out)
-        autoencoder = require_bilinear(load(self.run_folder))
-        with counted_progress("spectra", autoencoder.n_latents) as advance:
-            report = report_on(self.run_folder, autoencoder, self.tolerance, advance)
+        with progress() as display:
+            report = report_on_run(
+                self.run_folder,
+                name=self.name,
+                tolerance=self.tolerance,
+                on_progress=lambda done, total: display.report("spectra", done, total),
+            )
         if self.json:
             json.dump(report.as_json(), sys.stdout, ensure_ascii=False, allow_nan=False)
             print()

@@ -1,60 +1,69 @@
-"""Flags that decide how large the dictionaries are and how long they are trained."""
+"""The flag groups of commands that train: dictionary and training."""
 
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, field, fields
+from typing import Annotated, Literal, TypeAlias
+
+import tyro
 
 from quadric.cli.activation_flags import ActivationFlags
+from quadric.cli.flags import FlagGroup, Taken, flag_group, take
+from quadric.runs.scales import PAPER, SMALL, Grid, Scale, resized
 
-if TYPE_CHECKING:
-    from quadric.runs.recipes import Scale
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """Where the sizes come from that are not given."""
+
+    recipe: Literal["auto", "paper", "small"] = "auto"
+    """Sizes to use where the flags below are left out; auto is small on a CPU and paper on an accelerator."""
+
+
+def _defaults(name: str) -> str:
+    small, paper = getattr(SMALL, name), getattr(PAPER, name)
+    if small is None:
+        return "twice --n-latents"
+    return f"{small:g}" if small == paper else f"{small:g} small, {paper:g} paper"
+
+
+SIZES = {each.name: _defaults(each.name) for each in fields(Scale)}
+DICTIONARY_SIZES = ("n_latents", "n_hidden", "mixing_density", "n_active")
+GRID = {"dictionaries": "prior", "alphas": "alpha"}
+
+
+def dictionary_flags(grid: Taken) -> type[FlagGroup]:
+    """The flags of the dictionary; commands differ in the default of --prior."""
+    return flag_group("DictionaryFlags", grid, take(Recipe), take(Scale, *DICTIONARY_SIZES, defaults=SIZES))
+
+
+DictionaryFlags = dictionary_flags(take(Grid, renamed=GRID))
+TrainingFlags = flag_group(
+    "TrainingFlags", take(Scale, *(name for name in SIZES if name not in DICTIONARY_SIZES), defaults=SIZES)
+)
+
+DictionaryGroup: TypeAlias = Annotated[FlagGroup, tyro.conf.OmitArgPrefixes, tyro.conf.arg(constructor=DictionaryFlags)]
+TrainingGroup: TypeAlias = Annotated[FlagGroup, tyro.conf.OmitArgPrefixes, tyro.conf.arg(constructor=TrainingFlags)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScaleFlags(ActivationFlags):
     """Which activations; and sizes and steps, by recipe or one by one."""
 
-    recipe: Literal["auto", "paper", "small"] = "auto"
-    """Where the sizes below come from if they are left out: the paper's k = 8192, h = 16384 and 2048 steps of 32 × 256
-    tokens; or small, k = 1024, h = 2048 and 200 steps of 16 × 256. Auto is small on a CPU and paper elsewhere."""
-    n_latents: int | None = None
-    """Size of the dictionary."""
-    n_hidden: int | None = None
-    """Atoms; twice the latents if left out, and as many as latents in an atomic dictionary."""
-    mixing_density: float | None = None
-    """Share of C that a composite dictionary keeps in the end."""
-    n_active: int | None = None
-    """Latents that fire for a token, in the linear baselines."""
-    steps: int | None = None
-    """Batches to train on."""
-    alpha_warmup_steps: int | None = None
-    """Steps over which alpha grows from 0; at most an eighth of --steps where only those are given."""
-    sequences_per_step: int | None = None
-    """Sequences in a batch, over all processes together."""
-    epochs: int | None = None
-    """How often the text may be read."""
-    checkpoint_every: int | None = None
-    """Steps between checkpoints."""
-    keep_checkpoints: int | None = None
-    """Checkpoints to keep."""
+    dictionary: DictionaryGroup = field(default_factory=DictionaryFlags)
+    """What is trained; one autoencoder for every combination of layer, prior, alpha and seed."""
+    training: TrainingGroup = field(default_factory=TrainingFlags)
+    """How long it is trained."""
 
-    def scale(self) -> "Scale":
-        """The recipe's sizes, with those that were given in their place."""
+    def grid(self) -> Grid:
+        """The priors, alphas and seeds that were given."""
+        return Grid(**self.dictionary.given(Grid))
+
+    def scale(self, recipe: str | None = None) -> Scale:
+        """The sizes of a recipe, with those that were given in their place."""
+        chosen = Recipe(**{"recipe": recipe or "auto"} | self.dictionary.given(Recipe)).recipe
+        base = SMALL if chosen == "small" or (chosen == "auto" and self._on_cpu()) else PAPER
+        return resized(base, self.dictionary.given(Scale) | self.training.given(Scale))
+
+    def _on_cpu(self) -> bool:
         from quadric.activations.models import chosen_device
-        from quadric.runs.recipes import PAPER, SMALL
 
-        on_cpu = chosen_device(self.device).type == "cpu"
-        scale = SMALL if self.recipe == "small" or (self.recipe == "auto" and on_cpu) else PAPER
-        given = {field.name: getattr(self, field.name) for field in fields(scale)}
-        changed = {name: value for name, value in given.items() if value is not None}
-        if "steps" in changed and "alpha_warmup_steps" not in changed:
-            changed["alpha_warmup_steps"] = min(scale.alpha_warmup_steps, changed["steps"] // 8)
-        return replace(scale, **changed)
-
-    def check_resumes_with(self, allowed: tuple[str, ...]) -> None:
-        """Refuse flags that going on would ignore."""
-        given = [field.name for field in fields(self) if getattr(self, field.name) != field.default]
-        if refused := [f"--{name.replace('_', '-')}" for name in given if name not in allowed]:
-            raise ValueError(
-                f"{', '.join(refused)} cannot be given with --resume: what was begun decides; leave it out, or start "
-                "anew with --out"
-            )
+        return chosen_device(self.device).type == "cpu"

@@ -7,63 +7,70 @@ from typing import Annotated
 
 import tyro
 
+from quadric.cli.flags import OptionalInt, OptionalPath, OptionalText, Texts
+from quadric.cli.invocation import announce
+
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
     """Write a static site that shows every latent of some runs: no server, no network, any host.
 
-    What data says about the latents is collected first where RUN/evidence does not hold it yet; a killed collection
-    goes on when the same command is given again.
+    Evidence about the latents (what data activates them) is collected first where RUN/evidence lacks it; the same
+    command continues a collection that was interrupted.
 
     Example: quadric site runs/demo --out site
+             quadric site runs/a runs/b --out site --cache runs/harvest --tokens 400000
     """
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """Run folders, or folders made by save_pretrained."""
-    out: Path | None = None
+    name: Texts = ()
+    """Show only the autoencoders of these names; all of every run if left out."""
+    out: OptionalPath = None
     """Folder of the site; an earlier site there is replaced. By default RUN/site, where quadric view RUN finds it."""
     title: str = "Quadric"
     """Title of the site."""
-    tokens: int | None = None
-    """Tokens to score; evidence that is there already is used if left out, else 200000."""
-    points: int | None = None
-    """Points a latent; evidence that is there already is used if left out, else 2000."""
-    cache: Path | None = None
+    tokens: OptionalInt = None
+    """Tokens to read; by default stored evidence is used, or 200000 if there is none."""
+    points: OptionalInt = None
+    """Points per latent; by default stored evidence is used, or 2000 if there is none."""
+    cache: OptionalPath = None
     """Folder of `quadric harvest` with the activations; without it the language model reads its text again."""
-    model: str | None = None
-    """Where the language model is, if it is not a hub id or smollm2."""
-    corpus: str | None = None
+    model: OptionalText = None
+    """Location of the language model, if its recorded name is not enough to find it."""
+    corpus: OptionalText = None
     """Text to show; by default the text that the autoencoder was trained on."""
     device: str = "auto"
-    """cpu, cuda, cuda:1, mps; auto takes an accelerator if there is one."""
+    """cpu, cuda, cuda:1 or mps; auto is an accelerator if there is one, else the CPU."""
     map: bool = True
     """A map of all latents by UMAP; needs umap-learn (pip install 'quadric[site]')."""
     hosting_limits: bool = True
-    """Refuse a site that free static hosts would not take: 20,000 files, 25 MiB a file, 1 GB in all."""
+    """Refuse a site that exceeds the limits of free static hosts: 20,000 files, 25 MiB per file, 1 GB in all."""
 
     def run(self) -> int:
-        from quadric.cli.counted_progress import part_progress
-        from quadric.cli.token_progress import token_progress
-        from quadric.runs.evidence import WantedEvidence
-        from quadric.runs.sites import site_of_runs
-        from quadric.site.checking import HostingLimits
-
         if not self.runs:
             raise ValueError("no run is named; give at least one folder, e.g. quadric site runs/demo --out site")
         if self.out is None and len(self.runs) > 1:
             raise ValueError("a site of several runs belongs to none of them; name its folder with --out")
+        announce("site", f"loading {', '.join(map(str, self.runs))}")
+        from quadric.cli.progress import progress
+        from quadric.runs.evidence import WantedEvidence
+        from quadric.runs.sites import site_of_runs
+        from quadric.site.checking import HostingLimits
+
         out = self.out or self.runs[0] / "site"
         wanted = WantedEvidence(**{field.name: getattr(self, field.name) for field in fields(WantedEvidence)})
-        with part_progress() as show:
+        with progress() as display:
             manifest = site_of_runs(
                 self.runs,
                 out,
                 wanted,
+                names=self.name,
                 title=self.title,
                 with_map=self.map,
                 limits=HostingLimits() if self.hosting_limits else None,
-                progress=token_progress,
-                on_progress=show,
+                progress=display.tokens,
+                on_progress=display.report,
                 on_note=lambda note: print(note, file=sys.stderr),
             )
         n_latents = sum(entry.n_latents for entry in manifest.dictionaries)

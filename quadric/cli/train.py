@@ -1,119 +1,145 @@
 """`quadric train`: one run, or several autoencoders from one pass of the language model."""
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from quadric.activations.settings import ActivationConfig
+from quadric.cli.flags import OptionalPath, OptionalText, check_resumes_with
+from quadric.cli.invocation import announce, this_command
 from quadric.cli.scale_flags import ScaleFlags
+from quadric.corpus.config import CorpusConfig
+from quadric.runs.scales import Scale
 
 if TYPE_CHECKING:
     from quadric.runs.config import RunConfig
+    from quadric.runs.running import Moved
 
-WITH_RESUME = ("resume", "device", "model", "corpus", "cache", "tensorboard", "wandb_project")
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """Where a run is kept and how it is watched."""
+
+    out: OptionalPath = None
+    """Folder of the run; by default runs/ with the names of model, layers and priors."""
+    resume: OptionalPath = None
+    """Continue the run in this folder by its own config; --steps trains it for longer (see above)."""
+    cache: OptionalText = None
+    """Folder of stored activations (quadric harvest) to read instead of running the language model."""
+    tensorboard: bool = False
+    """Also log to RUN/tensorboard."""
+    wandb_project: OptionalText = None
+    """Also log to this project of Weights & Biases."""
+
+
+WITH_RESUME = ("--resume", "--steps", "--device", "--model", "--corpus", "--cache", "--tensorboard", "--wandb-project")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Train(ScaleFlags):
     """Train autoencoders on a language model's activations, all of them from one pass over the text.
 
+    With --resume only these flags may be given: --steps, --device, --tensorboard, --wandb-project and, if files have
+    moved, --model, --corpus and --cache.
+
     Example: quadric train --model smollm2 --layer 15 --prior composite --out runs/first
-    Example: quadric train --layers 9,15 --prior atomic composite quadratic topk --seeds 0 1 2 --out runs/grid
-    Example: quadric train --resume runs/first
-    Example: torchrun --standalone --nproc-per-node 2 -m quadric train --layer 15 --out runs/two
+             quadric train --layers 9,15 --prior atomic composite quadratic topk --seeds 0 1 2 --out runs/grid
+             quadric train --resume runs/first
+             quadric train --resume runs/first --steps 400
+             torchrun --standalone --nproc-per-node 2 -m quadric train --layer 15 --out runs/two
     """
 
-    layers: Annotated[str, tyro.conf.arg(aliases=["--layer"])] = "15"
-    """Comma-separated hook points: 9,15 or layers.18 (residual stream into a layer), blocks.5.hook_resid_post,
-    model.layers.5.mlp, resid_mid.5 ..."""
-    prior: tuple[Literal["atomic", "composite", "quadratic", "topk", "batch_topk"], ...] = ("composite",)
-    """Constraints on the mixing of atoms into latents, or the linear baselines topk and batch_topk."""
-    alpha: tuple[float, ...] = (0.3,)
-    """Weights of the density penalty."""
-    seeds: tuple[int, ...] = (0,)
-    """Of the initial weights."""
-    out: Path | None = None
-    """Folder of the run; runs/ and the names of model, layers and priors if left out."""
-    resume: Path | None = None
-    """Go on with the run in this folder; its own config decides everything. Only --device, the flags of telemetry
-    and, where things have moved, --model, --corpus and --cache may be given with it."""
-
-    cache: str | None = None
-    """Folder of stored activations (quadric harvest) to read instead of running the language model."""
-
-    tensorboard: bool = False
-    """Write to RUN/tensorboard too."""
-    wandb_project: str | None = None
-    """Project of Weights & Biases to log to as well."""
+    output: Annotated[Output, tyro.conf.OmitArgPrefixes] = field(default_factory=Output)
+    """Where the run is kept, and how it is watched."""
 
     def run(self) -> int:
+        resume = self.output.resume
+        if resume is not None:
+            check_resumes_with(self, *WITH_RESUME)
+        announce("train", f"continuing {resume}" if resume else f"preparing to read {self.model_name}")
         from quadric.training.distributed import join_job, leave_job
 
         rank = join_job()
         try:
-            if self.resume is not None:
-                self.check_resumes_with(WITH_RESUME)
-                return self._train(self.resume, rank.is_first)
-            config = self._run_config()
-            folder = self.out or _default_folder(config)
-            if rank.is_first:
-                self._start(config, folder)
-            _wait_for_the_first()
+            folder = self._create(rank.is_first) if resume is None else self._extend(resume, rank.is_first)
             return self._train(folder, rank.is_first)
         finally:
             leave_job()
 
-    def _run_config(self) -> "RunConfig":
-        from quadric.runs.recipes import Grid, make_run_config
+    def _create(self, is_first: bool) -> Path:
+        from quadric.runs.recipes import make_run_config
+        from quadric.training.distributed import barrier
 
-        grid = Grid(dictionaries=self.prior, alphas=self.alpha, seeds=self.seeds)
-        return make_run_config(self.scale(), self.activation_config(self.layers), grid, cache=self.cache)
+        config = make_run_config(self.scale(), self.activation_config(), self.grid(), cache=self.output.cache)
+        folder = self.output.out or _default_folder(config)
+        if is_first:
+            self._start(config, folder)
+        barrier()  # until the first process has made the folder
+        return folder
 
     def _start(self, config: "RunConfig", folder: Path) -> None:
         from quadric.activations.models import preparation
         from quadric.runs.running import create_run
 
-        if (first := preparation(self.model)) is not None:
+        if (first := preparation(self.model_name)) is not None:
             print(first, file=sys.stderr)
         create_run(config, folder, device=self.device)
-        each = config.sequences_per_step * config.reading.corpus.block_length
+        tokens = config.sequences_per_step * config.reading.corpus.block_length
         print(
             f"Training {len(config.autoencoders)} autoencoder(s) in {folder}: {config.training.steps:,} steps of "
-            f"{each:,} tokens of {config.reading.model}.",
+            f"{tokens:,} tokens of {config.reading.model}.",
             file=sys.stderr,
         )
 
+    def _extend(self, folder: Path, is_first: bool) -> Path:
+        """A larger number of steps is recorded in the run before it continues."""
+        from quadric.training.distributed import barrier
+
+        steps = self.training.given(Scale).get("steps")
+        if steps is not None:
+            from quadric.runs.running import extend_run
+
+            if is_first:
+                extend_run(folder, steps)
+            barrier()  # until the first process has written the new config
+        return folder
+
+    def _moved(self) -> "Moved | None":
+        from quadric.runs.running import Moved
+
+        if self.output.resume is None:
+            return None
+        model = self.model.given(ActivationConfig).get("model")
+        return Moved(model=model, corpus=self.text.given(CorpusConfig).get("source"), cache=self.output.cache)
+
     def _train(self, folder: Path, is_first: bool) -> int:
-        from quadric.cli.training_progress import training_progress
+        from quadric.cli.progress import Display, TrainingProgress, progress
         from quadric.runs.config import read_run_config
-        from quadric.runs.running import Moved, is_finished, train_run
+        from quadric.runs.running import is_finished, train_run
         from quadric.training import InterruptedTraining
 
         config = read_run_config(folder)
         if is_finished(folder):
-            print(f"Nothing is left to do: the run in {folder} is finished.")
+            print(f"Nothing is left to do: the run in {folder} is finished. Train it for longer with --steps.")
             return 0
-        moved = Moved(
-            model=self.model if self.model != "smollm2" else None,
-            corpus=self.corpus if self.corpus != "wiki-leads" else None,
-            cache=self.cache,
-        )
         try:
-            with training_progress(config.training.steps, shown=is_first) as progress:
+            with progress() as display:
+                training = TrainingProgress(display if is_first else Display(), config.training.steps)
                 train_run(
                     folder,
                     device=self.device,
-                    moved=moved if self.resume else None,
-                    tensorboard=self.tensorboard,
-                    wandb_project=self.wandb_project,
-                    on_open=progress.open,
-                    on_step=progress.step,
+                    moved=self._moved(),
+                    tensorboard=self.output.tensorboard,
+                    wandb_project=self.output.wandb_project,
+                    on_open=training.open,
+                    on_step=training.step,
                 )
         except InterruptedTraining as stopped:
             if is_first:
-                print(f"{stopped}; go on with: quadric train --resume {folder}", file=sys.stderr)
+                print(f"{stopped}; continue with: {this_command()} train --resume {folder}", file=sys.stderr)
             raise
         if is_first:
             _print_result(folder)
@@ -127,12 +153,6 @@ def _default_folder(config: "RunConfig") -> Path:
         dict.fromkeys(each.prior if each.kind == "bilinear" else each.kind for each in config.autoencoders)
     )
     return Path("runs") / f"{model}-{layers}-{kinds}"
-
-
-def _wait_for_the_first() -> None:
-    from quadric.training.distributed import barrier
-
-    barrier()
 
 
 def _print_result(folder: Path) -> None:
@@ -150,8 +170,9 @@ def _print_result(folder: Path) -> None:
         table.add_row(name, f"{line['error']:.3f}", f"{line['density']:.3f}")
     console = Console()
     console.print(table)
-    more = "" if len(autoencoder_folders(folder)) == 1 else f", autoencoder={next(iter(last))!r}"
+    more = "" if len(autoencoder_folders(folder)) == 1 else f", name={next(iter(last))!r}"
     console.print(
-        f"Saved in {folder}; load with quadric.load({str(folder)!r}{more}), measure with quadric evaluate {folder}",
+        f"Saved in {folder}; load it with quadric.load({str(folder)!r}{more}), measure it with: "
+        f"{this_command()} evaluate {folder}",
         soft_wrap=True,
     )

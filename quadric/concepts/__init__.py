@@ -1,8 +1,9 @@
-"""Known concepts in a real model: which latent holds the weekdays, the months, the years …, and better than chance?
+"""Known concepts in a real model: which latent captures the weekdays, the months, the years …, compared with chance.
 
-words       the concepts: words, and the beginnings of sentences that end in them
-reading     the language model's vectors at those words
-capturing   how much of a concept's variance lies in each latent's eigenspace, beside every chance level
+words       the concepts: words, and prompts that can be followed by any of them
+reading     activations of the language model at those words
+capturing   share of a concept's variance in each latent's eigenspace, next to several chance levels
+finding     all concepts in all autoencoders of some runs
 """
 
 from quadric.concepts.capturing import Capture, Directions, capture_by_directions, capture_by_forms

@@ -1,14 +1,15 @@
-"""How much of what tells a concept's words apart lies inside one latent's eigenspace.
+"""Share of a concept's variance between words that lies inside one latent's eigenspace.
 
-With x_bw the unit vector of word w after beginning b and x̄_b the mean over words, the concept's variance is
-S = Σ (x_bw − x̄_b)(x_bw − x̄_b)ᵀ, scaled to trace 1: what differs between words, not between sentences. The eigenspace
-of a latent has its effective rank, rounded, and at most 8 dimensions; with U its orthonormal basis, the share is
+Let x_bw be the unit activation of word w after prompt b, and x̄_b the mean over words. The concept's variance is
+S = Σ (x_bw − x̄_b)(x_bw − x̄_b)ᵀ, scaled to trace 1. It measures differences between words, not between prompts. A
+latent's eigenspace has the rounded effective rank of the latent as its dimension, but at most 8. With its orthonormal
+basis U, the share is
 
     captured = tr UᵀSU.
 
-The best of many latents looks good by chance alone, so it is shown beside the best of equally many random subspaces of
-its rank, the best latent of an untrained autoencoder, the median latent, and the most that any subspace of that rank
-can hold.
+The best of many latents looks good by chance alone. So it is compared with the best of equally many random subspaces of
+the same rank, the best latent of an untrained autoencoder, the median latent, and the maximum over all subspaces of
+that rank.
 """
 
 from typing import NamedTuple
@@ -28,39 +29,42 @@ BLOCK = 256
 
 
 class Capture(NamedTuple):
-    """The latent that holds most of a concept, and what chance would hold."""
+    """The latent that captures most of a concept, and the chance levels."""
 
     latent: int
     rank: int
-    """Dimensions of its eigenspace."""
+    """Dimension of its eigenspace."""
     captured: float
     most: float
-    """What the best subspace of that rank holds: the leading principal components of the concept itself."""
+    """Maximum over all subspaces of that rank, reached by the concept's leading principal components."""
     random_subspace: float
-    """The best of as many random subspaces of that rank as there are latents."""
+    """Best of as many random subspaces of that rank as there are latents."""
     untrained: float
-    """The best latent of a random initialization, whatever its rank."""
+    """Best latent of a random initialization, of any rank."""
     median: float
-    """The median latent of the same autoencoder."""
+    """Median over latents of the same autoencoder."""
 
 
 class Directions(NamedTuple):
-    """The single direction of a linear dictionary that holds most of a concept."""
+    """The single direction of a linear dictionary that captures most of a concept."""
 
     latent: int
     captured: float
     most: float
-    """What the best single direction holds."""
+    """Maximum over all single directions."""
     random_subspace: float
     median: float
 
 
 def concept_variance(vectors: Float[Tensor, "b w d"]) -> Float[Tensor, "d d"]:
-    """S: the variance between words after the same beginning, of trace 1."""
+    """S: the variance between words after the same prompt, scaled to trace 1."""
     centred = (vectors - vectors.mean(1, keepdim=True)).flatten(0, 1)
     total = centred.square().sum()
     if not total > 0:
-        raise ValueError("all words of the concept have the same vector; is the hook point before any layer?")
+        raise ValueError(
+            "all words of the concept have the same vector; check that they end in different tokens and use a "
+            "later hook point"
+        )
     return centred.mT @ centred / total
 
 
@@ -68,7 +72,7 @@ def concept_variance(vectors: Float[Tensor, "b w d"]) -> Float[Tensor, "d d"]:
 def captured_shares(
     autoencoder: BilinearAutoencoder, variances: list[Float[Tensor, "d d"]]
 ) -> tuple[Float[Tensor, "c k"], Tensor]:
-    """tr U_iᵀSU_i of every latent for each concept, and the latents' ranks."""
+    """tr U_iᵀSU_i of every latent for each concept, and the rank of each latent."""
     shares = torch.zeros(len(variances), autoencoder.n_latents, dtype=torch.float64)
     ranks = torch.zeros(autoencoder.n_latents, dtype=torch.int64)
     for latents, eigenvalues, eigenvectors in spectra(autoencoder):
@@ -85,7 +89,7 @@ def captured_shares(
 def capture_by_forms(
     autoencoder: BilinearAutoencoder, variances: list[Float[Tensor, "d d"]], seed: int = NULL_SEED
 ) -> list[Capture]:
-    """The best latent for each concept, beside chance."""
+    """The best latent for each concept, with the chance levels."""
     shares, ranks = captured_shares(autoencoder, variances)
     untrained, _ = captured_shares(randomly_initialized(autoencoder, seed), variances)
     found = []
@@ -109,7 +113,7 @@ def capture_by_forms(
 def capture_by_directions(
     directions: Float[Tensor, "k d"], variances: list[Float[Tensor, "d d"]], seed: int = NULL_SEED
 ) -> list[Directions]:
-    """The best single direction for each concept: what a linear dictionary can hold in one latent."""
+    """The best single direction of a linear dictionary for each concept."""
     unit = directions.double() / torch.linalg.vector_norm(directions.double(), dim=-1, keepdim=True).clamp(min=1e-30)
     found = []
     for variance in variances:
@@ -128,13 +132,13 @@ def capture_by_directions(
 
 
 def most_captured(variance: Float[Tensor, "d d"], rank: int) -> float:
-    """The sum of the leading eigenvalues of S."""
+    """Sum of the leading `rank` eigenvalues of S."""
     leading: Tensor = torch.linalg.eigvalsh(variance).flip(0)[:rank]
     return leading.sum().item()
 
 
 def best_random_subspace(variance: Float[Tensor, "d d"], rank: int, count: int, seed: int) -> float:
-    """The most that any of so many random subspaces captures."""
+    """Largest share captured by any of `count` random subspaces."""
     generator = torch.Generator().manual_seed(seed)
     best = 0.0
     for start in range(0, count, BLOCK):

@@ -1,4 +1,4 @@
-"""All concepts in all autoencoders of some runs, from one reading of the language model."""
+"""Find all concepts in all autoencoders of some runs, loading the language model once."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from quadric.evaluation.record import kind_of
 
 
 class Named(NamedTuple):
-    """An autoencoder, and what to call it."""
+    """An autoencoder and its display name."""
 
     name: str
     autoencoder: Autoencoder
@@ -37,11 +37,11 @@ class Finding:
 
     @property
     def link(self) -> str | None:
-        """Where the viewer shows the latent; a linear dictionary has no pages."""
+        """Address of the latent in the viewer; None for a linear dictionary, which has no pages."""
         return f"#/latent/{self.best.latent}" if isinstance(self.best, Capture) else None
 
     def as_row(self) -> dict[str, Any]:
-        """One flat line of a table."""
+        """One flat table row."""
         own = {name: getattr(self, name) for name in ("concept", "words", "autoencoder", "kind", "hook_point")}
         return own | {"rank": 1, "untrained": None} | self.best._asdict() | {"link": self.link}
 
@@ -54,7 +54,10 @@ def find_concepts(
     device: str = "auto",
     on_progress: Callable[[int], None] = lambda finished: None,
 ) -> list[Finding]:
-    """Concept by concept, the best latent of every autoencoder; all were trained on the same language model."""
+    """The best latent of every autoencoder for each concept.
+
+    All autoencoders must have been trained on the same language model.
+    """
     variances = _variances(autoencoders, concepts, model, device)
     found = []
     for name, autoencoder in autoencoders:
@@ -87,17 +90,17 @@ def _best(autoencoder: Autoencoder, variances: list[Tensor]) -> list[Capture | D
 def _variances(
     autoencoders: Sequence[Named], concepts: Sequence[Concept], model: str | None, device: str
 ) -> dict[str, list[Tensor]]:
-    """By hook point, S of every concept."""
+    """S of every concept, keyed by hook point."""
     if not autoencoders:
-        raise ValueError("there is no autoencoder to look into; give at least one run")
+        raise ValueError("no autoencoder to search; give at least one run")
     configs = [config_from(each.autoencoder.provenance, model=model) for each in autoencoders]
     source = find_model(configs[0].model, configs[0].model_revision)
     for name, autoencoder in autoencoders:
         if autoencoder.provenance.model_revision != source.revision:
             raise ProvenanceError(
                 f"{name} was trained on {autoencoder.provenance.model} "
-                f"({autoencoder.provenance.model_revision}), not on {source.name} ({source.revision}); look into runs "
-                "of one language model at a time, or say where it is with --model"
+                f"({autoencoder.provenance.model_revision}), not on {source.name} ({source.revision}); search runs "
+                "of one language model at a time, or give its location with --model"
             )
     loaded = load_model(source, device=device, dtype=configs[0].model_dtype)
     points = sorted({parse_hook_point(config.hook_points, loaded.n_layers) for config in configs})

@@ -1,4 +1,4 @@
-"""The language model's vectors at the words of a concept."""
+"""Activations of the language model at the words of a concept."""
 
 import torch
 from jaxtyping import Float
@@ -13,7 +13,7 @@ from quadric.concepts.words import Concept
 def concept_vectors(
     model: LanguageModel, points: list[HookPoint], rules: TokenRules, concept: Concept
 ) -> dict[str, Float[Tensor, "b w d"]]:
-    """By hook point, the vector of the last token of every word, after every beginning; float64 and of unit length."""
+    """Unit activations of the last token of every word after every prompt, in float64, keyed by hook point."""
     found = [_read(model, points, rules, sentences) for sentences in concept.sentences()]
     return {name: torch.stack([vectors[name] for vectors in found]) for name in found[0]}
 

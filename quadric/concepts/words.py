@@ -1,4 +1,4 @@
-"""Concepts whose words everybody knows, and beginnings of sentences that any of the words can end."""
+"""Everyday concepts: their words, and prompts that can be followed by any of the words."""
 
 from dataclasses import dataclass
 from string import ascii_uppercase
@@ -6,14 +6,14 @@ from string import ascii_uppercase
 
 @dataclass(frozen=True, kw_only=True)
 class Concept:
-    """Words of one kind. A sentence stops at its word: a causal model writes its vector without reading further."""
+    """Words of one kind. Each sentence ends with its word, because a causal model ignores later tokens anyway."""
 
     name: str
     words: tuple[str, ...]
     beginnings: tuple[str, ...]
 
     def sentences(self) -> list[list[str]]:
-        """By beginning, one sentence a word."""
+        """For each beginning, one sentence per word."""
         return [[f"{beginning} {word}" for word in self.words] for beginning in self.beginnings]
 
 

@@ -1,10 +1,10 @@
 """Text -> documents in a fixed order -> blocks of tokens.
 
-    source       documents in the order in which the source holds them, numbered
-    order        a seeded shuffle, and a held-out part cut by document
-    blocks       token ids of fixed length, or one sequence a document
+    source       numbered documents, in the order of the source
+    order        a seeded shuffle, and a held-out split by document
+    blocks       token ids of fixed length, or separate sequences per document
 
-Everything is decided by `CorpusConfig`: the same config gives the same blocks, on any machine.
+`CorpusConfig` determines everything: the same config gives the same blocks on any machine.
 """
 
 from quadric.corpus.blocks import Block, TokenBlocks, TokenEncoder

@@ -1,4 +1,4 @@
-"""Documents -> sequences of token ids, as the language model reads them."""
+"""Documents -> sequences of token ids for the language model."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -12,7 +12,7 @@ DOCUMENTS_AT_ONCE = 64
 
 @runtime_checkable
 class TokenEncoder(Protocol):
-    """What packing needs to know of a tokenizer."""
+    """The only tokenizer method that packing needs."""
 
     def encode(self, texts: list[str]) -> list[list[int]]: ...
 
@@ -40,16 +40,16 @@ class TokenBlocks:
         self.config = config
         self.encoder = encoder
         self.bos = bos
-        """Put before every block; None puts nothing."""
+        """Token prepended to every block; None prepends nothing."""
         self.separator = separator
-        """Put after every document when packing; None puts nothing."""
+        """Token appended to every document when packing; None appends nothing."""
         self.epoch = epoch
         self.documents = documents
         """Documents in memory, read instead of the config's source."""
         self.documents_read = 0
         self.tokens_read = 0
         self.tail_tokens = 0
-        """Tokens left at the end that did not fill a block."""
+        """Tokens at the end that did not fill a block."""
 
     def __iter__(self) -> Iterator[Block]:
         self.documents_read = self.tokens_read = self.tail_tokens = 0
@@ -59,10 +59,10 @@ class TokenBlocks:
             empty = False
             yield block
         if empty:
-            raise CorpusError(self._why_empty())
+            raise CorpusError(self._empty_message())
 
     def _encoded(self, documents: Iterable[Document]) -> Iterator[tuple[int, list[int]]]:
-        """Token ids of each document, encoded some at a time because the tokenizer is faster so."""
+        """Token ids of each document. Documents are encoded in groups because tokenizers are faster on a batch."""
         documents = iter(documents)
         while some := list(islice(documents, DOCUMENTS_AT_ONCE)):
             for document, tokens in zip(some, self.encoder.encode([each.text for each in some]), strict=True):
@@ -101,14 +101,14 @@ class TokenBlocks:
             return Block(own, documents)
         return Block([self.bos, *own], [documents[0], *documents])
 
-    def _why_empty(self) -> str:
+    def _empty_message(self) -> str:
         source, split = self.config.source, self.config.split
         if self.tokens_read:
             return (
                 f"corpus '{source}' ({split}) has {self.tokens_read} tokens, fewer than one block of "
-                f"{self.config.block_length}; give more text, a smaller block_length, or packing=separate"
+                f"{self.config.block_length}; use more text, a smaller block_length, or packing=separate"
             )
         return (
-            f"corpus '{source}' has no text in its {split} part; give a corpus with text, another "
-            "held_out_fraction, or a document_separator that cuts a single file into documents"
+            f"corpus '{source}' has no text in its {split} split; use a corpus with text, another "
+            "held_out_fraction, or a document_separator that splits a single file into documents"
         )

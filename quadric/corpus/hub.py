@@ -1,4 +1,4 @@
-"""Documents of a hub dataset, streamed: nothing is downloaded whole."""
+"""Documents of a hub dataset, streamed instead of downloaded completely."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,22 +8,22 @@ from quadric.corpus.local_files import text_and_topic
 
 
 def commit_of(config: CorpusConfig) -> str:
-    """The commit behind a revision, so that a run can be repeated after the dataset changed."""
+    """Resolve a revision to its commit, so that a run can be repeated after the dataset changes."""
     from huggingface_hub import HfApi
 
     try:
         info = HfApi().dataset_info(config.source, revision=config.revision)
     except Exception as failure:
-        raise unreachable(config, failure) from failure
+        raise hub_error(config, failure) from failure
     return str(info.sha)
 
 
 def read(config: CorpusConfig) -> Iterator[Document]:
-    """Documents of a hub dataset in its own order."""
+    """Documents of a hub dataset, in the order of the dataset."""
     try:
         records = iter(_open(config))
     except Exception as failure:
-        raise unreachable(config, failure) from failure
+        raise hub_error(config, failure) from failure
     index = 0
     while (record := _next(records, config)) is not None:
         text, topic = text_and_topic(record, config, f"{config.source}, record {index}")
@@ -43,11 +43,11 @@ def _next(records: Iterator[dict[str, Any]], config: CorpusConfig) -> dict[str, 
     try:
         return next(records, None)
     except Exception as failure:
-        raise unreachable(config, failure) from failure
+        raise hub_error(config, failure) from failure
 
 
-def unreachable(config: CorpusConfig, failure: Exception) -> CorpusError:
-    """One line out of the many that the hub's client gives."""
+def hub_error(config: CorpusConfig, failure: Exception) -> CorpusError:
+    """Reduce a multi-line error of the hub client to a one-line `CorpusError`."""
     if isinstance(failure, CorpusError):
         return failure
     if isinstance(failure, ModuleNotFoundError):
@@ -55,5 +55,5 @@ def unreachable(config: CorpusConfig, failure: Exception) -> CorpusError:
     reason = f"{type(failure).__name__}: {failure}".splitlines()[0]
     return CorpusError(
         f"cannot read hub dataset '{config.source}' ({reason}); check its name, its subset and the network, "
-        "or download it and give the folder"
+        "or download it and pass the folder"
     )

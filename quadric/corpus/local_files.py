@@ -21,26 +21,26 @@ def has_wildcard(source: str) -> bool:
 
 
 def files_of(source: str) -> list[Path]:
-    """The files behind a path, a folder or a glob, sorted by name so that their order is fixed."""
+    """Files named by a path, a folder or a glob, sorted by name so that their order is fixed."""
     path = Path(source).expanduser()
     if path.is_file():
         found = [path]
         if not _is_readable(path):
-            raise CorpusError(f"{path} is not a corpus file; give {', '.join(SUFFIXES)}")
+            raise CorpusError(f"{path} is not a corpus file; use {', '.join(SUFFIXES)}")
         return found
     if path.is_dir():
         found = [file for file in path.rglob("*") if _is_readable(file)]
     elif has_wildcard(source):
         found = [Path(name) for name in glob.glob(str(path), recursive=True) if _is_readable(Path(name))]
     else:
-        raise CorpusError(f"no file or folder '{source}'; check the path, or give a glob such as 'texts/*.txt'")
+        raise CorpusError(f"no file or folder '{source}'; check the path, or use a glob such as 'texts/*.txt'")
     if not found:
-        raise CorpusError(f"no {', '.join(SUFFIXES)} file in '{source}'; give files of one of these kinds")
+        raise CorpusError(f"no {', '.join(SUFFIXES)} file in '{source}'; add files of one of these types")
     return sorted(found)
 
 
 def fingerprint(source: str) -> str:
-    """Hash of the names and bytes of all files, independent of the folder they lie in."""
+    """Hash of the names and contents of all files, independent of the folder that holds them."""
     digest = hashlib.sha256()
     for path in files_of(source):
         digest.update(f"{path.name} {sha256_of_file(path)}\n".encode())
@@ -48,7 +48,7 @@ def fingerprint(source: str) -> str:
 
 
 def read(config: CorpusConfig) -> Iterator[Document]:
-    """Documents of all files behind `config.source`, numbered through."""
+    """Documents of all files of `config.source`, numbered consecutively."""
     number = count()
     for path in files_of(config.source):
         for text, topic in _read_file(path, config):
@@ -68,16 +68,16 @@ def _read_file(path: Path, config: CorpusConfig) -> Iterator[tuple[str, str | No
             fields = _read_parquet(path, config) if name.endswith(".parquet") else _read_jsonl(path)
             for place, record in enumerate(fields, start=1):
                 yield text_and_topic(record, config, f"{path}, record {place}")
-    except UnicodeDecodeError as wrong:
-        raise CorpusError(f"{path} is not UTF-8 text ({wrong.reason}); convert it, e.g. with iconv") from wrong
+    except UnicodeDecodeError as problem:
+        raise CorpusError(f"{path} is not UTF-8 text ({problem.reason}); convert it, e.g. with iconv") from problem
 
 
 def text_and_topic(record: dict[str, Any], config: CorpusConfig, place: str) -> tuple[str, str | None]:
-    """The two fields that matter of one record, or an error that lists the fields there are."""
+    """Text and topic of one record; if the text field is missing, the error lists the fields that exist."""
     text = record.get(config.text_field)
     if not isinstance(text, str):
         found = ", ".join(record) or "none"
-        raise CorpusError(f"{place} has no text in field '{config.text_field}'; name one of its fields: {found}")
+        raise CorpusError(f"{place} has no text in field '{config.text_field}'; choose one of its fields: {found}")
     topic = record.get(config.topic_field) if config.topic_field else None
     return text, None if topic is None else str(topic)
 
@@ -102,10 +102,12 @@ def _read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
                 continue
             try:
                 record = json.loads(line)
-            except json.JSONDecodeError as wrong:
-                raise CorpusError(f"{path}, line {number} is not JSON ({wrong.msg}); give one object a line") from wrong
+            except json.JSONDecodeError as problem:
+                raise CorpusError(
+                    f"{path}, line {number} is not JSON ({problem.msg}); use one object per line"
+                ) from problem
             if not isinstance(record, dict):
-                raise CorpusError(f"{path}, line {number} holds no object; give one object a line")
+                raise CorpusError(f"{path}, line {number} is not a JSON object; use one object per line")
             yield record
 
 
@@ -118,10 +120,10 @@ def _read_parquet(path: Path, config: CorpusConfig) -> Iterator[dict[str, Any]]:
     try:
         file = pyarrow.parquet.ParquetFile(path)
         wanted = {config.text_field, config.topic_field}
-        # A file without the wanted column is read with all its columns, so that the error can name them.
+        # If the text column is missing, read all columns so that the error can list them.
         columns = [name for name in file.schema_arrow.names if name in wanted] or None
         for batch in file.iter_batches(batch_size=1024, columns=columns):
             yield from batch.to_pylist()
-    except (pyarrow.ArrowInvalid, pyarrow.ArrowIOError) as wrong:
-        reason = str(wrong).splitlines()[0]
-        raise CorpusError(f"{path} is not a readable parquet file ({reason}); write or copy it again") from wrong
+    except (pyarrow.ArrowInvalid, pyarrow.ArrowIOError) as problem:
+        reason = str(problem).splitlines()[0]
+        raise CorpusError(f"{path} is not a readable parquet file ({reason}); write or copy it again") from problem

@@ -1,4 +1,4 @@
-"""The order of documents, and which of them are held out: both fixed, neither dependent on the other."""
+"""Order of documents, and which of them are held out. Both are deterministic and independent of each other."""
 
 import hashlib
 import random
@@ -11,7 +11,7 @@ from quadric.corpus.sources import read_documents
 def ordered_documents(
     config: CorpusConfig, epoch: int = 0, documents: Iterable[Document] | None = None
 ) -> Iterator[Document]:
-    """The documents of one split in their seeded order; every epoch has its own. By default those of the source."""
+    """Documents of one split in seeded order, different in every epoch; by default those of the source."""
     documents = read_documents(config) if documents is None else documents
     wanted = config.split == "held_out"
     members = (document for document in documents if is_held_out(document, config.held_out_fraction) == wanted)
@@ -21,17 +21,17 @@ def ordered_documents(
 
 
 def is_held_out(document: Document, fraction: float) -> bool:
-    """Whether a document belongs to the held-out part: a function of its text alone.
+    """Whether a document is held out, decided by its text alone.
 
-    Neither seed nor position decides, so that no run ever trains on what another evaluates on, and copies of
-    a text land on the same side.
+    The seed and the position play no part. So no run trains on documents that another run evaluates on, and
+    duplicates of a text are always in the same split.
     """
     digest = hashlib.blake2b(document.text.encode("utf-8", "surrogatepass"), digest_size=8, person=b"quadric-split")
     return int.from_bytes(digest.digest()) < fraction * 2**64
 
 
 def shuffled(documents: Iterable[Document], buffer_size: int, seed: str) -> Iterator[Document]:
-    """Shuffle through a buffer: all of a small corpus, a moving window of a stream too large to hold."""
+    """Shuffle with a buffer: a small corpus is shuffled completely, a large stream within a moving window."""
     generator = random.Random(seed)
     buffer: list[Document] = []
     for document in documents:

@@ -1,4 +1,4 @@
-"""The embedded corpora: how each packaged archive becomes documents."""
+"""The embedded corpora, and how to read documents from each package."""
 
 import gzip
 import json
@@ -11,8 +11,8 @@ from quadric.resources import WIKI_LEADS, WIKITEXT_2, Resource, read_member
 
 ARTICLE_TITLE = re.compile(r"^ = ([^=\n]+) = $", re.MULTILINE)
 
-# WikiText's own tokenization, undone: ' @-@ ' inside numbers and compounds, spaces around punctuation.
-DETOKENizE = [
+# Undoes WikiText's tokenization: ' @-@ ' inside numbers and compounds, spaces around punctuation.
+WIKITEXT_RULES = [
     (re.compile(r" @([-,.])@ "), r"\1"),
     (re.compile(r" ([,.;:!?%)\]]|'s\b|n't\b)"), r"\1"),
     (re.compile(r"([(\[$£]) "), r"\1"),
@@ -33,14 +33,14 @@ def read(name: str) -> Iterator[Document]:
 
 
 def _wiki_leads() -> Iterator[Document]:
-    """First paragraphs of Wikipedia's vital articles, each with the topic under which Wikipedia lists it."""
+    """First paragraphs of Wikipedia's vital articles, each with its topic in Wikipedia's list."""
     articles = json.loads(read_member(WIKI_LEADS, WIKI_LEADS.members[0]))
     for index, article in enumerate(articles.values()):
         yield Document(index, article["extract"], article["topic"])
 
 
 def _wikitext_2() -> Iterator[Document]:
-    """Whole Wikipedia articles, train, valid and test one after the other."""
+    """Complete Wikipedia articles: train, then valid, then test."""
     index = 0
     for member in WIKITEXT_2.members:
         text = gzip.decompress(read_member(WIKITEXT_2, member)).decode()
@@ -51,8 +51,8 @@ def _wikitext_2() -> Iterator[Document]:
 
 
 def detokenized(text: str) -> str:
-    """WikiText as ordinary prose."""
-    for pattern, replacement in DETOKENizE:
+    """Convert WikiText's tokenized format to ordinary prose."""
+    for pattern, replacement in WIKITEXT_RULES:
         text = pattern.sub(replacement, text)
     return text.strip()
 

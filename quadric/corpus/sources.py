@@ -1,4 +1,4 @@
-"""Where documents come from: a packaged corpus, local files or a hub dataset, told apart by their names."""
+"""Sources of documents: a packaged corpus, local files or a hub dataset, recognized by name."""
 
 import re
 from collections.abc import Iterator
@@ -12,14 +12,14 @@ HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 class CorpusIdentity(NamedTuple):
-    """What provenance records of a corpus."""
+    """Name and revision of a corpus, as recorded in the provenance."""
 
     name: str
     revision: str
 
 
 def read_documents(config: CorpusConfig) -> Iterator[Document]:
-    """All documents of a source in its own order, blank ones left out."""
+    """All documents of a source in their original order, without blank ones."""
     match kind_of(config.source):
         case "packaged":
             documents = packaged.read(config.source)
@@ -31,19 +31,19 @@ def read_documents(config: CorpusConfig) -> Iterator[Document]:
 
 
 def identify(config: CorpusConfig) -> CorpusIdentity:
-    """Name and exact revision of a corpus: a hash for files, a commit for a hub dataset."""
+    """Name and exact revision of a corpus: a hash for files, a commit for hub datasets."""
     match kind_of(config.source):
         case "packaged":
             return CorpusIdentity(config.source, packaged.CORPORA[config.source].resource.revision)
         case "local":
-            # The last part of the path only: the same files in another folder are the same corpus.
+            # Only the last part of the path: the same files under another parent folder are the same corpus.
             return CorpusIdentity(Path(config.source).name, local_files.fingerprint(config.source))
         case _:
             return CorpusIdentity(config.source, hub.commit_of(config))
 
 
 def kind_of(source: str) -> str:
-    """`packaged`, `local` or `hub`; an existing path wins over a hub id of the same spelling."""
+    """`packaged`, `local` or `hub`; an existing path takes precedence over a hub id with the same name."""
     if source in packaged.CORPORA:
         return "packaged"
     looks_local = source.startswith((".", "/", "~")) or source.endswith(local_files.SUFFIXES)

@@ -1,4 +1,4 @@
-"""What a corpus contains."""
+"""Statistics of a corpus: documents, words, tokens, topics."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -13,25 +13,25 @@ DOCUMENTS_AT_ONCE = 256
 
 @dataclass
 class CorpusStatistics:
-    """Counts over all documents of a corpus, both splits together."""
+    """Counts over all documents of a corpus, training and held-out."""
 
     documents: int = 0
     held_out_documents: int = 0
     characters: int = 0
     words: int = 0
     tokens: int | None = None
-    """None if no tokenizer was given."""
+    """None without a tokenizer."""
     shortest: int = 0
     """Characters of the shortest document."""
     longest: int = 0
     topics: Counter[str] = field(default_factory=Counter)
-    """Documents by topic label; empty if the corpus has none."""
+    """Number of documents per topic; empty if the corpus has no topics."""
 
 
 def corpus_statistics(
     config: CorpusConfig, encoder: TokenEncoder | None = None, limit: int | None = None
 ) -> CorpusStatistics:
-    """Count a corpus, or its first `limit` documents; tokens are counted only with an encoder."""
+    """Count a corpus, or its first `limit` documents. Tokens are counted only if an encoder is given."""
     statistics = CorpusStatistics(tokens=None if encoder is None else 0)
     waiting: list[Document] = []
     for document in read_documents(config):
@@ -43,12 +43,12 @@ def corpus_statistics(
             break
     _count(statistics, waiting, config, encoder)
     if not statistics.documents:
-        raise CorpusError(f"corpus '{config.source}' has no text; give files that are not empty")
+        raise CorpusError(f"corpus '{config.source}' has no text; use files that are not empty")
     return statistics
 
 
 def topics_by_document(config: CorpusConfig) -> dict[int, str]:
-    """Topic label of every document that has one, by document index."""
+    """Topic of every document that has one, keyed by document index."""
     return {each.index: each.topic for each in read_documents(config) if each.topic is not None}
 
 

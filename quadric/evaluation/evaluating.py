@@ -1,7 +1,7 @@
-"""Any number of autoencoders on held-out text, from as few passes of the language model as possible."""
+"""Evaluate any number of autoencoders on held-out text, with few passes of the language model."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -14,37 +14,17 @@ from quadric.activations.live_stream import ForwardPass
 from quadric.activations.provenance import ProvenanceError
 from quadric.activations.splicing import Replacement, predictions
 from quadric.autoencoders import Autoencoder
-from quadric.corpus import Split
 from quadric.evaluation.measures import ErrorAccumulator
 from quadric.evaluation.record import Evaluation, kind_of
 from quadric.evaluation.recovered import PredictionSums, Recovered
+from quadric.evaluation.settings import EvaluationSettings
 
 OnProgress = Callable[[str, int, int], None]
-"""What is being done, how many tokens of it are done, and of how many."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class EvaluationSettings:
-    """How much text to read, and which."""
-
-    tokens: int = 32768
-    """Held-out tokens to measure the error on."""
-    spliced_tokens: int = 4096
-    """Of these, tokens in sequences to predict with rebuilt vectors; 0 leaves that out."""
-    split: Split = "held_out"
-    """The held-out documents, or those that were trained on."""
-    model: str | None = None
-    """Where the language model is, if not where its name says."""
-    corpus: str | None = None
-    """Another text, or where the text is."""
-
-    def __post_init__(self) -> None:
-        if self.tokens < 1 or self.spliced_tokens < 0:
-            raise ValueError(f"tokens={self.tokens} and spliced_tokens={self.spliced_tokens} must be ≥ 1 and ≥ 0")
+"""Name of the stage, tokens done, and tokens in total."""
 
 
 class Candidate(NamedTuple):
-    """An autoencoder to evaluate, and what to call it."""
+    """An autoencoder to evaluate, with the names to show."""
 
     run: str
     name: str
@@ -73,7 +53,7 @@ def evaluate_on_text(
 
 
 def _config(candidate: Candidate, settings: EvaluationSettings) -> ActivationConfig:
-    """What a candidate reads, whatever the hook point."""
+    """Activation config of a candidate with its hook point replaced, so that equal configs can be grouped."""
     config = config_from(candidate.autoencoder.provenance, model=settings.model, corpus=settings.corpus)
     return replace(config, hook_points="0", corpus=replace(config.corpus, split=settings.split))
 
@@ -105,21 +85,21 @@ def _evaluate(
 
 
 def _check_model(candidate: Candidate, stream: LiveStream) -> None:
-    """Numbers from another model than the autoencoder's would look like numbers."""
+    """Raise an error unless the model and tokenizer are those of the autoencoder; results would look plausible."""
     recorded = candidate.autoencoder.provenance
     for name in ("model_revision", "tokenizer_fingerprint"):
         here, there = getattr(stream.provenance, name), getattr(recorded, name)
         if here != there:
             raise ProvenanceError(
-                f"{candidate.name} was trained on the {name} {there}, and '{stream.config.model}' has {here}; "
-                "give its own model with --model"
+                f"{candidate.name} was trained with {name} {there}, but '{stream.config.model}' has {here}; "
+                "give the original model with --model"
             )
 
 
 def _measure(
     group: list[Candidate], stream: LiveStream, tokens: int, on_progress: OnProgress
 ) -> tuple[list[ErrorAccumulator], dict[str, Tensor]]:
-    """The first pass: errors and latents of every autoencoder, and the mean vector of every hook point."""
+    """First pass: errors and latents of every autoencoder, and the mean vector at every hook point."""
     measurings = [ErrorAccumulator(each.autoencoder) for each in group]
     sums = {name: torch.zeros(stream.d_model, dtype=torch.float64) for name in stream.hook_points}
     done = 0
@@ -137,7 +117,7 @@ def _measure(
 
 
 class _Condition(NamedTuple):
-    """One way of replacing vectors, and what became of the predictions."""
+    """One way of replacing vectors, and the sums over the resulting predictions."""
 
     point: HookPoint
     rebuild: Callable[[Tensor], Tensor]
@@ -147,7 +127,7 @@ class _Condition(NamedTuple):
 def _recover(
     group: list[Candidate], stream: LiveStream, means: dict[str, Tensor], tokens: int, on_progress: OnProgress
 ) -> list[Recovered | None]:
-    """The second pass: whole sequences, predicted with rebuilt vectors."""
+    """Second pass: predict whole sequences with reconstructed vectors."""
     if not tokens:
         return [None] * len(group)
     device = stream.model.device
@@ -177,7 +157,7 @@ def _recover(
 
 
 def _predict(stream: LiveStream, forward: ForwardPass, conditions: list[_Condition], original: PredictionSums) -> None:
-    """One forward pass of the untouched model, and one of every condition."""
+    """One forward pass of the unmodified model, and one for every condition."""
     read = forward.sequences
     untouched = predictions(stream.model, read.tokens, read.mask)
     original.add(untouched, untouched, read.tokens, read.mask)

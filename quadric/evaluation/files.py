@@ -1,4 +1,4 @@
-"""Evaluations as files, their kind chosen by the name's ending."""
+"""Write evaluations to files; the file extension selects the format."""
 
 import csv
 import io
@@ -13,16 +13,16 @@ from quadric.reports.files import check_endings
 
 ENDINGS = (".csv", ".json")
 IN_RUN = "evaluation.json"
-"""Where a run folder keeps the last evaluation of its autoencoders."""
+"""File in a run folder with the latest evaluation of its autoencoders."""
 
 
 def check_evaluation_paths(paths: Iterable[Path]) -> None:
-    """Refuse a path that `write_evaluations` could not serve, before anything is computed for it."""
+    """Raise an error for a path that `write_evaluations` does not support, before anything is computed."""
     check_endings(paths, ENDINGS)
 
 
 def write_evaluations(found: list[Evaluation], path: Path) -> None:
-    """Write the table (.csv) or everything (.json)."""
+    """Write the table (.csv), or the table and the error by position (.json)."""
     check_evaluation_paths([path])
     path.parent.mkdir(parents=True, exist_ok=True)
     text = _csv(found) if path.suffix == ".csv" else json.dumps([each.as_json() for each in found], indent=1) + "\n"
@@ -40,14 +40,14 @@ def _csv(found: list[Evaluation]) -> str:
 
 
 def keep_in_runs(found: list[Evaluation]) -> None:
-    """Leave every evaluation in the folder of its run, for the site to show; a lone autoencoder has none."""
+    """Store each evaluation in its run folder, where the site reads it. A lone autoencoder has no run folder."""
     for run in dict.fromkeys(each.run for each in found):
         if (Path(run) / "run.json").is_file():
             write_evaluations([each for each in found if each.run == run], Path(run) / IN_RUN)
 
 
 def kept_in_run(run: Path, name: str) -> dict[str, Any] | None:
-    """What the last evaluation of a run says about one of its autoencoders, if there was one."""
+    """Latest stored evaluation of one autoencoder of a run, or None."""
     path = run / IN_RUN
     rows = json.loads(path.read_bytes()) if path.is_file() else []
     return next((row for row in rows if row["name"] == name), None)

@@ -1,4 +1,4 @@
-"""What held-out tokens say about an autoencoder, added up batch by batch."""
+"""Measures of an autoencoder on held-out tokens, accumulated over batches."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ from quadric.autoencoders import Autoencoder
 from quadric.autoencoders.objective import density_from_norms, density_norms
 
 DENSE = 0.5
-"""A latent is dense if its Hoyer density exceeds this; that of Gaussian noise is 0.8."""
+"""A latent is dense if its Hoyer density exceeds this; Gaussian noise has 0.8."""
 DEAD = 0.01
 """A latent is dead if its largest |z − b| stays below this share of the median latent's."""
 RESAMPLES = 1000
@@ -18,7 +18,7 @@ COVERAGE = 0.95
 
 
 class Interval(NamedTuple):
-    """A mean, and where it would lie if other sequences had been drawn."""
+    """A mean with its bootstrap interval over sequences."""
 
     mean: float
     low: float
@@ -26,7 +26,7 @@ class Interval(NamedTuple):
 
 
 class PositionError(NamedTuple):
-    """The mean error of the tokens at some positions of a sequence."""
+    """Mean error of the tokens at a range of positions in their sequence."""
 
     first: int
     last: int
@@ -35,20 +35,20 @@ class PositionError(NamedTuple):
 
 
 class Measures(NamedTuple):
-    """All that needs no language model beyond its activations."""
+    """Measures that need only activations."""
 
     n_tokens: int
     error: Interval
     density: float
     """Mean over latents of the Hoyer density over all tokens."""
     dense_share: float
-    """Dense and alive: one that never fires has no density worth the name."""
+    """Share of dense latents. Dead latents do not count, because their density is meaningless."""
     dead_share: float
     by_position: list[PositionError]
 
 
 class ErrorAccumulator:
-    """Adds up what one autoencoder does to batches of tokens."""
+    """Accumulates errors and latent statistics of one autoencoder over batches of tokens."""
 
     def __init__(self, autoencoder: Autoencoder) -> None:
         self.autoencoder = autoencoder
@@ -60,7 +60,7 @@ class ErrorAccumulator:
 
     @torch.no_grad()
     def add(self, tokens: Float[Tensor, "n d"], sequences: Int[Tensor, " n"], positions: Int[Tensor, " n"]) -> None:
-        """Take in a batch."""
+        """Add one batch."""
         autoencoder = self.autoencoder
         unit = autoencoder.prepare(tokens)
         latents = autoencoder.encode_prepared(unit)
@@ -75,9 +75,9 @@ class ErrorAccumulator:
         self.n_tokens += len(tokens)
 
     def measures(self) -> Measures:
-        """What was measured so far."""
+        """Measures over all batches so far."""
         if not self.n_tokens:
-            raise ValueError("there are no held-out tokens to measure on; give more text or a larger held_out_fraction")
+            raise ValueError("there are no held-out tokens to measure on; use more text or a larger held_out_fraction")
         errors, positions = torch.cat(self.errors), torch.cat(self.positions)
         density = density_from_norms(self.l1, self.l2_squared, self.n_tokens)
         alive = self.largest[self.largest > 0]
@@ -94,7 +94,7 @@ class ErrorAccumulator:
 
 
 def bootstrap_interval(errors: Float[Tensor, " n"], sequences: Int[Tensor, " n"], seed: int = 0) -> Interval:
-    """The mean error and its 95 % bootstrap interval; whole sequences are drawn, because their tokens resemble."""
+    """Mean error and its 95 % bootstrap interval. Resamples whole sequences, because their tokens are correlated."""
     owner: Tensor = torch.unique(sequences, return_inverse=True)[1]
     n = int(owner.max()) + 1
     sums = torch.zeros(n, dtype=torch.float64).index_add_(0, owner, errors.double())
@@ -108,7 +108,7 @@ def bootstrap_interval(errors: Float[Tensor, " n"], sequences: Int[Tensor, " n"]
 
 
 def error_by_position(errors: Float[Tensor, " n"], positions: Int[Tensor, " n"]) -> list[PositionError]:
-    """Mean errors at positions 0, 1, 2–3, 4–7 …: what surprises is at the start of a sequence."""
+    """Mean errors at positions 0, 1, 2–3, 4–7 …; bins are narrow at the start, where the error varies most."""
     found = []
     first, last = 0, 0
     while first <= int(positions.max()):

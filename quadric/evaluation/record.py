@@ -1,4 +1,4 @@
-"""What is known of one autoencoder after its evaluation, and as plain values for JSON and CSV."""
+"""Results of evaluating one autoencoder, and their form for JSON and CSV."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +10,7 @@ from quadric.evaluation.recovered import Recovered
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Evaluation:
-    """One autoencoder on held-out text."""
+    """Evaluation of one autoencoder on held-out text."""
 
     run: str
     name: str
@@ -21,7 +21,7 @@ class Evaluation:
     hook_point: str
     measures: Measures
     recovered: Recovered | None
-    """None where it was not asked for."""
+    """None if it was not requested."""
 
     @property
     def error(self) -> float:
@@ -79,7 +79,7 @@ class Evaluation:
         return self.name or f"{self.kind} with {self.n_latents:,} latents"
 
     def as_row(self) -> dict[str, Any]:
-        """One flat line of a table."""
+        """One flat table row."""
         measures, recovered = self.measures, self.recovered
         row = {
             **{name: getattr(self, name) for name in ("run", "name", "kind", "n_latents", "n_hidden", "hook_point")},
@@ -106,7 +106,7 @@ class Evaluation:
         }
 
     def as_json(self) -> dict[str, Any]:
-        """The same with the error by position."""
+        """The table row and the error by position."""
         return self.as_row() | {"by_position": [each._asdict() for each in self.measures.by_position]}
 
 

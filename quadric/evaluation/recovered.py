@@ -1,14 +1,13 @@
-"""How much of a language model's predictions survives when its vectors are replaced by rebuilt ones.
+"""How well a language model predicts when its activations are replaced by reconstructions.
 
     recovered = (ablated − spliced) / (ablated − original)
 
-for cross-entropy and for the divergence KL(original ‖ spliced), against two ablations: the replaced vectors set to
-zero, and to the mean vector. 1 is nothing lost; 0 is as bad as the ablation. Only tokens that the token rules keep
-are replaced; BOS, special tokens and attention sinks stay as they are.
+for cross-entropy and for the divergence KL(original ‖ spliced), with two ablations: the replaced vectors set to zero,
+or to the mean vector. 1 means that nothing is lost; 0 is as bad as the ablation. Only tokens that the token rules keep
+are replaced; BOS, special tokens and attention sinks are unchanged.
 
-A bilinear autoencoder rebuilds xxᵀ, which has forgotten the sign of x: its x̂ = √λ₁v₁ takes the sign for which
-x̂·x ≥ 0 and the length of x. That is one bit and one number that the linear baselines have to encode themselves
-(their length is given to them as well).
+A bilinear autoencoder reconstructs xxᵀ, which does not contain the sign of x. Its x̂ = √λ₁v₁ takes the sign for which
+x̂·x ≥ 0 and the norm of x. The linear baselines are given the norm as well, but must encode the sign themselves.
 """
 
 from typing import NamedTuple
@@ -19,7 +18,7 @@ from torch import Tensor
 
 
 class Predictions(NamedTuple):
-    """What one way of replacing vectors does, a token on average."""
+    """Mean cross-entropy and divergence per token for one way of replacing vectors."""
 
     cross_entropy: float
     divergence: float
@@ -27,26 +26,26 @@ class Predictions(NamedTuple):
 
 
 class Recovered(NamedTuple):
-    """Against both ablations."""
+    """Predictions with reconstructed vectors, and with both ablations."""
 
     n_tokens: int
     original: float
-    """Cross-entropy of the untouched model."""
+    """Cross-entropy of the unmodified model."""
     spliced: Predictions
     zero: Predictions
     mean: Predictions
 
     def cross_entropy(self, ablation: Predictions) -> float:
-        """Share of the cross-entropy that an ablation costs and the rebuilt vectors do not."""
+        """(ablated − spliced) / (ablated − original) for the cross-entropy."""
         return (ablation.cross_entropy - self.spliced.cross_entropy) / (ablation.cross_entropy - self.original)
 
     def divergence(self, ablation: Predictions) -> float:
-        """The same of the divergence, which is zero for the untouched model."""
+        """The same for the divergence, which is zero for the unmodified model."""
         return 1 - self.spliced.divergence / ablation.divergence
 
 
 class PredictionSums:
-    """Adds up cross-entropy and divergence over batches of sequences."""
+    """Accumulates cross-entropy and divergence over batches of sequences."""
 
     def __init__(self) -> None:
         self.n_tokens = 0
@@ -59,8 +58,8 @@ class PredictionSums:
         tokens: Int[Tensor, "s l"],
         mask: Bool[Tensor, "s l"],
     ) -> None:
-        """Take in the predictions for every token that follows another."""
-        for each in zip(logits, original, tokens, mask, strict=True):  # a vocabulary is wide: one sequence at a time
+        """Add the predictions for every token that follows another."""
+        for each in zip(logits, original, tokens, mask, strict=True):  # one sequence at a time: logits are large
             self._add_sequence(*each)
 
     def _add_sequence(self, logits: Tensor, original: Tensor, tokens: Tensor, mask: Tensor) -> None:
@@ -72,5 +71,5 @@ class PredictionSums:
         self.n_tokens += int(counts.sum())
 
     def mean(self) -> Predictions:
-        """A token on average."""
+        """Means per token."""
         return Predictions(self.cross_entropy / self.n_tokens, self.divergence / self.n_tokens)

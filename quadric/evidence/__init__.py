@@ -1,23 +1,44 @@
 """What data says about each latent: one pass over activations, for all latents at once.
 
-settings       how much is kept, and by which law
-text           every position the language model read
-reservoir      the weighted draw of points           ┐
-contexts       the strongest tokens of each sign     ├ gathered by a `Collector`, batch by batch
-firing         sums and a histogram                  ┘
-token_energy   which tokens carry a latent's energy, and `labels` made from them
-record         `Evidence`, saved and loaded by `storage`
+In the order of the flow:
+
+streams      the activations that an autoencoder reads, opened again from its provenance
+text         the text behind a stream of activations: a corpus, a cache, or the rows of a tensor
+places       one number per token, the text around it, and the text that was read
+reservoir    the weighted draw of points              ┐
+contexts     the strongest tokens of each sign        ├ gathered by a `collector`, batch by batch
+firing       sums and a histogram                     ┘
+collector    everything that one pass gathers, for all latents
+collecting   one pass from a stream to evidence; resumes after a crash
+labels       short names from the tokens that carry a latent's energy
+finishing    from a collector to evidence
+on_activations  all of it on a tensor or on harvested activations, in one call
+record       `Evidence`, its parts and its settings
+storage      evidence on disk
+endpoints    language models behind an HTTP endpoint
+labelling    labels written by such a model
 
 evidence = collect(autoencoder, stream, folder, n_tokens=200_000)
 evidence.labels.of(17), evidence.points.coordinates[17]
 """
 
-from quadric.evidence.collecting import Job, collect, collect_together, gather
-from quadric.evidence.collector import Collector, MemoryNeed, memory_need, merge, weights_sha256
+from quadric.autoencoders.io import weights_sha256
+from quadric.evidence.collecting import Job, collect, collect_in_memory, collect_together, gather
+from quadric.evidence.collector import Collector, MemoryNeed, memory_need, merge
 from quadric.evidence.finishing import evidence_of
-from quadric.evidence.record import Contexts, Evidence, FiringStatistics, Labels, ModelLabels, Points, TextRead
-from quadric.evidence.settings import EvidenceSettings
-from quadric.evidence.text import TextSource, text_behind
+from quadric.evidence.on_activations import collect_evidence
+from quadric.evidence.record import (
+    Contexts,
+    Evidence,
+    EvidenceSettings,
+    FiringStatistics,
+    Labels,
+    ModelLabels,
+    Points,
+    TextRead,
+)
+from quadric.evidence.streams import open_cached, open_live
+from quadric.evidence.text import RowText, TextSource, text_behind
 
 __all__ = [
     "Collector",
@@ -30,14 +51,19 @@ __all__ = [
     "MemoryNeed",
     "ModelLabels",
     "Points",
+    "RowText",
     "TextRead",
     "TextSource",
     "collect",
+    "collect_evidence",
+    "collect_in_memory",
     "collect_together",
     "evidence_of",
     "gather",
     "memory_need",
     "merge",
+    "open_cached",
+    "open_live",
     "text_behind",
     "weights_sha256",
 ]

@@ -1,4 +1,7 @@
-"""One pass over a stream, from the first batch to evidence on disk; killed at any moment, the same call goes on."""
+"""One pass over a stream of activations, from the first batch to evidence on disk or in memory.
+
+A pass that writes to disk saves its state now and then; if it is killed, the same call continues from there.
+"""
 
 import json
 import time
@@ -10,32 +13,81 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from quadric._array_file import read_arrays, write_arrays
 from quadric.activations.batches import ActivationBatch, ActivationStream
 from quadric.activations.harvesting import Progress
-from quadric.autoencoders import BilinearAutoencoder, Provenance
-from quadric.evidence.array_file import read_arrays, write_arrays
+from quadric.autoencoders import BilinearAutoencoder
 from quadric.evidence.collector import Collector
 from quadric.evidence.finishing import evidence_of
-from quadric.evidence.places import POSITION_BITS, place_of
-from quadric.evidence.record import Evidence
-from quadric.evidence.settings import EvidenceSettings
-from quadric.evidence.text import TextSource, text_behind, window_hashes
+from quadric.evidence.places import POSITION_BITS, place_of, window_hashes
+from quadric.evidence.record import Evidence, EvidenceSettings
+from quadric.evidence.streams import hook_point_here, provenance_here
+from quadric.evidence.text import TextSource, text_behind
+from quadric.geometry import Decomposition
 
 STATE = "collecting.safetensors"
-MUST_MATCH = ("model", "model_revision", "hook_point", "tokenizer_fingerprint")
+
+OnProgress = Callable[[Progress], None]
+
+
+def _no_progress(progress: Progress) -> None:
+    """Report nothing."""
 
 
 class Job(NamedTuple):
-    """An autoencoder to collect evidence about, and where it goes."""
+    """An autoencoder to collect evidence about, and the folder for it."""
 
     autoencoder: BilinearAutoencoder
     folder: Path
+    geometry: Decomposition | None = None
+    """The autoencoder's geometry, if it was computed before."""
 
 
 def collect(autoencoder: BilinearAutoencoder, stream: ActivationStream, folder: Path, **options: Any) -> Evidence:
-    """Score tokens of a stream and save what they say about every latent; see `collect_together` for the options."""
+    """Score tokens of a stream and save what they say about every latent.
+
+    Args:
+        autoencoder: The autoencoder whose latents are observed.
+        stream: Its activations, read once.
+        folder: Where the evidence goes.
+        **options: See `collect_together`.
+
+    Returns:
+        The evidence, loaded from the folder.
+    """
     (evidence,) = collect_together([Job(autoencoder, folder)], stream, **options)
     return evidence
+
+
+def collect_in_memory(
+    autoencoder: BilinearAutoencoder,
+    stream: ActivationStream,
+    text: TextSource,
+    *,
+    n_tokens: int,
+    settings: EvidenceSettings | None = None,
+    geometry: Decomposition | None = None,
+    on_progress: OnProgress = _no_progress,
+) -> Evidence:
+    """Score tokens of a stream and return what they say about every latent, without writing anything to disk.
+
+    Args:
+        autoencoder: The autoencoder whose latents are observed.
+        stream: Activations in batches, read once; `provenance` may be None where no language model made them.
+        text: The text behind the stream; `RowText` for the rows of a bare tensor.
+        n_tokens: Tokens to score at most.
+        settings: How much is kept per latent.
+        geometry: The autoencoder's geometry, if it was computed before; then no latent is decomposed again.
+        on_progress: Called after every batch.
+
+    Returns:
+        The evidence; `save` writes it to a folder.
+    """
+    _check_count(n_tokens)
+    provenance = provenance_here(autoencoder, stream)
+    collector = Collector(autoencoder, settings or EvidenceSettings(), geometry)
+    gather_together([collector], stream, text, n_tokens, 0, on_progress=on_progress)
+    return evidence_of(collector, text, provenance, _notes(collector.n_tokens, n_tokens))
 
 
 def collect_together(
@@ -46,17 +98,28 @@ def collect_together(
     settings: EvidenceSettings | None = None,
     text: TextSource | None = None,
     seconds_between_saves: float = 60.0,
-    on_progress: Callable[[Progress], None] = lambda _: None,
+    on_progress: OnProgress = _no_progress,
 ) -> list[Evidence]:
-    """Show up to `n_tokens` tokens of one stream to several autoencoders, each as if it were alone.
+    """Score tokens of one stream for several autoencoders; each gets the evidence that it would get alone.
 
-    What was gathered so far is saved now and then, with the stream's cursor, and removed at the end.
+    What was gathered so far is saved now and then, together with the stream's cursor, and removed at the end.
+
+    Args:
+        jobs: The autoencoders and their folders.
+        stream: Activations in batches, read once.
+        n_tokens: Tokens to score at most.
+        settings: How much is kept per latent.
+        text: The text behind the stream; by default that of a live or cached stream.
+        seconds_between_saves: How often the state of the pass is saved.
+        on_progress: Called after every batch.
+
+    Returns:
+        The evidence of each job, loaded from its folder.
     """
-    if n_tokens < 2:
-        raise ValueError(f"n_tokens={n_tokens} says nothing about a latent; score at least 2, better 100000")
+    _check_count(n_tokens)
     provenances = [provenance_here(job.autoencoder, stream) for job in jobs]
     text = text or text_behind(stream)
-    collectors = [Collector(job.autoencoder, settings or EvidenceSettings()) for job in jobs]
+    collectors = [Collector(job.autoencoder, settings or EvidenceSettings(), job.geometry) for job in jobs]
     states = [
         State(job.folder, collector, stream, seconds_between_saves)
         for job, collector in zip(jobs, collectors, strict=True)
@@ -70,12 +133,12 @@ def collect_together(
     gather_together(collectors, stream, text, n_tokens, position, after_batch=after_batch, on_progress=on_progress)
     for job, collector, provenance, state in zip(jobs, collectors, provenances, states, strict=True):
         evidence_of(collector, text, provenance, _notes(collector.n_tokens, n_tokens)).save(job.folder)
-        state.forget()
+        state.remove()
     return [Evidence.load(job.folder) for job in jobs]
 
 
 def gather(collector: Collector, stream: ActivationStream, text: TextSource, *, n_tokens: int) -> None:
-    """Show a collector the stream until it has seen `n_tokens` tokens or the stream ends."""
+    """Update a collector from the stream until it has seen `n_tokens` tokens or the stream ends."""
     gather_together([collector], stream, text, n_tokens, collector.n_tokens)
 
 
@@ -87,11 +150,11 @@ def gather_together(
     position: int,
     *,
     after_batch: Callable[[int], None] = lambda _: None,
-    on_progress: Callable[[Progress], None] = lambda _: None,
+    on_progress: OnProgress = _no_progress,
 ) -> None:
-    """Show the stream, which stands at token number `position`, to collectors that may be further than that already."""
+    """Update collectors from a stream that is at token number `position`; some may have seen more tokens already."""
     if getattr(stream, "repeat", False):
-        raise ValueError("the stream repeats its text, and evidence counts every token once; give repeat=False")
+        raise ValueError("the stream repeats its text, but evidence counts every token once; give repeat=False")
     hook_points = [hook_point_here(collector.autoencoder, stream) for collector in collectors]
     before = position
     on_progress(Progress(before, n_tokens, 0))
@@ -101,7 +164,7 @@ def gather_together(
         for batch in batches:
             batch = batch.rows(0, n_tokens - position)
             for collector, hook_point in zip(collectors, hook_points, strict=True):
-                _show(collector, batch.rows(collector.n_tokens - position, len(batch)), hook_point, text)
+                _update(collector, batch.rows(collector.n_tokens - position, len(batch)), hook_point, text)
             position += len(batch)
             on_progress(Progress(position, n_tokens, position - before))
             if position >= n_tokens:
@@ -109,7 +172,7 @@ def gather_together(
             after_batch(position)
 
 
-def _show(collector: Collector, batch: ActivationBatch, hook_point: str, text: TextSource) -> None:
+def _update(collector: Collector, batch: ActivationBatch, hook_point: str, text: TextSource) -> None:
     if not len(batch):
         return
     sequences, positions = (column.cpu().numpy().astype(np.int64) for column in (batch.sequences, batch.positions))
@@ -130,46 +193,27 @@ def _closing(stream: ActivationStream) -> Iterator[Iterator[ActivationBatch]]:
             close()
 
 
-def hook_point_here(autoencoder: BilinearAutoencoder, stream: ActivationStream) -> str:
-    """The hook point of the stream that an autoencoder was made for."""
-    own = autoencoder.provenance.hook_point
-    if own in stream.hook_points:
-        return own
-    if own is None and len(stream.hook_points) == 1:
-        return stream.hook_points[0]
-    raise ValueError(f"the autoencoder reads {own}, but the stream has {', '.join(stream.hook_points)}; give its own")
-
-
-def provenance_here(autoencoder: BilinearAutoencoder, stream: ActivationStream) -> Provenance:
-    """Where the activations come from, if it is where the autoencoder's came from; the text may be another."""
-    if autoencoder.d_model != stream.d_model:
-        raise ValueError(
-            f"the autoencoder has d_model={autoencoder.d_model}, the stream {stream.d_model}; give its own"
-        )
-    here = stream.provenance.for_hook_point(hook_point_here(autoencoder, stream))
-    for name in MUST_MATCH:
-        trained, found = getattr(autoencoder.provenance, name), getattr(here, name)
-        if trained is not None and trained != found:
-            raise ValueError(f"the autoencoder was made for {name} {trained!r}, the stream has {found!r}; give its own")
-    return here
+def _check_count(n_tokens: int) -> None:
+    if n_tokens < 2:
+        raise ValueError(f"n_tokens={n_tokens} is too few for statistics; score at least 2, better 100000")
 
 
 def _notes(scored: int, wanted: int) -> list[str]:
     if scored >= wanted:
         return []
-    return [f"The text ended after {scored:,} of the {wanted:,} tokens asked for."]
+    return [f"The text ended after {scored:,} of the {wanted:,} tokens requested."]
 
 
 class Saved(NamedTuple):
-    """Where the stream stood when a state was saved."""
+    """Where the stream was when a state was saved."""
 
     position: int
-    """Tokens that it had given."""
+    """Tokens that it had yielded."""
     cursor: dict[str, Any]
 
 
 class State:
-    """A pass that is under way, on disk: one file, so that what was gathered and the cursor never disagree."""
+    """A pass in progress, on disk: one file, so that what was gathered and the cursor always agree."""
 
     def __init__(self, folder: Path, collector: Collector, stream: ActivationStream, seconds: float) -> None:
         self.path = folder / STATE
@@ -177,7 +221,7 @@ class State:
         self.last = time.monotonic()
 
     def restore(self) -> Saved | None:
-        """What was gathered, from the file, if there is one."""
+        """Restore what was gathered from the file, if there is one."""
         if not self.path.is_file():
             return None
         arrays, metadata = read_arrays(self.path)
@@ -186,33 +230,36 @@ class State:
             differing = [name for name in own if found.get(name) != own[name]]
             raise ValueError(
                 f"{self.path} was begun with other {' and '.join(differing)}; "
-                "delete it to begin anew, or ask for the same"
+                "delete it to start again, or give the same"
             )
         self.collector.restore(arrays)
         return Saved(**json.loads(metadata["saved"]))
 
     def save_if_due(self, position: int) -> None:
-        """Save, if the last time is long enough ago."""
+        """Save if the last time is long enough ago."""
         if time.monotonic() - self.last >= self.seconds:
             self.save(position)
             self.last = time.monotonic()
 
     def save(self, position: int) -> None:
+        """Write what was gathered and the stream's cursor."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         saved = Saved(position, self.stream.state_dict())
         metadata = {"identity": self._identity(), "saved": json.dumps(saved._asdict())}
         write_arrays(self.path, self.collector.arrays(), metadata)
 
-    def forget(self) -> None:
+    def remove(self) -> None:
+        """Delete the file."""
         self.path.unlink(missing_ok=True)
 
     def _identity(self) -> str:
-        stream: dict[str, Any] = {"stream": asdict(self.stream.provenance)}
+        known: Any = self.stream.provenance
+        stream = {"stream": None if known is None else asdict(known)}
         return json.dumps({**self.collector.identity(), **stream})
 
 
 def resume(states: Sequence[State], stream: ActivationStream) -> int:
-    """Restore what was gathered and put the stream where the last of the collectors was; its token number."""
+    """Restore what was gathered and move the stream to where the slowest collector was; returns its token number."""
     saved = [state.restore() for state in states]
     if any(each is None for each in saved):
         return 0

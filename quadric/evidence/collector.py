@@ -1,6 +1,5 @@
-"""Everything that one pass gathers about every latent: shown batches, merged with other parts, saved and restored."""
+"""Everything that one pass gathers about every latent: updated by batches, merged with other parts, saved, restored."""
 
-import hashlib
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
@@ -9,27 +8,26 @@ import torch
 from jaxtyping import Float32, Int64, UInt64
 from torch import Tensor
 
-from quadric.autoencoders import Autoencoder, BilinearAutoencoder
-from quadric.autoencoders.tokens import check_tokens, unit_tokens
+from quadric.autoencoders import BilinearAutoencoder
+from quadric.autoencoders.io import weights_sha256
+from quadric.autoencoders.objective import check_tokens, unit_tokens
 from quadric.evidence.contexts import StrongestContexts
-from quadric.evidence.firing import BINS_A_SIGN, FiringSums
-from quadric.evidence.projection import CONTROL_AXES, control_frame, leading_axes
-from quadric.evidence.reservoir import Block, Reservoir
-from quadric.evidence.settings import EvidenceSettings
-from quadric.evidence.uniforms import token_counters
+from quadric.evidence.firing import BINS_PER_SIGN, FiringSums
+from quadric.evidence.record import EvidenceSettings
+from quadric.evidence.reservoir import CONTROL_AXES, Block, Reservoir, control_frame, token_counters
+from quadric.geometry import Decomposition, leading_axes
 
 Array = np.ndarray
 
 BLOCK_NUMBERS = 1 << 18
-"""Values of z that are looked at together: few enough to stay in a processor's cache from one test to the next."""
+"""Values of z that are processed together: few enough to stay in the processor's cache from one step to the next."""
 
 _RESERVOIR = ("keys", "places", "values", "coordinates")
 _CONTEXTS = ("strengths", "places", "windows", "coordinates")
 _FIRING = ("l1", "l2_squared", "square", "positive_square", "lowest", "highest", "histogram")
 
-
 DECOMPOSING = 100_000_000
-"""Bytes, about, for the eigenvectors of one batch of latents while the axes are found."""
+"""Approximate bytes for the eigenvectors of one batch of latents while the axes are computed."""
 
 
 class Seen(NamedTuple):
@@ -40,12 +38,20 @@ class Seen(NamedTuple):
 
 
 class Collector:
-    """What has been gathered so far."""
+    """What one pass has gathered so far.
 
-    def __init__(self, autoencoder: BilinearAutoencoder, settings: EvidenceSettings) -> None:
+    Args:
+        autoencoder: The autoencoder whose latents are observed.
+        settings: How much is kept.
+        geometry: The autoencoder's geometry, if it was computed before; then no latent is decomposed for its axes.
+    """
+
+    def __init__(
+        self, autoencoder: BilinearAutoencoder, settings: EvidenceSettings, geometry: Decomposition | None = None
+    ) -> None:
         self.autoencoder, self.settings = autoencoder, settings
         n_latents, n_axes = autoencoder.n_latents, settings.n_axes
-        self.axes = leading_axes(autoencoder, n_axes)
+        self.axes = leading_axes(autoencoder, n_axes, geometry)
         self.frame = control_frame(autoencoder.d_model, settings.seed)
         self.reservoir = Reservoir(n_latents, settings.n_points, n_axes, settings.epsilon, settings.seed)
         self.contexts = StrongestContexts(n_latents, settings.n_contexts, n_axes)
@@ -58,7 +64,7 @@ class Collector:
 
     @torch.no_grad()
     def update(self, tokens: Tensor, places: Int64[Array, " n"], windows: UInt64[Array, " n"]) -> None:
-        """Score a batch of raw token vectors (n, d), given where they stand and what stands around them."""
+        """Score a batch of raw token vectors (n, d), given their places and the hashes of the text around them."""
         check_tokens(tokens, self.autoencoder.d_model)
         unit = unit_tokens(tokens)
         values = self.autoencoder.encode(unit.to(self.autoencoder.left.device)).float().cpu()
@@ -87,7 +93,9 @@ class Collector:
         mine, theirs = self.identity(), other.identity()
         if mine != theirs:
             differing = [name for name in mine if mine[name] != theirs[name]]
-            raise ValueError(f"two parts with different {' and '.join(differing)} cannot be merged; collect them alike")
+            raise ValueError(
+                f"two parts with different {' and '.join(differing)} cannot be merged; collect all parts alike"
+            )
         shared = np.intersect1d(self.seen().places, other.seen().places)
         if len(shared):
             raise ValueError(f"{len(shared)} tokens are in both parts; give each part its own rank of the stream")
@@ -97,7 +105,7 @@ class Collector:
         self._seen += other._seen
 
     def identity(self) -> dict[str, Any]:
-        """What two parts must share to be parts of one whole."""
+        """What parts must have in common to be merged."""
         return {"settings": asdict(self.settings), "weights": weights_sha256(self.autoencoder)}
 
     def arrays(self) -> dict[str, Array]:
@@ -112,7 +120,7 @@ class Collector:
         }
 
     def restore(self, arrays: dict[str, Array]) -> None:
-        """Go on from what `arrays` gave."""
+        """Continue from what `arrays` returned."""
         for part, names in (("reservoir", _RESERVOIR), ("contexts", _CONTEXTS), ("firing", _FIRING)):
             for name in names:
                 setattr(getattr(self, part), name, arrays[f"{part}.{name}"].copy())
@@ -122,30 +130,21 @@ class Collector:
 
 
 def merge(first: Collector, *others: Collector) -> Collector:
-    """Parts that read different tokens as one; the first is changed and returned."""
+    """Merge parts that read different tokens; the first is changed and returned."""
     for other in others:
         first.absorb(other)
     return first
 
 
-def weights_sha256(autoencoder: Autoencoder) -> str:
-    """A hash of an autoencoder's tensors."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(autoencoder.tensors().items()):
-        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
-        digest.update(tensor.detach().cpu().contiguous().view(-1).numpy().tobytes())
-    return digest.hexdigest()
-
-
 class MemoryNeed(NamedTuple):
-    """Bytes that a pass takes, beside the language model and the autoencoder."""
+    """Bytes that a pass takes, in addition to the language model and the autoencoder."""
 
     kept: int
-    """Held from the first batch to the last, whatever the number of tokens but for 20 bytes each."""
+    """Held from the first batch to the last; independent of the number of tokens, except for 20 bytes per token."""
     working: int
     """For one batch at a time."""
     result: int
-    """Of the evidence, in memory at the end and on disk."""
+    """Size of the evidence, in memory at the end and on disk."""
 
     @property
     def peak(self) -> int:
@@ -155,11 +154,11 @@ class MemoryNeed(NamedTuple):
 def memory_need(
     *, d_model: int, n_latents: int, n_hidden: int, n_tokens: int, batch_tokens: int, settings: EvidenceSettings
 ) -> MemoryNeed:
-    """What a pass will take, from sizes alone."""
+    """Predict the memory of a pass from its sizes."""
     a = settings.n_axes
     point = 8 + 8 + 4 + 4 * a
     context = 2 * settings.n_contexts * (4 + 8 + 8 + 4 * a)
-    latent = settings.n_points * point + context + 2 * BINS_A_SIGN * 8 + 4 * d_model * a
+    latent = settings.n_points * point + context + 2 * BINS_PER_SIGN * 8 + 4 * d_model * a
     batch = 4 * batch_tokens * (3 * n_hidden + 2 * n_latents + 2 * d_model) + 64 * BLOCK_NUMBERS
     result = n_latents * settings.n_points * (8 + 4 + 4 * a + 4 * CONTROL_AXES) + 8 * n_tokens
     return MemoryNeed(n_latents * latent + 20 * n_tokens, batch + DECOMPOSING, result)

@@ -1,7 +1,8 @@
 """The strongest tokens of each sign for every latent, no two with the same text around them.
 
-Kept are the tokens of largest |z| among those that are the largest of their window, a window being the token ids from
-`window` before to `window` after. That is a property of the set of tokens, so parts can be read in any order.
+Of all tokens with the same window (the token ids from `window` before to `window` after), only the one with the largest
+|z| counts, and the largest of those are kept. The result depends only on the set of tokens, so parts can be read in any
+order.
 """
 
 from typing import NamedTuple
@@ -9,25 +10,24 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float32, Int64, UInt64
 
-from quadric.evidence.projection import places_within, project
 from quadric.evidence.record import MISSING
-from quadric.evidence.reservoir import Block
+from quadric.evidence.reservoir import Block, places_within, project
 
 Array = np.ndarray
 
 AT_ONCE = 64
-"""Candidates of one latent and batch that are compared at first; nearly always enough to find different windows."""
+"""Candidates per latent and batch that are compared first; nearly always enough to find different windows."""
 SIGNS = (np.float32(1), np.float32(-1))
 
 
 class _Ranked(NamedTuple):
-    """Candidates of some latents side by side; strength 0 marks an empty place."""
+    """Candidates of some latents side by side; strength 0 marks an empty slot."""
 
     strengths: Float32[Array, "r c"]
     places: Int64[Array, "r c"]
     windows: UInt64[Array, "r c"]
     tokens: Int64[Array, "r c"]
-    """Row of the batch, or −1 − the place in the list where the candidate was kept before."""
+    """Row of the batch, or −1 − the index in the list where the candidate was kept before."""
 
     def take(self, order: Int64[Array, "r q"]) -> "_Ranked":
         return _Ranked(*(np.take_along_axis(column, order, axis=1) for column in self))
@@ -47,7 +47,7 @@ class StrongestContexts:
         self.coordinates = np.zeros((*shape, n_axes), dtype=np.float32)
 
     def update(self, block: Block, windows: UInt64[Array, " n"]) -> None:
-        """Show some latents a batch."""
+        """Add a batch to the lists of some latents."""
         for sign, factor in enumerate(SIGNS):
             strengths = block.values * factor
             weakest = self.strengths[block.latents, sign, -1]
@@ -119,7 +119,7 @@ def _leading(
 
 
 def _strongest_distinct(candidates: _Ranked, count: int) -> _Ranked:
-    """The strongest of every window, the strongest of those; of equals the one that was read first."""
+    """The strongest of each window, and of those the strongest; ties go to the one that was read first."""
     ranked = candidates.take(np.lexsort((candidates.places, -candidates.strengths), axis=1))
     same = ranked.windows[:, :, None] == ranked.windows[:, None, :]
     earlier = np.tri(same.shape[1], k=-1, dtype=bool)
@@ -134,7 +134,7 @@ def _strongest_distinct(candidates: _Ranked, count: int) -> _Ranked:
 
 
 def _undecided(strengths: Float32[Array, "r n"], best: _Ranked) -> Int64[Array, " u"]:
-    """Rows in which a candidate beyond the first AT_ONCE could still belong to the best."""
+    """Rows in which a candidate beyond the first AT_ONCE could still be among the best."""
     crowded = np.flatnonzero((strengths > 0).sum(1) > AT_ONCE)
     if not len(crowded):
         return crowded

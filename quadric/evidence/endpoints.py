@@ -1,4 +1,4 @@
-"""Language models behind an HTTP endpoint: OpenAI-compatible or Anthropic's. The key lives in the process alone."""
+"""Language models behind an HTTP endpoint: OpenAI-compatible or Anthropic's. The key is kept in memory only."""
 
 import email.utils
 import json
@@ -23,11 +23,11 @@ LARGEST_ANSWER = 1 << 20
 
 
 class EndpointError(OSError):
-    """An endpoint that cannot be used as asked; trying again will not help."""
+    """An endpoint refused the request or cannot be reached; trying again will not help."""
 
 
 class _BusyError(Exception):
-    """Try again, after so many seconds if the server said."""
+    """A temporary failure; `seconds` is the wait that the server requested, if any."""
 
     def __init__(self, why: str, seconds: float | None = None) -> None:
         super().__init__(why)
@@ -35,7 +35,7 @@ class _BusyError(Exception):
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect would carry the key to another host."""
+    """Refuse redirects: they would send the key to another host."""
 
     def redirect_request(self, *arguments: Any) -> None:
         return None
@@ -43,7 +43,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """Where a language model answers."""
+    """The address, name and protocol of a language model."""
 
     url: str
     """Base address, e.g. https://api.openai.com/v1 or http://localhost:8000/v1."""
@@ -54,21 +54,21 @@ class Endpoint:
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"endpoint={self.url!r} is no address; give e.g. https://api.openai.com/v1")
+            raise ValueError(f"endpoint={self.url!r} is not an address; give e.g. https://api.openai.com/v1")
         if parts.username or parts.password or parts.query:
-            raise ValueError("the endpoint's address holds a name, password or query; keep keys in the environment")
+            raise ValueError("the endpoint's address contains a name, password or query; keep keys in the environment")
         if parts.scheme == "http" and parts.hostname not in LOOPBACK and self.key:
-            raise ValueError(f"a key would travel unencrypted to {parts.hostname}; use https")
+            raise ValueError(f"the key would be sent unencrypted to {parts.hostname}; use https")
 
     def ask(self, prompt: str, wait: Callable[[float], None] = time.sleep) -> str:
-        """The model's answer; a busy server is asked again, as late as it says."""
+        """The model's answer; a busy server is tried again after the wait that it requests."""
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 return self._ask_once(prompt)
             except _BusyError as busy:
                 if attempt == ATTEMPTS:
                     raise EndpointError(
-                        f"{self.url} gave no answer in {ATTEMPTS} attempts ({busy}); try later"
+                        f"{self.url} did not answer in {ATTEMPTS} attempts ({busy}); try later"
                     ) from busy
                 wait(min(LONGEST_WAIT, 2.0 ** (attempt - 1) if busy.seconds is None else busy.seconds))
         raise AssertionError("unreachable")
@@ -79,7 +79,7 @@ class Endpoint:
             with opener.open(self._request(prompt), timeout=TIMEOUT) as response:
                 content = response.read(LARGEST_ANSWER)
         except urllib.error.HTTPError as refusal:
-            with refusal:  # it holds the connection
+            with refusal:  # it keeps the connection open
                 raise _meaning(refusal, self) from None
         except (OSError, HTTPException) as failure:
             raise _BusyError(f"no connection: {getattr(failure, 'reason', failure)}") from None
@@ -104,17 +104,17 @@ class Endpoint:
             else:
                 text = "".join(part["text"] for part in answer["content"] if part["type"] == "text")
         except (ValueError, KeyError, IndexError, TypeError):
-            raise _BusyError(f"an answer that is not {self.api}'s: {content[:80]!r}") from None
+            raise _BusyError(f"an answer that is not in the format of {self.api}: {content[:80]!r}") from None
         return text if isinstance(text, str) else ""
 
 
 def _meaning(refusal: urllib.error.HTTPError, endpoint: Endpoint) -> Exception:
-    """What a status means: come back later, or never."""
+    """The error for an HTTP status: temporary or final."""
     if refusal.code in (408, 409, 425, 429) or refusal.code >= 500:
         return _BusyError(f"status {refusal.code}", _retry_after(refusal.headers.get("retry-after")))
     said = refusal.read(300).decode(errors="replace").replace("\n", " ")
     if endpoint.key:
-        said = said.replace(endpoint.key, "…")  # some servers repeat the key that they refuse
+        said = said.replace(endpoint.key, "…")  # some servers repeat the key that they reject
     remedy = {
         401: "check the key in the environment",
         403: "check the key in the environment",

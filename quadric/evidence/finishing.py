@@ -1,4 +1,4 @@
-"""From what a pass gathered to evidence that can be read alone."""
+"""From what a pass gathered to complete evidence: text, points, contexts, statistics and labels."""
 
 from typing import NamedTuple
 
@@ -6,15 +6,24 @@ import numpy as np
 from jaxtyping import Float32, Float64, Int64
 
 from quadric.autoencoders import Provenance
+from quadric.autoencoders.io import weights_sha256
 from quadric.corpus.packaged import CORPORA
-from quadric.evidence.collector import Collector, Seen, weights_sha256
+from quadric.evidence.collector import Collector, Seen
 from quadric.evidence.contexts import SIGNS
 from quadric.evidence.firing import PROBABILITIES
-from quadric.evidence.labels import METHOD, SignTokens, Spellings, label, sign_tokens, spellings
-from quadric.evidence.places import position_of, sequence_of
+from quadric.evidence.labels import (
+    METHOD,
+    SignTokens,
+    Spellings,
+    energies,
+    label,
+    preferences,
+    sign_tokens,
+    spellings,
+)
+from quadric.evidence.places import NumberedText, position_of, sequence_of, text_read
 from quadric.evidence.record import MISSING, Contexts, Evidence, FiringStatistics, Labels, Points, TextRead
-from quadric.evidence.text import NumberedText, TextSource, text_read
-from quadric.evidence.token_energy import energies, preferences
+from quadric.evidence.text import TextSource
 
 Array = np.ndarray
 
@@ -22,7 +31,7 @@ LATENTS_AT_ONCE = 128
 
 
 def evidence_of(collector: Collector, source: TextSource, provenance: Provenance, notes: list[str]) -> Evidence:
-    """Everything gathered, with its text, statistics and labels."""
+    """Complete what was gathered with its text, statistics and labels."""
     if collector.n_tokens == 0:
         raise ValueError("no token was scored; give a stream that yields at least one batch")
     seen = collector.seen()
@@ -50,7 +59,7 @@ def evidence_of(collector: Collector, source: TextSource, provenance: Provenance
 
 
 def attribution(corpus: str | None) -> str | None:
-    """What must be said wherever a packaged corpus is shown; nothing is known of others."""
+    """Attribution of a packaged corpus, which must be shown wherever its text is; None for other text."""
     if corpus not in CORPORA:
         return None
     resource = CORPORA[corpus].resource
@@ -67,7 +76,7 @@ def _points(collector: Collector, text: NumberedText, seen: Seen) -> Points:
     )
     for start in range(0, len(drawn.places), LATENTS_AT_ONCE):
         rows = slice(start, start + LATENTS_AT_ONCE)
-        # Strongest first, of equals the one read first, free places last.
+        # Strongest first, ties in reading order, free slots last.
         strength = np.where(drawn.places[rows] == MISSING, 1.0, -np.abs(drawn.values[rows]))
         order = np.lexsort((drawn.places[rows], strength), axis=1)
         places = np.take_along_axis(drawn.places[rows], order, axis=1)
@@ -102,7 +111,7 @@ class _TokenAccount(NamedTuple):
 
 
 class _Frequencies(NamedTuple):
-    """How often tokens, groups of spellings and groups before a token occur among all tokens scored."""
+    """Frequencies of tokens, of groups of spellings, and of groups that precede a token, among all tokens scored."""
 
     text: TextRead
     tokens: Float64[Array, " v"]

@@ -1,7 +1,7 @@
-"""How every latent fires over a whole pass: sums, and a histogram from which quantiles are read.
+"""How every latent fires over a whole pass: sums, and a histogram for quantiles.
 
-The histogram's bins divide every octave of |z| into 16 equal parts, so a quantile is off by at most 1/16 of its value,
-and less by interpolation. Counts do not depend on the order of reading; the sums do in their last bits.
+The bins of the histogram divide every octave of |z| into 16 equal parts, so a quantile is off by at most 1/16 of its
+value, and less with interpolation. Counts do not depend on the order of reading; sums do, in their last bits.
 """
 
 import numpy as np
@@ -14,8 +14,8 @@ Array = np.ndarray
 
 PARTS_BITS = 4
 LOWEST_OCTAVE, HIGHEST_OCTAVE = -26, 6
-"""Of |z|: what is smaller counts as zero, what is larger goes into the last bin."""
-BINS_A_SIGN = (HIGHEST_OCTAVE - LOWEST_OCTAVE) << PARTS_BITS
+"""Of |z|: smaller values count as zero, larger ones go into the last bin."""
+BINS_PER_SIGN = (HIGHEST_OCTAVE - LOWEST_OCTAVE) << PARTS_BITS
 PROBABILITIES = (0.001, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.999)
 
 _SHIFT = 23 - PARTS_BITS
@@ -24,7 +24,7 @@ _SUMS = ("l1", "l2_squared", "square", "positive_square")
 
 
 class FiringSums:
-    """Sums over all tokens so far, one entry a latent."""
+    """Sums over all tokens so far, one entry per latent."""
 
     def __init__(self, offset: Float32[Array, " k"]) -> None:
         self.offset = offset
@@ -33,7 +33,7 @@ class FiringSums:
             setattr(self, name, np.zeros(len(offset)))
         self.lowest = np.full(len(offset), np.inf, dtype=np.float32)
         self.highest = np.full(len(offset), -np.inf, dtype=np.float32)
-        self.histogram = np.zeros((len(offset), 2 * BINS_A_SIGN), dtype=np.int64)
+        self.histogram = np.zeros((len(offset), 2 * BINS_PER_SIGN), dtype=np.int64)
 
     l1: Float64[Array, " k"]
     l2_squared: Float64[Array, " k"]
@@ -41,7 +41,7 @@ class FiringSums:
     positive_square: Float64[Array, " k"]
 
     def update(self, latents: slice, values: Float32[Array, "b n"]) -> None:
-        """Show some latents a batch; `n_tokens` is the caller's to raise, once a batch."""
+        """Add a batch to the sums of some latents; the caller increases `n_tokens`, once per batch."""
         centred = values - self.offset[latents, None]
         self.l1[latents] += np.abs(centred).sum(1, dtype=np.float64)
         self.l2_squared[latents] += np.square(centred).sum(1, dtype=np.float64)
@@ -66,7 +66,7 @@ class FiringSums:
         return np.asarray(density_from_norms(*norms, self.n_tokens).float().numpy())
 
     def positive_share(self) -> Float32[Array, " k"]:
-        """Share of Σz² from z > 0; ½ where there is none."""
+        """Share of Σz² from z > 0; ½ if all z are 0."""
         silent = self.square == 0
         share = np.where(silent, 0.5, self.positive_square / np.where(silent, 1, self.square))
         return np.asarray(share.astype(np.float32))
@@ -75,49 +75,49 @@ class FiringSums:
         return (self.square / max(1, self.n_tokens)).astype(np.float32)
 
     def quantiles(self, probabilities: tuple[float, ...] = PROBABILITIES) -> Float32[Array, "k q"]:
-        """z at the given probabilities, linear inside a bin and never beyond what was seen."""
+        """z at the given probabilities, linear inside a bin and never beyond the smallest and largest value."""
         edges = _edges()
         found = np.empty((len(self.histogram), len(probabilities)), dtype=np.float32)
         for latent, counts in enumerate(self.histogram):
             running = np.concatenate([[0], counts.cumsum()]) / max(1, self.n_tokens)
             found[latent] = _interpolated(np.asarray(probabilities), running, edges)
-        found[np.abs(found) <= edges[BINS_A_SIGN + 1]] = 0  # the bins beside zero
+        found[np.abs(found) <= edges[BINS_PER_SIGN + 1]] = 0  # the bins next to zero
         return np.clip(found, self.lowest[:, None], self.highest[:, None])
 
     def share_beyond(self, limits: Float32[Array, " k"]) -> Float32[Array, " k"]:
         """Share of tokens with |z| above a limit of each latent, linear inside a bin."""
-        edges = _edges()[BINS_A_SIGN:]
+        edges = _edges()[BINS_PER_SIGN:]
         share = np.empty(len(limits), dtype=np.float32)
         for latent, limit in enumerate(limits):
             counts = self.histogram[latent]
-            both = counts[BINS_A_SIGN:] + counts[:BINS_A_SIGN][::-1]
+            both = counts[BINS_PER_SIGN:] + counts[:BINS_PER_SIGN][::-1]
             below = np.interp(limit, edges, np.concatenate([[0], both.cumsum()]))
             share[latent] = 1 - below / max(1, self.n_tokens)
         return np.clip(share, 0, 1)
 
 
 def _counts(values: Float32[Array, "b n"]) -> Int64[Array, "b h"]:
-    """How many values of each row fall into each bin: the leading bits of a float32 are its octave and part."""
+    """Number of values of each row in each bin: the leading bits of a float32 are its octave and part."""
     bits = values.view(np.int32)
     bins = (bits & 0x7FFFFFFF) >> _SHIFT
     bins -= _FIRST
-    np.clip(bins, 0, BINS_A_SIGN - 1, out=bins)
-    bins = np.where(bits < 0, BINS_A_SIGN - 1 - bins, BINS_A_SIGN + bins)
-    bins += (np.arange(len(values), dtype=np.int32) * 2 * BINS_A_SIGN)[:, None]
-    counted = np.bincount(bins.ravel(), minlength=len(values) * 2 * BINS_A_SIGN)
-    return counted.reshape(len(values), 2 * BINS_A_SIGN)
+    np.clip(bins, 0, BINS_PER_SIGN - 1, out=bins)
+    bins = np.where(bits < 0, BINS_PER_SIGN - 1 - bins, BINS_PER_SIGN + bins)
+    bins += (np.arange(len(values), dtype=np.int32) * 2 * BINS_PER_SIGN)[:, None]
+    counted = np.bincount(bins.ravel(), minlength=len(values) * 2 * BINS_PER_SIGN)
+    return counted.reshape(len(values), 2 * BINS_PER_SIGN)
 
 
 def _edges() -> Float64[Array, " h1"]:
-    """The borders of all bins, ascending; the bins beside zero reach it."""
-    bits = (np.arange(BINS_A_SIGN + 1, dtype=np.int32) + _FIRST) << _SHIFT
+    """The edges of all bins, ascending; the bins next to zero extend to it."""
+    bits = (np.arange(BINS_PER_SIGN + 1, dtype=np.int32) + _FIRST) << _SHIFT
     positive = bits.view(np.float32).astype(np.float64)
     positive[0] = 0
     return np.concatenate([-positive[:0:-1], positive])
 
 
 def _interpolated(wanted: Array, running: Array, edges: Array) -> Array:
-    """Where the running share reaches what is wanted; empty bins are jumped over."""
+    """Where the cumulative share reaches the wanted one; empty bins are skipped."""
     upper = np.searchsorted(running, wanted, side="left").clip(1, len(running) - 1)
     step = running[upper] - running[upper - 1]
     part = np.where(step > 0, (wanted - running[upper - 1]) / np.where(step > 0, step, 1), 1)

@@ -1,42 +1,95 @@
-"""Short names for latents, made offline from the tokens that each sign prefers."""
+"""Short names for latents, made offline from the tokens that each sign prefers.
+
+Preferences are estimated for the whole pass from the weighted draw, which is not representative: it prefers large |z|.
+With τ the largest key of a full draw, a token of weight w is among the others with probability 1 − exp(−wτ), so
+Σ z² / (1 − exp(−wτ)) over them estimates Σz² over the whole pass without bias (Cohen and Kaplan, 2007). Only tokens
+that fire count: those with |z| above the threshold of the settings.
+"""
 
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float64, Int64
-
-from quadric.evidence.token_energy import TokenPreference
+from jaxtyping import Bool, Float32, Float64, Int, Int64
 
 Array = np.ndarray
 
+PRIOR_TOKENS = 10.0
+"""Weight of the text's own token frequencies as a prior, in tokens."""
 METHOD = (
-    "tokens by p·log(p/q): p the share of Σz² over the sign's firing tokens, drawn towards q as if by 10 tokens; "
+    "tokens by p·log(p/q): p the share of Σz² over the sign's firing tokens, shrunk towards q as if by 10 more tokens; "
     "q the share of all tokens scored; spellings that differ by case or spaces counted together; "
     "'after X' where the token before is X in over half of Σz² and says more by the same measure"
 )
 MOST_TOKENS = 3
 SMALLEST_PART = 0.2
-"""Of the best token's contribution, below which a token is left out of a label."""
+"""Share of the best token's contribution below which a token is left out of a label."""
 SMALLEST_SHARE = 0.03
-"""Of the firing energy; a sign whose best token has less prefers many tokens, and its label ends in an ellipsis."""
+"""Share of the firing energy; a sign whose best token has less prefers many tokens: its label ends in an ellipsis."""
 SMALLEST_LIFT = 5.0
-"""Of the best token of such a sign, below which it prefers nothing in particular and is called mixed."""
+"""Lift of the best token of such a sign below which it prefers nothing in particular and is called mixed."""
 SMALLEST_SIGN = 0.1
 """Share of the firing energy below which a sign is left out of a label."""
 SMALLEST_SHARE_BEFORE = 0.5
-"""Of the firing energy that follows one and the same token, from which on a label may name that token."""
+"""Share of the firing energy that must follow the same token for a label to name that token."""
+LONGEST_TOKEN = 80
+"""Characters of one token in a label; a row of a tensor may have a whole document as its text."""
 MIXED = "mixed"
 ELLIPSIS = "…"
 WHITE_SPACE = {" ": "␣", "\n": "⏎", "\r": "␍", "\t": "⇥", "\u00a0": "⍽"}
 
 
+class TokenPreference(NamedTuple):
+    """Tokens by how well they distinguish a latent's firing from the rest of the text, best first."""
+
+    tokens: Int64[Array, " t"]
+    shares: Float64[Array, " t"]
+    """p: share of the firing energy Σz² on the token, shrunk towards q as if by PRIOR_TOKENS tokens."""
+    lifts: Float64[Array, " t"]
+    """p / q, where q is the token's share of all tokens scored."""
+    contributions: Float64[Array, " t"]
+    """p log(p / q), the token's contribution to the divergence of the two distributions."""
+
+
+def energies(
+    values: Float32[Array, " m"], keys: Float64[Array, " m"], epsilon: float, complete: bool
+) -> Float64[Array, " m"]:
+    """Contribution of each point to the estimate of Σz² over the whole pass; `complete` if every token was drawn."""
+    squares = np.square(values.astype(np.float64))
+    if complete:
+        return squares
+    largest = keys.max()
+    weights = np.square(np.square(np.abs(values.astype(np.float64)) + epsilon))
+    return np.where(keys < largest, squares / -np.expm1(-weights * largest), 0)
+
+
+def preferences(
+    tokens: Int[Array, " f"], energy: Float64[Array, " f"], frequencies: Float64[Array, " v"]
+) -> TokenPreference:
+    """Tokens ranked by p log(p / q), those with p > q only; `frequencies` is q."""
+    total = energy.sum()
+    if total <= 0:
+        nothing = np.empty(0)
+        return TokenPreference(np.empty(0, dtype=np.int64), nothing, nothing, nothing)
+    effective = total**2 / np.square(energy).sum()
+    kinds, which = np.unique(tokens, return_inverse=True)
+    share = np.bincount(which, weights=energy) / total
+    usual = frequencies[kinds]
+    share = (effective * share + PRIOR_TOKENS * usual) / (effective + PRIOR_TOKENS)
+    lifts = share / usual
+    above: Bool[Array, " v"] = lifts > 1
+    contributions = share[above] * np.log(lifts[above])
+    order = np.argsort(-contributions, kind="stable")
+    kept = kinds[above][order].astype(np.int64)
+    return TokenPreference(kept, share[above][order], lifts[above][order], contributions[order])
+
+
 class Spellings(NamedTuple):
-    """Tokens that differ by case or surrounding spaces only, under one number."""
+    """Groups of tokens that differ only by case or surrounding spaces."""
 
     group: Int64[Array, " v"]
-    """Of every token."""
+    """The group of every token."""
     texts: list[str]
-    """Of every group: its commonest member, spaces stripped."""
+    """The name of every group: its most common member without surrounding spaces, shortened if it is very long."""
     frequencies: Float64[Array, " g"]
 
 
@@ -49,12 +102,12 @@ def spellings(vocabulary: list[bytes], frequencies: Float64[Array, " v"]) -> Spe
         text = readable(letters)
         group[token] = numbers.setdefault(text.casefold(), len(numbers))
         if group[token] == len(texts):
-            texts.append(text)
+            texts.append(text if len(text) <= LONGEST_TOKEN else text[: LONGEST_TOKEN - 1] + ELLIPSIS)
     return Spellings(group, texts, np.bincount(group, weights=frequencies, minlength=len(texts)))
 
 
 def readable(letters: bytes) -> str:
-    """A token as a label shows it: spaces stripped, white space and parts of characters spelt out."""
+    """A token as a label shows it: without surrounding spaces, white space and parts of characters spelt out."""
     try:
         text = letters.decode()
     except UnicodeDecodeError:
@@ -65,15 +118,15 @@ def readable(letters: bytes) -> str:
 
 
 class SignTokens(NamedTuple):
-    """What a label says of one sign."""
+    """The tokens that a label names for one sign."""
 
     texts: list[str]
     share: float
-    """Of the latent's firing energy."""
+    """Share of the latent's firing energy."""
 
 
 def sign_tokens(preference: TokenPreference, before: TokenPreference, groups: Spellings, share: float) -> SignTokens:
-    """The best tokens of a sign, after the token that they follow if that one tells more than they do."""
+    """The best tokens of a sign, preceded by the token that they follow if that one is more informative."""
     own = _best_tokens(preference, groups, share)
     if not len(before.tokens) or before.shares[0] < SMALLEST_SHARE_BEFORE:
         return own
@@ -86,7 +139,7 @@ def sign_tokens(preference: TokenPreference, before: TokenPreference, groups: Sp
 
 
 def _best_tokens(preference: TokenPreference, groups: Spellings, share: float) -> SignTokens:
-    """Up to three tokens, none far weaker than the best."""
+    """Up to three tokens, none of them much weaker than the best."""
     broad = not len(preference.tokens) or preference.shares[0] < SMALLEST_SHARE
     if broad and (not len(preference.tokens) or preference.lifts[0] < SMALLEST_LIFT):
         return SignTokens([MIXED] if share > 0 else [], share)
@@ -96,7 +149,7 @@ def _best_tokens(preference: TokenPreference, groups: Spellings, share: float) -
 
 
 def label(positive: SignTokens, negative: SignTokens) -> str:
-    """Both signs side by side, "his · her ↔ they", or the one that matters; a minus marks a negative one alone."""
+    """Both signs, "his · her ↔ they", or the one that matters; a minus marks a negative sign alone."""
     ups, downs = (" · ".join(sign.texts) if sign.share >= SMALLEST_SIGN else "" for sign in (positive, negative))
     if ups and downs:
         return f"{ups} ↔ {downs}"

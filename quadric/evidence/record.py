@@ -1,4 +1,8 @@
-"""What data says about each latent of one autoencoder; nothing else is needed to read it, not even a tokenizer."""
+"""What data says about each latent of one autoencoder, and the settings that decide how much of it is kept.
+
+An `Evidence` is complete: reading it needs no tokenizer and no language model. Its `repr`, and that of its parts, is a
+short summary without arrays.
+"""
 
 import os
 from collections.abc import Sequence
@@ -8,20 +12,60 @@ import numpy as np
 from jaxtyping import Float32, Int32, Int64
 
 from quadric.autoencoders import Provenance
-from quadric.evidence.settings import EvidenceSettings
 
 POSITIVE, NEGATIVE = 0, 1
 MISSING = -1
+LONGEST_WINDOW = 64
+SMALLEST_EPSILON = 1e-8
+"""Below, (|z| + ε)⁴ leaves the range of float32."""
 
 Array = np.ndarray
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True)
+class EvidenceSettings:
+    """How much is kept per latent, and how it is chosen."""
+
+    n_points: int = 2000
+    """Points per latent, drawn without replacement with weights (|z| + epsilon)⁴."""
+    n_contexts: int = 6
+    """Strongest contexts of each sign."""
+    n_axes: int = 8
+    """Leading eigenvectors on which every kept token is projected."""
+    n_lift_tokens: int = 12
+    """Over-represented tokens of each sign."""
+    window: int = 4
+    """Tokens on each side of a context; two contexts with the same window count as one."""
+    epsilon: float = 1e-4
+    """Added to |z| before the fourth power, so that a token on which a latent is silent can be drawn too."""
+    firing_rms: float = 2.0
+    """A token fires a latent where |z| exceeds this many times the latent's root mean square."""
+    seed: int = 0
+    """Seed of the draw and of the random control frame."""
+
+    def __post_init__(self) -> None:
+        for name in ("n_points", "n_contexts", "n_axes", "n_lift_tokens"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} is not positive; give at least 1")
+        if not 0 <= self.window <= LONGEST_WINDOW:
+            raise ValueError(
+                f"window={self.window} is outside 0 … {LONGEST_WINDOW}; the paper shows 4 tokens on each side"
+            )
+        if not SMALLEST_EPSILON <= self.epsilon < 1:
+            raise ValueError(f"epsilon={self.epsilon} is outside [{SMALLEST_EPSILON}, 1); give e.g. 1e-4")
+        if not self.firing_rms > 0:
+            raise ValueError(f"firing_rms={self.firing_rms} is not positive; give e.g. 2")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class TextRead:
-    """Every position that the language model read, in reading order, those that no latent was shown too."""
+    """Every position of the text in reading order, including those that the token rules dropped.
+
+    For a bare tensor, every row is a sequence of one token, see `quadric.evidence.RowText`.
+    """
 
     token_ids: Int32[Array, " n"]
-    """Index into `vocabulary`: 0 is the commonest token of this text."""
+    """Index into `vocabulary`: 0 is the most common token of this text."""
     sequence_starts: Int64[Array, " s"]
     """Where each sequence begins; a context never crosses a sequence."""
     documents: Int32[Array, " n"]
@@ -29,8 +73,14 @@ class TextRead:
     vocabulary: list[bytes]
     """The bytes of every token; a token may be a part of a character."""
 
+    def __repr__(self) -> str:
+        return (
+            f"TextRead({len(self.token_ids):,} tokens in {len(self.sequence_starts):,} sequences, "
+            f"{len(self.vocabulary):,} distinct tokens)"
+        )
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Points:
     """The tokens drawn for every latent, by |value| descending; place -1 where there are fewer."""
 
@@ -41,10 +91,14 @@ class Points:
     coordinates: Float32[Array, "k m a"]
     """x·v on the latent's leading eigenvectors; 0 beyond its rank."""
     control: Float32[Array, "k m 3"]
-    """x·q on one random orthonormal frame for all latents: how the same tokens look where nothing was learned."""
+    """x·q on one random orthonormal frame shared by all latents: the same tokens in directions that nothing learned."""
+
+    def __repr__(self) -> str:
+        n_latents, n_points, n_axes = self.coordinates.shape
+        return f"Points({n_points:,} per latent of {n_latents:,} latents, on {n_axes} axes)"
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Contexts:
     """The strongest tokens of each sign with different windows, by |value| descending; place -1 where there are fewer.
 
@@ -56,8 +110,12 @@ class Contexts:
     coordinates: Float32[Array, "k 2 c a"]
     control: Float32[Array, "k 2 c 3"]
 
+    def __repr__(self) -> str:
+        n_latents, _, count = self.places.shape
+        return f"Contexts({count} per sign of {n_latents:,} latents)"
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class FiringStatistics:
     """How every latent fired over the whole pass."""
 
@@ -71,16 +129,22 @@ class FiringStatistics:
     firing_share: Float32[Array, " k"]
     """Share of tokens with |z| above `EvidenceSettings.firing_rms` root mean squares, from the same histogram."""
     mean_square: Float32[Array, " k"]
-    """Of z."""
+    """Mean of z²."""
     lift_tokens: Int32[Array, "k 2 t"]
-    """Dense ids of the tokens most over-represented in each sign; -1 where there are fewer."""
+    """Indices into `TextRead.vocabulary` of the tokens most over-represented in each sign; -1 where there are fewer."""
     lifts: Float32[Array, "k 2 t"]
-    """Share of the sign's Σz² that falls on the token, over the token's share of all tokens scored."""
+    """Share of the sign's Σz² on the token, divided by the token's share of all tokens scored."""
+
+    def __repr__(self) -> str:
+        return (
+            f"FiringStatistics({len(self.density):,} latents, median density {np.median(self.density):.3f}, "
+            f"median firing share {np.median(self.firing_share):.4f})"
+        )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class ModelLabels:
-    """Labels that a language model wrote; nobody has checked them."""
+    """Labels written by a language model, which have not been evaluated."""
 
     texts: dict[int, str]
     """By latent."""
@@ -89,8 +153,11 @@ class ModelLabels:
     prompt_sha256: str
     status: str = "unevaluated"
 
+    def __repr__(self) -> str:
+        return f"ModelLabels({len(self.texts):,} labels by {self.model}, {self.status})"
 
-@dataclass(frozen=True, kw_only=True)
+
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Labels:
     """A short name for every latent."""
 
@@ -103,36 +170,49 @@ class Labels:
     """How they were made."""
     from_model: ModelLabels | None = None
 
+    def __repr__(self) -> str:
+        written = f", {len(self.from_model.texts):,} written by {self.from_model.model}" if self.from_model else ""
+        return f"Labels({len(self.texts):,} latents{written})"
+
     def of(self, latent: int) -> str:
-        """The model's label where there is one, else the offline one."""
+        """The model's label if there is one, else the offline one."""
         written = self.from_model.texts.get(latent) if self.from_model else None
         return written or self.texts[latent]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Evidence:
     """What one pass over activations says about each latent of one bilinear autoencoder."""
 
     settings: EvidenceSettings
     n_tokens: int
-    """Tokens that the rules kept and that were scored."""
+    """Tokens that the rules kept and that were scored; rows, for a bare tensor."""
     provenance: Provenance
-    """Of the activations that were read."""
+    """Of the activations that were read; model and corpus are None for a bare tensor."""
     weights_sha256: str
-    """Of the autoencoder's tensors: evidence about other weights is no evidence."""
+    """Hash of the autoencoder's tensors: evidence is valid for these weights only."""
     corpus_licence: str | None
-    """Attribution that goes wherever the text goes."""
+    """Attribution that must be shown wherever the text is shown."""
     text: TextRead
     points: Points
     contexts: Contexts
     statistics: FiringStatistics
     labels: Labels
     notes: list[str] = field(default_factory=list)
-    """What a reader should know of this pass, in sentences."""
+    """What a reader should know about this pass, in sentences."""
 
     @property
     def n_latents(self) -> int:
         return len(self.points.values)
+
+    def __repr__(self) -> str:
+        source = self.provenance.corpus or "rows of a tensor"
+        labelled = sum(bool(self.labels.of(latent)) for latent in range(self.n_latents))
+        return (
+            f"Evidence({self.n_latents:,} latents, {self.n_tokens:,} tokens of {source}; "
+            f"{self.settings.n_points:,} points and 2 × {self.settings.n_contexts} contexts per latent, "
+            f"{labelled:,} labels)"
+        )
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write into the folder; `Evidence.load` reads it."""
@@ -142,7 +222,7 @@ class Evidence:
 
     @staticmethod
     def load(folder: str | os.PathLike[str]) -> "Evidence":
-        """Read what `save` wrote; the large arrays stay on disk until they are touched."""
+        """Read what `save` wrote; the large arrays stay on disk until they are used."""
         from quadric.evidence.storage import load_evidence
 
         return load_evidence(folder)

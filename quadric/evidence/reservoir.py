@@ -1,31 +1,77 @@
-"""A weighted draw of tokens for every latent at once, without replacement, in one pass.
+"""A weighted draw of tokens for every latent at once, without replacement, in one pass, and their coordinates.
 
-Token t has weight w_t = (|z_t| + ε)⁴ and the key E_t / w_t with E_t a standard exponential variable; the m tokens of
-smallest key are the draw. The first of them is token t with probability w_t / Σw, the next likewise among the rest,
-and so on (Efraimidis and Spirakis, 2006). A key depends on the seed, the latent and the token alone, so the draw of a
-union is the smallest keys of the draws: parts can be read in any order, in any batches, and on any machine.
+Token t has weight w_t = (|z_t| + ε)⁴ and the key E_t / w_t with E_t a standard exponential variable; the m tokens with
+the smallest keys are the draw. The first of them is token t with probability w_t / Σw, the next is drawn in the same
+way from the rest, and so on (Efraimidis and Spirakis, 2006). A key depends only on the seed, the latent and the token,
+so the draw of a union is the smallest keys of the draws: parts can be read in any order, in any batches, anywhere.
 """
 
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float32, Float64, Int64
+import torch
+from jaxtyping import Bool, Float, Float32, Float64, Int64, UInt32, UInt64
 from torch import Tensor
 
-from quadric.evidence.projection import places_within, project
+from quadric.evidence.places import splitmix
 from quadric.evidence.record import MISSING
-from quadric.evidence.uniforms import (
-    TokenCounters,
-    exponentials,
-    latent_counters,
-    lower_bounds,
-    pair_hashes,
-)
 
 Array = np.ndarray
 
+TWO_TO_MINUS_32 = 2.0**-32
+CONTROL_AXES = 3
+DENSE_SHARE = 0.25
+"""Share of all (latent, token) pairs above which projecting every token costs less than gathering the chosen ones."""
 ROUNDING = np.float32(1 + 1e-5)
-"""A candidate is told in float32, with room for its rounding; its key is float64."""
+"""Candidates are found in float32, with a margin for its rounding; their keys are float64."""
+
+
+class TokenCounters(NamedTuple):
+    """Two independent hashes of every token, so that tokens that share one do not share their random numbers."""
+
+    first: UInt32[Array, " n"]
+    second: UInt32[Array, " n"]
+
+
+def token_counters(seed: int, tokens: Int64[Array, " n"]) -> TokenCounters:
+    """Hashes of tokens, which are given by their places."""
+    mixed = splitmix(tokens.view(np.uint64) ^ splitmix(_as_unsigned(2 * seed)))
+    return TokenCounters((mixed >> np.uint64(32)).astype(np.uint32), mixed.astype(np.uint32))
+
+
+def latent_counters(seed: int, n_latents: int) -> UInt32[Array, " k"]:
+    """Hashes of latents."""
+    return splitmix(np.arange(n_latents, dtype=np.uint64) ^ splitmix(_as_unsigned(2 * seed + 1))).astype(np.uint32)
+
+
+def pair_hashes(latents: UInt32[Array, " b"], tokens: TokenCounters) -> UInt32[Array, "b n"]:
+    """A uniform 32-bit number for every pair of a latent and a token, which depends on nothing else.
+
+    A token and a latent are each hashed once; a number for every pair of them takes two 32-bit multiplications. The
+    numbers of one latent's tokens, and those of different latents, are independent for all practical purposes.
+    """
+    mixed = latents[:, None] ^ tokens.first
+    mixed ^= mixed >> np.uint32(16)
+    mixed *= np.uint32(0x85EBCA6B)
+    mixed ^= tokens.second
+    mixed ^= mixed >> np.uint32(13)
+    mixed *= np.uint32(0xC2B2AE35)
+    mixed ^= mixed >> np.uint32(16)
+    return np.asarray(mixed)
+
+
+def exponentials(hashes: UInt32[Array, " c"]) -> Float64[Array, " c"]:
+    """Standard exponential variables −log(1 − u), with u strictly between 0 and 1."""
+    return np.asarray(-np.log1p(-(hashes + 0.5) * TWO_TO_MINUS_32))
+
+
+def lower_bounds(hashes: UInt32[Array, "b n"]) -> Float32[Array, "b n"]:
+    """u, which exceeds its exponential −log(1 − u) by rounding at most and is far cheaper."""
+    return hashes.astype(np.float32) * np.float32(TWO_TO_MINUS_32)
+
+
+def _as_unsigned(number: int) -> UInt64[Array, ""]:
+    return np.asarray(number % 2**64, dtype=np.uint64)
 
 
 class Block(NamedTuple):
@@ -35,11 +81,11 @@ class Block(NamedTuple):
     values: Float32[Array, "b n"]
     """z of the unit-norm tokens."""
     places: Int64[Array, " n"]
-    """What tells tokens apart, whatever the batch."""
+    """Identifies each token, whatever the batch."""
     tokens: Tensor
     """The unit-norm tokens (n, d)."""
     axes: Tensor
-    """Of these latents (b, d, a)."""
+    """Leading eigenvectors of these latents (b, d, a)."""
 
 
 class _Candidates(NamedTuple):
@@ -49,7 +95,7 @@ class _Candidates(NamedTuple):
 
 
 class Reservoir:
-    """The draw of every latent so far, in no particular order; a key of infinity marks a free place."""
+    """The draw of every latent so far, in no particular order; a key of infinity marks a free slot."""
 
     def __init__(self, n_latents: int, n_points: int, n_axes: int, epsilon: float, seed: int) -> None:
         self.keys = np.full((n_latents, n_points), np.inf)
@@ -61,7 +107,7 @@ class Reservoir:
         self.epsilon = epsilon
 
     def update(self, block: Block, counters: TokenCounters) -> None:
-        """Show some latents a batch."""
+        """Add a batch to the draws of some latents."""
         found = self._candidates(block, counters)
         if not len(found.keys):
             return
@@ -86,10 +132,10 @@ class Reservoir:
         self.thresholds = self.keys.max(1)
 
     def _candidates(self, block: Block, counters: TokenCounters) -> _Candidates:
-        """Tokens whose key may be below the largest one kept: E ≥ u, so u ≤ w · threshold is necessary, and cheap."""
+        """Tokens whose key is below the largest one kept; since E ≥ u, the cheap test u ≤ w · threshold comes first."""
         hashes = pair_hashes(self.counters[block.latents], counters)
         weights = _weights(block.values, np.float32(self.epsilon))
-        with np.errstate(over="ignore"):  # beyond float32, a threshold is as good as infinite
+        with np.errstate(over="ignore"):  # a threshold beyond float32 is as good as infinite
             limits = self.thresholds[block.latents].astype(np.float32) * ROUNDING
             latents, tokens = np.nonzero(lower_bounds(hashes) <= weights * limits[:, None])
         exact = _weights(block.values[latents, tokens].astype(np.float64), self.epsilon)
@@ -106,7 +152,7 @@ def _weights(values: Array, epsilon: float | np.float32) -> Array:
 
 
 def _exchange(kept: Float64[Array, "b m"], found: _Candidates) -> tuple[Int64[Array, " e"], tuple[Array, Array]]:
-    """Which candidates enter, and the places (row, column) that they take."""
+    """Which candidates enter the draw, and the slots (row, column) that they take."""
     counts = np.bincount(found.latents, minlength=len(kept))
     within = places_within(counts)
     size = kept.shape[1]
@@ -118,8 +164,41 @@ def _exchange(kept: Float64[Array, "b m"], found: _Candidates) -> tuple[Int64[Ar
     np.put_along_axis(chosen, smallest, True, axis=1)
     candidates = np.full((len(kept), counts.max()), -1, dtype=np.int64)
     candidates[found.latents, within] = np.arange(len(found.keys))
-    # In every row as many leave as enter, and both lists go row by row: they pair up.
+    # In every row as many leave as enter, and both lists are ordered by row, so they pair up.
     rows, columns = np.nonzero(~chosen[:, :size])
     entering = candidates[chosen[:, size:]]
-    real = entering >= 0  # one free place may have been exchanged for another
+    real = entering >= 0  # a free slot may have been exchanged for another
     return entering[real], (rows[real], columns[real])
+
+
+def control_frame(d_model: int, seed: int) -> Float[Tensor, "d c"]:
+    """Three random orthonormal directions; in a narrower model fewer, padded with zeros."""
+    generator = torch.Generator().manual_seed(seed)
+    frame = torch.linalg.qr(torch.randn(d_model, min(CONTROL_AXES, d_model), generator=generator)).Q
+    return torch.nn.functional.pad(frame, (0, CONTROL_AXES - frame.shape[1]))
+
+
+def project(
+    tokens: Float[Tensor, "n d"],
+    axes: Float[Tensor, "b d a"],
+    latents: Int64[Array, " c"],
+    chosen: Int64[Array, " c"],
+) -> Float32[Array, "c a"]:
+    """x·v of chosen pairs of a latent (a row of `axes`, in ascending order) and a token."""
+    if len(latents) >= DENSE_SHARE * len(axes) * len(tokens):
+        every = torch.einsum("nd,bda->bna", tokens, axes)
+        return np.asarray(every[latents, chosen].numpy())
+    # One small product per latent: a batched product over all of them takes several times as long.
+    ends = np.searchsorted(latents, np.arange(len(axes) + 1))
+    rows = torch.from_numpy(chosen)
+    projected = torch.empty(len(latents), axes.shape[2])
+    for latent in np.flatnonzero(np.diff(ends)).tolist():
+        own = slice(ends[latent], ends[latent + 1])
+        torch.mm(tokens.index_select(0, rows[own]), axes[latent], out=projected[own])
+    return np.asarray(projected.numpy())
+
+
+def places_within(counts: Int64[Array, " b"]) -> Int64[Array, " c"]:
+    """0, 1, … in each of consecutive groups of the given sizes."""
+    starts = counts.cumsum() - counts
+    return np.asarray(np.arange(counts.sum()) - starts.repeat(counts))

@@ -1,4 +1,4 @@
-"""Evidence on disk: two safetensors files and a strict evidence.json that names them, written last."""
+"""Evidence on disk: two safetensors files and an evidence.json that names them, written last."""
 
 import json
 import os
@@ -9,20 +9,20 @@ from typing import Any
 
 import numpy as np
 
+from quadric._array_file import read_arrays, write_arrays
 from quadric._files import read_versioned_json, write_atomically
 from quadric._records import record_from_json
 from quadric.autoencoders import Provenance
-from quadric.evidence.array_file import read_arrays, write_arrays
 from quadric.evidence.record import (
     Contexts,
     Evidence,
+    EvidenceSettings,
     FiringStatistics,
     Labels,
     ModelLabels,
     Points,
     TextRead,
 )
-from quadric.evidence.settings import EvidenceSettings
 
 FORMAT = "quadric-evidence"
 FORMAT_VERSION = 1
@@ -33,7 +33,7 @@ Array = np.ndarray
 
 @dataclass(frozen=True, kw_only=True)
 class StoredFile:
-    """Which file holds some arrays, and how to tell that it is whole."""
+    """The file that holds some arrays, and how to check that it is complete."""
 
     file: str
     bytes: int
@@ -59,7 +59,7 @@ class EvidenceFile:
 
 
 def save_evidence(evidence: Evidence, folder: str | os.PathLike[str]) -> None:
-    """Write into the folder; whatever stops it, the folder holds the old evidence or the new, whole."""
+    """Write into the folder; if it is interrupted, the folder holds the old evidence or the new, complete."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     points = _store(folder, "points", _arrays(evidence.points, ""))
@@ -85,7 +85,7 @@ def save_evidence(evidence: Evidence, folder: str | os.PathLike[str]) -> None:
 
 
 def load_evidence(folder: str | os.PathLike[str]) -> Evidence:
-    """Read what `save_evidence` wrote, refusing whatever is not exactly that."""
+    """Read what `save_evidence` wrote; anything else is an error."""
     folder = Path(folder)
     record = read_record(folder)
     points = _load(folder, record.points)
@@ -117,11 +117,13 @@ def replace_labels(folder: Path, labels: Labels) -> None:
 
 
 def read_record(folder: Path) -> EvidenceFile:
-    """evidence.json alone, checked."""
+    """Read and check evidence.json alone."""
     path = folder / NAME
     if not path.is_file():
         raise FileNotFoundError(f"no {NAME} in '{folder}'; make evidence with quadric site RUN --out DIR")
-    values = read_versioned_json(path, FORMAT, FORMAT_VERSION, "Quadric evidence", "delete the folder and collect anew")
+    values = read_versioned_json(
+        path, FORMAT, FORMAT_VERSION, "Quadric evidence", "delete the folder and collect the evidence again"
+    )
     return record_from_json(EvidenceFile, values, str(path))
 
 
@@ -131,7 +133,7 @@ def _write_record(folder: Path, record: EvidenceFile) -> None:
 
 
 def _store(folder: Path, name: str, arrays: Mapping[str, Array]) -> StoredFile:
-    """Under a name that carries the hash, so that files of older evidence stay until the record has changed."""
+    """Write under a name that contains the hash, so that older files stay until the record names the new ones."""
     fresh = folder / f"{name}-new.safetensors"
     written = write_arrays(fresh, arrays)
     stored = StoredFile(file=f"{name}-{written.sha256[:12]}.safetensors", bytes=written.bytes, sha256=written.sha256)
@@ -143,9 +145,9 @@ def _load(folder: Path, values: dict[str, Any]) -> dict[str, Array]:
     stored = record_from_json(StoredFile, values, f"a file in {folder / NAME}")
     path = folder / stored.file
     if path.parent != folder or not path.is_file():
-        raise FileNotFoundError(f"'{stored.file}' named by {folder / NAME} is missing; collect the evidence anew")
+        raise FileNotFoundError(f"'{stored.file}' named by {folder / NAME} is missing; collect the evidence again")
     if path.stat().st_size != stored.bytes:
-        raise ValueError(f"{path} has {path.stat().st_size} bytes, expected {stored.bytes}; collect the evidence anew")
+        raise ValueError(f"{path} has {path.stat().st_size} bytes, expected {stored.bytes}; collect the evidence again")
     return read_arrays(path).arrays
 
 
@@ -172,7 +174,7 @@ def _rest(evidence: Evidence) -> dict[str, Array]:
 def _text(rest: dict[str, Array], where: str) -> TextRead:
     letters, ends = rest["vocabulary.bytes"].tobytes(), rest["vocabulary.ends"].tolist()
     if ends and ends[-1] != len(letters):
-        raise ValueError(f"the vocabulary named by {where} is damaged; collect the evidence anew")
+        raise ValueError(f"the vocabulary named by {where} is damaged; collect the evidence again")
     vocabulary = [letters[start:end] for start, end in zip([0, *ends], ends, strict=False)]
     return TextRead(**_part(rest, "text."), vocabulary=vocabulary)
 

@@ -1,10 +1,10 @@
-"""The text around the tokens: every position that the language model read, those that the token rules dropped too.
+"""The text behind a stream of activations: every position that was read, including those that token rules dropped.
 
-A live stream's text is cut anew from the corpus by the same rules, which costs little beside the model. A cache holds
-the token ids of its sequences, but documents only of the tokens it kept: there a dropped position counts to the
-document of the kept token before it, or after it at the start of a sequence. That is right for a separator and a BOS,
-and may be off by a document for an outlier that begins one, or after
-the very last token of a cache that was cut to a number of tokens.
+The text of a live stream is cut from the corpus again by the same rules, which costs little compared with the model.
+A cache holds the token ids of its sequences, but documents only of the tokens it kept: a dropped position there gets
+the document of the kept token before it, or after it at the start of a sequence. That is right for a separator and a
+BOS, and may be off by a document for an outlier that begins one, or after the very last token of a cache that was cut
+to a number of tokens. The rows of a bare tensor are sequences of one token each.
 """
 
 from bisect import bisect_right
@@ -12,16 +12,14 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Int32, Int64, UInt64
+from jaxtyping import Int32
 
 from quadric.activations import ActivationCache, CachedStream, LiveStream
 from quadric.activations.batches import ActivationStream
 from quadric.activations.models import find_model, load_shape
+from quadric.activations.sources import ActivationsInMemory
 from quadric.activations.tokenizer import Tokenizer
 from quadric.corpus import Block, TokenBlocks
-from quadric.evidence.places import position_of, sequence_of
-from quadric.evidence.record import TextRead
-from quadric.evidence.uniforms import splitmix
 
 Array = np.ndarray
 
@@ -35,7 +33,7 @@ class ReadSequence(NamedTuple):
 
 @runtime_checkable
 class TextSource(Protocol):
-    """What evidence must know of the text behind a stream."""
+    """What evidence needs of the text behind a stream."""
 
     def sequence(self, number: int) -> ReadSequence: ...
 
@@ -43,7 +41,7 @@ class TextSource(Protocol):
 
 
 class CorpusText:
-    """The text of a live stream, cut from its corpus as far as it is asked for."""
+    """The text of a live stream, cut from its corpus as far as needed."""
 
     def __init__(self, blocks: TokenBlocks, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
@@ -61,7 +59,7 @@ class CorpusText:
 
 
 class CachedText:
-    """The text of a cache; see the module for what it knows of documents."""
+    """The text of a cache; the module's docstring says what it knows about documents."""
 
     def __init__(self, cache: ActivationCache, tokenizer: Tokenizer) -> None:
         self.cache, self.tokenizer = cache, tokenizer
@@ -81,83 +79,86 @@ class CachedText:
         return self.tokenizer.token_bytes(token_ids)
 
 
+class HarvestedText:
+    """The text of activations in memory, which hold the sequences that the language model read."""
+
+    def __init__(self, activations: ActivationsInMemory) -> None:
+        self.activations = activations
+
+    def sequence(self, number: int) -> ReadSequence:
+        return ReadSequence(*self.activations.sequences[number])
+
+    def token_bytes(self, token_ids: list[int]) -> list[bytes]:
+        found: list[bytes] = self.activations.tokenizer.token_bytes(token_ids)
+        return found
+
+
+class RowText:
+    """The rows of a bare tensor as text: each row is a sequence of one token and a document of its own.
+
+    The token of a row is the string given for it, or "row 17". Rows with identical strings share one token, so that
+    labels name the strings on which a latent fires.
+
+    Args:
+        n_rows: Number of rows of the tensor.
+        texts: One string per row; a row whose string is empty is called by its number.
+
+    Example:
+        ```python
+        from quadric.evidence import RowText
+
+        text = RowText(3, ["cat", "dog", "cat"])
+        assert text.sequence(0).tokens == text.sequence(2).tokens
+        ```
+    """
+
+    def __init__(self, n_rows: int, texts: Sequence[str] | None = None) -> None:
+        if texts is not None and len(texts) != n_rows:
+            raise ValueError(f"{len(texts)} texts were given for {n_rows} rows; give one string per row")
+        for row, text in enumerate(texts or ()):
+            if not isinstance(text, str):
+                raise ValueError(f"the text of row {row} is {text!r} of type {type(text).__name__}; give strings")
+        names = [text or f"row {row}" for row, text in enumerate(texts if texts is not None else [""] * n_rows)]
+        numbers: dict[str, int] = {}
+        self._tokens = np.array([numbers.setdefault(name, len(numbers)) for name in names], dtype=np.int32)
+        self._rows = np.arange(n_rows, dtype=np.int32)
+        self._vocabulary = [name.encode("utf-8", errors="replace") for name in numbers]
+
+    def sequence(self, number: int) -> ReadSequence:
+        if not 0 <= number < len(self._rows):
+            raise ValueError(f"row {number} is outside 0 … {len(self._rows) - 1}; give a text for every row")
+        row = slice(number, number + 1)
+        return ReadSequence(self._tokens[row], self._rows[row])
+
+    def token_bytes(self, token_ids: list[int]) -> list[bytes]:
+        return [self._vocabulary[token] for token in token_ids]
+
+    def __repr__(self) -> str:
+        return f"RowText({len(self._tokens):,} rows, {len(self._vocabulary):,} distinct texts)"
+
+
 def text_behind(stream: ActivationStream, model: str | None = None) -> CorpusText | CachedText:
-    """The text of a live or cached stream; `model` says where a cache's language model is, if not where it was."""
+    """The text of a live or cached stream; `model` is where a cache's language model is now, if it was moved."""
     if isinstance(stream, LiveStream):
         tokenizer, config = stream.model.tokenizer, stream.config
         bos, separator = config.rules.bos_of(tokenizer), tokenizer.separator
         return CorpusText(TokenBlocks(config.corpus, tokenizer, bos=bos, separator=separator), tokenizer)
     if isinstance(stream, CachedStream):
         return CachedText(stream.cache, _tokenizer_of(stream.cache, model))
-    raise ValueError(f"a {type(stream).__name__} does not say which text it reads; give text=")
+    raise ValueError(
+        f"a {type(stream).__name__} does not say which text it reads; give text=, e.g. RowText for rows of a tensor"
+    )
 
 
 def _tokenizer_of(cache: ActivationCache, model: str | None) -> Tokenizer:
     recorded = cache.provenance
-    tokenizer = load_shape(find_model(model or recorded.model)).tokenizer
+    name = model or recorded.model
+    if name is None:
+        raise ValueError(f"{cache.folder} does not record its language model; name it with --model")
+    tokenizer = load_shape(find_model(name)).tokenizer
     if tokenizer.fingerprint() != recorded.tokenizer_fingerprint:
         raise ValueError(
-            f"the tokenizer of '{model or recorded.model}' is not the one that {cache.folder} was harvested with; "
+            f"the tokenizer of '{name}' is not the one that {cache.folder} was harvested with; "
             "name the model it came from with --model"
         )
     return tokenizer
-
-
-def window_hashes(
-    text: TextSource, sequences: Int64[Array, " n"], positions: Int64[Array, " n"], window: int
-) -> UInt64[Array, " n"]:
-    """A number for the tokens from `window` before to `window` after each place: equal for equal text."""
-    hashes = np.empty(len(sequences), dtype=np.uint64)
-    for number in np.unique(sequences):
-        here = sequences == number
-        hashes[here] = _hashes_of(text.sequence(int(number)).tokens, window)[positions[here]]
-    return hashes
-
-
-def _hashes_of(tokens: Int32[Array, " l"], window: int) -> UInt64[Array, " l"]:
-    edge = np.zeros(window, dtype=np.uint64)  # no token: ids are shifted by one
-    padded = np.concatenate([edge, tokens.astype(np.uint64) + np.uint64(1), edge])
-    hashes = np.zeros(len(tokens), dtype=np.uint64)
-    for shift in range(2 * window + 1):
-        hashes = splitmix(hashes ^ padded[shift : shift + len(tokens)])
-    return hashes
-
-
-class NumberedText(NamedTuple):
-    """The text of some sequences, and where each of them begins in it."""
-
-    read: TextRead
-    sequences: Int64[Array, " s"]
-
-    def indices_of(self, places: Int64[Array, "*shape"]) -> Int64[Array, "*shape"]:
-        """Places as indices into the text; missing ones stay missing."""
-        number = np.searchsorted(self.sequences, sequence_of(places)).clip(max=len(self.sequences) - 1)
-        return np.where(places < 0, places, self.read.sequence_starts[number] + position_of(places))
-
-
-def text_read(source: TextSource, sequences: Int64[Array, " s"]) -> NumberedText:
-    """The text of the given sequences (ascending), its tokens renumbered by how common they are in it."""
-    parts = [source.sequence(int(number)) for number in sequences]
-    lengths = np.array([len(part.tokens) for part in parts])
-    original, dense = _ranked(np.concatenate([part.tokens for part in parts]))
-    read = TextRead(
-        token_ids=dense,
-        sequence_starts=(lengths.cumsum() - lengths).astype(np.int64),
-        documents=np.concatenate([part.documents for part in parts]),
-        vocabulary=source.token_bytes(original),
-    )
-    return NumberedText(read, sequences)
-
-
-def _ranked(tokens: Int32[Array, " n"]) -> tuple[list[int], Int32[Array, " n"]]:
-    """The distinct tokens by frequency descending, and every token as its rank among them."""
-    distinct, inverse, counts = np.unique(tokens, return_inverse=True, return_counts=True)
-    order = np.lexsort((distinct, -counts))
-    rank = np.empty(len(order), dtype=np.int32)
-    rank[order] = np.arange(len(order), dtype=np.int32)
-    return distinct[order].tolist(), rank[inverse]
-
-
-def as_text(parts: Sequence[bytes]) -> str:
-    """Tokens decoded together, so that characters that span tokens are whole."""
-    return b"".join(parts).decode("utf-8", errors="replace")

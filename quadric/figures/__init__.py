@@ -1,21 +1,21 @@
-"""The paper's figures, one module each, from run folders and sweeps alone: a picture and the numbers behind it.
+"""The paper's figures, one module per figure. Input: run folders and sweeps. Output: a picture and its numbers as CSV.
 
-material    what the folders given hold
-style       colours, sizes, and how a figure is saved
-drawing     all figures, or the ones asked for
+figure_data  data that the figures are drawn from
+style        colours, sizes, and saving of figures
+drawing      draws all figures, or selected ones
 
 layers             error across layers: three priors and TopK
-captured           how many dimensions latents take: composite against quadratic
+captured           dimensions that a latent needs: composite against quadratic
 similarity         Sim_F, Sim_H and alignment over alpha
-stability          the same between seeds, beside chance
+stability          the same between seeds, next to chance
 receptive_fields   half-spaces, slabs, ellipsoid and hyperboloid in the plane
-receptive_gap      Theorem 1 over the width d: exact, the printed law, and the law that holds
-random_latents     the first latents by index as scatters
+receptive_gap      Theorem 1 over the width d: exact ratio, the printed law, and the correct law
+random_latents     scatter plots of the first latents by index
 error_bits         error against description length
 """
 
 from quadric.figures.drawing import FIGURES, FigureName, draw_figures
-from quadric.figures.material import Material, MissingDataError, material_from
+from quadric.figures.figure_data import FigureData, MissingDataError, read_figure_data
 from quadric.figures.style import Drawn
 
-__all__ = ["FIGURES", "Drawn", "FigureName", "Material", "MissingDataError", "draw_figures", "material_from"]
+__all__ = ["FIGURES", "Drawn", "FigureData", "FigureName", "MissingDataError", "draw_figures", "read_figure_data"]

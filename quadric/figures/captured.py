@@ -1,11 +1,11 @@
-"""How much of each latent its leading eigenvalues carry: composite latents against quadratic ones."""
+"""Share of each latent captured by its leading eigenvalues: composite against quadratic latents."""
 
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from quadric.figures.material import DEFAULT_ALPHA, Material, MissingDataError
+from quadric.figures.figure_data import DEFAULT_ALPHA, FigureData, MissingDataError
 from quadric.figures.style import LOOKS, Drawn, panels
 from quadric.geometry import all_eigenvalues
 from quadric.geometry.statistics import captured_curve
@@ -17,9 +17,9 @@ BINS = 25
 TICKS = (1, 3, 10, 30, 100, 300, 1000)
 
 
-def draw(material: Material) -> Drawn:
-    """Histograms over latents at rank 1, 3 and 5, and the median with its quartiles as the rank grows."""
-    curves = _curves(material)
+def draw(data: FigureData) -> Drawn:
+    """Histograms over latents at rank 1, 3 and 5, and median and quartiles as a function of rank."""
+    curves = _curves(data)
     figure, (axes,) = panels(1, len(RANKS) + 1, 2.2, gridspec_kw={"width_ratios": [1] * len(RANKS) + [1.5]})
     rows: list[Row] = []
     for rank, panel in zip(RANKS, axes, strict=False):
@@ -33,16 +33,16 @@ def draw(material: Material) -> Drawn:
     return Drawn(figure, rows)
 
 
-def _curves(material: Material) -> dict[str, Tensor]:
-    """Of each prior, the curves of all living latents of its first seed."""
-    found = material.at_most_used_place(*PRIORS)
+def _curves(data: FigureData) -> dict[str, Tensor]:
+    """For each prior, the curves of all nonzero latents of the first seed."""
+    found = data.at_commonest_size(*PRIORS)
     curves = {}
     for prior in PRIORS:
         first = next((each for each in found if (each.config.prior, each.config.alpha) == (prior, DEFAULT_ALPHA)), None)
         if first is None:
             raise MissingDataError(
-                f"no {prior} autoencoder at alpha {DEFAULT_ALPHA} beside the other prior; train both with: quadric "
-                "sweep --layers 15 --prior composite quadratic --out runs/captured"
+                f"no {prior} autoencoder at alpha {DEFAULT_ALPHA} to compare with the other prior; run: "
+                "quadric sweep --layers 15 --prior composite quadratic --out runs/captured"
             )
         eigenvalues = all_eigenvalues(first.load())
         curves[prior] = captured_curve(eigenvalues[eigenvalues[:, 0] != 0])
@@ -50,7 +50,7 @@ def _curves(material: Material) -> dict[str, Tensor]:
 
 
 def at_rank(curve: Tensor, rank: int) -> Tensor:
-    """The share captured by that many eigenvalues; all of it where a latent has no more."""
+    """Share captured by the first `rank` eigenvalues; everything if a latent has fewer."""
     return curve[:, min(rank, curve.shape[1]) - 1]
 
 

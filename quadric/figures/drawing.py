@@ -1,4 +1,4 @@
-"""All figures by name."""
+"""Draw all figures, or selected ones by name."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ from quadric.figures import (
     similarity,
     stability,
 )
-from quadric.figures.material import Material, MissingDataError
+from quadric.figures.figure_data import FigureData, MissingDataError
 from quadric.figures.style import Drawn, save, styled
 
 FigureName = Literal[
@@ -28,7 +28,7 @@ FigureName = Literal[
     "error_bits",
 ]
 
-FIGURES: dict[FigureName, Callable[[Material], Drawn]] = {
+FIGURES: dict[FigureName, Callable[[FigureData], Drawn]] = {
     "layers": layers.draw,
     "captured": captured.draw,
     "similarity": similarity.draw,
@@ -42,22 +42,23 @@ assert set(FIGURES) == set(get_args(FigureName))
 
 
 def draw_figures(
-    material: Material,
+    data: FigureData,
     folder: Path,
     only: Sequence[FigureName] = (),
     *,
     on_drawn: Callable[[str, list[Path]], None] = lambda name, paths: None,
     on_missing: Callable[[str, MissingDataError], None] = lambda name, problem: None,
 ) -> list[str]:
-    """Draw the figures named, or every one whose data are there; returns the names of those drawn.
+    """Draw the figures in `only`, or every figure that has data; returns the names of the drawn figures.
 
-    A figure that was named and has no data is an error; otherwise `on_missing` hears of it.
+    If `only` names a figure without data, `MissingDataError` is raised. Without `only`, such figures are
+    reported to `on_missing` and skipped.
     """
     drawn: list[str] = []
     for name in only or FIGURES:
         try:
             with styled():
-                figure = FIGURES[name](material)
+                figure = FIGURES[name](data)
         except MissingDataError as problem:
             if only:
                 raise

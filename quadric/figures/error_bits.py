@@ -1,19 +1,19 @@
-"""Error against description length: what a prior's simplicity costs. Beyond the paper, which only names the idea."""
+"""Error against description length: the cost of a simpler prior. The paper mentions the idea but has no such figure."""
 
 from collections import Counter
 
-from quadric.figures.material import DEFAULT_ALPHA, Material, MissingDataError
+from quadric.figures.figure_data import DEFAULT_ALPHA, FigureData, MissingDataError
 from quadric.figures.style import LOOKS, Drawn, panels
 from quadric.sweep.rows import Row
 
 COLUMNS = ("cell", "kind", "n_latents", "n_hidden", "alpha", "seed", "bits", "bits_a_latent", "error")
 
 
-def draw(material: Material) -> Drawn:
-    """Every bilinear cell at the layer that most of them share: bits of the whole dictionary, and of a latent alone."""
+def draw(data: FigureData) -> Drawn:
+    """Every bilinear cell at the most common layer: bits of the whole dictionary, and bits per latent stored alone."""
     from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
 
-    rows = _rows(material)
+    rows = _rows(data)
     figure, ((whole, alone),) = panels(1, 2, 2.6, sharey=True)
     for axes, column in ((whole, "bits"), (alone, "bits_a_latent")):
         for kind, look in LOOKS.items():
@@ -27,7 +27,9 @@ def draw(material: Material) -> Drawn:
                 alpha=[0.9 if row["alpha"] == DEFAULT_ALPHA else 0.35 for row in mine],
                 **mark,
             )
-            axes.scatter([], [], alpha=0.9, label=look.label, **mark)  # the legend's, never as pale as a first point
+            axes.scatter(
+                [], [], alpha=0.9, label=look.label, **mark
+            )  # legend entry: always at full opacity, whatever the alpha of the first point
         axes.set_xscale("log")
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.xaxis.set_minor_locator(NullLocator())
@@ -41,11 +43,11 @@ def draw(material: Material) -> Drawn:
     return Drawn(figure, [{name: row[name] for name in COLUMNS} for row in rows])
 
 
-def _rows(material: Material) -> list[Row]:
-    found = [row for row in material.rows if row["bits"] is not None]
+def _rows(data: FigureData) -> list[Row]:
+    found = [row for row in data.rows if row["bits"] is not None]
     if not found:
         raise MissingDataError(
-            "no measured bilinear cells; make them with: quadric sweep --layers 15 --prior atomic composite quadratic "
+            "no measured bilinear cells; run: quadric sweep --layers 15 --prior atomic composite quadratic "
             "--out runs/bits"
         )
     (place, _), *_ = Counter(row["hook_point"] for row in found).most_common(1)

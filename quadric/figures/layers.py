@@ -1,21 +1,21 @@
-"""Reconstruction error across layers: the priors, and the linear baselines corrected exactly to the product space."""
+"""Reconstruction error across layers: the priors, and the linear baselines with the exact product-space correction."""
 
 from collections import Counter
 from statistics import mean, stdev
 
-from quadric.figures.material import DEFAULT_ALPHA, Material, MissingDataError
+from quadric.figures.figure_data import DEFAULT_ALPHA, FigureData, MissingDataError
 from quadric.figures.style import LOOKS, Drawn, panels
 from quadric.sweep.rows import Row
 
 COVERAGE = 0.95
 
 
-def draw(material: Material) -> Drawn:
-    """Mean over seeds, with Student's 95 % interval; over one seed, with the interval over held-out sequences."""
-    rows = summaries(comparable_rows(material.rows))
+def draw(data: FigureData) -> Drawn:
+    """Mean over seeds with Student's 95 % interval; with one seed, the interval over held-out sequences."""
+    rows = summaries(comparable_rows(data.rows))
     if not rows:
         raise MissingDataError(
-            "no measured cells to draw over layers; make them with: quadric sweep --layers even --prior atomic "
+            "no measured cells for the figure over layers; run: quadric sweep --layers even --prior atomic "
             "composite quadratic topk --seeds 0 1 2 --out runs/layers"
         )
     figure, ((axes,),) = panels(1, 1, 2.7, width=4.8)
@@ -37,14 +37,14 @@ def draw(material: Material) -> Drawn:
 
 
 def comparable_rows(rows: tuple[Row, ...]) -> list[Row]:
-    """The cells at the default alpha, at the size that most of them have."""
+    """Cells at the default alpha and the most common number of latents."""
     fitting = [row for row in rows if row["alpha"] in (None, DEFAULT_ALPHA)]
     sizes = Counter(row["n_latents"] for row in fitting)
     return [row for row in fitting if row["n_latents"] == sizes.most_common(1)[0][0]]
 
 
 def summaries(rows: list[Row]) -> list[Row]:
-    """One row a layer and kind."""
+    """One row per layer and kind."""
     cells: dict[tuple[int, str], list[Row]] = {}
     for row in sorted(rows, key=lambda row: (row["kind"], row["layer"], row["seed"])):
         cells.setdefault((row["layer"], row["kind"]), []).append(row)
@@ -62,7 +62,7 @@ def _summary(layer: int, kind: str, found: list[Row]) -> Row:
 
 
 def student_interval(values: list[float]) -> tuple[float, float]:
-    """Where the mean would lie, were the few values drawn from a normal distribution."""
+    """Student's t interval of the mean, assuming normally distributed values."""
     from scipy.stats import t
 
     half = float(t.ppf((1 + COVERAGE) / 2, len(values) - 1)) * stdev(values) / len(values) ** 0.5

@@ -1,4 +1,4 @@
-"""The first latents by index, not the prettiest ones: their tokens on each latent's leading eigenvectors."""
+"""The first latents by index, without selection: their tokens in the coordinates of the leading eigenvectors."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from quadric.evaluation.measures import DENSE
 from quadric.evidence import Evidence
-from quadric.figures.material import Material, MissingDataError, Trained
+from quadric.figures.figure_data import FigureData, MissingDataError, Trained
 from quadric.figures.style import GREY, Drawn, panels
 from quadric.geometry import all_eigenvalues
 from quadric.geometry.statistics import captured_curve
@@ -18,9 +18,9 @@ POINTS = 1000
 AXES = 3
 
 
-def draw(material: Material) -> Drawn:
-    """Six scatters, coloured by activation; dense latents are left out, and their share is stated."""
-    trained, evidence = _first_with_evidence(material)
+def draw(data: FigureData) -> Drawn:
+    """Six scatter plots coloured by activation. Dense latents are skipped, and the title states their share."""
+    trained, evidence = _first_with_evidence(data)
     density = np.asarray(evidence.statistics.density)
     alive = np.asarray(evidence.statistics.mean_square) > 0
     chosen = np.flatnonzero(alive & (density <= DENSE))[:SHOWN].tolist()
@@ -47,19 +47,19 @@ def draw(material: Material) -> Drawn:
     return Drawn(figure, rows)
 
 
-def _first_with_evidence(material: Material) -> tuple[Trained, Evidence]:
-    """Composite autoencoders are looked at first, as in the paper."""
-    order = sorted(material.trained, key=lambda each: (each.config.prior != "composite", each.config.name))
+def _first_with_evidence(data: FigureData) -> tuple[Trained, Evidence]:
+    """The first autoencoder with evidence; composite ones come first, as in the paper."""
+    order = sorted(data.trained, key=lambda each: (each.config.prior != "composite", each.config.name))
     for each in order:
-        # An autoencoder's folder may have been shown by itself, as a run of one.
+        # An autoencoder's own folder can also be used as a run, with the evidence inside it.
         for place in (each.evidence, evidence_folder(each.folder, each.config.name)):
             if place.is_dir():
                 return each, Evidence.load(place)
-    raise MissingDataError("no evidence about any autoencoder; gather it with: quadric site RUN --out site")
+    raise MissingDataError("no autoencoder has evidence; collect it with: quadric site RUN --out site")
 
 
 def _plain(label: str, longest: int = 26) -> str:
-    """A label that fits over a panel; $ would be read as mathematics."""
+    """Shorten a label to the width of a panel; escape $, which matplotlib reads as mathematics."""
     short = label if len(label) <= longest else label[: longest - 1] + "…"
     return short.replace("$", r"\$")
 
@@ -71,7 +71,7 @@ def _scatter(axes: Any, evidence: Evidence, latent: int) -> list[Row]:
     stored = np.asarray(evidence.points.coordinates[latent])[there][:, :AXES]
     places[:, : stored.shape[1]] = stored
     largest = max(float(np.abs(values).max()), 1e-30)
-    # Thousands of points are drawn as pixels even in the SVG, which would take a megabyte otherwise.
+    # Thousands of points are rasterized in the SVG too; as vectors they would take a megabyte.
     looks = {"s": 6, "linewidths": 0.25, "edgecolors": GREY, "rasterized": True}
     axes.scatter(*places.T, c=values, cmap="PRGn", vmin=-largest, vmax=largest, **looks)
     for letter in "xyz":

@@ -1,4 +1,4 @@
-"""What linear and quadratic atoms fire on, in the plane: half-spaces, slabs, and what becomes of their sums."""
+"""Receptive fields of linear and quadratic atoms in the plane: half-spaces, slabs, and their sums."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,20 +6,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quadric.figures.material import Material
+from quadric.figures.figure_data import FigureData
 from quadric.figures.style import BLACK, BLUE, VERMILION, Drawn, panels
 from quadric.sweep.rows import Row
 
 FIRST, SECOND = (0.94, 0.34), (-0.34, 0.94)
 SHARES = (1.0, 0.6)
-"""Weights of the two atoms where both are mixed."""
+"""Weights of the two atoms in the mixtures."""
 THRESHOLD = 0.5
 REACH = 1.8
 RESOLUTION = 181
 CSV_STEP = 9
 
 Field = Callable[[Tensor, Tensor], Tensor]
-"""The activation, from the projections on both atoms."""
+"""Activation as a function of the projections onto both atoms."""
 
 LINEAR: dict[str, Field] = {
     "w₁: half-space": lambda a, b: a,
@@ -35,8 +35,8 @@ QUADRATIC: dict[str, Field] = {
 }
 
 
-def draw(material: Material) -> Drawn:
-    """Needs no run: two atoms, alone and mixed. Blue fires positively, vermilion negatively, lines are |z| = τ."""
+def draw(data: FigureData) -> Drawn:
+    """Two atoms, alone and mixed; needs no run. Blue: z > τ. Vermilion: z < −τ. Lines: |z| = τ."""
     line = torch.linspace(-REACH, REACH, RESOLUTION, dtype=torch.float64)
     y, x = torch.meshgrid(line, line, indexing="ij")
     projections = [w[0] * x + w[1] * y for w in (FIRST, SECOND)]
@@ -53,7 +53,7 @@ def draw(material: Material) -> Drawn:
 
 
 def _panel(axes: Any, line: Tensor, values: Tensor, *, rectified: bool) -> None:
-    """Where a latent fires; a linear one is rectified, so that it has no negative side."""
+    """Region where a latent fires. A linear latent is rectified, so it has no negative side."""
     grid = line.numpy()
     largest = values.max().item() + 1
     axes.contourf(grid, grid, values.numpy(), levels=[THRESHOLD, largest], colors=[BLUE], alpha=0.35)

@@ -1,9 +1,9 @@
-"""Theorem 1 over the width d: how much rarer a slab fires than a half-space of the same threshold."""
+"""Theorem 1 over the width d: how much less often a slab fires than a half-space with the same threshold."""
 
 import math
 from typing import Any
 
-from quadric.figures.material import Material
+from quadric.figures.figure_data import FigureData
 from quadric.figures.style import BLUE, GREEN, GREY, VERMILION, Drawn, panels
 from quadric.geometry import log_half_space_share, log_slab_share
 from quadric.sweep.rows import Row
@@ -23,12 +23,12 @@ def log_printed_law(threshold: float, d_model: int) -> float:
 
 
 def log_exact_law(threshold: float, d_model: int) -> float:
-    """log 2√τ (1+τ)^{−(d−1)/2}, which the ratio approaches: shares fall like (1−t)^{(d−1)/2}, not like e^{−dt/2}."""
+    """log 2√τ (1+τ)^{−(d−1)/2}, the limit of the ratio: shares fall like (1−t)^{(d−1)/2}, not like e^{−dt/2}."""
     return math.log(2) + math.log(threshold) / 2 - (d_model - 1) / 2 * math.log1p(threshold)
 
 
-def draw(material: Material) -> Drawn:
-    """Needs no run. Left, the ratio and the printed law; right, both laws divided by the exact ratio."""
+def draw(data: FigureData) -> Drawn:
+    """Left: the ratio and the printed law. Right: both laws divided by the exact ratio. Needs no run."""
     rows: list[Row] = [
         {
             "threshold": threshold, "d_model": d,

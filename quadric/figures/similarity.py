@@ -1,18 +1,19 @@
-"""How much autoencoders agree that differ only in alpha: as wholes (Sim_F) and latent by latent (Sim_H, alignment).
+"""Agreement of autoencoders that differ only in alpha: as a whole (Sim_F) and per latent (Sim_H, alignment).
 
-Every matrix begins with a random initialization and ends with the other priors at the default alpha.
+The first entry of every matrix is a random initialization; the last are the other priors at the default alpha.
 """
 
 from typing import Any, NamedTuple
 
-from quadric.figures.material import DEFAULT_ALPHA, Material, MissingDataError, Trained
+from quadric.figures.figure_data import DEFAULT_ALPHA, FigureData, MissingDataError, Trained
 from quadric.figures.style import LOOKS, Drawn, panels
 from quadric.geometry.comparison import NULL_SEED, Agreement, Portrait, agreement, portrait
 from quadric.geometry.similarity import comparable, randomly_initialized
 from quadric.sweep.rows import Row
 
 MEASURES = {"frobenius": "Sim_F", "hungarian_symmetric": "Sim_H", "alignment": "alignment ±"}
-"""Sim_H as printed is divided by ‖K'‖ alone and may exceed 1, so the one divided by both is drawn; the CSV has both."""
+"""Sim_H as printed divides by ‖K'‖ alone and can exceed 1, so the figure shows the one normalized by both kernels.
+The CSV has both."""
 FEWEST = 2
 LARGEST_ANNOTATED = 6
 
@@ -24,9 +25,9 @@ class Entry(NamedTuple):
     portrait: Portrait
 
 
-def draw(material: Material) -> Drawn:
-    """A row of matrices a prior: Sim_F, Sim_H, and the alignment of matched latents whatever their sign."""
-    families = _families(material)
+def draw(data: FigureData) -> Drawn:
+    """One row of matrices per prior: Sim_F, Sim_H, and the alignment of matched latents up to sign."""
+    families = _families(data)
     figure, axes = panels(len(families), len(MEASURES), 0.5 + 2.3 * len(families))
     rows: list[Row] = []
     image: Any = None
@@ -48,16 +49,16 @@ def draw(material: Material) -> Drawn:
     return Drawn(figure, rows)
 
 
-def _families(material: Material) -> dict[str, list[Trained]]:
-    """By prior, one autoencoder an alpha."""
+def _families(data: FigureData) -> dict[str, list[Trained]]:
+    """For each prior, one autoencoder per alpha."""
     families: dict[str, list[Trained]] = {}
-    for each in material.at_most_used_place(*LOOKS):
+    for each in data.at_commonest_size(*LOOKS):
         family = families.setdefault(each.config.prior, [])
         if each.config.alpha not in [member.config.alpha for member in family]:
             family.append(each)
     if not any(len(family) >= FEWEST for family in families.values()):
         raise MissingDataError(
-            "no prior was trained at several alphas; do that with: quadric sweep --layers 15 --prior composite "
+            "no prior was trained at several alphas; run: quadric sweep --layers 15 --prior composite "
             "quadratic --alpha 0 0.1 0.2 0.3 0.4 0.5 0.6 0.7 0.8 0.9 1 --out runs/alphas"
         )
     return {prior: family for prior, family in families.items() if len(family) >= FEWEST}
@@ -74,7 +75,7 @@ def _entries(family: list[Trained]) -> list[Entry]:
 
 
 def _agreements(own: list[Entry], others: list[Entry]) -> list[list[dict[str, float]]]:
-    """Every measure of each own entry to all entries; each pair is matched once and read from both sides."""
+    """All measures between each own entry and all entries. Each pair is matched once and used in both directions."""
     found: list[list[dict[str, float]]] = [[{} for _ in [*own, *others]] for _ in own]
     for i, mine in enumerate(own):
         for j, other in enumerate([*own, *others]):
@@ -83,14 +84,14 @@ def _agreements(own: list[Entry], others: list[Entry]) -> list[list[dict[str, fl
             between = agreement(mine.portrait, other.portrait)
             found[i][j] = measured(between)
             if j < len(own):
-                # Sim_H as printed is divided by ‖K'‖ of the second: seen from the other side, by ‖K‖.
+                # Sim_H as printed divides by the second kernel's norm ‖K'‖; in the other direction, by ‖K‖.
                 ratio = (other.portrait.energy / mine.portrait.energy) ** 0.5
                 found[j][i] = found[i][j] | {"hungarian": found[i][j]["hungarian"] * ratio}
     return found
 
 
 def measured(between: Agreement) -> dict[str, float]:
-    """The numbers that are drawn."""
+    """The numbers in the figure and its CSV."""
     return {
         "frobenius": between.frobenius,
         "hungarian": between.hungarian.similarity,
@@ -112,7 +113,7 @@ def _matrix(axes: Any, own: list[Entry], others: list[Entry], values: list[list[
     labels = [entry.label for entry in [*own, *others]]
     axes.set_xticks(range(len(labels)), labels, rotation=90, fontsize=6.5)
     axes.set_yticks(range(len(own)), labels[: len(own)], fontsize=6.5)
-    for edge in (0.5, len(own) - 0.5):  # set apart what is not a trained member of the family
+    for edge in (0.5, len(own) - 0.5):  # separate the random initialization and the other priors
         axes.axvline(edge, color="white", linewidth=1.5)
     axes.axhline(0.5, color="white", linewidth=1.5)
     if len(labels) <= LARGEST_ANNOTATED:

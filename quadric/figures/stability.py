@@ -1,10 +1,10 @@
-"""Is the same learned again from another seed? As wholes, and latent by latent, each beside chance."""
+"""Agreement of autoencoders trained from different seeds, as a whole and per latent, next to chance."""
 
 from itertools import combinations
 from statistics import mean
 from typing import Any
 
-from quadric.figures.material import DEFAULT_ALPHA, Material, MissingDataError, Trained
+from quadric.figures.figure_data import DEFAULT_ALPHA, FigureData, MissingDataError, Trained
 from quadric.figures.similarity import measured
 from quadric.figures.style import GREY, LOOKS, Drawn, panels
 from quadric.geometry.comparison import NULL_SEED, Portrait, agreement, portrait
@@ -19,9 +19,9 @@ MEASURES = {
 }
 
 
-def draw(material: Material) -> Drawn:
-    """Every pair of seeds as a point, their mean as a bar; and each seed against a random initialization, in grey."""
-    families = _families(material)
+def draw(data: FigureData) -> Drawn:
+    """Points: pairs of seeds. Bars: their mean. Grey: mean similarity to a random initialization."""
+    families = _families(data)
     rows = [row for prior, family in families.items() for row in _pairs(prior, family)]
     figure, (axes,) = panels(1, len(MEASURES), 2.3, sharey=True)
     for panel, (measure, title) in zip(axes, MEASURES.items(), strict=True):
@@ -38,13 +38,13 @@ def draw(material: Material) -> Drawn:
     return Drawn(figure, rows)
 
 
-def _families(material: Material) -> dict[str, list[Trained]]:
-    found = [each for each in material.at_most_used_place(*PRIORS) if each.config.alpha == DEFAULT_ALPHA]
+def _families(data: FigureData) -> dict[str, list[Trained]]:
+    found = [each for each in data.at_commonest_size(*PRIORS) if each.config.alpha == DEFAULT_ALPHA]
     families = {prior: [each for each in found if each.config.prior == prior] for prior in PRIORS}
     families = {prior: family for prior, family in families.items() if len(family) > 1}
     if not families:
         raise MissingDataError(
-            "no prior was trained from several seeds; do that with: quadric sweep --layers 15 --prior atomic composite "
+            "no prior was trained from several seeds; run: quadric sweep --layers 15 --prior atomic composite "
             "quadratic --seeds 0 1 2 --out runs/seeds"
         )
     return families

@@ -1,4 +1,4 @@
-"""How every figure looks, and how it is saved: Okabe and Ito's colours, which colour-blind readers tell apart."""
+"""Style and saving of all figures. The palette is Okabe and Ito's, which is safe for colour-blind readers."""
 
 import io
 from collections.abc import Iterator
@@ -18,12 +18,12 @@ BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILION, PURPLE = (
 )  # fmt: skip
 GREY = "#777777"
 WIDTH = 6.5
-"""Inches: the text of a page."""
+"""Text width of a page, in inches."""
 DPI = 200
 
 
 class Look(NamedTuple):
-    """How a kind of dictionary is drawn everywhere: told apart by colour, marker and dashes, not by colour alone."""
+    """Colour, marker and line style of one kind of dictionary, so that colour is never the only distinction."""
 
     label: str
     colour: str
@@ -39,7 +39,7 @@ LOOKS = {
     "batch_topk": Look("BatchTopK", PURPLE, "+", "-."),
 }
 
-_SETTINGS: Any = {  # Any: the stubs name every setting, and would want a Literal of each
+_SETTINGS: Any = {  # Any: the stubs require a Literal for every key
     "font.size": 8,
     "axes.titlesize": 8.5,
     "axes.labelsize": 8,
@@ -54,13 +54,13 @@ _SETTINGS: Any = {  # Any: the stubs name every setting, and would want a Litera
     "legend.frameon": False,
     "grid.linewidth": 0.4,
     "grid.color": "#dddddd",
-    "svg.hashsalt": "quadric",  # the same figure has the same bytes
+    "svg.hashsalt": "quadric",  # the same figure gives the same bytes
     "svg.fonttype": "none",
 }
 
 
 class Drawn(NamedTuple):
-    """A figure and the numbers in it."""
+    """A figure and the numbers behind it."""
 
     figure: "Figure"
     rows: list[Row]
@@ -68,7 +68,7 @@ class Drawn(NamedTuple):
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Draw in the common style; settings hold for what is made inside, and nothing outside changes."""
+    """Context manager that applies the common style and restores matplotlib's settings on exit."""
     from matplotlib import rc_context
 
     with rc_context(_SETTINGS):
@@ -78,7 +78,7 @@ def styled() -> Iterator[None]:
 def panels(
     rows: int, columns: int, height: float, *, width: float = WIDTH, **options: Any
 ) -> tuple["Figure", list[list[Any]]]:
-    """A figure with a grid of axes, in inches; it needs no display and leaves no global state behind."""
+    """A figure with a grid of axes; sizes in inches. It needs no display and changes no global state."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -88,7 +88,7 @@ def panels(
 
 
 def save(drawn: Drawn, folder: Path, name: str) -> list[Path]:
-    """NAME.png, NAME.svg and NAME.csv."""
+    """Write NAME.png, NAME.svg and NAME.csv; returns their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for ending in ("png", "svg"):

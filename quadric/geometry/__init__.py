@@ -2,6 +2,7 @@
 
 spectrum(ae, i)          eigenvalues and eigenvectors of one latent
 statistics(ae)           the table of all latents: importance, effective rank, captured, support, shape …
+dictionary_geometry(ae)  every latent decomposed once, for all of these; kept in a run by `kept_geometry`
 latent_form(ae, i)       a latent as a `Form`, which can be added, subtracted, scaled and evaluated
 shape_of, level_set      which quadric a spectrum describes, and its axes and radii
 receptive_field_share    how much of the unit sphere a latent fires on
@@ -11,7 +12,9 @@ description_length(ae)   how many bits the latents take
 """
 
 from quadric.geometry.comparison import Agreement, Comparison, compare
+from quadric.geometry.decomposition import Decomposition, decompose, leading_axes
 from quadric.geometry.description_length import DescriptionLength, description_length
+from quadric.geometry.dictionary_geometry import DictionaryGeometry, dictionary_geometry
 from quadric.geometry.eigenpairs import Eigenpairs
 from quadric.geometry.forms import Form, combination, latent_form
 from quadric.geometry.neighbours import Neighbours, neighbours
@@ -27,11 +30,14 @@ from quadric.geometry.shapes import LevelSet, Shape, level_set, shape_of
 from quadric.geometry.similarity import HungarianSimilarity, frobenius_similarity, hungarian_similarity
 from quadric.geometry.spectra import all_eigenvalues, spectra, spectrum
 from quadric.geometry.statistics import LatentStatistics, statistics
+from quadric.geometry.stored import kept_geometry, load_geometry, save_geometry, stored_geometry
 
 __all__ = [
     "Agreement",
     "Comparison",
+    "Decomposition",
     "DescriptionLength",
+    "DictionaryGeometry",
     "Eigenpairs",
     "Form",
     "HungarianSimilarity",
@@ -42,20 +48,27 @@ __all__ = [
     "all_eigenvalues",
     "combination",
     "compare",
+    "decompose",
     "description_length",
+    "dictionary_geometry",
     "frobenius_similarity",
     "half_space_share",
     "hungarian_similarity",
+    "kept_geometry",
     "latent_form",
+    "leading_axes",
     "level_set",
+    "load_geometry",
     "log_half_space_share",
     "log_receptive_field_share",
     "log_slab_share",
     "neighbours",
     "receptive_field_share",
+    "save_geometry",
     "shape_of",
     "slab_share",
     "spectra",
     "spectrum",
     "statistics",
+    "stored_geometry",
 ]

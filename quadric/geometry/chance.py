@@ -1,8 +1,8 @@
-"""What agreement to expect by chance: the average over all rotations of one autoencoder against the other.
+"""Agreement expected by chance: the average over all rotations of one autoencoder relative to the other.
 
-A rotation O turns W' into OW'Oᵀ and leaves K' as it is. Symmetric d×d matrices split into multiples of the identity,
-which no rotation moves, and traceless ones, which a random rotation sends in every one of their D = (d−1)(d+2)/2
-directions alike. Hence, exactly,
+A rotation O turns W' into OW'Oᵀ and leaves K' unchanged. Symmetric d×d matrices split into multiples of the identity,
+which no rotation changes, and traceless ones, which a random rotation spreads evenly over their D = (d−1)(d+2)/2
+dimensions. Hence, exactly,
 
     E⟨A, OBOᵀ⟩² = (tr A tr B / d)² + ‖A₀‖²‖B₀‖² / D,    A₀ = A − (tr A / d) I.
 """

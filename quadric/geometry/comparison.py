@@ -1,4 +1,4 @@
-"""Two autoencoders side by side: every measure of agreement, and beside each what chance would give."""
+"""Every measure of agreement of two autoencoders, each with the value expected by chance."""
 
 from typing import NamedTuple
 
@@ -20,11 +20,11 @@ from quadric.geometry.similarity import (
 
 EIGENSPACE_DIMENSION = 64
 NULL_SEED = 1_000_003
-"""Seed of the random initialization: one that a trained run is unlikely to have started from."""
+"""Seed of the random initialization, one that a trained run is unlikely to have used."""
 
 
 class Portrait(NamedTuple):
-    """What comparing needs to know of one autoencoder; made once, however many it is compared with."""
+    """The quantities of one autoencoder that a comparison needs; computed once for any number of comparisons."""
 
     autoencoder: BilinearAutoencoder
     kernel: Float[Tensor, "k k"]
@@ -33,14 +33,17 @@ class Portrait(NamedTuple):
     traces: Float[Tensor, " k"]
     eigenspace: Eigenspace
 
+    def __repr__(self) -> str:
+        return f"Portrait({len(self.kernel):,} latents, ‖K‖² = {self.energy:.4g})"
+
 
 class Agreement(NamedTuple):
-    """How much two autoencoders agree."""
+    """Measures of agreement of two autoencoders."""
 
     frobenius: float
-    """Sim_F, as a whole."""
+    """Sim_F, of the dictionaries as a whole."""
     hungarian: HungarianSimilarity
-    """Sim_H, latent by latent, matched with their signs as the paper prints it."""
+    """Sim_H, latent by latent, matched with signs as in the paper."""
     sign_free: HungarianSimilarity
     """Sim_H where W and −W count as the same latent."""
     eigenspaces: float
@@ -48,26 +51,34 @@ class Agreement(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """Agreement of two autoencoders and what chance gives for the same numbers."""
+    """Agreement of two autoencoders, and the values expected by chance."""
 
     agreement: Agreement
     random: Agreement
     """The first autoencoder with a random initialization of the second one's architecture."""
     rotated_frobenius: float
-    """Sim_F expected between the first and the second, turned by a random rotation; exact, without sampling."""
+    """Expected Sim_F after a random rotation of the second autoencoder; exact, without sampling."""
     rotated_eigenspaces: float
-    """The overlap of eigenspaces expected after such a rotation."""
+    """Expected overlap of eigenspaces after such a rotation."""
+
+    def __repr__(self) -> str:
+        found, random = self.agreement, self.random
+        return (
+            f"Comparison(Sim_F {found.frobenius:.4f}, random {random.frobenius:.4f}, rotated "
+            f"{self.rotated_frobenius:.4f}; Sim_H {float(found.hungarian):.4f}, random {float(random.hungarian):.4f}; "
+            f"eigenspaces {found.eigenspaces:.4f}, random {random.eigenspaces:.4f})"
+        )
 
 
 def compare(a: Autoencoder, b: Autoencoder, *, null_seed: int = NULL_SEED, force: bool = False) -> Comparison:
-    """Every measure of agreement between two autoencoders, with its random null."""
+    """Every measure of agreement between two autoencoders, with its value for a random initialization."""
     first, second = comparable(a, b, force)
     mine, other = portrait(first), portrait(second)
     return compare_portraits(mine, other, portrait(randomly_initialized(second, null_seed)))
 
 
 def portrait(autoencoder: BilinearAutoencoder) -> Portrait:
-    """The kernel of an autoencoder and what follows from it."""
+    """Compute the kernel of an autoencoder and the quantities that a comparison derives from it."""
     kernel = cross_kernel(autoencoder, autoencoder)
     eigenspace = leading_eigenspace(kernel, EIGENSPACE_DIMENSION)
     return Portrait(autoencoder, kernel, squared_norm(kernel), traces(autoencoder), eigenspace)

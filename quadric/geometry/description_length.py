@@ -1,6 +1,6 @@
-"""How many bits it takes to write latents down, so that priors can be compared by error per bit.
+"""Bits needed to describe latents, so that priors can be compared by error per bit.
 
-The code is plain: every number costs `precision` bits, and a support is named among all supports of its size.
+The code is simple: every number costs `precision` bits, and a support is an index among all supports of its size.
 Offsets are left out: they belong to the training penalty, not to the forms.
 """
 
@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from quadric.autoencoders import Autoencoder, BilinearAutoencoder
-from quadric.autoencoders.mixing import Atomic, Composite
+from quadric.autoencoders.mixing import Composite, Dense
 from quadric.geometry.dictionary import require_bilinear, support
 
 
@@ -24,11 +24,16 @@ class DescriptionLength(NamedTuple):
     atoms: float
     """Bits of the atoms that any latent uses, each counted once."""
     supports: float
-    """Bits that say which atoms each latent uses; none where the prior fixes it."""
+    """Bits that encode which atoms each latent uses; 0 where the prior fixes it."""
     weights: float
-    """Bits of the entries of C that differ from zero; none where C is the identity."""
+    """Bits of the entries of C that differ from zero; 0 where C is the identity."""
     precision: int
-    """Bits of one number."""
+    """Bits per number."""
+
+    def __repr__(self) -> str:
+        return (
+            f"DescriptionLength({len(self.alone):,} latents, {self.total:.4g} bits at {self.precision} bits per number)"
+        )
 
     @property
     def total(self) -> float:
@@ -38,7 +43,7 @@ class DescriptionLength(NamedTuple):
 
 @torch.no_grad()
 def description_length(autoencoder: Autoencoder, precision: int | None = None) -> DescriptionLength:
-    """Bits of every latent and of the whole; by default at the precision in which the weights are stored.
+    """Bits of every latent and of the whole dictionary; by default at the precision in which the weights are stored.
 
     A latent with s of h atoms costs log₂(h + 1) + log₂ C(h, s) bits for its support, s weights and s atoms of 2d
     numbers (d where L = R).
@@ -75,9 +80,9 @@ def _support_bits(counts: Tensor, autoencoder: BilinearAutoencoder) -> Tensor:
 
 
 def _atoms_in_use(autoencoder: BilinearAutoencoder) -> int:
-    if isinstance(autoencoder.mixing, Atomic):
-        return autoencoder.n_hidden
     if isinstance(autoencoder.mixing, Composite):
         _, atoms, weights = autoencoder.mixing.entries()
         return len(set(atoms[weights != 0].tolist()))
-    return int(autoencoder.mixing.weight.any(dim=0).sum())
+    if isinstance(autoencoder.mixing, Dense):
+        return int(autoencoder.mixing.weight.any(dim=0).sum())
+    return autoencoder.n_hidden

@@ -1,4 +1,4 @@
-"""What geometry reads of an autoencoder: which atoms make up each latent, in batches of latents of equal support."""
+"""The atoms that make up each latent of an autoencoder, in batches of latents of equal support."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -8,17 +8,17 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from quadric.autoencoders import Autoencoder, BilinearAutoencoder
-from quadric.autoencoders.mixing import Composite, Quadratic
+from quadric.autoencoders.mixing import Composite, Dense
 
 BATCH_NUMBERS = 4_000_000
 """Numbers in the factors of one batch (32 MB in float64): large enough to be fast, small enough for any machine."""
 
 CHEAP_IN_DOUBLE = 2**30
-"""Multiplications h·d² of one quadratic latent up to which it is added up in float64. Beyond, float32 is four times as
-fast and moves eigenvalues by about 1e-6 of the largest."""
+"""Largest number of multiplications, h·d², for which a quadratic latent is added up in float64. Beyond, float32 is four
+times as fast and changes eigenvalues by about 1e-6 of the largest."""
 
 Progress = Callable[[int], None]
-"""Told how many latents were finished since the last call."""
+"""Called with the number of latents finished since the last call."""
 
 
 class Terms(NamedTuple):
@@ -31,7 +31,7 @@ class Terms(NamedTuple):
 
 
 def require_bilinear(autoencoder: Autoencoder) -> BilinearAutoencoder:
-    """The autoencoder, if its latents are quadratic forms."""
+    """Return the autoencoder if its latents are quadratic forms, else raise."""
     if not isinstance(autoencoder, BilinearAutoencoder):
         raise ValueError(
             f"a '{getattr(autoencoder, 'kind', type(autoencoder).__name__)}' autoencoder has directions, not quadratic "
@@ -41,27 +41,27 @@ def require_bilinear(autoencoder: Autoencoder) -> BilinearAutoencoder:
 
 
 def no_progress(finished: int) -> None:
-    """Tell nobody."""
+    """Report nothing."""
 
 
 @torch.no_grad()
 def support(autoencoder: Autoencoder) -> Int[Tensor, " k"]:
-    """How many atoms feed into each latent: |{j : C_ij ≠ 0}|."""
+    """Number of atoms that feed into each latent: |{j : C_ij ≠ 0}|."""
     bilinear = require_bilinear(autoencoder)
-    if isinstance(bilinear.mixing, Quadratic):
+    if isinstance(bilinear.mixing, Dense):
         return bilinear.mixing.weight.count_nonzero(dim=1)
     return torch.bincount(_entries(bilinear).rows, minlength=bilinear.n_latents)
 
 
 @torch.no_grad()
 def term_batches(autoencoder: Autoencoder) -> Iterator[Terms]:
-    """All latents, grouped so that each batch can be decomposed at once; the order is by support."""
+    """All latents in batches of equal support, each of which can be decomposed at once; ordered by support."""
     bilinear = require_bilinear(autoencoder)
-    quadratic = isinstance(bilinear.mixing, Quadratic)
+    quadratic = isinstance(bilinear.mixing, Dense)
     costly = quadratic and bilinear.n_hidden * bilinear.d_model**2 > CHEAP_IN_DOUBLE
     left = bilinear.left.detach().to(torch.float32 if costly else torch.float64)
     right = left if bilinear.tied else bilinear.right.detach().to(left)
-    if isinstance(bilinear.mixing, Quadratic):
+    if isinstance(bilinear.mixing, Dense):
         yield from _dense_batches(left, right, bilinear.mixing.weight.detach())
     else:
         yield from _sparse_batches(left, right, bilinear)
@@ -70,7 +70,7 @@ def term_batches(autoencoder: Autoencoder) -> Iterator[Terms]:
 def _dense_batches(left: Tensor, right: Tensor, mixing: Tensor) -> Iterator[Terms]:
     size = max(1, BATCH_NUMBERS // left.numel())
     for latents in torch.split(torch.arange(len(mixing), device=mixing.device), size):
-        # expand: every latent sees all atoms, so they need no copies
+        # expand: every latent uses all atoms, so no copies are needed
         shape = (len(latents), *left.shape)
         yield Terms(latents, left.expand(shape), right.expand(shape), mixing[latents].to(left))
 

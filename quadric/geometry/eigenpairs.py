@@ -1,8 +1,8 @@
-"""Eigenpairs of symmetric matrices that are given as few terms, found in the small span of those terms.
+"""Eigenpairs of symmetric matrices that are sums of a few terms, computed in the small span of those terms.
 
-W = Σ_j w_j ½(l_j r_jᵀ + r_j l_jᵀ) moves nothing outside the span of its l_j and r_j. With QR of the stacked
-vectors, W = Q S Qᵀ, and the eigenproblem of the small S is all that is left. Terms that fill the whole space are
-added up to d×d instead.
+W = Σ_j w_j ½(l_j r_jᵀ + r_j l_jᵀ) is zero outside the span of its l_j and r_j. With a QR decomposition of the
+stacked vectors, W = Q S Qᵀ, and only the eigenproblem of the small S remains. Terms that span the whole space are
+added up to a d×d matrix instead.
 """
 
 from collections.abc import Iterator
@@ -20,13 +20,22 @@ class Eigenpairs(NamedTuple):
     eigenvalues: Float[Tensor, "*batch r"]
     eigenvectors: Float[Tensor, "*batch d r"]
 
+    def __repr__(self) -> str:
+        if self.eigenvalues.dim() != 1:
+            return f"Eigenpairs({self.eigenvalues.shape[-1]} of each of {self.eigenvalues[..., 0].numel()} matrices)"
+        shown = ", ".join(f"{value:.3g}" for value in self.eigenvalues[:5].tolist())
+        more = ", …" if len(self.eigenvalues) > 5 else ""
+        return (
+            f"Eigenpairs({len(self.eigenvalues)} in d_model={self.eigenvectors.shape[0]}: λ = {shown or 'none'}{more})"
+        )
+
 
 def eigenpairs(
     left: Float[Tensor, "*batch m d"], right: Float[Tensor, "*batch m d"], weights: Float[Tensor, "*batch m"]
 ) -> Eigenpairs:
     """All eigenpairs in the span of the terms; eigenvalues below the rounding of the terms are exactly zero.
 
-    Terms that fill the space are added up in the precision of the factors; the rest is float64.
+    Terms that span the whole space are added up in the precision of the factors; everything else is float64.
     """
     vectors = _stacked(left, right)
     if vectors.shape[-2] < vectors.shape[-1]:
@@ -57,7 +66,7 @@ def eigenvalues(
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Threads that share one small factorization wait for each other longer than they work."""
+    """Use one thread: on a small factorization, several spend more time on synchronization than on work."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -85,7 +94,7 @@ def _matrix(left: Tensor, right: Tensor, weights: Tensor) -> Tensor:
 
 
 def _without_rounding(values: Tensor, left: Tensor, right: Tensor, weights: Tensor) -> Tensor:
-    """Terms may cancel, so rounding is judged by their size and not by what is left of them."""
+    """Set eigenvalues below rounding to zero; since terms may cancel, rounding is relative to their size, not W's."""
     norms = torch.linalg.vector_norm(left, dim=-1) * torch.linalg.vector_norm(right, dim=-1)
     size = (weights.abs() * norms).sum(-1, keepdim=True).double()
     floor = torch.finfo(values.dtype).eps * max(1, values.shape[-1]) * size

@@ -1,4 +1,4 @@
-"""The leading eigenspaces of the operator WᵀW on the product space: what an autoencoder keeps best of xxᵀ."""
+"""The leading eigenspace of the operator WᵀW on the product space: the part of xxᵀ that an autoencoder keeps best."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 LARGEST_DENSE = 1_024
-"""Latents up to which all eigenpairs of a kernel are found at once; beyond, only the leading ones by Lanczos."""
+"""Largest number of latents for a dense eigendecomposition of the kernel; beyond, Lanczos finds the leading pairs."""
 
 
 class Eigenspace(NamedTuple):
@@ -15,6 +15,10 @@ class Eigenspace(NamedTuple):
 
     eigenvalues: Float[Tensor, " p"]
     coefficients: Float[Tensor, "k p"]
+
+    def __repr__(self) -> str:
+        k, p = self.coefficients.shape
+        return f"Eigenspace({p} eigenforms of {k:,} latents)"
 
 
 def leading_eigenspace(kernel: Float[Tensor, "k k"], count: int) -> Eigenspace:
@@ -31,9 +35,9 @@ def _leading(kernel: Tensor, count: int) -> tuple[Tensor, Tensor]:
     if len(kernel) <= LARGEST_DENSE or 2 * count >= len(kernel):
         values, vectors = torch.linalg.eigh((kernel.double() + kernel.double().mT) / 2)
         return values.flip(0)[:count], vectors.flip(1)[:, :count]
-    from scipy.sparse.linalg import eigsh  # here: it takes longer to import than most reports need
+    from scipy.sparse.linalg import eigsh  # imported here: the import takes longer than most reports
 
     matrix = kernel.cpu().numpy()
-    # Without a fixed start, the same kernel would give slightly different eigenvectors every time.
+    # A fixed start vector, so that the same kernel always gives the same eigenvectors.
     values, vectors = eigsh(matrix, k=count, which="LA", v0=matrix.sum(0) + 1)
     return torch.from_numpy(values[::-1].copy()).double(), torch.from_numpy(vectors[:, ::-1].copy()).double()

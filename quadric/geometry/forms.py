@@ -1,7 +1,7 @@
 """A latent, or any combination of latents, as a factored symmetric matrix.
 
 Latents are nonlinear in the token but linear in their weights: w₁ + w₂ ("w₁ and w₂") and w₁ − w₂ ("w₁ and not w₂")
-are forms again, made without data.
+are forms too, computed without data.
 """
 
 import math
@@ -14,16 +14,16 @@ from jaxtyping import Float
 from torch import Tensor
 
 from quadric.autoencoders import Autoencoder
-from quadric.autoencoders.objective import cross_gram
+from quadric.autoencoders.kernels.kernel import cross_gram
 from quadric.geometry.dictionary import require_bilinear
 from quadric.geometry.eigenpairs import Eigenpairs, eigenpairs
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Form:
-    """W = Σ_j w_j ½(l_j r_jᵀ + r_j l_jᵀ), kept as its terms; only `matrix` makes it d×d.
+    """W = Σ_j w_j ½(l_j r_jᵀ + r_j l_jᵀ), stored as its terms; only `matrix` builds the d×d matrix.
 
-    `+`, `-`, `*` and `/` by a number, and `sum` give forms. Numbers are computed in float64.
+    `+`, `-`, `*` and `/` by a number, and `sum` return forms. Values are computed in float64.
     """
 
     left: Float[Tensor, "m d"]
@@ -49,18 +49,21 @@ class Form:
             torch.cat([form.weights for form in parts]),
         )
 
+    def __repr__(self) -> str:
+        return f"Form({self.n_terms} terms, d_model={self.d_model})"
+
     @property
     def d_model(self) -> int:
-        """Width of the tokens that the form measures."""
+        """Width of the tokens."""
         return self.left.shape[1]
 
     @property
     def n_terms(self) -> int:
-        """How many terms the form is kept as; its rank is at most twice that."""
+        """Number of terms; the rank is at most twice that."""
         return self.left.shape[0]
 
     def __call__(self, tokens: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
-        """z = xᵀWx of every token as it is."""
+        """z = xᵀWx of every token, without scaling it."""
         tokens = tokens.double()
         return ((tokens @ self.left.double().mT) * (tokens @ self.right.double().mT)) @ self.weights.double()
 
@@ -84,7 +87,7 @@ class Form:
         return math.sqrt(max(0.0, self.inner(self)))
 
     def cosine(self, other: "Form") -> float:
-        """⟨W, W'⟩ / ‖W‖‖W'‖: 1 for the same shape, 0 for forms that share nothing or are zero."""
+        """⟨W, W'⟩ / ‖W‖‖W'‖: 1 for the same shape, 0 for orthogonal forms and for the zero form."""
         scale = self.norm() * other.norm()
         return self.inner(other) / scale if scale else 0.0
 
@@ -127,7 +130,7 @@ class Form:
 
 @torch.no_grad()
 def latent_form(autoencoder: Autoencoder, latent: int) -> Form:
-    """W_i of one latent, as the atoms that feed it."""
+    """W_i of one latent, as a sum over the atoms that feed into it."""
     bilinear = require_bilinear(autoencoder)
     if not 0 <= latent < bilinear.n_latents:
         raise IndexError(f"latent {latent} is outside 0 … {bilinear.n_latents - 1}")
@@ -138,7 +141,7 @@ def latent_form(autoencoder: Autoencoder, latent: int) -> Form:
 
 @torch.no_grad()
 def combination(autoencoder: Autoencoder, coefficients: Float[Tensor, " k"]) -> Form:
-    """Σ_i a_i W_i over all latents, with one term an atom: the atoms' weights are aC."""
+    """Σ_i a_i W_i over all latents, with one term per atom: the weights of the atoms are aC."""
     bilinear = require_bilinear(autoencoder)
     mixed = bilinear.mixing.unmix(coefficients.double()[None].to(bilinear.left.device))[0]
     atoms = mixed.nonzero()[:, 0]

@@ -1,7 +1,7 @@
 """Inner products between all forms of two autoencoders, in blocks of atoms.
 
-M = C G C'ᵀ with M_ij = ⟨W_i, W'_j⟩ and G the inner products of the symmetric atoms. Forms are taken as data sees
-them, symmetric, whether or not an autoencoder was trained with the printed kernel.
+M = C G C'ᵀ with M_ij = ⟨W_i, W'_j⟩ and G the inner products of the symmetric atoms. Forms are symmetrized,
+since data sees only their symmetric part, whether or not an autoencoder was trained with the printed kernel.
 """
 
 import math
@@ -11,19 +11,19 @@ from jaxtyping import Float
 from torch import Tensor
 
 from quadric.autoencoders import BilinearAutoencoder
-from quadric.autoencoders.objective import cross_gram
+from quadric.autoencoders.kernels.kernel import cross_gram
 
 ATOM_BLOCK = 1_024
 """Atoms of one side whose inner products with all atoms of the other are held at once."""
 CHEAP_IN_DOUBLE = 2**32
-"""Multiplications h·h'·d up to which float64 costs less than a few seconds."""
+"""Largest number of multiplications, h·h'·d, for which float64 costs less than a few seconds."""
 
 
 @torch.no_grad()
 def cross_kernel(a: BilinearAutoencoder, b: BilinearAutoencoder) -> Float[Tensor, "k g"]:
     """M_ij = ⟨W_i, W'_j⟩ between the latents of two autoencoders of one width; `cross_kernel(a, a)` is the kernel K.
 
-    Small dictionaries are multiplied in float64, large ones in float32, whose rounding moves a similarity by ~1e-7.
+    Small dictionaries are multiplied in float64, large ones in float32, whose rounding changes a similarity by ~1e-7.
     """
     cheap = a.n_hidden * b.n_hidden * a.d_model <= CHEAP_IN_DOUBLE
     dtype = torch.float64 if cheap else torch.float32
@@ -49,7 +49,7 @@ def _factors(autoencoder: BilinearAutoencoder, dtype: torch.dtype) -> tuple[Tens
 
 
 def squared_norm(matrix: Float[Tensor, "k g"]) -> float:
-    """‖M‖_F², added up in float64 without a copy of the matrix in it."""
+    """‖M‖_F², added up in float64 without a float64 copy of the matrix."""
     return math.fsum(float(rows.double().square().sum()) for rows in torch.split(matrix, ATOM_BLOCK))
 
 

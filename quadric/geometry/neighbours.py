@@ -1,4 +1,4 @@
-"""Which latents live in nearly the same subspace: all pairs compared, never k² eigenproblems."""
+"""Latents that live in nearly the same subspace: all pairs are compared, without an eigenproblem per pair."""
 
 import math
 from collections.abc import Iterator
@@ -9,8 +9,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from quadric.autoencoders import Autoencoder
-from quadric.geometry.dictionary import Progress, no_progress, require_bilinear
-from quadric.geometry.spectra import spectra
+from quadric.geometry.decomposition import Decomposition, decompose
+from quadric.geometry.dictionary import Progress, no_progress
 from quadric.geometry.statistics import effective_rank
 
 DEFAULT_COUNT = 20
@@ -26,11 +26,16 @@ class Neighbours(NamedTuple):
     overlaps: Float[Tensor, "k count"]
     """‖U_iᵀU_j‖_F² / √(r_i r_j): 1 for the same subspace, 0 for orthogonal ones and for empty latents."""
     ranks: Int[Tensor, " k"]
-    """r_i, the leading eigenvectors that stand for each latent."""
+    """r_i, the number of leading eigenvectors that represent each latent."""
+
+    def __repr__(self) -> str:
+        n_latents, count = self.latents.shape
+        closest_overlap = f", median closest overlap {self.overlaps[:, 0].median():.3f}" if count else ""
+        return f"Neighbours({count} of each of {n_latents:,} latents{closest_overlap})"
 
 
 class _Bases(NamedTuple):
-    """The leading eigenvectors of all latents that are stood for by equally many."""
+    """The leading eigenvectors of all latents that are represented by the same number of them."""
 
     latents: Tensor
     vectors: Tensor  # (d, b·r): the r vectors of a latent side by side
@@ -41,51 +46,82 @@ def neighbours(
     count: int = DEFAULT_COUNT,
     largest_rank: int = LARGEST_RANK,
     on_progress: Progress = no_progress,
+    geometry: Decomposition | None = None,
 ) -> Neighbours:
-    """The `count` latents with the largest subspace overlap ‖U_iᵀU_j‖_F² / √(r_i r_j) with each latent.
+    """Find the `count` latents with the largest subspace overlap ‖U_iᵀU_j‖_F² / √(r_i r_j) with each latent.
 
     U_i holds as many leading eigenvectors as the latent's effective rank, rounded, but at most `largest_rank`: the
-    tail of a spectrum would make all latents of high rank look alike. `on_progress` hears of each latent twice, when
-    its eigenvectors are known and when its neighbours are.
+    tail of a spectrum would make all latents of high rank look alike.
+
+    Args:
+        autoencoder: A bilinear autoencoder.
+        count: Neighbours per latent.
+        largest_rank: The most eigenvectors that represent a latent.
+        on_progress: Called with the number of latents finished since its last call; each latent counts twice, once
+            when it is decomposed and once when its neighbours are found.
+        geometry: The autoencoder's geometry, if it was computed before; it is used if it holds enough eigenvectors.
+
+    Returns:
+        The neighbours, closest first, with their overlaps.
+
+    Example:
+        ```python
+        import quadric
+
+        ae = quadric.BilinearAutoencoder(d_model=16, n_latents=32, prior="atomic")
+        print(quadric.geometry.neighbours(ae, count=3).latents[0])
+        ```
     """
-    if count < 1 or largest_rank < 1:
-        raise ValueError(f"count={count} and largest_rank={largest_rank} must both be at least 1")
-    n_latents = require_bilinear(autoencoder).n_latents
+    _check(count, largest_rank)
+    if geometry is not None:
+        geometry.check_weights(autoencoder)
+    if geometry is None or geometry.leading(largest_rank) is None:
+        geometry = decompose(autoencoder, largest_rank, on_progress)
+    else:
+        on_progress(geometry.n_latents)
+    return closest(geometry, count, largest_rank, on_progress)
+
+
+def closest(
+    geometry: Decomposition,
+    count: int = DEFAULT_COUNT,
+    largest_rank: int = LARGEST_RANK,
+    on_progress: Progress = no_progress,
+) -> Neighbours:
+    """The neighbours of every latent, from latents that are decomposed already."""
+    _check(count, largest_rank)
+    n_latents = geometry.n_latents
     count = min(count, n_latents - 1)
-    groups, ranks = _leading_bases(autoencoder, largest_rank, on_progress)
+    ranks = effective_rank(geometry.eigenvalues).round().long().clamp(max=largest_rank)
+    groups = _bases_by_rank(geometry, ranks)
     latents = torch.zeros(n_latents, count, dtype=torch.int64)
     overlaps = torch.zeros(n_latents, count, dtype=torch.float32)
     for rows, block in _overlap_rows(groups, n_latents):
-        block[torch.arange(len(rows)), rows] = -1  # no latent is its own neighbour
+        block[torch.arange(len(rows)), rows] = -1  # a latent is not its own neighbour
         found = block.topk(count, dim=1)
         latents[rows], overlaps[rows] = found.indices, found.values.clamp(min=0)
         on_progress(len(rows))
     return Neighbours(latents, overlaps, ranks)
 
 
-def _leading_bases(
-    autoencoder: Autoencoder, largest_rank: int, on_progress: Progress
-) -> tuple[dict[int, _Bases], Tensor]:
-    ranks = torch.zeros(require_bilinear(autoencoder).n_latents, dtype=torch.int64)
-    found: dict[int, list[tuple[Tensor, Tensor]]] = {}
-    for latents, values, vectors in spectra(autoencoder):
-        kept = effective_rank(values).round().long().clamp(max=largest_rank).cpu()
-        ranks[latents.cpu()] = kept
-        for rank in sorted(set(kept.tolist())):
-            chosen = kept == rank
-            leading = vectors[chosen.to(vectors.device), :, :rank].float().cpu()
-            found.setdefault(rank, []).append((latents.cpu()[chosen], leading))
-        on_progress(len(latents))
-    return {rank: _joined(parts) for rank, parts in found.items()}, ranks
+def _check(count: int, largest_rank: int) -> None:
+    if count < 1 or largest_rank < 1:
+        raise ValueError(f"count={count} and largest_rank={largest_rank} must both be at least 1")
 
 
-def _joined(parts: list[tuple[Tensor, Tensor]]) -> _Bases:
-    vectors = torch.cat([vectors for _, vectors in parts])
-    return _Bases(torch.cat([latents for latents, _ in parts]), vectors.transpose(0, 1).flatten(1).contiguous())
+def _bases_by_rank(geometry: Decomposition, ranks: Int[Tensor, " k"]) -> dict[int, _Bases]:
+    # In the order in which latents are decomposed: the order decides the last bits of the overlaps.
+    order = geometry.support.argsort(stable=True)
+    groups = {}
+    for rank in sorted(set(ranks.tolist())):
+        latents = order[ranks[order] == rank]
+        vectors = geometry.eigenvectors[latents, :, :rank].transpose(0, 1).flatten(1).contiguous()
+        groups[rank] = _Bases(latents, vectors)
+    return groups
 
 
 def _overlap_rows(groups: dict[int, _Bases], n_latents: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """The overlaps of some latents with all latents, block by block of equal rank."""
+    """The overlaps of some latents with all latents, in blocks of equal rank."""
     for rank, group in groups.items():
         size = max(1, BLOCK_COLUMNS // max(1, rank))
         for start in range(0, len(group.latents), size):

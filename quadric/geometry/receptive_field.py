@@ -1,14 +1,14 @@
 """The share of the unit sphere on which a latent fires: P(xᵀWx > τ) for x uniform on it.
 
-Shares fall exponentially with the width d, far below the smallest float, so all is done in logarithms.
+Shares fall exponentially with the width d, far below the smallest float, so everything is computed in logarithms.
 
 Rank 1: with λ the only eigenvalue and t = τ/λ, (v·x)² is Beta(½, (d−1)/2), and the share is an incomplete beta
 function. Any rank: scaling does not matter on a sphere, so x may be a Gaussian g, and
 
     P(xᵀWx > τ) = P(gᵀ(W − τI)g > 0) = P(Σ_j a_j χ²_j > 0),    a_j = λ_j − τ, and −τ once for each zero eigenvalue,
 
-which is no approximation. Its transform is inverted along the vertical line through its saddle point, where the
-integrand has the size of the answer, so that small shares keep their relative accuracy.
+which is exact. Its transform is inverted along the vertical line through its saddle point, where the integrand is of
+the size of the result, so that small shares keep their relative accuracy.
 """
 
 import math
@@ -24,7 +24,7 @@ ROUNDING = 1e-18
 SADDLE_STEPS = 100
 FRACTION_STEPS = 2_000
 NEGLIGIBLE = 1e-200
-"""Terms this much smaller than the largest cannot turn the sign of a sum that floats could tell from zero."""
+"""Terms this much smaller than the largest cannot change the sign of a sum that floats distinguish from zero."""
 
 
 def log_slab_share(threshold: float, d_model: int) -> float:

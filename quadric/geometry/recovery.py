@@ -1,11 +1,11 @@
-"""Is a known subspace found in one latent? Principal angles between it and the latent's leading eigenvectors.
+"""Whether one latent recovers a known subspace: principal angles between it and the latent's leading eigenvectors.
 
 With U (d×r) the latent's r leading eigenvectors and B (d×r) a basis of the subspace, both orthonormal, the cosines of
 the principal angles are the singular values of UᵀB, and
 
     overlap = ‖UᵀB‖_F² / r = mean cos²θ
 
-is 1 only if the subspaces coincide. A latent of lower rank lacks the missing vectors; a single direction reaches 1/r.
+is 1 only if the subspaces coincide. A latent of lower rank has fewer vectors: a single direction reaches 1/r at most.
 """
 
 import math
@@ -21,7 +21,7 @@ from quadric.geometry.spectra import spectra
 
 
 class Match(NamedTuple):
-    """The latent that a subspace was assigned, and how close it comes."""
+    """The latent assigned to a subspace, and how close it comes."""
 
     latent: int
     overlap: float
@@ -64,8 +64,8 @@ def largest_angle(vectors: Float[Tensor, "d s"], subspace: Float[Tensor, "d r"])
 
 
 def match_subspaces(latents: Float[Tensor, "k d s"], subspaces: list[Tensor]) -> list[Match]:
-    """One latent for each subspace, none used twice, so that the sum of overlaps is largest."""
-    from scipy.optimize import linear_sum_assignment  # here: it takes longer to import than most reports need
+    """One latent per subspace, none used twice, that maximize the sum of overlaps."""
+    from scipy.optimize import linear_sum_assignment  # imported here: the import takes longer than most reports
 
     if len(subspaces) > len(latents):
         raise ValueError(f"{len(subspaces)} subspaces exceed {len(latents)} latents; none could be used twice")
@@ -78,7 +78,7 @@ def match_subspaces(latents: Float[Tensor, "k d s"], subspaces: list[Tensor]) ->
 
 
 def best_span(directions: Float[Tensor, "k d 1"], subspace: Float[Tensor, "d r"]) -> Float[Tensor, "d r"]:
-    """What r single directions reach together: those that lie most inside the subspace, made orthonormal."""
+    """The span of the r single directions that lie most inside the subspace, made orthonormal."""
     r = subspace.shape[1]
     chosen = overlaps(directions, subspace).topk(r).indices
     basis: Tensor = torch.linalg.qr(directions[chosen, :, 0].mT).Q

@@ -1,7 +1,7 @@
-"""The shape of a latent: which quadric its level sets are, read off the signs of its eigenvalues.
+"""The shape of a latent: the kind of quadric that its level sets are, from the signs of its eigenvalues.
 
-W and −W make the same autoencoder (z_i W_i does not change), so a semidefinite form is a slab or an ellipsoid
-whichever its sign; the sign is recorded.
+W and −W give the same autoencoder (z_i W_i does not change), so a semidefinite form is a slab or an ellipsoid
+whatever its sign; the sign is recorded.
 """
 
 from typing import Literal, NamedTuple
@@ -24,9 +24,9 @@ class Shape(NamedTuple):
     kind: ShapeKind
     """slab: one eigenvalue; ellipsoid: several of one sign; hyperboloid: both signs; empty: none."""
     positive: int
-    """Positive eigenvalues."""
+    """Number of positive eigenvalues."""
     negative: int
-    """Negative eigenvalues."""
+    """Number of negative eigenvalues."""
     round: bool
     """Whether all non-zero |λ| are equal, within the tolerance."""
     tolerance: float
@@ -34,7 +34,7 @@ class Shape(NamedTuple):
 
     @property
     def dimension(self) -> int:
-        """Dimension of the latent's own subspace; along all other directions the shape goes on for ever."""
+        """Dimension of the latent's own subspace; the shape extends without limit along all other directions."""
         return self.positive + self.negative
 
     @property
@@ -44,7 +44,7 @@ class Shape(NamedTuple):
 
     @property
     def figure(self) -> str:
-        """The figure's own name: slab, circle, ellipse, sphere, ellipsoid, hyperbola or hyperboloid."""
+        """The specific name: slab, circle, ellipse, sphere, ellipsoid, hyperbola or hyperboloid."""
         if self.kind == "ellipsoid" and self.dimension <= 3:
             names = {2: ("ellipse", "circle"), 3: ("ellipsoid", "sphere")}
             return names[self.dimension][self.round]
@@ -52,7 +52,7 @@ class Shape(NamedTuple):
 
 
 def shape_of(eigenvalues: Float[Tensor, " r"], tolerance: float = DEFAULT_TOLERANCE) -> Shape:
-    """The shape that eigenvalues of any order describe."""
+    """The shape described by eigenvalues, which may be in any order."""
     check_tolerance(tolerance)
     sizes = eigenvalues.abs()
     largest = float(sizes.max()) if len(sizes) else 0.0
@@ -71,7 +71,7 @@ def _kind(positive: int, negative: int) -> ShapeKind:
 
 
 def check_tolerance(tolerance: float) -> None:
-    """Refuse a tolerance that is not a share below one."""
+    """Raise unless the tolerance is a share below one."""
     if not 0 <= tolerance < 1:
         raise ValueError(f"tolerance={tolerance} is not in [0, 1); it is a share of the largest |λ|, e.g. 0.001")
 
@@ -86,9 +86,14 @@ class LevelSet(NamedTuple):
     meets: Bool[Tensor, " r"]
     """Whether the set meets the axis: λ_j has the sign of τ."""
 
+    def __repr__(self) -> str:
+        radii = ", ".join(f"{radius:.3g}" for radius in self.radii[:5].tolist())
+        more = ", …" if len(self.radii) > 5 else ""
+        return f"LevelSet({len(self.radii)} axes, {int(self.meets.sum())} meet the set: radii {radii or 'none'}{more})"
+
     @property
     def is_empty(self) -> bool:
-        """Whether no point reaches the threshold at all."""
+        """Whether no point reaches the threshold."""
         return not bool(self.meets.any())
 
 

@@ -1,4 +1,4 @@
-"""How much two autoencoders agree, from weights alone: as a whole, latent by latent, and against chance.
+"""Agreement of two autoencoders, from weights alone: as a whole, latent by latent, and relative to chance.
 
 With the cross-Gram matrix M_ij = ⟨W_i, W'_j⟩ and the kernels K = WWᵀ and K' = W'W'ᵀ,
 
@@ -9,8 +9,8 @@ With the cross-Gram matrix M_ij = ⟨W_i, W'_j⟩ and the kernels K = WWᵀ and 
 The paper's Sim_F read on k×k kernels would depend on the order of latents; tr(WᵀW W'ᵀW') = ‖M‖² does not.
 
 Sim_H as printed compares how the matched latents lie among each other, not where they lie: two dictionaries of
-orthonormal forms have K = K' = I and hence Sim_H = 1 even if no form of one has anything to do with the other. Read
-it beside its random null, or read the alignment instead.
+orthonormal forms have K = K' = I and hence Sim_H = 1 even if their forms are unrelated. Compare it with its random
+null, or use the alignment instead.
 """
 
 from dataclasses import replace
@@ -43,6 +43,12 @@ class HungarianSimilarity(NamedTuple):
     sign_free: bool
     """Whether W and −W counted as the same latent."""
 
+    def __repr__(self) -> str:
+        return (
+            f"HungarianSimilarity({self.similarity:.4f}, symmetric={self.symmetric:.4f}, "
+            f"alignment={self.alignment:.4f}, {len(self.latents):,} matched latents, sign_free={self.sign_free})"
+        )
+
     def __float__(self) -> float:
         return self.similarity
 
@@ -65,8 +71,8 @@ def hungarian_similarity(
 ) -> HungarianSimilarity:
     """Sim_H with the assignment that maximizes Σ_i M_{i,P(i)}.
 
-    W_i → −W_i leaves an autoencoder's function as it is, yet the printed assignment takes it for a disagreement;
-    `sign_free=True` maximizes Σ_i |M_{i,P(i)}| instead and lets each partner carry the sign that fits.
+    W_i → −W_i does not change an autoencoder's function, but the printed assignment counts it as a disagreement;
+    `sign_free=True` maximizes Σ_i |M_{i,P(i)}| instead, and each partner gets the sign that fits.
     """
     first, second = comparable(a, b, force)
     cross, kernel, other = cross_kernel(first, second), cross_kernel(first, first), cross_kernel(second, second)
@@ -105,17 +111,17 @@ def _share(part: float, whole: float) -> float:
 
 def _assignment(scores: Tensor) -> tuple[Tensor, Tensor]:
     """The pairs that maximize the sum of their scores, each latent used at most once."""
-    from scipy.optimize import linear_sum_assignment  # here: it takes longer to import than most reports need
+    from scipy.optimize import linear_sum_assignment  # imported here: the import takes longer than most reports
 
     rows, columns = linear_sum_assignment(scores.cpu().numpy(), maximize=True)
     return torch.from_numpy(rows).to(scores.device), torch.from_numpy(columns).to(scores.device)
 
 
 def comparable(a: Autoencoder, b: Autoencoder, force: bool = False) -> tuple[BilinearAutoencoder, BilinearAutoencoder]:
-    """Both autoencoders, if their forms measure the same vectors.
+    """Both autoencoders, if they read the same vectors, else raise.
 
-    `force` allows different hook points, and different widths by taking the axes of the narrower one for the first
-    axes of the wider one.
+    `force` allows different hook points, and different widths: the axes of the narrower one are then the first axes of
+    the wider one.
     """
     first, second = require_bilinear(a), require_bilinear(b)
     if not force:
@@ -147,7 +153,7 @@ def _widened(autoencoder: BilinearAutoencoder, width: int) -> BilinearAutoencode
 
 
 def randomly_initialized(autoencoder: BilinearAutoencoder, seed: int) -> BilinearAutoencoder:
-    """A fresh autoencoder of the same architecture: what agreement by chance looks like."""
+    """A newly initialized autoencoder of the same architecture, to measure agreement by chance."""
     shape = autoencoder.architecture
     return BilinearAutoencoder(
         d_model=shape.d_model,

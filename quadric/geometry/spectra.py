@@ -20,11 +20,30 @@ class SpectrumBatch(NamedTuple):
     eigenvalues: Float[Tensor, "b r"]
     eigenvectors: Float[Tensor, "b d r"]
 
+    def __repr__(self) -> str:
+        b, d, r = self.eigenvectors.shape
+        return f"SpectrumBatch({b} latents, {r} eigenpairs each, d_model={d})"
+
 
 def spectrum(autoencoder: Autoencoder, latent: int) -> Eigenpairs:
-    """Eigenvalues of W_i by |λ| descending and eigenvectors (d, r), where r is the rank of W_i.
+    """Compute the eigenvalues and eigenvectors of one latent's W_i.
 
-    W_i = U diag(λ) Uᵀ to float64 rounding; whatever falls below that rounding counts as zero.
+    W_i = U diag(λ) Uᵀ to float64 rounding; eigenvalues below that rounding count as zero.
+
+    Args:
+        autoencoder: A bilinear autoencoder.
+        latent: Index of the latent.
+
+    Returns:
+        Eigenvalues by |λ| descending and eigenvectors (d, r) as columns, where r is the rank of W_i.
+
+    Example:
+        ```python
+        import quadric
+
+        ae = quadric.BilinearAutoencoder(d_model=16, n_latents=32, prior="atomic")
+        eigenvalues, eigenvectors = quadric.geometry.spectrum(ae, 3)
+        ```
     """
     return latent_form(autoencoder, latent).eigenpairs()
 
@@ -36,13 +55,17 @@ def spectra(autoencoder: Autoencoder) -> Iterator[SpectrumBatch]:
 
 
 def all_eigenvalues(autoencoder: Autoencoder, on_progress: Progress = no_progress) -> Float[Tensor, "k r"]:
-    """The eigenvalues of every latent by |λ| descending, filled up with zeros to the longest row."""
+    """The eigenvalues of every latent by |λ| descending, padded with zeros to the longest row."""
     found = []
     for latents, left, right, weights in term_batches(autoencoder):
-        found.append((latents, eigenvalues(left, right, weights)))
+        found.append((latents.cpu(), eigenvalues(left, right, weights).cpu()))
         on_progress(len(latents))
-    n_latents = require_bilinear(autoencoder).n_latents
-    table = torch.zeros(n_latents, max(values.shape[1] for _, values in found), dtype=torch.float64)
-    for latents, values in found:
-        table[latents.cpu(), : values.shape[1]] = values.cpu()
+    return padded_table(found, require_bilinear(autoencoder).n_latents)
+
+
+def padded_table(rows: list[tuple[Tensor, Tensor]], n_latents: int) -> Float[Tensor, "k r"]:
+    """Eigenvalues of batches of latents as one table, padded with zeros to the longest row."""
+    table = torch.zeros(n_latents, max(values.shape[1] for _, values in rows), dtype=torch.float64)
+    for latents, values in rows:
+        table[latents, : values.shape[1]] = values
     return table

@@ -1,5 +1,6 @@
-"""The numbers of every latent that the paper's viewer shows and that need no data, as one table."""
+"""One table with the numbers of every latent that need no data: those that the paper's viewer shows, and a few more."""
 
+from collections import Counter
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -8,14 +9,15 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from quadric.autoencoders import Autoencoder
+from quadric.geometry.decomposition import Decomposition
 from quadric.geometry.dictionary import Progress, no_progress, support
 from quadric.geometry.shapes import DEFAULT_TOLERANCE, Shape, check_tolerance, shape_of
 from quadric.geometry.spectra import all_eigenvalues
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class LatentStatistics:
-    """One row a latent; each column is an attribute, and `columns` gives them all as plain lists."""
+    """One row per latent; each column is an attribute, and `columns` gives them all as plain lists."""
 
     importance: Float[Tensor, " k"]
     """Σ_j λ_j², divided by its average over latents."""
@@ -28,11 +30,11 @@ class LatentStatistics:
     captured_5: Float[Tensor, " k"]
     """Share of Σ|λ| in the first five eigenvalues."""
     support: Int[Tensor, " k"]
-    """Atoms that feed into the latent."""
+    """Number of atoms that feed into the latent."""
     positive: Int[Tensor, " k"]
-    """Positive eigenvalues beyond the tolerance."""
+    """Number of positive eigenvalues beyond the tolerance."""
     negative: Int[Tensor, " k"]
-    """Negative eigenvalues beyond the tolerance."""
+    """Number of negative eigenvalues beyond the tolerance."""
     dimension: Int[Tensor, " k"]
     """Dimension of the latent's own subspace: positive + negative."""
     sign: Int[Tensor, " k"]
@@ -46,12 +48,17 @@ class LatentStatistics:
     eigenvalue: Float[Tensor, " k"]
     """The eigenvalue of largest magnitude, with its sign."""
     eigenvalues: Float[Tensor, "k r"]
-    """All eigenvalues by |λ| descending, filled up with zeros."""
+    """All eigenvalues by |λ| descending, padded with zeros."""
     tolerance: float
     """Share of a latent's largest |λ| below which an eigenvalue counted as zero for its shape."""
 
     def __len__(self) -> int:
         return len(self.importance)
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(f"{count:,} {shape}" for shape, count in Counter(self.shape).most_common())
+        rank = f"; median effective rank {self.effective_rank.median():.2f}" if len(self) else ""
+        return f"LatentStatistics({len(self):,} latents: {shapes or 'none'}{rank})"
 
     def __getitem__(self, column: str) -> Any:
         """A column by its name."""
@@ -74,10 +81,36 @@ _COLUMNS = tuple(field.name for field in fields(LatentStatistics) if field.name 
 
 
 def statistics(
-    autoencoder: Autoencoder, tolerance: float = DEFAULT_TOLERANCE, on_progress: Progress = no_progress
+    autoencoder: Autoencoder,
+    tolerance: float = DEFAULT_TOLERANCE,
+    on_progress: Progress = no_progress,
+    geometry: Decomposition | None = None,
 ) -> LatentStatistics:
-    """Everything the weights say about each latent; `tolerance` decides which eigenvalues make up its shape."""
+    """Compute the table of all latents from weights alone: importance, effective rank, support, shape and more.
+
+    Args:
+        autoencoder: A bilinear autoencoder.
+        tolerance: Share of a latent's largest |λ| below which an eigenvalue counts as zero for its shape.
+        on_progress: Called with the number of latents finished since its last call.
+        geometry: The autoencoder's geometry, if it was computed before; then no latent is decomposed again.
+
+    Returns:
+        One row per latent, each column an attribute.
+
+    Example:
+        ```python
+        import quadric
+
+        ae = quadric.BilinearAutoencoder(d_model=16, n_latents=32, prior="atomic")
+        table = quadric.geometry.statistics(ae)
+        print(table.importance[3], table.effective_rank[3], table.shape[3])
+        ```
+    """
     check_tolerance(tolerance)
+    if geometry is not None:
+        geometry.check_weights(autoencoder)
+        on_progress(geometry.n_latents)
+        return statistics_of(geometry.eigenvalues, geometry.support, tolerance)
     return statistics_of(all_eigenvalues(autoencoder, on_progress), support(autoencoder).cpu(), tolerance)
 
 
@@ -120,7 +153,7 @@ def _captured_by(curve: Tensor, count: int) -> Tensor:
 
 
 def _ratio(part: Tensor, whole: Tensor) -> Tensor:
-    """part / whole, and 0 where there is nothing to share."""
+    """part / whole, and 0 where `whole` is 0."""
     return torch.where(whole == 0, 0, part / torch.where(whole == 0, 1, whole))
 
 

@@ -1,1 +1,1 @@
-"""What geometry found, made readable: terminal tables, a self-contained page, files for programs, heat maps."""
+"""Results of geometry for readers: terminal tables, a self-contained page, files for programs, heat maps."""

@@ -1,5 +1,6 @@
 """A report as a file, its kind chosen by the name's ending."""
 
+import csv
 import io
 import json
 from collections.abc import Callable, Iterable
@@ -21,6 +22,15 @@ def _page(report: RunReport) -> bytes:
     return report_as_page(report).encode()
 
 
+def _csv(report: RunReport) -> bytes:
+    columns = report.columns()
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    return text.getvalue().encode()
+
+
 def _parquet(report: RunReport) -> bytes:
     import pyarrow
     from pyarrow import parquet
@@ -32,36 +42,41 @@ def _parquet(report: RunReport) -> bytes:
     return buffer.getvalue()
 
 
-_WRITERS: dict[str, Callable[[RunReport], bytes]] = {".html": _page, ".json": _json, ".parquet": _parquet}
+_WRITERS: dict[str, Callable[[RunReport], bytes]] = {
+    ".csv": _csv,
+    ".html": _page,
+    ".json": _json,
+    ".parquet": _parquet,
+}
 _COMPARISON_WRITERS: dict[str, Callable[[RunComparison], bytes]] = {".json": _json, ".png": comparison_as_png}
 
 
 def write_report(report: RunReport, path: Path) -> None:
-    """Write the page, the JSON or the parquet table that the ending of the path asks for."""
+    """Write a page (.html), everything (.json), or the table of latents (.csv, .parquet), chosen by the ending."""
     check_report_paths([path])
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, _WRITERS[path.suffix](report))
 
 
 def write_comparison(comparison: RunComparison, path: Path) -> None:
-    """Write the heat map or the JSON that the ending of the path asks for."""
+    """Write heat maps (.png) or everything (.json), chosen by the ending of the path."""
     check_comparison_paths([path])
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, _COMPARISON_WRITERS[path.suffix](comparison))
 
 
 def check_comparison_paths(paths: Iterable[Path]) -> None:
-    """Refuse a path that `write_comparison` could not serve."""
+    """Refuse a path that `write_comparison` cannot write."""
     check_endings(paths, _COMPARISON_WRITERS)
 
 
 def check_report_paths(paths: Iterable[Path]) -> None:
-    """Refuse a path that `write_report` could not serve, before anything is computed for it."""
+    """Refuse a path that `write_report` cannot write, before anything is computed."""
     check_endings(paths, _WRITERS)
 
 
 def check_endings(paths: Iterable[Path], known: Iterable[str]) -> None:
-    """Refuse endings that nothing here writes, and those whose package is not installed."""
+    """Refuse unknown endings, folders, and endings whose package is not installed."""
     needs = {".parquet": ("pyarrow", "tables"), ".png": ("matplotlib", "figures")}
     for path in paths:
         if path.suffix not in known:

@@ -1,4 +1,4 @@
-"""Matrices of similarities as a picture."""
+"""Matrices of similarities as heat maps."""
 
 import io
 from typing import Any
@@ -10,11 +10,11 @@ LARGEST_ANNOTATED = 12
 
 
 def comparison_as_png(comparison: RunComparison) -> bytes:
-    """Sim_F, Sim_H and the alignment side by side, each with what a random initialization gives."""
+    """Sim_F, Sim_H and the alignment side by side, each with the value of a random initialization."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    # A Figure of its own: pyplot would keep global state and look for a display.
+    # A separate Figure: pyplot keeps global state and looks for a display.
     side = 2.2 + 0.55 * len(comparison.runs)
     figure = Figure(figsize=(len(SHOWN) * side + 1, side + 1), layout="constrained")
     FigureCanvasAgg(figure)
@@ -31,7 +31,7 @@ def _draw(axes: Any, comparison: RunComparison, measure: str) -> Any:
     names = short_names(comparison.runs)
     image = axes.imshow(values, vmin=0, vmax=1, cmap="viridis")
     axes.set_title(f"{MEASURES[measure].label}\n{_chance(comparison, measure)}", fontsize=9)
-    # Names may hold a $, which matplotlib would read as mathematics.
+    # Names may contain a $, which matplotlib would read as mathematics.
     labels = [name.replace("$", r"\$") for name in names]
     axes.set_xticks(range(len(names)), labels, rotation=45, ha="right", fontsize=8)
     axes.set_yticks(range(len(names)), labels, fontsize=8)

@@ -1,32 +1,60 @@
-"""A run's report as one HTML file that needs nothing else: no network, no other file."""
+"""A report as one HTML file that needs no network and no other file."""
 
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
-from quadric.reports.run_report import LABELS, SUMMARISED, RunReport, histogram, readable_bits
+from quadric.reports.facts import facts
+from quadric.reports.run_report import LABELS, SUMMARISED, RunReport, histogram
 from quadric.reports.terminal import SHARES, readable, shape_words
 
 HISTOGRAM_BINS = 40
 BAR_WIDTH, CHART_HEIGHT = 7, 90
 CURVE_POINTS = 32
 
+
+class Column(NamedTuple):
+    """A column of the table of latents."""
+
+    heading: str
+    meaning: str
+    is_words: bool = False
+
+
 COLUMNS = {
-    "latent": "latent",
-    "importance": "importance",
-    "effective_rank": "effective rank",
-    "captured_1": "top 1",
-    "captured": "top 3",
-    "captured_5": "top 5",
-    "support": "support",
-    "positive": "λ+",
-    "negative": "λ−",
-    "eigenvalue": "λ₁",
-    "norm": "‖W‖",
-    "bits": "bits",
-    "shape": "shape",
+    "latent": Column("latent", "Number of the latent, counted from 0."),
+    "label": Column(
+        "label",
+        "Tokens that the latent prefers in the run's evidence, or a label that a language model wrote; “a ↔ b” are the "
+        "positive and the negative sign.",
+        is_words=True,
+    ),
+    "shape": Column(
+        "shape",
+        "The surface on which the latent is constant. A minus sign marks a latent whose values are never positive.",
+        is_words=True,
+    ),
+    "importance": Column("importance", "‖W‖² of the latent's form W, as a multiple of the average latent."),
+    "effective_rank": Column(
+        "effective rank", "(Σ|λ|)² / Σλ²: the number of eigenvalues, were all of them equally large."
+    ),
+    "captured_1": Column("top 1", "Share of Σ|λ| in the largest eigenvalue."),
+    "captured": Column("top 3", "Share of Σ|λ| in the three largest eigenvalues."),
+    "captured_5": Column("top 5", "Share of Σ|λ| in the five largest eigenvalues."),
+    "support": Column("support", "Number of atoms that are mixed into the latent."),
+    "positive": Column("λ+", "Number of positive eigenvalues above the tolerance."),
+    "negative": Column("λ−", "Number of negative eigenvalues above the tolerance."),
+    "eigenvalue": Column("λ₁", "The eigenvalue of largest magnitude."),
+    "norm": Column("‖W‖", "Frobenius norm of the latent's form W."),
+    "bits": Column("bits", "Bits that it takes to write the latent down on its own, atoms included."),
+}
+SHAPE_MEANINGS = {
+    "slab": "between two parallel planes: one direction matters",
+    "ellipsoid": "closed: the latent grows in every direction of its eigenspace",
+    "hyperboloid": "open: the latent grows in some directions and falls in others",
+    "empty": "the form is zero",
 }
 
-# default-src 'none': whatever a run's name or provenance holds, the page loads and sends nothing.
+# default-src 'none': whatever a run's name or provenance contains, the page loads and sends nothing.
 _PAGE = """<!doctype html>
 <html lang="en">
 <head>
@@ -40,14 +68,17 @@ script-src 'unsafe-inline'">
 <body>
 <h1>{title}</h1>
 <p class="lead">{lead}</p>
-<dl>{facts}</dl>
+<h2>Where it comes from</h2>
+<div class="facts">{facts}</div>
 <h2>Shapes</h2>
-<p>By the share of its latent's largest |λ| below which an eigenvalue counts as zero; the table of all latents is
-made with {tolerance}.</p>
+<p>How many latents have each shape. An eigenvalue counts as zero below a share of its latent's largest |λ|; each column
+is one such tolerance, and the table of latents below uses {tolerance}.</p>
 <table class="shapes">{shapes}</table>
-<h2>All latents that are not empty</h2>
+<h2>Distributions</h2>
+<p>How many latents have each value, from the smallest to the largest; empty latents are left out.</p>
 <div class="charts">{charts}</div>
 <h2>Every latent</h2>
+<details><summary>What the columns mean</summary><dl>{meanings}</dl></details>
 <p>Click a column to sort by it. <label>Show <select id="shape"><option value="">all shapes</option>{options}
 </select></label> <span id="shown"></span></p>
 <table id="latents"><thead><tr>{header}</tr></thead><tbody>
@@ -64,20 +95,24 @@ _STYLE = """
   :root { --ink: #e6eaf0; --faint: #9aa5b4; --line: #38424f; --bar: #7fb0e0; --paper: #14191f; }
 }
 body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
-  max-width: 1100px; margin: 2rem auto; padding: 0 1rem; }
+  max-width: 1200px; margin: 2rem auto; padding: 0 1rem; }
 h1 { overflow-wrap: anywhere; margin-bottom: 0; }
 .lead { font-size: 1.1rem; margin-top: .2rem; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; }
+.facts { display: flex; flex-wrap: wrap; gap: 0 3rem; } .facts section { flex: 1 1 22rem; min-width: 0; }
+h3 { font-size: 1rem; margin: .6rem 0 .2rem; }
+dl { display: grid; grid-template-columns: fit-content(50%) 1fr; gap: .1rem 1rem; margin: 0; }
 dt { color: var(--faint); } dd { margin: 0; overflow-wrap: anywhere; }
-table { border-collapse: collapse; } td, th { padding: .15rem .6rem; text-align: right; white-space: nowrap; }
-#latents { width: 100%; font-variant-numeric: tabular-nums; }
+summary { cursor: pointer; } details dl { margin: .4rem 0 .8rem; }
+td.label { white-space: normal; min-width: 10rem; }
+table { border-collapse: collapse; } td, th { padding: .15rem .5rem; text-align: right; white-space: nowrap; }
+#latents { width: 100%; font-variant-numeric: tabular-nums; font-size: .9rem; }
 #latents tr { border-bottom: 1px solid var(--line); }
 #latents th { position: sticky; top: 0; background: var(--paper); }
 #latents th button { font: inherit; font-weight: 600; color: inherit; background: none; border: 0; padding: 0;
   cursor: pointer; }
 #latents th[aria-sort=descending] button::after { content: " ▾"; }
 #latents th[aria-sort=ascending] button::after { content: " ▴"; }
-td.words, th.words { text-align: left; }
+td.words, th.words { text-align: left; } .meaning { color: var(--faint); white-space: normal; }
 .shapes .bar { display: inline-block; height: .8rem; max-width: 35vw; background: var(--bar); }
 .charts { display: flex; flex-wrap: wrap; gap: 1.2rem; }
 figure { margin: 0; } figcaption { font-weight: 600; }
@@ -109,8 +144,11 @@ show();
 
 def report_as_page(report: RunReport) -> str:
     """The whole report as HTML; every word that comes from the run is escaped."""
-    shape = report.architecture
-    lead = f"{shape['n_latents']:,} {shape['prior']} latents over d = {shape['d_model']:,}, read from weights alone."
+    shape, shown = report.architecture, _columns_of(report)
+    source = "weights alone" if report.labels is None else "weights alone; the labels come from the run's evidence"
+    lead = (
+        f"{shape['n_latents']:,} {shape['prior']} latents on activations of width {shape['d_model']:,}, from {source}."
+    )
     return _PAGE.format(
         title=escape(report.run),
         style=_STYLE,
@@ -120,35 +158,42 @@ def report_as_page(report: RunReport) -> str:
         tolerance=f"{report.latents.tolerance:g}",
         shapes=_shapes(report),
         charts="".join(_chart(report, column) for column in SUMMARISED) + _curve(report),
+        meanings="".join(f"<dt>{escape(each.heading)}</dt><dd>{escape(each.meaning)}</dd>" for each in shown.values()),
         options="".join(f"<option>{escape(name)}</option>" for name in report.shape_counts()),
-        header=_header(),
-        rows=_rows(report),
+        header=_header(shown),
+        rows=_rows(report, shown),
     )
+
+
+def _columns_of(report: RunReport) -> dict[str, Column]:
+    """The columns of the table; labels only where there are any."""
+    return {name: column for name, column in COLUMNS.items() if name != "label" or report.labels is not None}
 
 
 def _facts(report: RunReport) -> str:
-    bits = report.bits
-    facts = {**report.architecture, **report.provenance}
-    facts["description length"] = (
-        f"{readable_bits(bits.total)} at {bits.precision} bits a number: atoms {readable_bits(bits.atoms)}, "
-        f"supports {readable_bits(bits.supports)}, weights {readable_bits(bits.weights)}"
+    return "".join(
+        f"<section><h3>{escape(heading)}</h3><dl>{_pairs(found)}</dl></section>"
+        for heading, found in facts(report).items()
     )
-    known = {name.replace("_", " "): value for name, value in facts.items() if value is not None}
-    return "".join(f"<dt>{escape(name)}</dt><dd>{escape(str(value))}</dd>" for name, value in known.items())
+
+
+def _pairs(found: dict[str, str]) -> str:
+    return "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in found.items())
 
 
 def _shapes(report: RunReport) -> str:
     by_tolerance = report.shape_counts_by_tolerance()
-    head = "".join(f"<th>{tolerance:g}</th>" for tolerance in by_tolerance)
+    head = "".join(f"<th>tolerance {tolerance:g}</th>" for tolerance in by_tolerance)
     rows = "".join(_shape_row(report, shape) for shape in report.shape_counts())
-    return f"<thead><tr><th></th>{head}<th></th></tr></thead><tbody>{rows}</tbody>"
+    return f"<thead><tr><th></th>{head}<th></th><th></th></tr></thead><tbody>{rows}</tbody>"
 
 
 def _shape_row(report: RunReport, shape: str) -> str:
     counts = "".join(f"<td>{counts[shape]:,}</td>" for counts in report.shape_counts_by_tolerance().values())
-    width = round(400 * report.shape_counts()[shape] / len(report.latents))
+    width = round(160 * report.shape_counts()[shape] / len(report.latents))
     bar = f'<td class="words"><span class="bar" style="width:{width}px"></span></td>'
-    return f'<tr><td class="words">{escape(shape)}</td>{counts}{bar}</tr>'
+    meaning = f'<td class="words meaning">{escape(SHAPE_MEANINGS[shape])}</td>'
+    return f'<tr><td class="words">{escape(shape)}</td>{counts}{bar}{meaning}</tr>'
 
 
 def _chart(report: RunReport, column: str) -> str:
@@ -169,7 +214,7 @@ def _chart(report: RunReport, column: str) -> str:
 
 
 def _curve(report: RunReport) -> str:
-    """The median share captured as rank grows, the right-hand plot of the paper's figure."""
+    """Median share captured by the first 1, 2, … eigenvalues, as in the right-hand plot of the paper's figure."""
     curve = report.captured_curve()[:CURVE_POINTS]
     width = HISTOGRAM_BINS * BAR_WIDTH
     places = [
@@ -182,7 +227,7 @@ def _curve(report: RunReport) -> str:
         f'<text x="{width}" y="{CHART_HEIGHT + 14}" text-anchor="end">{len(curve)}</text>'
     )
     frame = f'<line x1="0" x2="{width}" y1="2" y2="2"/>'
-    return _figure("captured by the first …, median", width, f'{frame}<polyline points="{line}"/>{dots}{ends}')
+    return _figure("median share captured by the first …", width, f'{frame}<polyline points="{line}"/>{dots}{ends}')
 
 
 def _figure(caption: str, width: int, drawing: str) -> str:
@@ -190,27 +235,27 @@ def _figure(caption: str, width: int, drawing: str) -> str:
     return f'<figure><figcaption>{escape(caption)}</figcaption><svg {size} role="img">{drawing}</svg></figure>'
 
 
-def _header() -> str:
+def _header(shown: dict[str, Column]) -> str:
     cells = []
-    for column, label in COLUMNS.items():
-        attributes = ' class="words"' if column == "shape" else ""
-        attributes += ' aria-sort="descending"' if column == "importance" else ""
-        cells.append(f'<th{attributes}><button type="button">{escape(label)}</button></th>')
+    for name, column in shown.items():
+        attributes = f' title="{escape(column.meaning)}"' + (' class="words"' if column.is_words else "")
+        attributes += ' aria-sort="descending"' if name == "importance" else ""
+        cells.append(f'<th{attributes}><button type="button">{escape(column.heading)}</button></th>')
     return "".join(cells)
 
 
-def _rows(report: RunReport) -> str:
+def _rows(report: RunReport, shown: dict[str, Column]) -> str:
     columns = report.columns()
-    return "\n".join(_row(columns, i) for i in report.most_important(len(report.latents)))
+    return "\n".join(_row(columns, shown, i) for i in report.most_important(len(report.latents)))
 
 
-def _row(columns: dict[str, list[Any]], i: int) -> str:
+def _row(columns: dict[str, list[Any]], shown: dict[str, Column], i: int) -> str:
     cells = []
-    for column in COLUMNS:
-        value = columns[column][i]
-        css = ' class="words"' if column == "shape" else ""
+    for name, column in shown.items():
+        value = columns[name][i]
+        css = f' class="words {name}"' if column.is_words else ""
         key = f"{value:.7g}" if isinstance(value, float) else str(value)  # seven digits sort as well as seventeen
-        cells.append(f'<td{css} data-value="{escape(key)}">{escape(_cell(columns, column, i))}</td>')
+        cells.append(f'<td{css} data-value="{escape(key)}">{escape(_cell(columns, name, i))}</td>')
     return f'<tr data-shape="{escape(str(columns["shape"][i]))}">{"".join(cells)}</tr>'
 
 
@@ -218,7 +263,7 @@ def _cell(columns: dict[str, list[Any]], column: str, i: int) -> str:
     value = columns[column][i]
     if column == "shape":
         return shape_words(str(columns["figure"][i]), int(columns["dimension"][i]), int(columns["sign"][i]))
-    if column in ("latent", "positive", "negative", "support"):
+    if column in ("latent", "label", "positive", "negative", "support"):
         return str(value)
     if column == "bits":
         return f"{value:,.0f}"

@@ -1,4 +1,4 @@
-"""How much several runs agree with each other: matrices of similarities, with chance beside them."""
+"""Agreement between several autoencoders: matrices of similarities, with the values expected by chance."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from quadric.geometry.similarity import HungarianSimilarity, comparable, randoml
 
 
 class Measure(NamedTuple):
-    """One number of an agreement, and how to say what it is."""
+    """One number of an agreement, with its label."""
 
     label: str
     of: Callable[[Agreement], float]
@@ -29,7 +29,7 @@ MEASURES = {
     "eigenspaces": Measure("eigenspaces: leading ones", lambda found: found.eigenspaces),
 }
 RELATIVE_TO_SECOND = ("hungarian", "hungarian_sign_free")
-"""Measures divided by ‖K'‖ alone: seen from the other side they are divided by ‖K‖ instead."""
+"""Measures divided by ‖K'‖ alone; with the two exchanged, they are divided by ‖K‖ instead."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -40,7 +40,7 @@ class RunComparison:
     norms: tuple[float, ...]
     """‖K‖ of each run."""
     pairs: dict[tuple[int, int], Comparison]
-    """By the places of both runs, the earlier one first."""
+    """By the indices of both runs, the smaller one first."""
 
     def matrix(self, measure: str) -> list[list[float]]:
         """The measure between all runs; row i, column j is the similarity of i to j."""
@@ -69,7 +69,7 @@ def compare_runs(
     force: bool = False,
     on_progress: Progress = no_progress,
 ) -> RunComparison:
-    """Every measure between all pairs; `on_progress` hears of `steps_to_compare` steps."""
+    """Every measure between all pairs; `on_progress` is called for each of `steps_to_compare` steps."""
     widest = max(autoencoders, key=lambda autoencoder: autoencoder.d_model)
     chosen = [comparable(autoencoder, widest, force)[0] for autoencoder in autoencoders]
     portraits: list[Portrait] = []
@@ -89,7 +89,7 @@ def compare_runs(
 
 
 def steps_to_compare(n_runs: int) -> int:
-    """A portrait of each run, a random one for each but the first, and all pairs."""
+    """Number of steps: a portrait of each run, a random one for each but the first, and all pairs."""
     return 2 * n_runs - 1 + n_runs * (n_runs - 1) // 2
 
 
@@ -115,7 +115,7 @@ def _matched(found: HungarianSimilarity) -> dict[str, list[Any]]:
 
 
 def short_names(runs: Sequence[str]) -> list[str]:
-    """The last parts of the runs' paths, as many as it takes to tell them apart."""
+    """The last parts of the paths, as many as are needed to distinguish them."""
     parts = [run.rstrip("/").split("/") for run in runs]
     for length in range(1, max(len(part) for part in parts) + 1):
         names = ["/".join(part[-length:]) for part in parts]

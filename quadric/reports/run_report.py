@@ -1,17 +1,20 @@
-"""The weights-only account of one run: every latent's numbers and a summary of them."""
+"""What the weights of one autoencoder say: numbers for every latent, and a summary of them."""
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from quadric.autoencoders import Autoencoder
-from quadric.geometry import DescriptionLength, LatentStatistics, description_length, statistics
+from quadric.autoencoders import Autoencoder, load_pretrained
+from quadric.geometry import Decomposition, DescriptionLength, LatentStatistics, description_length, statistics
 from quadric.geometry.dictionary import Progress, no_progress, require_bilinear
 from quadric.geometry.shapes import DEFAULT_TOLERANCE, shape_of
+from quadric.reports.labels import stored_labels
+from quadric.runs.folder import autoencoder_folder, evidence_folder, local_folder
+from quadric.runs.geometry import known_geometry
 
 QUANTILES = {"min": 0.0, "p05": 0.05, "median": 0.5, "p95": 0.95, "max": 1.0}
 SUMMARISED = ("effective_rank", "captured_1", "captured", "captured_5", "importance", "support", "dimension")
@@ -28,32 +31,39 @@ COARSER_TOLERANCES = (0.01, 0.1)
 SHAPES = ("slab", "ellipsoid", "hyperboloid", "empty")
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class RunReport:
-    """All that the weights of one run say."""
+    """Everything that the weights of one autoencoder say."""
 
     run: str
-    """Folder or hub id that the run was loaded from."""
+    """Folder or hub id that the autoencoder was loaded from."""
     architecture: dict[str, Any]
     provenance: dict[str, Any]
     latents: LatentStatistics
     bits: DescriptionLength
+    labels: list[str] | None = None
+    """A label for every latent, if the run has evidence."""
+
+    def __repr__(self) -> str:
+        labelled = "" if self.labels is None else ", with labels"
+        return f"RunReport({self.run}: {self.latents}, {readable_bits(self.bits.total)}{labelled})"
 
     def columns(self) -> dict[str, list[Any]]:
-        """Every latent's numbers, column by column."""
-        return {**self.latents.columns(), "bits": self.bits.alone.tolist()}
+        """The numbers of every latent, column by column, and its label if there is one."""
+        labels = {} if self.labels is None else {"label": self.labels}
+        return {**self.latents.columns(), "bits": self.bits.alone.tolist(), **labels}
 
     def most_important(self, count: int) -> list[int]:
-        """The latents of largest importance, largest first."""
+        """The most important latents, most important first."""
         order = self.latents.importance.argsort(descending=True, stable=True)
         return [int(latent) for latent in order[:count]]
 
     def shape_counts(self) -> dict[str, int]:
-        """How many latents have each shape."""
+        """Number of latents of each shape."""
         return _counted(self.latents.shape)
 
     def shape_counts_by_tolerance(self) -> dict[float, dict[str, int]]:
-        """The same at coarser tolerances too: weak eigenvalues of the other sign decide whether W is indefinite."""
+        """The same at coarser tolerances too, since weak eigenvalues of the other sign make W indefinite."""
         found = {self.latents.tolerance: self.shape_counts()}
         for tolerance in COARSER_TOLERANCES:
             if tolerance > self.latents.tolerance:
@@ -61,7 +71,7 @@ class RunReport:
         return found
 
     def living(self, column: str) -> Tensor:
-        """A column without the empty latents, whose numbers mean nothing."""
+        """A column without the empty latents, whose numbers have no meaning."""
         values: Tensor = self.latents[column]
         return values[self.latents.norm > 0].double()
 
@@ -100,17 +110,68 @@ class RunReport:
 
 
 def report_on(
-    run: str, autoencoder: Autoencoder, tolerance: float = DEFAULT_TOLERANCE, on_progress: Progress = no_progress
+    run: str,
+    autoencoder: Autoencoder,
+    tolerance: float = DEFAULT_TOLERANCE,
+    on_progress: Progress = no_progress,
+    geometry: Decomposition | None = None,
 ) -> RunReport:
-    """The account of an autoencoder that was loaded from `run`."""
+    """Report on an autoencoder from its weights alone.
+
+    Args:
+        run: What it was loaded from, a folder or a hub id.
+        autoencoder: A bilinear autoencoder.
+        tolerance: Share of a latent's largest |λ| below which an eigenvalue counts as zero for its shape.
+        on_progress: Called with the number of latents finished since its last call.
+        geometry: Its geometry, if it was computed before; then no latent is decomposed again.
+
+    Returns:
+        The report.
+    """
     bilinear = require_bilinear(autoencoder)
     return RunReport(
         run=run,
         architecture=asdict(bilinear.architecture),
         provenance=asdict(bilinear.provenance),
-        latents=statistics(bilinear, tolerance, on_progress),
+        latents=statistics(bilinear, tolerance, on_progress, geometry),
         bits=description_length(bilinear),
     )
+
+
+def report_on_run(
+    run: str,
+    *,
+    name: str | None = None,
+    tolerance: float = DEFAULT_TOLERANCE,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> RunReport:
+    """Report on an autoencoder of a run, with labels if the run has evidence about it.
+
+    Args:
+        run: Run folder, folder made by save_pretrained, or hub id.
+        name: Which autoencoder, if the run has several.
+        tolerance: Share of the largest |λ| below which an eigenvalue counts as zero for the shape.
+        on_progress: Called with the number of latents that are done, and of all latents.
+
+    Returns:
+        The report; `quadric.reports.files.write_report` writes it as HTML, CSV, JSON or parquet.
+
+    Example:
+        write_report(report_on_run("runs/demo"), Path("report.html"))
+    """
+    folder = local_folder(run)
+    own = autoencoder_folder(folder, name)
+    autoencoder = require_bilinear(load_pretrained(own))
+    done = 0
+
+    def advance(finished: int) -> None:
+        nonlocal done
+        done += finished
+        on_progress(done, autoencoder.n_latents)
+
+    known = known_geometry(folder, autoencoder, name)
+    report = report_on(run if name is None else f"{run}/{name}", autoencoder, tolerance, advance, known)
+    return replace(report, labels=stored_labels(evidence_folder(folder, own.resolve().name), autoencoder))
 
 
 def _counted(shapes: Iterable[str]) -> dict[str, int]:
@@ -119,7 +180,7 @@ def _counted(shapes: Iterable[str]) -> dict[str, int]:
 
 
 def quantiles(values: Tensor) -> dict[str, float]:
-    """Minimum, 5 %, median, 95 % and maximum; nothing for no values."""
+    """Minimum, 5 %, median, 95 % and maximum; empty for no values."""
     if not len(values):
         return {}
     ordered = values.sort().values  # torch.quantile refuses long inputs
@@ -127,7 +188,7 @@ def quantiles(values: Tensor) -> dict[str, float]:
 
 
 def histogram(values: Tensor, bins: int) -> tuple[list[int], float, float]:
-    """Counts in equal bins from the smallest to the largest value, and these two."""
+    """Counts in equal bins from the smallest to the largest value, with these two values."""
     if not len(values):
         return [0] * bins, 0.0, 0.0
     low, high = float(values.min()), float(values.max())

@@ -1,4 +1,4 @@
-"""A run's report and a comparison of runs, as they appear in a terminal."""
+"""A report and a comparison as tables for the terminal."""
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Group
@@ -16,7 +16,7 @@ SHARES = ("captured_1", "captured", "captured_5")
 
 
 def report_in_terminal(report: RunReport, top: int) -> Group:
-    """Headline, shapes, histograms of all latents, and the most important ones."""
+    """Headline, shapes, histograms over all latents, and the most important latents."""
     return Group(_headline(report), "", _shapes(report), "", _histograms(report), "", _most_important(report, top))
 
 
@@ -28,7 +28,7 @@ def _headline(report: RunReport) -> Text:
         (report.run, "bold"),
         f"\n{shape['n_latents']:,} {shape['prior']} latents over d = {shape['d_model']:,}, from "
         f"{shape['n_hidden']:,} {'tied ' if shape['tied'] else ''}atoms{density}; {hook}\n"
-        f"all forms together: {readable_bits(report.bits.total)} at {report.bits.precision} bits a number",
+        f"all forms together: {readable_bits(report.bits.total)} at {report.bits.precision} bits per number",
     )
 
 
@@ -46,7 +46,7 @@ def _shapes(report: RunReport) -> Table:
 
 
 def _histograms(report: RunReport) -> Table:
-    table = _table("Latents that are not empty, from the least value to the largest", "")
+    table = _table("Distributions over latents that are not empty", "")
     table.add_column("least", justify="right")
     table.add_column("", no_wrap=True)
     table.add_column("largest", justify="right")
@@ -98,13 +98,13 @@ def _table(title: str, *columns: str) -> Table:
 
 
 def shape_words(figure: str, dimension: int, sign: int) -> str:
-    """The figure with what its name leaves open: its dimension, and that it fires negatively."""
+    """The name of the figure, with its dimension where the name leaves it open and a minus for negative values."""
     words = f"{figure} {dimension}-d" if figure in ("ellipsoid", "hyperboloid") else figure
     return f"{words}, −" if sign < 0 else words
 
 
 def readable(column: str, value: float) -> str:
-    """A number as its column is read: shares in per cent, importance as a multiple, counts whole."""
+    """A number as its column shows it: shares in per cent, importance as a multiple, counts whole."""
     if column in SHARES:
         return f"{value:.0%}"
     if column == "importance":
@@ -113,7 +113,7 @@ def readable(column: str, value: float) -> str:
 
 
 def comparison_in_terminal(comparison: RunComparison) -> Group:
-    """The main measures as matrices, and every pair with what chance gives."""
+    """The main measures as matrices, and every pair with the values expected by chance."""
     matrices = [part for measure in SHOWN for part in (_matrix(comparison, measure), "")]
     return Group(*matrices, _pairs(comparison))
 

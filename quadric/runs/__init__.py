@@ -1,12 +1,13 @@
-"""What a run is, and how it goes from a config to a folder.
+"""Runs: from a config to a folder with trained autoencoders, their geometry, evidence and site.
 
-config         what is asked for, stored as run.json
-recipes        whole configs: the paper's, a small one, the demo's
+config         the config of a run, stored as run.json
+recipes        functions that return configs: the paper's, a small one, the demo's
 running        trains a run from its config
-folder         what a run leaves on disk, and how to load it
-telemetry      where the measurements of every step go
-evidence       collects what data says about a run's latents
+folder         the files of a run, and how to load them
+telemetry      writes the metrics of every step
+geometry       the shape of the latents, computed once and kept in the run
+evidence       collects evidence about a run's latents from data
 sites          a site about one or several runs
-demonstration  all of it on the embedded model and text
+demonstration  the whole pipeline on the embedded model and text
 hub            push and pull autoencoders
 """

@@ -1,11 +1,12 @@
-"""The whole of Quadric on the embedded model and text: activations, training, evidence, site.
+"""The whole pipeline on the embedded model and text: activations, training, geometry, evidence, site.
 
-Every stage leaves its result in the folder and is passed over when it is there, so the demonstration can be stopped
-at any moment and goes on with the same call.
+Every stage stores its result in the folder and is skipped if the result exists, so the demo can be interrupted at any
+time and continued by the same call.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -14,34 +15,32 @@ import numpy as np
 import torch
 
 from quadric._files import write_atomically
-from quadric.activations import ActivationCache, BatchSize, CachedStream, HarvestConfig, harvest
+from quadric.activations import HarvestConfig, harvest_to_folder
 from quadric.activations.harvesting import Progress
-from quadric.autoencoders import BilinearAutoencoder
-from quadric.evidence import Evidence, EvidenceSettings, collect, text_behind
+from quadric.evidence import Evidence
 from quadric.evidence.labels import MIXED
-from quadric.evidence.storage import has_evidence
-from quadric.geometry import LatentStatistics, statistics
-from quadric.geometry.dictionary import require_bilinear
+from quadric.geometry import LatentStatistics
 from quadric.runs.config import FILE_NAME, RunConfig, read_run_config, write_run_config
-from quadric.runs.folder import autoencoder_folders, evidence_folder, load
-from quadric.runs.recipes import DEMO_TOKENS, demo
+from quadric.runs.evidence import TokenProgress, WantedEvidence
+from quadric.runs.recipes import demo
 from quadric.runs.running import is_finished, train_run
-from quadric.site.building import build_site
-from quadric.site.export import SiteInput
+from quadric.runs.scales import DEMO_TOKENS
+from quadric.runs.sites import SITE, site_inputs
+from quadric.site.export import build_site
 from quadric.site.writer import is_site
 
-ACTIVATIONS, SITE = "activations", "site"
+ACTIVATIONS = "activations"
 SUMMARY = "demo.json"
-"""The latents worth a look, so that a second call needs no more than to read them."""
-PARTS = ("activations", "training", "evidence", "geometry", "pages")
-"""Names of the stages, in their order."""
+"""File with the latents worth a look, so that a second call only has to read this file."""
+PARTS = ("activations", "training", "geometry", "evidence", "pages")
+"""Names of the stages, in order."""
 
 OnProgress = Callable[[str, int, int], None]
-"""Which stage, how much of it is done, and of how much."""
+"""Called with the name of a stage, the amount done, and the total."""
 
 
 class WorthALook(NamedTuple):
-    """A latent that a newcomer should open first."""
+    """A latent to look at first."""
 
     latent: int
     label: str
@@ -51,7 +50,7 @@ class WorthALook(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Demonstration:
-    """How large it is."""
+    """Size of the demo."""
 
     config: RunConfig
     tokens: int = DEMO_TOKENS
@@ -59,29 +58,30 @@ class Demonstration:
 
 
 def default_demonstration(folder: Path) -> Demonstration:
-    """Some six minutes on two CPU cores."""
+    """The default size: about six minutes on two CPU cores."""
     return Demonstration(config=demo(str(folder / ACTIVATIONS)))
 
 
 def demonstrate(folder: Path, wanted: Demonstration, on_progress: OnProgress) -> list[WorthALook]:
-    """Do what is not done yet, and name three latents worth a look."""
+    """Run the stages that are not finished, and return three latents worth a look."""
     _prepare(folder, wanted.config)
     if not is_finished(folder):
         _harvest(folder, wanted, on_progress)
         _train(folder, wanted.config, on_progress)
-    autoencoder = require_bilinear(load(folder))
-    (name,) = autoencoder_folders(folder)
-    evidence = _evidence(folder, name, autoencoder, wanted, on_progress)
+    evidence = WantedEvidence(
+        tokens=wanted.tokens, points=wanted.points, cache=folder / ACTIVATIONS, model=wanted.config.reading.model
+    )
+    (given,) = site_inputs([folder], evidence, progress=_evidence_progress(on_progress), on_progress=on_progress)
     if not is_site(folder / SITE):
-        site_input = SiteInput(name=name, autoencoder=autoencoder, evidence=evidence, source=str(folder))
-        build_site([site_input], folder / SITE, title="Quadric demo", on_progress=on_progress)
-    found = worth_a_look(statistics(autoencoder), evidence)
+        build_site([given], folder / SITE, title="Quadric demo", on_progress=on_progress)
+    assert given.geometry is not None
+    found = worth_a_look(given.geometry.statistics(), given.evidence)
     write_atomically(folder / SUMMARY, json.dumps([each._asdict() for each in found]).encode())
     return found
 
 
 def worth_a_look(table: LatentStatistics, evidence: Evidence, count: int = 3) -> list[WorthALook]:
-    """The latents with the largest importance · (1 − density) that at least two words describe, no two alike."""
+    """The latents with the largest importance · (1 − density) and at least two words as labels, no word used twice."""
     worth = table.importance * (1 - torch.from_numpy(np.array(evidence.statistics.density)))
     found: list[WorthALook] = []
     themes: set[str] = set()
@@ -102,7 +102,7 @@ def worth_a_look(table: LatentStatistics, evidence: Evidence, count: int = 3) ->
 def _prepare(folder: Path, config: RunConfig) -> None:
     if (folder / FILE_NAME).is_file():
         if read_run_config(folder) != config:
-            raise FileExistsError(f"'{folder}' holds another run than the demo's; choose another folder with --out")
+            raise FileExistsError(f"'{folder}' holds another run, not the demo; choose another folder with --out")
         return
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileExistsError(f"'{folder}' exists and is not empty; choose another folder with --out")
@@ -114,7 +114,8 @@ def _harvest(folder: Path, wanted: Demonstration, on_progress: OnProgress) -> No
     def show(state: Progress) -> None:
         on_progress("activations", state.done, state.wanted)
 
-    harvest(wanted.config.reading, HarvestConfig(tokens=wanted.tokens), folder / ACTIVATIONS, on_progress=show)
+    storage = HarvestConfig(tokens=wanted.tokens)
+    harvest_to_folder(wanted.config.reading, storage, folder / ACTIVATIONS, on_progress=show)
 
 
 def _train(folder: Path, config: RunConfig, on_progress: OnProgress) -> None:
@@ -124,17 +125,9 @@ def _train(folder: Path, config: RunConfig, on_progress: OnProgress) -> None:
     train_run(folder, on_step=show)
 
 
-def _evidence(
-    folder: Path, name: str, autoencoder: BilinearAutoencoder, wanted: Demonstration, on_progress: OnProgress
-) -> Evidence:
-    place = evidence_folder(folder, name)
-    if has_evidence(place):
-        return Evidence.load(place)
-    stream = CachedStream(ActivationCache(folder / ACTIVATIONS), batch=BatchSize(tokens=4096), seed=None)
-    text = text_behind(stream, wanted.config.reading.model)
-    settings = EvidenceSettings(n_points=wanted.points)
+def _evidence_progress(on_progress: OnProgress) -> TokenProgress:
+    @contextmanager
+    def opened(label: str) -> Iterator[Callable[[Progress], None]]:
+        yield lambda state: on_progress("evidence", state.done, state.wanted)
 
-    def show(state: Progress) -> None:
-        on_progress("evidence", state.done, state.wanted)
-
-    return collect(autoencoder, stream, place, n_tokens=wanted.tokens, settings=settings, text=text, on_progress=show)
+    return opened

@@ -1,4 +1,4 @@
-"""Evidence about the autoencoders of runs: what is there is used, what is missing or outdated is collected."""
+"""Evidence about the autoencoders of runs: stored evidence is used, missing or outdated evidence is collected."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -14,10 +14,11 @@ from quadric.evidence import (
     Job,
     collect_together,
     memory_need,
+    open_cached,
+    open_live,
     text_behind,
     weights_sha256,
 )
-from quadric.evidence.opening import open_cached, open_live
 from quadric.evidence.storage import has_evidence
 
 if TYPE_CHECKING:
@@ -28,9 +29,9 @@ DEFAULT_TOKENS = 200_000
 DEFAULT_POINTS = 2000
 
 TokenProgress = Callable[[str], AbstractContextManager[Callable[[Progress], None]]]
-"""Opens a progress display with a label; what it gives is called with every new state."""
+"""Opens a progress display with a label; the yielded function is called with every new state."""
 OnNote = Callable[[str], None]
-"""Takes a sentence for the user."""
+"""Called with a sentence for the user."""
 
 
 @contextmanager
@@ -41,7 +42,7 @@ def no_progress(label: str) -> Iterator[Callable[[Progress], None]]:
 
 @dataclass(frozen=True, kw_only=True)
 class WantedEvidence:
-    """What was asked for; None is whatever is there, or the default where nothing is."""
+    """The requested evidence. None accepts whatever is stored, or uses the default if nothing is stored."""
 
     tokens: int | None = None
     points: int | None = None
@@ -54,10 +55,10 @@ class WantedEvidence:
         for name in ("tokens", "points"):
             value = getattr(self, name)
             if value is not None and value < 2:
-                raise ValueError(f"{name}={value} is too few to show anything; give at least 2")
+                raise ValueError(f"{name}={value} is too small; give at least 2")
 
     def open(self, autoencoder: "BilinearAutoencoder") -> ActivationStream:
-        """The activations, stored or made anew."""
+        """The activations, from the cache or from the language model."""
         own = autoencoder.provenance
         if self.cache is not None:
             return open_cached(own, self.cache, BATCH_TOKENS)
@@ -71,7 +72,7 @@ def evidence_for(
     progress: TokenProgress = no_progress,
     on_note: OnNote = lambda note: None,
 ) -> list[Evidence]:
-    """The evidence of each autoencoder; those that read the same activations share one pass."""
+    """The evidence of each autoencoder; autoencoders of the same activations share one pass over the data."""
     missing = [job for job in jobs if not _is_current(job, wanted, on_note)]
     while missing:
         together = [job for job in missing if job.autoencoder.provenance == missing[0].autoencoder.provenance]
@@ -90,15 +91,15 @@ def _is_current(job: Job, wanted: WantedEvidence, on_note: OnNote) -> bool:
 
 
 def _outdated(evidence: Evidence, weights: str, wanted: WantedEvidence) -> str | None:
-    """Why stored evidence is not what was asked for, if it is not."""
+    """Why stored evidence does not match the request; None if it does."""
     if evidence.weights_sha256 != weights:
         return "is about other weights"
     if wanted.points is not None and evidence.settings.n_points != wanted.points:
-        return f"has {evidence.settings.n_points} points a latent"
+        return f"has {evidence.settings.n_points} points per latent"
     if wanted.tokens is not None and evidence.n_tokens != wanted.tokens and not evidence.notes:
-        return f"is of {evidence.n_tokens:,} tokens"
+        return f"was collected from {evidence.n_tokens:,} tokens"
     if _of_other_text(evidence, wanted):
-        return f"is of other activations of '{evidence.provenance.corpus}'"
+        return f"was collected from other activations of '{evidence.provenance.corpus}'"
     return None
 
 
@@ -120,7 +121,7 @@ def _collect(jobs: list[Job], wanted: WantedEvidence, progress: TokenProgress, o
         with progress(f"evidence {names}") as show:
             collect_together(jobs, stream, n_tokens=tokens, settings=settings, text=text, on_progress=show)
     except KeyboardInterrupt:
-        on_note("what was collected up to a minute ago is kept; the same command continues from there")
+        on_note("progress is saved every minute; run the same command again to continue")
         raise
 
 
@@ -136,10 +137,10 @@ def _what_it_takes(jobs: list[Job], names: str, tokens: int, settings: EvidenceS
         )
         for job in jobs
     ]
-    # All hold what they gather; one at a time works on a batch or writes its result.
+    # The collected data of all autoencoders is in memory; only one at a time processes a batch or writes its result.
     memory = sum(need.kept for need in needs) + max(need.peak - need.kept for need in needs)
     return (
-        f"{names}: scoring up to {tokens:,} tokens; about {memory / 1e9:.1f} GB of memory beside the model, "
+        f"{names}: scoring up to {tokens:,} tokens; about {memory / 1e9:.1f} GB of memory in addition to the model, "
         f"{sum(need.result for need in needs) / 1e9:.2f} GB on disk in {jobs[0].folder.parent}; "
-        "the time left is shown from the second batch on"
+        "the remaining time is shown from the second batch on"
     )

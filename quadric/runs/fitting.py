@@ -1,4 +1,4 @@
-"""`quadric.fit`: a dictionary from activations, in one call."""
+"""`quadric.fit`: train a dictionary on activations, in one call."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,7 +11,7 @@ from quadric.activations.provenance import ROWS
 from quadric.activations.sources import Activations, as_activations
 from quadric.autoencoders import Autoencoder, BilinearAutoencoder
 from quadric.autoencoders.bilinear import default_hidden
-from quadric.evidence.collector import weights_sha256
+from quadric.autoencoders.io import weights_sha256
 from quadric.runs.config import FILE_NAME, RunConfig, read_run_config
 from quadric.runs.folder import load
 from quadric.runs.running import create_run, extend_run, is_finished, make_learners, train_run
@@ -48,25 +48,25 @@ def fit(
     """Train a dictionary on activations.
 
     Args:
-        x: A tensor (n, d), an iterable of such tensors, a cache folder, or what `quadric.harvest` returned. Rows are
-            scaled to unit norm; a tensor or a cache is read in a shuffled order, as often as the steps need.
+        x: A tensor (n, d), an iterable of such tensors, a cache folder, or the result of `quadric.harvest`. Rows are
+            scaled to unit norm; a tensor or a cache is shuffled, and read as many times as the steps require.
         n_latents: Size of the dictionary; 512 by default.
         prior: `composite` (default), `atomic` or `quadratic`, or a linear baseline: `topk`, `batch_topk`.
-        n_hidden: Atoms; by default twice the latents, or as many as latents where the prior is atomic.
-        atoms_per_latent: Atoms that a composite latent mixes on average, once C is sparse; the paper's 16 by default.
+        n_hidden: Number of atoms; by default twice `n_latents`, or equal to it if the prior is atomic.
+        atoms_per_latent: Average number of atoms per composite latent once C is sparse; 16 by default, as in the paper.
         alpha: Weight of the density penalty; 0.3 by default.
         n_active: Latents that fire per token, in the linear baselines; 32 by default.
-        steps: Batches to train on. The schedules of alpha and of the density of C span them.
-        batch_tokens: Rows in a batch.
-        learning_rate: Of Muon, constant.
-        seed: Of the initial weights and of the order of the rows.
-        hook_point: Which hook point to read, where the activations have several.
+        steps: Number of training steps, one batch each. The schedules of alpha and of the density of C span all steps.
+        batch_tokens: Rows per batch.
+        learning_rate: Learning rate of Muon, constant.
+        seed: Seed of the initial weights and of the order of the rows.
+        hook_point: Hook point to train on, if the activations have several.
         start: A trained dictionary (or its folder) to continue from instead of random weights: `steps` more steps at
             full alpha. Its C never becomes denser again.
-        out: A folder to make this a run that can be resumed, evaluated, exported and viewed.
-        resume: Continue the run in `out` from its last checkpoint, or start it if there is none. A larger `steps` than
-            the run had continues it beyond its end; any other difference from how it was started is refused.
-        device: `cpu`, `cuda`, …; `auto` takes an accelerator if there is one.
+        out: Folder to keep the run in, so that it can be resumed, evaluated, exported and viewed.
+        resume: Continue the run in `out` from its last checkpoint, or start it if there is none. A larger `steps`
+            extends the run; any other change of the arguments is an error.
+        device: `cpu`, `cuda`, …; `auto` selects an accelerator if there is one.
         callback: Called with the number of finished steps and a `StepReport` after every step.
         progress: Show a progress bar in terminals and notebooks.
 
@@ -100,7 +100,7 @@ def fit(
     if out is not None:
         return _fit_run(source, config, Path(out), resume, begun, device, callback, progress)
     if resume:
-        raise ValueError("resume=True needs the folder of the run; give out=")
+        raise ValueError("resume=True needs the folder of the run; give it as out=")
     return _fit_in_memory(source, config, begun, device, callback, progress)
 
 
@@ -141,18 +141,18 @@ def _fit_run(
 
 
 def _continue_with(config: RunConfig, folder: Path) -> None:
-    """Take over a larger number of steps; refuse every other difference from how the run was started."""
+    """Extend the run to a larger number of steps; any other difference from its config is an error."""
     before = read_run_config(folder)
     if config.training.steps < before.training.steps:
         raise ValueError(
             f"steps={config.training.steps} is fewer than the {before.training.steps} of the run in '{folder}'; "
-            "leave it at that, or give more"
+            f"give at least {before.training.steps}"
         )
     same = replace(config, training=before.training, continued_from=before.continued_from)
     if same != before or config.training.learning_rate != before.training.learning_rate:
         raise ValueError(
-            f"the run in '{folder}' was started otherwise ({'; '.join(_differences(before, same))}); give the same "
-            "arguments, or another out="
+            f"the run in '{folder}' was started with other arguments ({'; '.join(_differences(before, same))}); "
+            "give the same arguments, or another out="
         )
     extend_run(folder, config.training.steps)
 
@@ -160,7 +160,7 @@ def _continue_with(config: RunConfig, folder: Path) -> None:
 def _differences(before: RunConfig, now: RunConfig) -> list[str]:
     parts = [(before, now), (before.training, now.training), *zip(before.autoencoders, now.autoencoders, strict=True)]
     return [
-        f"{name}: {value!r} there, {getattr(other, name)!r} here"
+        f"{name}: {value!r} before, {getattr(other, name)!r} now"
         for one, other in parts
         for name, value in vars(one).items()
         if name not in ("autoencoders", "training") and value != getattr(other, name)
@@ -194,7 +194,7 @@ def _config(
     n_active: int | None,
     seed: int,
 ) -> AutoencoderConfig:
-    """What to train; an argument that the chosen dictionary would ignore is refused."""
+    """The config of the dictionary to train; an argument that the prior does not use is an error."""
     prior = prior or "composite"
     n_latents = 512 if n_latents is None else n_latents
     if prior == "topk" or prior == "batch_topk":
@@ -224,7 +224,9 @@ def _mixing_density(config: AutoencoderConfig, atoms_per_latent: int | float | N
     if atoms_per_latent is None:
         return min(1.0, PAPER_ATOMS_PER_LATENT / hidden)
     if not 0 < atoms_per_latent <= hidden:
-        raise ValueError(f"atoms_per_latent={atoms_per_latent} is outside (0, {hidden}], the number of atoms")
+        raise ValueError(
+            f"atoms_per_latent={atoms_per_latent} is outside (0, {hidden}]; give at most the number of atoms"
+        )
     return atoms_per_latent / hidden
 
 
@@ -234,10 +236,10 @@ def _refuse_ignored(prior: str, **given: object) -> None:
 
 
 def _config_of(start: Autoencoder, asked: dict[str, Any]) -> AutoencoderConfig:
-    """The config that continues a trained dictionary: its own sizes, and the alpha that is asked for."""
+    """The config that continues a trained dictionary: the dictionary's own sizes and the requested alpha."""
     fixed = {name: value for name, value in asked.items() if name not in ("alpha", "seed") and value is not None}
     if fixed:
-        raise ValueError(f"{', '.join(fixed)} cannot be given with start=, which decides it; leave it out")
+        raise ValueError(f"{', '.join(fixed)} cannot be given with start=, which determines it; leave it out")
     architecture = start.architecture
     if not isinstance(start, BilinearAutoencoder):
         kind: Any = start.kind

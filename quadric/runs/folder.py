@@ -1,14 +1,15 @@
-"""What a run leaves on disk, and how to get it back.
+"""The files of a run, and how to load them.
 
-    RUN/run.json             what was asked for
-    RUN/metrics.jsonl        what every step measured
-    RUN/checkpoints/         what training needs to go on
-    RUN/autoencoders/NAME/   what it learned; each is a folder as save_pretrained makes it
-    RUN/evaluation.json      how good that is, if quadric evaluate was asked
-    RUN/evidence/NAME/       what data says about its latents
-    RUN/site/                both, to look at
+    RUN/run.json             config of the run
+    RUN/metrics.jsonl        metrics of every step
+    RUN/checkpoints/         state from which training resumes
+    RUN/autoencoders/NAME/   trained autoencoders, each a folder written by save_pretrained
+    RUN/evaluation.json      results of quadric evaluate, if it was run
+    RUN/geometry/NAME/       shape of the latents, computed once from the weights
+    RUN/evidence/NAME/       evidence about the latents, from data
+    RUN/site/                site that shows geometry and evidence
 
-Nothing in it names a place outside, so a run folder can be moved, and an autoencoder's folder taken out of it.
+The files do not depend on the location of the folder: a run can be moved, and an autoencoder copied out of it.
 """
 
 import os
@@ -22,47 +23,75 @@ from quadric.autoencoders.io import CONFIG_NAME
 from quadric.runs.hub import download
 
 AUTOENCODERS = "autoencoders"
+RUN_CONFIG_NAME = "run.json"
 EVIDENCE = "evidence"
+GEOMETRY = "geometry"
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
 def load(
-    folder_or_hub_id: str | os.PathLike[str], *, autoencoder: str | None = None, revision: str | None = None
+    folder_or_hub_id: str | os.PathLike[str], *, name: str | None = None, revision: str | None = None
 ) -> Autoencoder:
-    """The autoencoder in a local folder or, if there is none of that name, in a repository of the hub.
+    """Load an autoencoder from a run, a folder written by save_pretrained, or the hub.
 
-    Of a run that trained several, `autoencoder` names the one to load.
+    Args:
+        folder_or_hub_id: A local folder or, if there is none with this name, a hub repository `owner/name`.
+        name: Autoencoder to load from a run that trained several; if it is missing, the error lists the names.
+        revision: Commit, branch or tag of a hub repository.
+
+    Returns:
+        The autoencoder, on the CPU.
+
+    Example:
+        ae = quadric.load("runs/first")
+        ae = quadric.load("runs/grid", name="resid_pre.15-topk-k1024-active32-seed0")
     """
-    return load_pretrained(autoencoder_folder(local_folder(folder_or_hub_id, revision=revision), autoencoder))
+    return load_pretrained(autoencoder_folder(local_folder(folder_or_hub_id, revision=revision), name))
 
 
 class Loaded(NamedTuple):
-    """An autoencoder, and the run and the name that it was found under."""
+    """An autoencoder with its name and the run that holds it."""
 
     run: str
     name: str
     autoencoder: Autoencoder
 
 
-def load_all(runs: Sequence[str]) -> list[Loaded]:
-    """Every autoencoder of some runs, folders made by save_pretrained, or hub ids."""
+def load_all(runs: Sequence[str], names: Sequence[str] = ()) -> list[Loaded]:
+    """Load the named autoencoders, or all, from runs, folders written by save_pretrained, or hub ids.
+
+    Args:
+        runs: Folders or hub ids.
+        names: Autoencoders to load from every run; all of them if empty.
+    """
     if not runs:
-        raise ValueError("no run was given; name at least one, e.g. runs/first")
+        raise ValueError("no run was given; give at least one, e.g. runs/first")
     found = []
     for run in runs:
         folder = local_folder(run)
-        for name in autoencoder_folders(folder) or [None]:
-            path = autoencoder_folder(folder, name)
-            found.append(Loaded(run, path.name if name is None else name, load_pretrained(path)))
+        for name in chosen_names(folder, names):
+            found.append(Loaded(run, name, load_pretrained(autoencoder_folder(folder, name))))
     return found
 
 
+def chosen_names(folder: Path, names: Sequence[str] = ()) -> list[str]:
+    """The given names, checked against the run, or the names of all its autoencoders; an empty run is an error."""
+    for name in names:
+        autoencoder_folder(folder, name)
+    every = autoencoder_folders(folder)
+    if not every:
+        autoencoder_folder(folder)  # raises an error that says what is missing
+    return list(names or every)
+
+
 def local_folder(folder_or_hub_id: str | os.PathLike[str], *, revision: str | None = None) -> Path:
-    """The folder itself or, if there is none of that name, what the hub has under it, downloaded."""
+    """The local folder or, if there is none with this name, a download of the hub repository."""
     if Path(folder_or_hub_id).is_dir():
         if revision is not None:
-            raise ValueError(f"revision={revision!r} is for the hub, but '{folder_or_hub_id}' is a local folder")
+            raise ValueError(
+                f"revision={revision!r} is for the hub, but '{folder_or_hub_id}' is a local folder; leave it out"
+            )
         return Path(folder_or_hub_id)
     name = os.fspath(folder_or_hub_id)
     if not _HUB_ID.fullmatch(name):
@@ -73,25 +102,29 @@ def local_folder(folder_or_hub_id: str | os.PathLike[str], *, revision: str | No
 
 
 def autoencoder_folders(folder: Path) -> dict[str, Path]:
-    """The trained autoencoders of a run by name; a folder made by save_pretrained counts as a run of one."""
-    if (folder / CONFIG_NAME).is_file() or not (folder / AUTOENCODERS).is_dir():
+    """The trained autoencoders of a run by name; a folder written by save_pretrained counts as a run with one."""
+    if (folder / CONFIG_NAME).is_file():
         return {folder.resolve().name: folder}
-    return {path.name: path for path in sorted((folder / AUTOENCODERS).iterdir()) if (path / CONFIG_NAME).is_file()}
+    trained = sorted((folder / AUTOENCODERS).iterdir()) if (folder / AUTOENCODERS).is_dir() else []
+    return {path.name: path for path in trained if (path / CONFIG_NAME).is_file()}
 
 
 def autoencoder_folder(folder: Path, name: str | None = None) -> Path:
-    """The folder of one autoencoder of a run; its name may be left out where there is only one."""
+    """The folder of one autoencoder of a run; `name` is optional if there is only one."""
     folders = autoencoder_folders(folder)
-    if not folders:
+    if not folders and (folder / RUN_CONFIG_NAME).is_file():
         raise FileNotFoundError(
-            f"'{folder}' holds no trained autoencoder yet; go on with quadric train --resume {folder}"
+            f"'{folder}' holds no trained autoencoder yet; finish it with quadric train --resume {folder}"
         )
+    if not folders:
+        raise FileNotFoundError(f"no {CONFIG_NAME} in '{folder}'; expected a run, or a folder made by save_pretrained")
     if name is None and len(folders) == 1:
         return next(iter(folders.values()))
     if name not in folders:
-        choices = ", ".join(folders)
+        wrong = "" if name is None else f", none of them named {name!r}"
+        count = "1 autoencoder" if len(folders) == 1 else f"{len(folders)} autoencoders"
         raise ValueError(
-            f"autoencoder={name!r} does not name one of the {len(folders)} of '{folder}'; choose from: {choices}"
+            f"'{folder}' holds {count}: {', '.join(folders)}{wrong}; choose one with --name (name=... in Python)"
         )
     return folders[name]
 
@@ -99,3 +132,8 @@ def autoencoder_folder(folder: Path, name: str | None = None) -> Path:
 def evidence_folder(folder: Path, name: str) -> Path:
     """Where the evidence about one autoencoder of a run is kept."""
     return folder / EVIDENCE / name
+
+
+def geometry_folder(folder: Path, name: str) -> Path:
+    """Where the geometry of one autoencoder of a run is kept."""
+    return folder / GEOMETRY / name

@@ -8,7 +8,21 @@ from quadric.autoencoders import Autoencoder, BilinearAutoencoder
 
 
 def push(autoencoder: Autoencoder, hub_id: str, *, private: bool = False, token: str | None = None) -> str:
-    """Upload the autoencoder with a model card; returns the address of the commit."""
+    """Upload an autoencoder to the Hugging Face hub, with a model card.
+
+    Args:
+        autoencoder: Any dictionary.
+        hub_id: Repository to upload to, `owner/name`; it is created if it does not exist.
+        private: Whether a new repository is private.
+        token: Access token; by default the one that `hf auth login` stored.
+
+    Returns:
+        The address of the commit.
+
+    Example:
+        >>> quadric.push(ae, "my-name/weekdays")  # doctest: +SKIP
+        'https://huggingface.co/my-name/weekdays/commit/…'
+    """
     hub = _hub_library()
     api = hub.HfApi(token=token)
     with TemporaryDirectory() as folder:
@@ -16,7 +30,7 @@ def push(autoencoder: Autoencoder, hub_id: str, *, private: bool = False, token:
         (Path(folder) / "README.md").write_text(model_card(autoencoder, hub_id), encoding="utf-8")
         try:
             api.create_repo(hub_id, private=private, exist_ok=True)
-            # Older weights have another name; left beside the new ones they would be dead freight.
+            # Weights of an earlier upload have another file name and would otherwise stay in the repository, unused.
             commit = api.upload_folder(
                 repo_id=hub_id,
                 folder_path=folder,
@@ -29,7 +43,7 @@ def push(autoencoder: Autoencoder, hub_id: str, *, private: bool = False, token:
 
 
 def download(hub_id: str, revision: str | None = None) -> Path:
-    """A local copy of the repository's autoencoder, from the hub or from its cache when offline."""
+    """Download an autoencoder from the hub, or take it from the local hub cache when offline."""
     hub = _hub_library()
     try:
         folder = hub.snapshot_download(
@@ -37,14 +51,14 @@ def download(hub_id: str, revision: str | None = None) -> Path:
         )
     except (OSError, ValueError, hub.errors.HfHubHTTPError) as problem:
         raise ConnectionError(
-            f"no folder '{hub_id}' here, and the hub did not give it either ({_first_line(problem)}); "
+            f"no local folder '{hub_id}', and it could not be downloaded from the hub ({_first_line(problem)}); "
             "check the name, the network, and your access token if it is private"
         ) from problem
     return Path(folder)
 
 
 def model_card(autoencoder: Autoencoder, hub_id: str) -> str:
-    """The README of the repository: what this is, where it came from, how to load it."""
+    """The README of the repository: a description, the provenance, and how to load the autoencoder."""
     origin = autoencoder.provenance
     facts = {
         "kind": autoencoder.kind,

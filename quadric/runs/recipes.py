@@ -1,64 +1,21 @@
-"""Whole runs as functions that return a RunConfig: the paper's, and a smaller one for a CPU.
+"""Recipes: functions that return a complete RunConfig, for the paper's experiments and for smaller ones on a CPU.
 
-A recipe is a scale (how large, how long) laid over a grid (hook points × priors × alphas × seeds).
+A recipe combines a scale (how large, how long) with a grid (hook points × priors × alphas × seeds).
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
-from typing import Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from quadric.activations import ActivationConfig, find_model, parse_hook_points
 from quadric.activations.models import load_shape
 from quadric.corpus import CorpusConfig
 from quadric.runs.config import RunConfig
+from quadric.runs.scales import DEMO, PAPER, SMALL, Dictionary, Grid, Scale
 from quadric.training import AutoencoderConfig, TrainingConfig
 
-Dictionary = Literal["atomic", "composite", "quadratic", "topk", "batch_topk"]
-"""A prior, or one of the linear baselines."""
-
 FINEWEB = CorpusConfig(source="HuggingFaceFW/fineweb", subset="sample-10BT")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Scale:
-    """How large the dictionaries are and how long they are trained; the defaults are the paper's."""
-
-    n_latents: int = 8192
-    n_hidden: int | None = None
-    """Atoms; twice the latents if left out. An atomic dictionary has as many as latents, whatever is said here."""
-    mixing_density: float = 0.001
-    n_active: int = 32
-    # The paper names 2¹¹ steps of 32 × 256 tokens and "8M tokens"; the steps make 16.8 M. The steps stand.
-    steps: int = 2048
-    alpha_warmup_steps: int = 256
-    sequences_per_step: int = 32
-    epochs: int = 1
-    checkpoint_every: int = 256
-    keep_checkpoints: int = 2
-
-
-PAPER = Scale()
-# Fits the embedded text once; on a CPU most of the time is the language model's.
-SMALL = Scale(
-    n_latents=1024, mixing_density=0.002, steps=200, alpha_warmup_steps=32, sequences_per_step=16, checkpoint_every=50
-)
-# A first look in five minutes: activations of few tokens, read often. Denser mixing than the paper's, since 0.1 % of
-# so small a C would leave a latent one atom.
-DEMO = Scale(
-    n_latents=512, mixing_density=0.006, steps=300, alpha_warmup_steps=40, sequences_per_step=16, epochs=12,
-    checkpoint_every=100,
-)  # fmt: skip
-DEMO_TOKENS = 110_000
-
-
-@dataclass(frozen=True, kw_only=True)
-class Grid:
-    """What varies between the autoencoders of a run; one is trained for every combination."""
-
-    dictionaries: tuple[Dictionary, ...] = ("composite",)
-    alphas: tuple[float, ...] = (0.3,)
-    """Of the bilinear ones; the baselines have none."""
-    seeds: tuple[int, ...] = (0,)
 
 
 class PaperModel(NamedTuple):
@@ -69,47 +26,92 @@ class PaperModel(NamedTuple):
     n_layers: int
 
 
-# The paper prints the name Qwen3.5-0.8B-Base and links to Qwen/Qwen3.5-0.8B; the printed name stands.
+# The paper prints the name Qwen3.5-0.8B-Base and links to Qwen/Qwen3.5-0.8B; we use the printed name.
 PAPER_MODELS = {
     "qwen": PaperModel("Qwen/Qwen3.5-0.8B-Base", 1024, 24),
     "gemma": PaperModel("google/gemma-3-1b-pt", 1152, 26),
     "llama": PaperModel("meta-llama/Llama-3.2-1B", 2048, 16),
 }
-PAPER_DICTIONARIES: tuple[Dictionary, ...] = ("atomic", "composite", "quadratic", "topk")
+PAPER_GRID = Grid(dictionaries=("atomic", "composite", "quadratic", "topk"))
+EVEN = "even"
+"""Value of `layers` for every second layer."""
 
 
 def paper_qwen(
-    model: str = PAPER_MODELS["qwen"].hub_id, *, corpus: CorpusConfig = FINEWEB, scale: Scale = PAPER
+    model: str = PAPER_MODELS["qwen"].hub_id,
+    *,
+    corpus: CorpusConfig = FINEWEB,
+    scale: Scale = PAPER,
+    grid: Grid = PAPER_GRID,
+    layers: str = EVEN,
+    **reading: Any,
 ) -> RunConfig:
-    """The paper's main experiment: even layers of Qwen 3.5 0.8B (d = 1,024), three priors and TopK with K = 32."""
-    return _paper_run(model, corpus, scale)
+    """The paper's main experiment: even layers of Qwen 3.5 0.8B (d = 1,024), three priors and TopK with K = 32.
+
+    Args:
+        model: Location of the model, if not on the hub.
+        corpus: The text; the paper's is FineWeb.
+        scale: Sizes and number of steps.
+        grid: Priors, alphas and seeds.
+        layers: Comma-separated hook points, or `even` for every second layer.
+        reading: Further fields of `ActivationConfig`, such as `rules`.
+
+    Example:
+        config = paper_qwen(layers="18", scale=SMALL)
+    """
+    return _paper_run(model, corpus, scale, grid, layers, reading)
 
 
 def paper_gemma(
-    model: str = PAPER_MODELS["gemma"].hub_id, *, corpus: CorpusConfig = FINEWEB, scale: Scale = PAPER
+    model: str = PAPER_MODELS["gemma"].hub_id,
+    *,
+    corpus: CorpusConfig = FINEWEB,
+    scale: Scale = PAPER,
+    grid: Grid = PAPER_GRID,
+    layers: str = EVEN,
+    **reading: Any,
 ) -> RunConfig:
-    """The same on Gemma 3 1B (d = 1,152).
+    """The same experiment on Gemma 3 1B (d = 1,152); arguments as in `paper_qwen`.
 
-    The paper swept "selected layers" without naming them, so these are the even ones. Its caption speaks of k = 16k,
-    its table of 8,192 latents and 16,384 hidden dimensions across models; the table stands.
+    The paper swept "selected layers" without naming them; this recipe uses the even ones. The paper's caption says
+    k = 16k, its table 8,192 latents and 16,384 hidden dimensions across models; this recipe follows the table.
     """
-    return _paper_run(model, corpus, scale)
+    return _paper_run(model, corpus, scale, grid, layers, reading)
 
 
 def paper_llama(
-    model: str = PAPER_MODELS["llama"].hub_id, *, corpus: CorpusConfig = FINEWEB, scale: Scale = PAPER
+    model: str = PAPER_MODELS["llama"].hub_id,
+    *,
+    corpus: CorpusConfig = FINEWEB,
+    scale: Scale = PAPER,
+    grid: Grid = PAPER_GRID,
+    layers: str = EVEN,
+    **reading: Any,
 ) -> RunConfig:
-    """The same on Llama 3.2 1B (d = 2,048), on even layers, since the paper does not name the ones it selected."""
-    return _paper_run(model, corpus, scale)
+    """The same experiment on Llama 3.2 1B (d = 2,048); even layers, since the paper does not name its selected ones."""
+    return _paper_run(model, corpus, scale, grid, layers, reading)
 
 
-def _paper_run(model: str, corpus: CorpusConfig, scale: Scale) -> RunConfig:
-    activations = ActivationConfig(model=model, hook_points=even_layers(model), corpus=corpus)
-    return make_run_config(scale, activations, Grid(dictionaries=PAPER_DICTIONARIES))
+PAPER_RECIPES: dict[str, Callable[..., RunConfig]] = {"qwen": paper_qwen, "gemma": paper_gemma, "llama": paper_llama}
+"""Recipes keyed by the value of `quadric sweep --paper`."""
+
+
+def _paper_run(
+    model: str, corpus: CorpusConfig, scale: Scale, grid: Grid, layers: str, reading: dict[str, Any]
+) -> RunConfig:
+    activations = ActivationConfig(model=model, hook_points=layers, corpus=corpus, **reading)
+    return make_run_config(scale, with_layers(activations, layers), grid)
+
+
+def with_layers(activations: ActivationConfig, layers: str) -> ActivationConfig:
+    """The same activations at other hook points; `even` is every second layer of the model."""
+    if layers == EVEN:
+        layers = even_layers(activations.model, activations.model_revision)
+    return replace(activations, hook_points=layers)
 
 
 def even_layers(model: str, revision: str | None = None) -> str:
-    """Every second layer of a model, from the first: the residual stream into each."""
+    """The residual stream into every second layer of a model, starting with layer 0."""
     return ",".join(map(str, range(0, load_shape(find_model(model, revision)).n_layers, 2)))
 
 
@@ -121,42 +123,47 @@ def paper(model: str, layers: str, *, corpus: CorpusConfig = FINEWEB, grid: Grid
 def small(
     model: str = "smollm2", layers: str = "15", *, corpus: CorpusConfig | None = None, grid: Grid | None = None
 ) -> RunConfig:
-    """The same recipe at a size for two CPU cores: k = 1,024, h = 2,048, 200 steps of 16 × 256 tokens."""
+    """The paper's recipe at a size for two CPU cores: k = 1,024, h = 2,048, 200 steps of 16 × 256 tokens."""
     return make_run_config(
         SMALL, ActivationConfig(model=model, hook_points=layers, corpus=corpus or CorpusConfig()), grid or Grid()
     )
 
 
 def demo(cache: str) -> RunConfig:
-    """The embedded model and text at a size for five minutes: k = 512, h = 1,024, 300 steps from stored activations."""
+    """A five-minute run on the embedded model and text: k = 512, h = 1,024, 300 steps on stored activations."""
     return make_run_config(DEMO, ActivationConfig(hook_points="15"), Grid(), cache=cache)
 
 
 def make_run_config(scale: Scale, activations: ActivationConfig, grid: Grid, *, cache: str | None = None) -> RunConfig:
-    """Lay a scale over a grid."""
+    """A run that trains one autoencoder of the given scale for every combination in the grid."""
     return RunConfig(
         activations=activations,
         autoencoders=autoencoders(_canonical(activations), scale, grid),
-        training=TrainingConfig(
-            steps=scale.steps,
-            alpha_warmup_steps=scale.alpha_warmup_steps,
-            checkpoint_every=scale.checkpoint_every,
-            keep_checkpoints=scale.keep_checkpoints,
-        ),
+        training=training_config(scale),
         sequences_per_step=scale.sequences_per_step,
         epochs=scale.epochs,
         cache=cache,
     )
 
 
+def training_config(scale: Scale) -> TrainingConfig:
+    """The training config of a scale."""
+    return TrainingConfig(
+        steps=scale.steps,
+        alpha_warmup_steps=scale.alpha_warmup_steps,
+        checkpoint_every=scale.checkpoint_every,
+        keep_checkpoints=scale.keep_checkpoints,
+    )
+
+
 def _canonical(activations: ActivationConfig) -> tuple[str, ...]:
-    """The hook points by their stored names; the model's shape is read for it, and no text."""
+    """Canonical names of the hook points; this loads the model's shape, but reads no text."""
     shape = load_shape(find_model(activations.model, activations.model_revision))
     return tuple(map(str, parse_hook_points(activations.hook_points, shape.n_layers)))
 
 
 def autoencoders(hook_points: tuple[str, ...], scale: Scale, grid: Grid) -> tuple[AutoencoderConfig, ...]:
-    """One for every combination that makes a difference."""
+    """One autoencoder per distinct combination; linear baselines do not depend on alpha, so alphas do not add any."""
     found: dict[str, AutoencoderConfig] = {}
     for hook_point, dictionary, alpha, seed in product(hook_points, grid.dictionaries, grid.alphas, grid.seeds):
         config = _autoencoder(scale, AutoencoderConfig(hook_point=hook_point, alpha=alpha, seed=seed), dictionary)

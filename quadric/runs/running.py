@@ -1,4 +1,4 @@
-"""A run from its config to its folder: the stream, the learners, the loop, what is left on disk."""
+"""Train a run: open the stream, build the learners, run the training loop, save the result."""
 
 import json
 from collections.abc import Callable
@@ -37,29 +37,30 @@ OnStep = Callable[[int, dict[str, StepReport]], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Moved:
-    """Where the things that a run reads are found now, if not where they were when it was started."""
+    """New locations of a run's model, text and cache; None where they have not moved since the run was started."""
 
     model: str | None = None
     corpus: str | None = None
     cache: str | None = None
 
     def activations(self, before: ActivationConfig) -> ActivationConfig:
-        """The same activations, from where model and text are now."""
+        """The same activations, with model and text at their new locations."""
         corpus = replace(before.corpus, source=self.corpus or before.corpus.source)
         return replace(before, model=self.model or before.model, corpus=corpus)
 
     def apply(self, config: RunConfig) -> RunConfig:
-        """The config with the new places; what is found there is compared with what the run began with."""
+        """The config with the new locations; training checks that the activations are still the same."""
         if config.activations is None:
             return config
         return replace(config, activations=self.activations(config.activations), cache=self.cache or config.cache)
 
 
 def create_run(config: RunConfig, folder: Path, *, device: str = "auto") -> None:
-    """Make the folder of a new run; nothing is made if the run could not be carried out."""
+    """Create the folder of a new run; if the run cannot be trained as configured, raise before creating it."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileExistsError(
-            f"'{folder}' exists and is not empty; choose another folder, or go on with quadric train --resume {folder}"
+            f"'{folder}' exists and is not empty; choose another folder, or continue the run in it with: "
+            f"quadric train --resume {folder}"
         )
     _check_processes(config)
     if config.cache is not None:
@@ -78,7 +79,7 @@ def _check_enough_to_read(config: RunConfig) -> None:
 
 
 def is_finished(folder: Path) -> bool:
-    """Whether every autoencoder of the run is there, and was trained for all of its steps."""
+    """Whether every autoencoder of the run is saved and was trained for all steps."""
     config = read_run_config(folder)
     if not set(autoencoder_folders(folder)) >= {each.name for each in config.autoencoders}:
         return False
@@ -86,10 +87,11 @@ def is_finished(folder: Path) -> bool:
 
 
 def extend_run(folder: Path, steps: int) -> None:
-    """Give a run a larger number of steps; `train_run` then continues it from its last checkpoint.
+    """Increase the number of steps of a run; `train_run` then continues it from its last checkpoint.
 
-    The schedules stretch to the new number: the support of C freezes for its last fifth, and the density of C follows
-    the new schedule where that is below what C has by now. The old number is recorded in run.json.
+    The schedules are stretched to the new number of steps: the support of C is frozen for the last fifth of them, and
+    the density of C follows the new schedule once that falls below its current density. The old number is recorded in
+    run.json.
     """
     config = read_run_config(folder)
     before = config.training.steps
@@ -123,9 +125,9 @@ def train_run(
     on_open: Callable[[int, list[Damaged]], None] = lambda step, damaged: None,
     on_step: OnStep = lambda step, reports: None,
 ) -> None:
-    """Train a run from where it stands to its end and save what it learned; every process of a job calls this.
+    """Train a run from its last checkpoint to its end and save the autoencoders; every process of a job calls this.
 
-    `on_open` hears of the step that the run stands at, and of the damaged checkpoints that were passed over.
+    `on_open` is called with the number of finished steps and the damaged checkpoints that were skipped.
     """
     config = (moved or Moved()).apply(read_run_config(folder))
     _check_processes(config)
@@ -136,7 +138,7 @@ def train_run(
     step = learners[0].next_step
     if not current_rank().is_first:
         train(learners, stream, config.training, folder / CHECKPOINTS)
-        barrier()  # until the first process has saved
+        barrier()  # wait until the first process has saved
         return
     on_open(step, damaged)
     with open_sinks(folder, step, tensorboard=tensorboard, wandb_project=wandb_project) as sinks:
@@ -154,7 +156,7 @@ def train_run(
 
 
 def open_stream(config: RunConfig, *, device: str = "auto") -> ActivationStream:
-    """The activations of a run, for this process."""
+    """This process's share of the activations of a run."""
     here = current_rank()
     batch = BatchSize(sequences=config.sequences_per_step // here.world_size)
     repeat = config.epochs > 1
@@ -176,7 +178,7 @@ def open_stream(config: RunConfig, *, device: str = "auto") -> ActivationStream:
 def make_learners(
     config: RunConfig, stream: ActivationStream, device: torch.device, start: Autoencoder | None = None
 ) -> list[Learner]:
-    """Every autoencoder of a run, untrained or a copy of `start`, with the provenance of its activations."""
+    """A learner for every autoencoder of a run: newly initialized or a copy of `start`, with provenance."""
     learners = []
     for each in config.autoencoders:
         autoencoder = each.build(stream.d_model) if start is None else deepcopy(start)
@@ -191,24 +193,26 @@ def _open_cache(config: RunConfig, device: str) -> ActivationCache:
 
 
 def _check_same_source(stream: ActivationStream, path: Path) -> None:
-    """A run goes on with the model and the text that it began with, wherever they are now, or not at all."""
+    """Raise unless the stream has the model and text that the run was started with, wherever they are now."""
     if path.exists():
         begun = StreamProvenance.from_dict(json.loads(path.read_bytes()))
         if found := begun.differences(stream.provenance):
             raise ProvenanceError(
                 f"the run in '{path.parent}' began with other activations ({'; '.join(found)}); "
-                "give it back its model and its text, or start a new run"
+                "give the model and text it was started with, or start a new run"
             )
     elif current_rank().is_first:
         write_json(path, stream.provenance.to_dict())
 
 
 def _check_processes(config: RunConfig) -> None:
-    """Every process takes the same share of a batch, in whole forward passes, as one process alone would."""
+    """Raise unless each process gets an equal share of a batch in whole forward passes, as a single process would."""
     n = current_rank().world_size
     if config.activations is None:
         if n > 1:
-            raise ValueError(f"rows in memory are trained by one process, and this job has {n}; leave torchrun out")
+            raise ValueError(
+                f"training on rows in memory needs a single process, but this job has {n}; run it without torchrun"
+            )
         return
     share, left = divmod(config.sequences_per_step, n)
     passes = config.activations.sequences_per_forward

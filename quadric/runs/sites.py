@@ -1,4 +1,4 @@
-"""A static site about the autoencoders of one or several runs, from their folders to the finished site."""
+"""Build a static site about the autoencoders of one or several runs."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,17 +7,18 @@ from typing import NamedTuple
 from quadric.autoencoders import Autoencoder, BilinearAutoencoder, load_pretrained
 from quadric.evaluation.files import kept_in_run
 from quadric.evidence import Evidence, Job
+from quadric.geometry import DictionaryGeometry
 from quadric.geometry.dictionary import require_bilinear
 from quadric.runs.evidence import OnNote, TokenProgress, WantedEvidence, evidence_for, no_progress
-from quadric.runs.folder import autoencoder_folder, autoencoder_folders, evidence_folder
+from quadric.runs.folder import autoencoder_folder, autoencoder_folders, chosen_names, evidence_folder
+from quadric.runs.geometry import geometry_of_run
 from quadric.site import writer
-from quadric.site.building import OnProgress, build_site
 from quadric.site.checking import HostingLimits
-from quadric.site.export import SiteInput, unused_name
+from quadric.site.export import OnProgress, SiteInput, build_site, unused_name
 from quadric.site.schema import Quality, SiteManifest
 
 SITE = "site"
-"""Where a run keeps its site."""
+"""Name of the site folder in a run."""
 
 
 def export_site(
@@ -27,19 +28,20 @@ def export_site(
     *,
     name: str = "latents",
     title: str = "Quadric",
-    source: str = "",
+    source: str | None = None,
     with_map: bool = True,
 ) -> Path:
     """Write a static site that shows every latent of an autoencoder: no server, no network, any host.
 
     Args:
         autoencoder: A bilinear autoencoder.
-        evidence: What `quadric.collect_evidence` returned for it.
+        evidence: Result of `quadric.collect_evidence` for it.
         out: Folder of the site; an earlier site there is replaced.
-        name: What the dictionary is called on the site.
+        name: Name of the dictionary on the site.
         title: Title of the site.
-        source: What `quadric.load` takes to load the autoencoder, for the snippet on each latent's page.
-        with_map: Lay all latents out on a map by UMAP; needs `pip install 'quadric[site]'`.
+        source: Argument for `quadric.load` that loads the autoencoder, shown on each latent's page; None if it was not
+            saved.
+        with_map: Add a UMAP map of all latents; needs `pip install 'quadric[site]'`.
 
     Returns:
         The folder of the site.
@@ -59,6 +61,7 @@ def site_of_runs(
     out: Path,
     wanted: WantedEvidence,
     *,
+    names: Sequence[str] = (),
     title: str = "Quadric",
     with_map: bool = True,
     limits: HostingLimits | None = HostingLimits(),  # noqa: B008  (frozen)
@@ -66,10 +69,13 @@ def site_of_runs(
     on_progress: OnProgress = lambda part, done, total: None,
     on_note: OnNote = lambda note: None,
 ) -> SiteManifest:
-    """Collect the evidence that is missing, then write a site about every bilinear autoencoder of the runs."""
+    """Collect missing evidence, then write a site about the bilinear autoencoders of the runs.
+
+    `names` selects autoencoders by name in every run; by default all.
+    """
     writer.check_replaceable(out)
     writer.check_viewer_built(writer.STATIC)
-    inputs = site_inputs(runs, wanted, progress=progress, on_note=on_note)
+    inputs = site_inputs(runs, wanted, names=names, progress=progress, on_progress=on_progress, on_note=on_note)
     return build_site(
         inputs, out, title=title, with_map=with_map, limits=limits, static=writer.STATIC, on_progress=on_progress
     )
@@ -79,16 +85,25 @@ def site_inputs(
     runs: Sequence[Path],
     wanted: WantedEvidence,
     *,
+    names: Sequence[str] = (),
     progress: TokenProgress = no_progress,
+    on_progress: OnProgress = lambda part, done, total: None,
     on_note: OnNote = lambda note: None,
 ) -> list[SiteInput]:
-    """Every bilinear autoencoder of the runs with its evidence and what is known of its quality."""
-    found = [each for run in runs for each in _bilinear_autoencoders(run, on_note)]
+    """The selected bilinear autoencoders of the runs with their geometry, evidence and, if known, quality."""
+    found = [each for run in runs for each in _bilinear_autoencoders(run, names, on_note)]
     if not found:
-        raise ValueError("none of the runs holds a bilinear autoencoder; a site shows the shapes of its latents")
-    jobs = [Job(each.autoencoder, evidence_folder(each.run, each.name)) for each in found]
+        raise ValueError(
+            "none of the runs holds a bilinear autoencoder; train one, since a site shows the shapes of its latents"
+        )
+    geometries = _geometries(found, on_progress)
+    jobs = [
+        Job(each.autoencoder, evidence_folder(each.run, each.name), geometry)
+        for each, geometry in zip(found, geometries, strict=True)
+    ]
     inputs: list[SiteInput] = []
-    for each, evidence in zip(found, evidence_for(jobs, wanted, progress=progress, on_note=on_note), strict=True):
+    collected = evidence_for(jobs, wanted, progress=progress, on_note=on_note)
+    for each, geometry, evidence in zip(found, geometries, collected, strict=True):
         inputs.append(
             SiteInput(
                 name=unused_name(each.name, {one.name for one in inputs}),
@@ -97,13 +112,14 @@ def site_inputs(
                 source=str(each.run),
                 source_autoencoder=None if each.is_only_one else each.name,
                 quality=quality_of(each.run, each.name),
+                geometry=geometry,
             )
         )
     return inputs
 
 
 def quality_of(run: Path, name: str) -> Quality:
-    """What `quadric evaluate` measured and left in the run, if it was called."""
+    """Results that `quadric evaluate` stored in the run, if it was run."""
     found = kept_in_run(run, name) or {}
     return Quality(
         error=found.get("error"),
@@ -120,15 +136,25 @@ class _Found(NamedTuple):
     is_only_one: bool
 
 
-def _bilinear_autoencoders(run: Path, on_note: OnNote) -> list[_Found]:
-    folders = autoencoder_folders(run)
-    if not folders:
-        autoencoder_folder(run)  # raises, and says what is missing
+def _geometries(found: Sequence[_Found], on_progress: OnProgress) -> list[DictionaryGeometry]:
+    """The geometry of each dictionary, loaded or computed; a site takes three steps per latent, and these are two."""
+    total, done = 3 * sum(each.autoencoder.n_latents for each in found), 0
+
+    def advance(finished: int) -> None:
+        nonlocal done
+        done += finished
+        on_progress("geometry", done, total)
+
+    return [geometry_of_run(each.run, each.name, each.autoencoder, advance) for each in found]
+
+
+def _bilinear_autoencoders(run: Path, names: Sequence[str], on_note: OnNote) -> list[_Found]:
+    is_only_one = len(autoencoder_folders(run)) == 1
     found = []
-    for name, folder in folders.items():
-        autoencoder = load_pretrained(folder)
+    for name in chosen_names(run, names):
+        autoencoder = load_pretrained(autoencoder_folder(run, name))
         if isinstance(autoencoder, BilinearAutoencoder):
-            found.append(_Found(run, name, autoencoder, len(folders) == 1))
+            found.append(_Found(run, name, autoencoder, is_only_one))
         else:
-            on_note(f"{name} is a linear baseline, whose latents have no shape; left out")
+            on_note(f"{name} is a linear baseline, whose latents have no shape; it is left out")
     return found

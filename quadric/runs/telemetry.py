@@ -1,4 +1,4 @@
-"""Where the measurements of a run go: a file always, TensorBoard and Weights & Biases if asked."""
+"""Write the metrics of a run to a file and, on request, to TensorBoard and Weights & Biases."""
 
 import json
 import os
@@ -16,14 +16,14 @@ METRICS = "metrics.jsonl"
 
 @runtime_checkable
 class Sink(Protocol):
-    """Takes what a step measured of one autoencoder; `step` counts finished steps."""
+    """Called with the metrics of one autoencoder after a step; `step` counts finished steps."""
 
     def __call__(self, step: int, name: str, values: dict[str, float]) -> None: ...
 
 
 @contextmanager
 def open_sinks(folder: Path, resumed_at: int, *, tensorboard: bool, wandb_project: str | None) -> Iterator[list[Sink]]:
-    """All that were asked for, closed in the end; what was measured after the step that is resumed from is dropped."""
+    """The requested sinks, closed on exit; metrics of steps after `resumed_at`, which will be repeated, are dropped."""
     with ExitStack() as stack:
         sinks: list[Sink] = [stack.enter_context(_metrics_file(folder / METRICS, resumed_at))]
         if tensorboard:
@@ -34,13 +34,13 @@ def open_sinks(folder: Path, resumed_at: int, *, tensorboard: bool, wandb_projec
 
 
 def values_of(report: StepReport) -> dict[str, float]:
-    """A report as named numbers; the mixing density only where there is one."""
+    """The metrics of a report by name; the mixing density is included if there is one."""
     values = {"error": report.error, "density": report.density, "alpha": report.alpha, "tokens": report.n_tokens}
     return values if report.mixing_density is None else values | {"mixing_density": report.mixing_density}
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """Every whole line of a run's metrics; a process that was killed may have left half a line."""
+    """The metrics of a run, one record per complete line; a killed process may have left half a line at the end."""
     path = folder / METRICS
     lines = path.read_text().split("\n") if path.exists() else [""]
     return [json.loads(line) for line in lines[:-1]]
@@ -67,7 +67,7 @@ def _tensorboard(folder: Path, resumed_at: int) -> Iterator[Sink]:
     _require("tensorboard", "tensorboard")
     from torch.utils.tensorboard import SummaryWriter
 
-    # purge_step: what a killed run wrote beyond its last checkpoint would otherwise be drawn twice.
+    # purge_step: otherwise steps that a killed run logged after its last checkpoint would be drawn twice.
     with SummaryWriter(str(folder), purge_step=resumed_at + 1) as writer:
 
         def sink(step: int, name: str, values: dict[str, float]) -> None:
@@ -80,7 +80,7 @@ def _tensorboard(folder: Path, resumed_at: int) -> Iterator[Sink]:
 @contextmanager
 def _wandb(folder: Path, project: str) -> Iterator[Sink]:
     wandb: Any = _require("wandb", "wandb")
-    # The folder's name is the run's identity there, so that a resumed run goes on in the same page.
+    # The folder's name is the run id, so that a resumed run continues on the same page.
     run = wandb.init(project=project, name=folder.name, id=folder.name, resume="allow", dir=os.fspath(folder))
 
     def sink(step: int, name: str, values: dict[str, float]) -> None:
@@ -98,4 +98,6 @@ def _require(module: str, extra: str) -> ModuleType:
     try:
         return import_module(module)
     except ImportError:
-        raise ValueError(f"{module} is not installed; pip install 'quadric[{extra}]', or leave it out") from None
+        raise ValueError(
+            f"{module} is not installed; install it with: pip install 'quadric[{extra}]', or leave it out"
+        ) from None

@@ -1,10 +1,12 @@
-"""`quadric.view`: the viewer in the browser, for a run, a site, or an autoencoder with its evidence."""
+"""`quadric.view`: open the viewer in the browser for a run, a site, or an autoencoder with its evidence."""
 
+import json
 import tempfile
 import threading
 import webbrowser
 from http.server import ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import quote
 
 from quadric.autoencoders import Autoencoder
 from quadric.evidence import Evidence
@@ -12,13 +14,13 @@ from quadric.runs.evidence import WantedEvidence
 from quadric.runs.folder import autoencoder_folders
 from quadric.runs.sites import SITE, export_site, site_of_runs
 from quadric.site.serve import DEFAULT_PORT, address_of, site_folder, site_server
-from quadric.site.writer import is_site
+from quadric.site.writer import MANIFEST, is_site
 
 Scratch = tempfile.TemporaryDirectory[str]
 
 
 class Viewer:
-    """A site that is being served to this machine; `close()` stops it, and so does leaving a `with` block."""
+    """A running server of a site, reachable from this machine only; `close()` or leaving a `with` block stops it."""
 
     def __init__(
         self, server: ThreadingHTTPServer, address: str, scratch: tempfile.TemporaryDirectory[str] | None
@@ -59,6 +61,7 @@ def view(
     target: str | Path | Autoencoder,
     evidence: Evidence | None = None,
     *,
+    name: str | None = None,
     latent: int | None = None,
     port: int = DEFAULT_PORT,
     open_browser: bool = True,
@@ -67,12 +70,13 @@ def view(
     """Serve the viewer on the loopback address and open it in the browser.
 
     Args:
-        target: A run or a site folder, or a bilinear autoencoder. A run that has no site yet gets one first.
-        evidence: What `quadric.collect_evidence` returned, where the target is an autoencoder.
-        latent: Open the page of this latent.
-        port: Port to listen on; 0 takes any free one.
+        target: A run folder, a site folder, or a bilinear autoencoder. If a run has no site yet, it is built first.
+        evidence: Result of `quadric.collect_evidence`, if the target is an autoencoder.
+        name: Autoencoder to open, if the site shows several.
+        latent: Latent whose page to open.
+        port: Port to listen on; 0 selects a free one.
         open_browser: Open the browser.
-        wait: Serve until Ctrl-C. `False` returns at once, for notebooks; call `close()` on what is returned.
+        wait: Serve until Ctrl-C. `False` returns at once, for notebooks; call `close()` on the result.
 
     Returns:
         The `Viewer`, whose `address` can be opened in a browser on this machine.
@@ -83,29 +87,42 @@ def view(
         True
     """
     if latent is not None and latent < 0:
-        raise ValueError(f"latent={latent} is negative; latents count from 0")
+        raise ValueError(f"latent={latent} is negative; latents are numbered from 0")
     folder, scratch = _site(target, evidence)
+    route = _route(folder, name, latent)
     server = site_server(folder, port)
-    viewer = Viewer(server, address_of(server) + ("" if latent is None else f"#/latent/{latent}"), scratch)
+    viewer = Viewer(server, address_of(server) + route, scratch)
     if open_browser:
         webbrowser.open(viewer.address)
     if wait:
-        print(f"{viewer.address}  (Ctrl-C ends it)", flush=True)
+        shown = "The viewer" if isinstance(target, Autoencoder) else target
+        print(f"{shown} is at {viewer.address}  (Ctrl-C stops it)", flush=True)
         viewer.wait()
     return viewer
 
 
 def _site(target: str | Path | Autoencoder, evidence: Evidence | None) -> tuple[Path, Scratch | None]:
-    """The folder to serve, and where it is made for this viewer alone, the folder to delete in the end."""
+    """The folder to serve, and the temporary folder to delete afterwards if the site was built for this viewer."""
     if isinstance(target, Autoencoder):
         if evidence is None:
-            raise ValueError("an autoencoder alone has nothing to show but shapes; give its evidence as well")
+            raise ValueError("the viewer cannot show an autoencoder without data; give its evidence as well")
         scratch = tempfile.TemporaryDirectory(prefix="quadric-site-")
         return export_site(target, evidence, Path(scratch.name) / SITE), scratch
     if evidence is not None:
-        raise ValueError(f"evidence goes with an autoencoder; '{target}' is a folder that holds its own")
+        raise ValueError(f"evidence= is for an autoencoder; '{target}' is a folder with its own evidence, leave it out")
     folder = Path(target)
     own = folder / SITE
     if folder.is_dir() and not is_site(folder) and not is_site(own) and autoencoder_folders(folder):
         site_of_runs([folder], own, WantedEvidence())
     return site_folder(folder), None
+
+
+def _route(folder: Path, name: str | None, latent: int | None) -> str:
+    """The page to open: a latent, the map of one autoencoder, or the start page."""
+    if name is not None:
+        names = [each["name"] for each in json.loads((folder / MANIFEST).read_bytes())["dictionaries"]]
+        if name not in names:
+            raise ValueError(f"name={name!r} is not in the site '{folder}'; choose from: {', '.join(names)}")
+    parts = [] if name is None else [quote(name, safe="")]
+    parts += [] if latent is None else ["latent", str(latent)]
+    return f"#/{'/'.join(parts)}" if parts else ""

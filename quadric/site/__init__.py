@@ -1,1 +1,8 @@
-"""The viewer's data and how it reaches a browser: the format of a site, its writer, its server, a notebook picture."""
+"""Show latents in a browser: a static site, a server for it, and a picture for notebooks.
+
+schema        every file and field of a site
+export        autoencoders and evidence -> site; `latent_pages` and `layout` compute its parts
+writer        schema objects -> files; `checking` refuses what cannot be shown, `encoding` packs arrays
+serve         a local server
+notebook      one latent as a self-contained page
+"""

@@ -1,4 +1,4 @@
-"""What a site must satisfy before it is written: names, lengths, indices, hosting limits."""
+"""Checks before a site is written: names, lengths, indices, hosting limits."""
 
 import re
 from collections.abc import Sequence
@@ -6,17 +6,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from quadric.site.schema import NOTHING, SHAPES, SHARD_TOKENS, LatentRecord, SiteDictionary, SiteText
+from quadric.site.schema import NOTHING, SHAPES, SHARD_TOKENS, UNITS, LatentRecord, SiteDictionary, SiteText
 
 FILES_BESIDE_DATA = 32
-"""Room for the viewer's own files."""
+"""Allowance for the files of the viewer."""
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True)
 class HostingLimits:
-    """What free static hosts take: Cloudflare Pages' files and file size, GitHub Pages' total."""
+    """What free static hosts accept: number and size of files of Cloudflare Pages, total size of GitHub Pages."""
 
     files: int = 20_000
     file_bytes: int = 25 * 2**20
@@ -25,7 +25,7 @@ class HostingLimits:
 
 @dataclass
 class Tally:
-    """Bytes written so far, refused as soon as no free host would take them."""
+    """Counts the bytes of a site and raises as soon as a limit is exceeded."""
 
     limits: HostingLimits | None
     total: int = 0
@@ -36,12 +36,12 @@ class Tally:
             return
         if size > self.limits.file_bytes:
             raise ValueError(
-                f"{name} would take {size:,} bytes; hosts take {self.limits.file_bytes:,} a file: "
-                "keep fewer points a latent, or lift the hosting limits for a site that stays local"
+                f"{name} would take {size:,} bytes; hosts take {self.limits.file_bytes:,} per file: "
+                "keep fewer points per latent, or lift the hosting limits for a site that stays local"
             )
         if self.total > self.limits.total_bytes:
             raise ValueError(
-                f"the site would exceed {self.limits.total_bytes:,} bytes at {name}: keep fewer points a latent, put "
+                f"the site would exceed {self.limits.total_bytes:,} bytes at {name}: keep fewer points per latent, put "
                 "fewer dictionaries into one site, or lift the hosting limits for a site that stays local"
             )
 
@@ -49,7 +49,7 @@ class Tally:
 def check_file_count(
     texts: Sequence[SiteText], dictionaries: Sequence[SiteDictionary], limits: HostingLimits | None
 ) -> None:
-    """Refuse a site of too many files before any is written."""
+    """Refuse a site with too many files before any is written."""
     shards = sum(shard_count(len(text.token_ids)) + 2 for text in texts)
     latents = sum(each.entry.n_latents + 3 for each in dictionaries)
     count = shards + latents + 1 + FILES_BESIDE_DATA
@@ -61,19 +61,19 @@ def check_file_count(
 
 
 def shard_count(n_tokens: int) -> int:
-    """Shards that so many tokens fill."""
+    """Number of shards for a number of tokens."""
     return -(-n_tokens // SHARD_TOKENS)
 
 
 def check_names(texts: Sequence[SiteText], dictionaries: Sequence[SiteDictionary]) -> None:
-    """Names are folders and parts of addresses, must be unique, and every dictionary's text must be there."""
+    """Names must be unique and usable as folders and in addresses; the text of every dictionary must exist."""
     names = [text.name for text in texts], [each.entry.name for each in dictionaries]
     for kind, given in zip(("text", "dictionary"), names, strict=True):
         for name in given:
             if not _NAME.fullmatch(name) or (kind == "dictionary" and name == "texts"):
                 raise ValueError(f"{kind} name {name!r} cannot be a folder; use letters, digits, dot, dash, underscore")
             if given.count(name) > 1:
-                raise ValueError(f"two of kind {kind} are called {name!r}; give each its own name")
+                raise ValueError(f"{kind} name {name!r} is used twice; give each its own name")
     if not dictionaries:
         raise ValueError("the site has no dictionary; give at least one")
     for each in dictionaries:
@@ -82,7 +82,7 @@ def check_names(texts: Sequence[SiteText], dictionaries: Sequence[SiteDictionary
 
 
 def check_text(text: SiteText) -> None:
-    """Ids within the vocabulary; sequences that begin at 0 and ascend."""
+    """Ids must be within the vocabulary; sequences must start at 0 and ascend."""
     n = len(text.token_ids)
     if n == 0 or n >= 2**31:
         raise ValueError(f"text {text.name!r} has {n} tokens; expected 1 to 2³¹ − 1")
@@ -95,11 +95,15 @@ def check_text(text: SiteText) -> None:
     if len(starts) == 0 or starts[0] != 0 or starts[-1] >= n or bool((np.diff(starts) <= 0).any()):
         raise ValueError(f"sequence_starts of text {text.name!r} must ascend from 0 and stay below {n}")
     if len(text.documents) != n:
-        raise ValueError(f"text {text.name!r} has {n} tokens but {len(text.documents)} documents; one a token")
+        raise ValueError(
+            f"text {text.name!r} has {n} tokens but {len(text.documents)} documents; expected one per token"
+        )
+    if text.unit not in UNITS:
+        raise ValueError(f"text {text.name!r} has unit {text.unit!r}; expected one of {UNITS}")
 
 
 def check_dictionary(dictionary: SiteDictionary) -> None:
-    """One row a latent in every column, and finite numbers."""
+    """Every column needs one finite number per latent."""
     entry = dictionary.entry
     for name, column in vars(dictionary.columns).items():
         if column is None:
@@ -119,17 +123,17 @@ def _first_odd(column: np.ndarray) -> int:
 
 
 def check_latent(record: LatentRecord, expected: int, dictionary: SiteDictionary, text: SiteText) -> None:
-    """Refuse a record that the viewer could not draw, naming the latent."""
+    """Refuse a record that the viewer cannot draw; the error names the latent."""
     where = f"latent {record.latent} of {dictionary.entry.name!r}"
     if record.latent != expected:
-        raise ValueError(f"{where} came where latent {expected} was due; give them in order from 0")
+        raise ValueError(f"{where} was given where latent {expected} was expected; give them in order from 0")
     if record.coordinates.shape[1] != dictionary.entry.n_axes:
         raise ValueError(f"{where} has {record.coordinates.shape[1]} axes; the entry says {dictionary.entry.n_axes}")
     for name in ("eigenvalues", "values", "coordinates", "control", "overlaps", "quantiles", "lifts"):
         if not np.isfinite(getattr(record, name)).all():
             raise ValueError(f"{where} has numbers in {name} that are not finite")
     if bool((np.diff(np.abs(record.values)) > 0).any()):
-        raise ValueError(f"points of {where} must come by |z| descending")
+        raise ValueError(f"points of {where} must be sorted by |z| descending")
     m, n, k = len(record.places), len(text.token_ids), dictionary.entry.n_latents
     bounds = {"places": (0, n), "tokens": (0, len(text.vocabulary)), "contexts": (NOTHING, m), "neighbours": (0, k)}
     tokens = {"context_tokens": (NOTHING, len(text.vocabulary)), "lift_tokens": (NOTHING, len(text.vocabulary))}

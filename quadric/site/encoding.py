@@ -1,4 +1,4 @@
-"""Arrays as the site stores them: byte planes in gzip'd safetensors."""
+"""Encode arrays as a site stores them: byte planes in gzip'd safetensors."""
 
 import gzip
 
@@ -10,7 +10,7 @@ from safetensors.numpy import save as serialize_tensors
 from quadric.site.schema import FINE_AXES, MOST_EIGENVALUES, LatentRecord
 
 COMPRESSION_LEVEL = 6
-"""Level 9 takes several times as long for about one part in a hundred."""
+"""Level 9 takes several times as long and saves about 1 %."""
 
 
 def pack(tensors: dict[str, np.ndarray]) -> bytes:
@@ -20,12 +20,12 @@ def pack(tensors: dict[str, np.ndarray]) -> bytes:
 
 
 def unpack(content: bytes) -> dict[str, np.ndarray]:
-    """The tensors of `pack`."""
+    """Undo `pack`."""
     return parse_tensors(gzip.decompress(content))
 
 
 def planes(numbers: Int[np.ndarray, "*shape"], width: int = 4) -> UInt8[np.ndarray, "width *shape"]:
-    """Byte planes of integers, lowest byte first; negative ones in two's complement."""
+    """Split integers into byte planes, lowest byte first; negative ones in two's complement."""
     low, high = -(1 << (8 * width - 1)), (1 << (8 * width)) - 1
     if numbers.size and not low <= int(numbers.min()) <= int(numbers.max()) <= high:
         raise ValueError(f"integers from {numbers.min()} to {numbers.max()} do not fit into {width} bytes")
@@ -36,7 +36,7 @@ def planes(numbers: Int[np.ndarray, "*shape"], width: int = 4) -> UInt8[np.ndarr
 def quantized(
     values: Float32[np.ndarray, "rows m"], width: int
 ) -> tuple[UInt8[np.ndarray, "width rows m"], Float32[np.ndarray, " rows"]]:
-    """Signed planes of each row, and the scale that its largest magnitude sets."""
+    """Quantize each row to signed planes; its scale is its largest magnitude."""
     scales = np.abs(values).max(axis=1, initial=0.0).astype(np.float32)
     steps = (1 << (8 * width - 1)) - 1
     unit = values / np.where(scales > 0, scales, 1)[:, None]
@@ -44,7 +44,7 @@ def quantized(
 
 
 def latent_tensors(record: LatentRecord) -> dict[str, np.ndarray]:
-    """The tensors of a latent's file, by the names that web/src/schema.ts reads."""
+    """The tensors of a latent's file, under the names listed in web/src/data/schema.ts."""
     fine, fine_scales = quantized(record.coordinates.T[:FINE_AXES], 2)
     coarse, coarse_scales = quantized(record.coordinates.T[FINE_AXES:], 1)
     control, control_scales = quantized(record.control.T, 1)

@@ -1,50 +1,109 @@
-"""From an autoencoder and its evidence to what a site holds, latent by latent."""
+"""Export autoencoders with their evidence as a static site: `build_site` is the entry."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
-from jaxtyping import Int32, Int64
 
 from quadric.autoencoders import BilinearAutoencoder
-from quadric.evidence import Evidence, TextRead
-from quadric.geometry import LatentStatistics, Neighbours, neighbours, statistics
+from quadric.evidence import Evidence
+from quadric.geometry import DictionaryGeometry, LatentStatistics, dictionary_geometry
+from quadric.site.checking import HostingLimits
+from quadric.site.latent_pages import latent_records
 from quadric.site.layout import describe, umap_layout
 from quadric.site.schema import (
-    CONTEXT_REACH,
-    MOST_EIGENVALUES,
-    NOTHING,
     SHAPES,
+    TOKEN,
     DictionaryEntry,
     LabelMethods,
     LatentColumns,
     LatentLabel,
-    LatentRecord,
     Quality,
     Sampling,
     SiteDictionary,
+    SiteManifest,
     SiteText,
+    unit_of,
 )
-
-Array = np.ndarray
+from quadric.site.writer import STATIC, check_replaceable, check_viewer_built, write_site
 
 WEIGHT_EXPONENT = 4.0
 UNKNOWN = Quality(error=None, density=None, cross_entropy_recovered=None, n_tokens=None)
 
+OnProgress = Callable[[str, int, int], None]
+"""Called with the name of a part, how much of it is done, and its total."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SiteInput:
-    """One autoencoder with its evidence, and what it is called."""
+    """One autoencoder with its evidence, and the name it has on the site."""
 
     name: str
     autoencoder: BilinearAutoencoder
     evidence: Evidence
-    source: str
-    """What `quadric.load` takes."""
+    source: str | None
+    """What `quadric.load` takes: a folder or a hub id. None for an autoencoder that was never saved."""
     source_autoencoder: str | None = None
     """Its name within a run of several."""
     quality: Quality = UNKNOWN
+    geometry: DictionaryGeometry | None = None
+    """Its geometry, if it was computed before."""
+
+
+def build_site(
+    inputs: Sequence[SiteInput],
+    out: Path,
+    *,
+    title: str = "Quadric",
+    with_map: bool = True,
+    limits: HostingLimits | None = HostingLimits(),  # noqa: B008  (frozen)
+    static: Path = STATIC,
+    on_progress: OnProgress = lambda part, done, total: None,
+) -> SiteManifest:
+    """Write a static site that shows every latent of some autoencoders.
+
+    Args:
+        inputs: The autoencoders with their evidence; those with the same text share it on disk.
+        out: Folder of the site. An existing site there is replaced; any other folder that is not empty is refused.
+        title: Title of the landing page.
+        with_map: Whether to lay all latents out by UMAP, which needs `umap-learn`.
+        limits: Sizes that free static hosts accept; None for a site that stays on this machine.
+        static: Folder of the built viewer.
+        on_progress: Called as the parts "geometry" and "pages" advance.
+
+    Returns:
+        The manifest that was written to data/site.json.
+
+    Example:
+        ```python
+        one = SiteInput(name="mine", autoencoder=ae, evidence=evidence, source=None)
+        build_site([one], Path("site"))
+        ```
+    """
+    check_replaceable(out)
+    check_viewer_built(static)
+    n_latents = sum(each.autoencoder.n_latents for each in inputs)
+    # The geometry of a latent has three steps: its decomposition, its neighbours, its statistics.
+    geometry = _counted("geometry", 3 * n_latents, on_progress)
+    pages = _counted("pages", n_latents, on_progress)
+    texts, dictionaries = site_parts(inputs, with_map=with_map, on_progress=geometry)
+    return write_site(
+        out, title=title, texts=texts, dictionaries=dictionaries, limits=limits, static=static, on_progress=pages
+    )
+
+
+def _counted(part: str, total: int, on_progress: OnProgress) -> Callable[[int], None]:
+    """Turn "so many more are done" into "so many of the total are done"."""
+    done = 0
+
+    def advance(finished: int) -> None:
+        nonlocal done
+        done += finished
+        on_progress(part, done, total)
+
+    return advance
 
 
 def site_parts(
@@ -54,9 +113,9 @@ def site_parts(
     with_map: bool = True,
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> tuple[list[SiteText], list[SiteDictionary]]:
-    """Texts and dictionaries for `write_site`; autoencoders that were shown the same text share it.
+    """Texts and dictionaries for `write_site`, without writing anything; equal texts are shared.
 
-    `on_progress` hears of each latent three times: when its spectrum, its eigenvectors and its neighbours are known.
+    `on_progress` is called three times per latent: after its decomposition, its neighbours and its statistics.
     """
     texts: list[SiteText] = []
     dictionaries = []
@@ -67,7 +126,7 @@ def site_parts(
 
 
 def _shared(texts: list[SiteText], text: SiteText) -> SiteText:
-    """The same text if it is there already, else this one under a name of its own."""
+    """Return an equal text that is already listed, or list this one under an unused name."""
     for other in texts:
         if np.array_equal(other.token_ids, text.token_ids) and other.vocabulary == text.vocabulary:
             return other
@@ -77,31 +136,32 @@ def _shared(texts: list[SiteText], text: SiteText) -> SiteText:
 
 
 def unused_name(wanted: str, taken: set[str]) -> str:
-    """A name that can be a folder and a part of an address, with a number where it is taken."""
+    """Turn a name into one that can be a folder and a part of an address; a taken one gets a number."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", wanted, flags=re.ASCII).strip("-._") or "unnamed"
     numbered = (plain if number == 1 else f"{plain}-{number}" for number in range(1, len(taken) + 2))
     return next(name for name in numbered if name not in taken)
 
 
 def site_text(evidence: Evidence) -> SiteText:
-    """The text of some evidence, under the name of its corpus."""
-    text = evidence.text
+    """The text of some evidence, named after its corpus; rows of a tensor are named "rows"."""
+    text, unit = evidence.text, unit_of(evidence.provenance)
     return SiteText(
-        name=unused_name(evidence.provenance.corpus or "text", set()),
+        name=unused_name(evidence.provenance.corpus or f"{unit}s", set()),
         token_ids=np.asarray(text.token_ids),
         sequence_starts=np.asarray(text.sequence_starts),
         documents=np.asarray(text.documents),
         vocabulary=text.vocabulary,
         attribution=evidence.corpus_licence,
+        unit=unit,
     )
 
 
 def site_dictionary(
     given: SiteInput, text: str, *, seed: int, with_map: bool, on_progress: Callable[[int], None]
 ) -> SiteDictionary:
-    """Everything about one autoencoder; its latents are made one by one as they are written."""
-    table = statistics(given.autoencoder, on_progress=on_progress)
-    close = neighbours(given.autoencoder, on_progress=on_progress)
+    """Everything about one autoencoder; the records of its latents are made while they are written."""
+    geometry = _geometry(given, on_progress)
+    table, close = geometry.statistics(), geometry.neighbours
     layout = umap_layout(close, seed) if with_map else None
     return SiteDictionary(
         entry=_entry(given, text, None if layout is None else describe(close, seed)),
@@ -109,6 +169,18 @@ def site_dictionary(
         labels=_labels(given.evidence),
         latents=latent_records(given.evidence, table, close),
     )
+
+
+def _geometry(given: SiteInput, on_progress: Callable[[int], None]) -> DictionaryGeometry:
+    """The geometry of one dictionary; `on_progress` is called three times per latent in all."""
+    n_latents = given.autoencoder.n_latents
+    if given.geometry is None:
+        found = dictionary_geometry(given.autoencoder, on_progress)
+        on_progress(n_latents)
+        return found
+    given.geometry.check_weights(given.autoencoder)
+    on_progress(3 * n_latents)
+    return given.geometry
 
 
 def _entry(given: SiteInput, text: str, umap: str | None) -> DictionaryEntry:
@@ -140,13 +212,14 @@ def _entry(given: SiteInput, text: str, umap: str | None) -> DictionaryEntry:
         ),
         quality=given.quality,
         labels=LabelMethods(
-            offline=evidence.labels.method,
+            # The evidence describes its method for tokens; rows are labelled by the same one.
+            offline=evidence.labels.method.replace(TOKEN, unit_of(evidence.provenance)),
             written=None if written is None else f"{written.model} ({written.status})",
         ),
     )
 
 
-def _columns(evidence: Evidence, table: LatentStatistics, layout: Array | None) -> LatentColumns:
+def _columns(evidence: Evidence, table: LatentStatistics, layout: np.ndarray | None) -> LatentColumns:
     found = evidence.statistics
     return LatentColumns(
         importance=table.importance.float().numpy(),
@@ -171,81 +244,3 @@ def _labels(evidence: Evidence) -> list[LatentLabel]:
         LatentLabel(text=text, positive=" · ".join(ups), negative=" · ".join(downs), written=written.get(latent))
         for latent, (text, ups, downs) in enumerate(signs)
     ]
-
-
-def latent_records(evidence: Evidence, table: LatentStatistics, close: Neighbours) -> Iterator[LatentRecord]:
-    """The page of every latent, in order."""
-    for latent in range(evidence.n_latents):
-        yield latent_record(evidence, table, close, latent)
-
-
-def latent_record(evidence: Evidence, table: LatentStatistics, close: Neighbours, latent: int) -> LatentRecord:
-    """One latent's page: its points with the strongest contexts among them."""
-    shown = _points_with_contexts(evidence, latent)
-    eigenvalues = table.eigenvalues[latent]
-    found = evidence.statistics
-    return LatentRecord(
-        latent=latent,
-        eigenvalues=eigenvalues[eigenvalues != 0][:MOST_EIGENVALUES].float().numpy(),
-        rank=int((eigenvalues != 0).sum()),
-        total_weight=eigenvalues.abs().sum().item(),
-        places=shown.places,
-        tokens=evidence.text.token_ids[shown.places],
-        values=shown.values,
-        coordinates=shown.coordinates,
-        control=shown.control,
-        contexts=shown.contexts,
-        context_tokens=_windows(evidence.text, shown),
-        neighbours=close.latents[latent].int().numpy(),
-        overlaps=close.overlaps[latent].numpy(),
-        quantiles=np.asarray(found.quantiles[latent]),
-        lift_tokens=np.asarray(found.lift_tokens[latent]),
-        lifts=np.asarray(found.lifts[latent]),
-    )
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Shown:
-    places: Int64[Array, " m"]
-    values: Array
-    coordinates: Array
-    control: Array
-    contexts: Int32[Array, "2 c"]
-
-
-def _points_with_contexts(evidence: Evidence, latent: int) -> _Shown:
-    """The points drawn and the contexts that were not, by |z| descending, each token once."""
-    drawn, strongest = evidence.points, evidence.contexts
-    context_places = strongest.places[latent].ravel()
-    places = np.concatenate([drawn.places[latent], context_places])
-    values = np.concatenate([drawn.values[latent], strongest.values[latent].ravel()])
-    distinct, first = np.unique(places, return_index=True)
-    first = first[distinct != NOTHING]
-    chosen = first[np.lexsort((places[first], -np.abs(values[first])))]
-
-    def both(name: str) -> Array:
-        one, other = getattr(drawn, name)[latent], getattr(strongest, name)[latent]
-        return np.asarray(np.concatenate([one, other.reshape(-1, other.shape[-1])])[chosen])
-
-    rank = {place: number for number, place in enumerate(places[chosen].tolist())}
-    contexts = [rank.get(place, NOTHING) for place in context_places.tolist()]
-    return _Shown(
-        places=places[chosen],
-        values=values[chosen],
-        coordinates=both("coordinates"),
-        control=both("control"),
-        contexts=np.array(contexts, dtype=np.int32).reshape(2, -1),
-    )
-
-
-def _windows(text: TextRead, shown: _Shown) -> Int32[Array, "2 c 9"]:
-    """The tokens around each context, never beyond its sequence."""
-    places = np.where(
-        shown.contexts == NOTHING, NOTHING, shown.places[shown.contexts] if len(shown.places) else NOTHING
-    )
-    around = places[..., None] + np.arange(-CONTEXT_REACH, CONTEXT_REACH + 1)
-    number = np.searchsorted(text.sequence_starts, places, side="right") - 1
-    ends = np.append(text.sequence_starts[1:], len(text.token_ids))
-    inside = (around >= text.sequence_starts[number][..., None]) & (around < ends[number][..., None])
-    inside &= (places != NOTHING)[..., None]
-    return np.where(inside, text.token_ids[np.where(inside, around, 0)], NOTHING).astype(np.int32)

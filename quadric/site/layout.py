@@ -1,4 +1,4 @@
-"""Where latents lie on the landing page's map: UMAP of who is close to whom, from weights alone."""
+"""Positions of latents on the landing page's map: UMAP of their neighbours, from weights alone."""
 
 import warnings
 from typing import Any
@@ -9,7 +9,7 @@ from jaxtyping import Float32
 from quadric.geometry import Neighbours
 
 FEWEST_LATENTS = 8
-"""Below, a map says no more than the list of neighbours."""
+"""With fewer latents a map adds nothing to the list of neighbours."""
 METHOD = (
     "UMAP of each latent's {count} nearest by subspace overlap ‖UᵢᵀUⱼ‖²/√(rᵢrⱼ), distance 1 − overlap, random start, "
     "seed {seed}; made from weights, not from activations"
@@ -17,24 +17,24 @@ METHOD = (
 
 
 def describe(neighbours: Neighbours, seed: int) -> str:
-    """What the coordinates are, in words."""
+    """Say in words how the coordinates were computed."""
     return METHOD.format(count=neighbours.latents.shape[1], seed=seed)
 
 
 def umap_layout(neighbours: Neighbours, seed: int) -> Float32[np.ndarray, "k 2"] | None:
-    """Two coordinates a latent; None where there are too few latents for a map."""
+    """Two coordinates per latent; None where there are too few latents for a map."""
     n_latents = len(neighbours.latents)
     if n_latents < FEWEST_LATENTS:
         return None
     itself = np.arange(n_latents)[:, None]
     nearest = np.concatenate([itself, neighbours.latents.numpy()], axis=1)
     distances = np.concatenate([np.zeros_like(itself), 1 - neighbours.overlaps.numpy()], axis=1).clip(0, 1)
-    with warnings.catch_warnings():  # of parts that are not installed and not needed, and of isolated latents
+    with warnings.catch_warnings():  # about optional packages that are not installed, and about isolated latents
         warnings.simplefilter("ignore")
         umap = _umap()(
             n_neighbors=nearest.shape[1],
             precomputed_knn=(nearest.astype(np.int32), distances.astype(np.float32), None),
-            # A random start: the usual spectral one would look at the rows themselves, and there are none.
+            # Random start: the default spectral one needs the rows themselves, and here only neighbours are known.
             init=np.random.default_rng(seed).uniform(-10, 10, (n_latents, 2)).astype(np.float32),
             random_state=seed,
             n_jobs=1,

@@ -1,4 +1,4 @@
-"""The viewer's picture of one latent in a notebook: one frame that holds everything it needs."""
+"""A picture of one latent or form for notebooks: a page that contains everything it needs."""
 
 import base64
 import hashlib
@@ -6,102 +6,120 @@ import html
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from quadric._files import write_atomically
 from quadric.autoencoders import Autoencoder
-from quadric.geometry import spectrum
+from quadric.geometry import Form, latent_form
 from quadric.geometry.dictionary import require_bilinear
-from quadric.site.schema import MOST_EIGENVALUES, NOTHING
+from quadric.site.notebook_points import PointsOfLatents, no_points, points_of_evidence, points_of_rows
+from quadric.site.schema import MOST_EIGENVALUES
 from quadric.site.writer import STATIC, check_viewer_built
 
 FRAME_HEIGHT = 760
 
 
-@runtime_checkable
-class PointsOfLatents(Protocol):
-    """The part of `quadric.evidence.Evidence` that is drawn."""
-
-    @property
-    def points(self) -> Any:
-        """places, values, coordinates and control, a row a latent."""
-
-    @property
-    def text(self) -> Any:
-        """token_ids and vocabulary."""
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Picture:
-    """What a notebook shows when a cell ends with it."""
+    """A picture that a notebook shows when a cell ends with it."""
 
+    title: str
     page: str
     """A whole HTML page that loads nothing."""
 
+    def __repr__(self) -> str:
+        return f"Picture({self.title!r}, {len(self.page):,} characters; save(path) writes it as HTML)"
+
     def _repr_html_(self) -> str:
-        """The page in a frame of its own: it can neither read nor change the notebook."""
+        """The page in a sandboxed frame, which can neither read nor change the notebook."""
         return (
             f'<iframe sandbox="allow-scripts" title="Quadric" width="100%" height="{FRAME_HEIGHT}" '
             f'style="border:0" srcdoc="{html.escape(self.page, quote=True)}"></iframe>'
         )
 
     def save(self, path: str | Path) -> None:
-        """Keep the page as a file that opens in any browser."""
+        """Write the page as a file that opens in any browser."""
         write_atomically(Path(path), self.page.encode())
 
 
-def show(autoencoder: Autoencoder, latent: int, evidence: PointsOfLatents | None = None) -> Picture:
-    """Draw a latent: axes, spectrum and level set from the weights; with evidence, its tokens as well."""
-    bilinear = require_bilinear(autoencoder)
-    if not 0 <= latent < bilinear.n_latents:
-        raise ValueError(f"latent={latent} is not one of the {bilinear.n_latents}; give 0 to {bilinear.n_latents - 1}")
+def show(
+    subject: Autoencoder | Form, latent: int | None = None, data: PointsOfLatents | Tensor | Form | None = None
+) -> Picture:
+    """Draw a latent or any quadratic form: axes, spectrum and level set, and points where data is given.
+
+    Args:
+        subject: A bilinear autoencoder, or a form such as `quadric.geometry.latent_form(ae, 3) - other`.
+        latent: Which latent of the autoencoder to draw; left out for a form.
+        data: Evidence draws the points it holds for the latent. A tensor (n, d) draws its rows, scaled to unit length
+            and projected on the eigenvectors: at most 5,000, half of them those with the largest |z|. A form is drawn
+            in place of the latent's own. Without data the picture shows the weights alone.
+
+    Returns:
+        A picture that notebooks display and `save` writes as an HTML file.
+
+    Example:
+        ```python
+        ae = quadric.BilinearAutoencoder(d_model=16, n_latents=32, prior="atomic", seed=0)
+        quadric.show(ae, 12)
+        quadric.show(ae, 12, torch.randn(1000, 16)).save("latent.html")
+        quadric.show(ae, 12, quadric.geometry.latent_form(ae, 12) - quadric.geometry.latent_form(ae, 3))
+        ```
+    """
     check_viewer_built()
-    eigenvalues = spectrum(bilinear, latent).eigenvalues.double().cpu().numpy()
-    shape = {
-        "title": f"Latent {latent}",
-        "latent": latent,
+    if isinstance(data, Form):
+        _check_replacement(data, subject)
+        subject, data = data, None
+    title = "Form" if isinstance(subject, Form) else f"Latent {latent}"
+    form = subject if isinstance(subject, Form) else _form_of_latent(subject, latent)
+    return Picture(title, _page({"title": title} | _shape(form) | _points(form, latent, data, subject)))
+
+
+def _form_of_latent(autoencoder: Autoencoder, latent: int | None) -> Form:
+    n_latents = require_bilinear(autoencoder).n_latents
+    if latent is None or not 0 <= latent < n_latents:
+        raise ValueError(f"latent={latent} is not one of the {n_latents}; give 0 to {n_latents - 1}")
+    return latent_form(autoencoder, latent)
+
+
+def _check_replacement(form: Form, subject: Autoencoder | Form) -> None:
+    if isinstance(subject, Form):
+        raise ValueError("two forms were given; give one form, or an autoencoder with a form to draw in its place")
+    if form.d_model != (width := require_bilinear(subject).d_model):
+        raise ValueError(f"the form has width {form.d_model}; the autoencoder has {width}: give a form of that width")
+
+
+def _shape(form: Form) -> dict[str, Any]:
+    eigenvalues = form.eigenpairs().eigenvalues.cpu().numpy()
+    return {
+        "latent": 0,  # the page is about one form, so its index is never shown
         "eigenvalues": eigenvalues[:MOST_EIGENVALUES].tolist(),
         "rank": len(eigenvalues),
         "total_weight": float(np.abs(eigenvalues).sum()),
         "reach": float(np.abs(eigenvalues).max(initial=0.0)),
     }
-    points = _no_points(len(eigenvalues)) if evidence is None else _points(evidence, latent)
-    return Picture(_page(shape | points))
 
 
-def _no_points(rank: int) -> dict[str, Any]:
-    empty: list[list[float]] = [[] for _ in range(min(rank, 8))]
-    note = "From the weights alone: axes, spectrum and level set. Pass evidence to see tokens."
-    return {"values": [], "coordinates": empty, "control": [[], [], []], "tokens": [], "texts": [], "note": note}
-
-
-def _points(evidence: PointsOfLatents, latent: int) -> dict[str, Any]:
-    places = np.asarray(evidence.points.places[latent])
-    kept = places != NOTHING
-    ids = np.asarray(evidence.text.token_ids[places[kept]])
-    kinds, tokens = np.unique(ids, return_inverse=True)
-    values = np.asarray(evidence.points.values[latent])[kept]
-    return {
-        "values": _rounded(values),
-        "coordinates": _rounded(np.asarray(evidence.points.coordinates[latent])[kept].T),
-        "control": _rounded(np.asarray(evidence.points.control[latent])[kept].T),
-        "tokens": tokens.tolist(),
-        "texts": [evidence.text.vocabulary[kind].decode(errors="replace") for kind in kinds],
-        "reach": float(np.abs(values).max(initial=0.0)),
-        "note": f"{kept.sum()} tokens; strong activations are over-represented.",
-    }
-
-
-def _rounded(numbers: np.ndarray) -> list[Any]:
-    return list(np.round(numbers.astype(np.float64), 5).tolist())
+def _points(
+    form: Form, latent: int | None, data: PointsOfLatents | Tensor | None, subject: Autoencoder | Form
+) -> dict[str, Any]:
+    if data is None:
+        return no_points(form)
+    if isinstance(data, Tensor):
+        return points_of_rows(form, data)
+    if not isinstance(data, PointsOfLatents):
+        raise TypeError(f"data is {type(data).__name__}; give Evidence, a tensor (n, {form.d_model}) or a Form")
+    if latent is None or isinstance(subject, Form):
+        raise ValueError("evidence holds points of latents, not of forms; give the rows as a tensor (n, d)")
+    return points_of_evidence(data, latent)
 
 
 def _page(data: dict[str, Any]) -> str:
     script, style = ((STATIC / name).read_text(encoding="utf-8") for name in ("notebook.js", "notebook.css"))
     policy = f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'"
-    # "<" only as an escape, so that no token can end the element.
+    # "<" is written as an escape, so that no text can end the script element.
     content = json.dumps(data, allow_nan=False).replace("<", "\\u003c")
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'

@@ -1,4 +1,4 @@
-"""Serve a site to this machine alone: loopback, its own Host, files of the site and nothing else."""
+"""Serve a site on the loopback address only, under its own Host, and nothing but its files."""
 
 import json
 from collections.abc import Callable
@@ -25,7 +25,7 @@ CONTENT_TYPES = {
     ".txt": "text/plain; charset=utf-8",
     ".woff2": "font/woff2",
 }
-"""What a site is made of; anything else in its folder is not served."""
+"""Types of the files of a site; other files in its folder are not served."""
 
 CONTENT_SECURITY_POLICY = {
     "default-src": "'none'",
@@ -39,7 +39,7 @@ CONTENT_SECURITY_POLICY = {
     "require-trusted-types-for": "'script'",
     "trusted-types": "'none'",
 }
-"""Equal to web/csp.json, which puts it into the page itself for hosts that set no headers."""
+"""Equal to web/csp.json, which puts the policy into the page for hosts that set no headers."""
 
 SAFE_HEADERS = {
     "Content-Security-Policy": "; ".join(f"{name} {value}" for name, value in CONTENT_SECURITY_POLICY.items())
@@ -55,7 +55,7 @@ SAFE_HEADERS = {
 
 
 def site_folder(site_or_run: Path) -> Path:
-    """The site itself, or the one that a run holds."""
+    """The folder itself if it is a site, or the site inside a run."""
     if not site_or_run.is_dir():
         raise FileNotFoundError(f"no folder '{site_or_run}'; give a site made by quadric site, or a run that holds one")
     for folder in (site_or_run, site_or_run / "site"):
@@ -78,7 +78,7 @@ def _check_servable(folder: Path) -> None:
 
 
 def site_server(folder: Path, port: int = DEFAULT_PORT) -> ThreadingHTTPServer:
-    """A server of the folder on the loopback address, not yet running; port 0 takes any free one."""
+    """A server for the folder on the loopback address, not yet running; port 0 takes any free one."""
     if not 0 <= port < 2**16:
         raise ValueError(f"port={port} is not a port; give 0 to 65535, 0 for any free one")
     try:
@@ -88,16 +88,16 @@ def site_server(folder: Path, port: int = DEFAULT_PORT) -> ThreadingHTTPServer:
 
 
 def address_of(server: ThreadingHTTPServer) -> str:
-    """Where the site is to be found."""
+    """The address of a server."""
     return f"http://{LOOPBACK}:{server.server_address[1]}/"
 
 
 class _LoopbackServer(ThreadingHTTPServer):
     daemon_threads = True
-    request_queue_size = 64  # a browser opens six connections a tab at once, and the default queue holds five
+    request_queue_size = 64  # a browser opens six connections per tab at once, and the default queue holds five
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that hangs up is no error of ours, so nothing is printed."""
+        """Print nothing when a browser closes a connection early."""
 
 
 class SiteHandler(BaseHTTPRequestHandler):
@@ -112,15 +112,15 @@ class SiteHandler(BaseHTTPRequestHandler):
         super().__init__(*args)
 
     def do_GET(self) -> None:
-        self._answer(self.wfile.write)
+        self._respond(self.wfile.write)
 
     def do_HEAD(self) -> None:
-        self._answer(lambda content: None)
+        self._respond(lambda content: None)
 
-    def _answer(self, send_body: Callable[[bytes], Any]) -> None:
+    def _respond(self, send_body: Callable[[bytes], Any]) -> None:
         port = self.connection.getsockname()[1]
         if self.headers.get("Host") not in (f"{LOOPBACK}:{port}", f"localhost:{port}"):
-            # Another name that leads here is how a foreign page would read local files (DNS rebinding).
+            # Under another name, a foreign page could read local files (DNS rebinding).
             return self._send(HTTPStatus.MISDIRECTED_REQUEST, "text/plain", b"wrong Host\n", send_body)
         path = file_below(self.folder, self.path)
         if path is None:
@@ -137,11 +137,11 @@ class SiteHandler(BaseHTTPRequestHandler):
         send_body(content)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """A page makes dozens of requests; the terminal is for the reader."""
+        """Print nothing: a page makes dozens of requests."""
 
 
 def file_below(folder: Path, target: str) -> Path | None:
-    """The file a request names, or None: no other folder, no hidden file, no listing, no unknown kind."""
+    """The file that a request names, or None for other folders, hidden files, listings and unknown types."""
     name = unquote(urlsplit(target).path)
     parts = [part for part in name.split("/") if part] or ["index.html"]
     if any(part.startswith(".") or "\\" in part or "\0" in part for part in parts):

@@ -1,10 +1,10 @@
-"""Which latents a token drives: the index behind the search by token."""
+"""The index behind the search by token: which latents a token drives."""
 
 import numpy as np
 from jaxtyping import Float32, Int32
 
 from quadric.site.encoding import planes
-from quadric.site.schema import TOKENS_A_LATENT
+from quadric.site.schema import TOKENS_PER_LATENT
 
 
 class TokenSearch:
@@ -16,16 +16,16 @@ class TokenSearch:
         self._shares: list[np.ndarray] = []
 
     def add(self, tokens: Int32[np.ndarray, " m"], values: Float32[np.ndarray, " m"]) -> None:
-        """Note the next latent's points."""
+        """Add the points of the next latent."""
         kinds, which = np.unique(tokens, return_inverse=True)
         energy = np.bincount(which, weights=np.square(values.astype(np.float64)), minlength=len(kinds))
-        strongest = np.argsort(-energy, kind="stable")[:TOKENS_A_LATENT]
+        strongest = np.argsort(-energy, kind="stable")[:TOKENS_PER_LATENT]
         strongest = strongest[energy[strongest] > 0]
         self._tokens.append(kinds[strongest])
         self._shares.append(energy[strongest] / energy.sum() if len(strongest) else energy[strongest])
 
     def tensors(self) -> dict[str, np.ndarray]:
-        """For each token the latents it drives, by share descending: entries starts[t] to starts[t + 1]."""
+        """The latents that each token drives, by share descending; `counts` says how many there are per token."""
         tokens = np.concatenate([*self._tokens, np.zeros(0, dtype=np.int32)]).astype(np.int64)
         shares = np.concatenate([*self._shares, np.zeros(0)])
         latents = np.repeat(np.arange(len(self._tokens)), [len(each) for each in self._tokens])

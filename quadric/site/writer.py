@@ -1,4 +1,4 @@
-"""From schema objects to a folder of static files, latent by latent."""
+"""Write schema objects as a folder of static files, one latent at a time."""
 
 import gzip
 import json
@@ -40,7 +40,7 @@ STATIC = Path(__file__).parent / "static"
 
 
 def no_progress(latents: int) -> None:
-    """Says nothing."""
+    """Report nothing."""
 
 
 def write_site(
@@ -53,10 +53,10 @@ def write_site(
     static: Path = STATIC,
     on_progress: Callable[[int], None] = no_progress,
 ) -> SiteManifest:
-    """Write a whole site, or nothing: it is made beside the folder and takes its place at the end.
+    """Write a whole site or nothing: files go to a temporary folder that is renamed at the end.
 
-    A site that stands there is replaced, anything else refused. `limits=None` is for a site that stays local.
-    `on_progress` hears how many latents were just written.
+    An existing site is replaced; any other folder that is not empty is refused. `limits=None` is for a site that stays
+    on this machine. `on_progress` is called with the number of latents just written.
     """
     check_names(texts, dictionaries)
     check_file_count(texts, dictionaries, limits)
@@ -76,7 +76,7 @@ def write_site(
 
 
 def is_site(folder: Path) -> bool:
-    """Whether the folder holds a site of any schema version."""
+    """Whether the folder holds a site, of any schema version."""
     try:
         return bool(json.loads((folder / MANIFEST).read_bytes()).get("format") == FORMAT)
     except (OSError, ValueError, AttributeError):
@@ -84,7 +84,7 @@ def is_site(folder: Path) -> bool:
 
 
 def check_replaceable(folder: Path) -> None:
-    """Refuse to write over anything but a site or an empty folder."""
+    """Refuse to overwrite anything but a site or an empty folder."""
     if folder.exists() and not folder.is_dir():
         raise FileExistsError(f"'{folder}' is a file; name a folder for the site")
     if folder.is_dir() and any(folder.iterdir()) and not is_site(folder):
@@ -92,7 +92,7 @@ def check_replaceable(folder: Path) -> None:
 
 
 def check_viewer_built(static: Path = STATIC) -> None:
-    """Refuse to write or serve a site without the viewer's own files."""
+    """Refuse to write or serve a site without the files of the viewer."""
     if not (static / "index.html").is_file():
         raise FileNotFoundError(
             f"the viewer is not built: no index.html in '{static}'; in a clone run make, or reinstall quadric where "
@@ -131,13 +131,14 @@ def _write(
 
 
 def text_entry(text: SiteText) -> TextEntry:
-    """What the manifest says of a text."""
+    """Describe a text for the manifest."""
     return TextEntry(
         name=text.name,
         n_tokens=len(text.token_ids),
         n_sequences=len(text.sequence_starts),
         n_shards=shard_count(len(text.token_ids)),
         vocabulary_size=len(text.vocabulary),
+        unit=text.unit,
         attribution=text.attribution,
     )
 
@@ -195,8 +196,8 @@ def _put(folder: Path, name: str, content: bytes, tally: Tally) -> None:
 
 
 def _take_place(beside: Path, folder: Path) -> None:
-    """Rename a finished site into place; what stood there goes only after the new one is on disk."""
-    os.sync()  # once for thousands of files, where an fsync each would take most of the time
+    """Rename a finished site into place; the former one is deleted after the new one is on disk."""
+    os.sync()  # once for thousands of files: an fsync per file would take most of the time
     former = folder.with_name(f".{folder.name}.{os.getpid()}.former")
     if folder.exists():
         folder.rename(former)

@@ -1,21 +1,21 @@
-"""Grids of autoencoders over layers, priors, alphas, seeds and baselines, from as few passes of the model as possible.
+"""Grids of autoencoders over layers, priors, alphas, seeds and baselines, with few passes of the language model.
 
-config     what a sweep is asked to do, stored as sweep.json
-groups     which cells are trained together, as ordinary run folders
-rows       what is known of a finished cell
+config     configuration of a sweep, stored as sweep.json
+groups     which cells are trained together; each group is an ordinary run folder
+rows       results of one finished cell
 results    all rows as one table
-sweeping   the whole, resumable at any point
+sweeping   training and measuring all cells; can be interrupted and resumed at any point
 
-    SWEEP/sweep.json            what was asked for
+    SWEEP/sweep.json            configuration
     SWEEP/activations/PLACES/   one cache for all layers; needed until the last cell is trained
     SWEEP/runs/NUMBER/          run folders, each with the cells of one group
     SWEEP/rows/CELL.json        one finished cell
-    SWEEP/results.parquet, .csv all of them
+    SWEEP/results.parquet, .csv all finished cells
 
-Activations are harvested once and read by every group. The other way, all cells in one run from one live pass, needs
-no disk but all cells in memory at once, and finishes all of them or none; several live runs cost one pass of the
-language model each, and on a CPU that pass is dearer than a small dictionary. `live=True` does that where the disk is
-too small: at the paper's size twelve layers of 16.8 M tokens take 400 GB.
+Activations are harvested once and read by every group. The alternative is to train all cells in one run from one live
+pass. That needs no disk, but it holds all cells in memory at once and finishes either all of them or none. Several live
+runs need one pass of the language model each, and on a CPU that pass costs more than training a small dictionary.
+`live=True` does this where disk space is short: at the paper's size, twelve layers of 16.8 M tokens take 400 GB.
 """
 
 from quadric.sweep.config import SweepConfig, read_sweep_config

@@ -1,4 +1,4 @@
-"""What a sweep is asked to do, whole: stored as sweep.json."""
+"""Configuration of a sweep, stored as sweep.json."""
 
 import json
 from dataclasses import asdict, dataclass, replace
@@ -15,12 +15,12 @@ FILE_NAME = "sweep.json"
 FORMAT = "quadric-sweep"
 FORMAT_VERSION = 1
 MAY_CHANGE = ("grid", "cells_together", "live")
-"""What a sweep may be given anew when it goes on: more cells do not change those that are there."""
+"""Fields that may differ when a sweep is resumed or extended, because they do not affect finished cells."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SweepConfig:
-    """Which cells, on which activations, measured how."""
+    """Which cells to train, on which activations, and how to measure them."""
 
     activations: ActivationConfig
     scale: Scale
@@ -28,40 +28,40 @@ class SweepConfig:
     live: bool = False
     """Run the language model for every group instead of storing its activations once."""
     cells_together: int = 16
-    """Cells that are trained on the same batches; all of them are in memory at once."""
+    """Number of cells trained together on the same batches; all of them are in memory at once."""
     held_out_tokens: int = 16384
-    """Held-out tokens to measure every cell on."""
+    """Number of held-out tokens for measuring each cell."""
     spliced_tokens: int = 0
-    """Tokens to predict with rebuilt vectors; 0 leaves that out."""
+    """Number of tokens to predict from reconstructed vectors; 0 skips this."""
 
     def __post_init__(self) -> None:
         for name in ("cells_together", "held_out_tokens"):
             if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} is not positive; give at least 1")
+                raise ValueError(f"{name}={getattr(self, name)} is not positive; use at least 1")
         if self.spliced_tokens < 0:
-            raise ValueError(f"spliced_tokens={self.spliced_tokens} must be ≥ 0")
+            raise ValueError(f"spliced_tokens={self.spliced_tokens} is negative; use 0 to skip the predictions")
 
     def all_cells(self) -> RunConfig:
-        """Every cell, as if it were one run."""
+        """Config of a single run with every cell."""
         return make_run_config(self.scale, self.activations, self.grid)
 
 
 def write_sweep_config(config: SweepConfig, folder: Path) -> None:
-    """Store a sweep's config; one that stands there may only grow."""
+    """Store a sweep's config; an existing sweep can only be extended."""
     if (folder / FILE_NAME).is_file():
         _check_same(read_sweep_config(folder), config, folder)
     elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FileExistsError(f"'{folder}' exists and is no sweep; choose another folder")
+        raise FileExistsError(f"'{folder}' exists and is not a sweep; choose another folder")
     folder.mkdir(parents=True, exist_ok=True)
     record = {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(config)}
     write_atomically(folder / FILE_NAME, (json.dumps(record, indent=2, ensure_ascii=False) + "\n").encode())
 
 
 def read_sweep_config(folder: Path) -> SweepConfig:
-    """Read it back, refusing whatever is not exactly that."""
+    """Read a sweep's config; a wrong format, version or field is an error."""
     path = folder / FILE_NAME
     if not path.is_file():
-        raise FileNotFoundError(f"no {FILE_NAME} in '{folder}'; give a folder that quadric sweep made")
+        raise FileNotFoundError(f"no {FILE_NAME} in '{folder}'; give a folder written by quadric sweep")
     try:
         record = json.loads(path.read_bytes())
     except ValueError as problem:
@@ -74,11 +74,12 @@ def read_sweep_config(folder: Path) -> SweepConfig:
 
 
 def _check_same(stored: SweepConfig, asked: SweepConfig, folder: Path) -> None:
-    """Cells of one table are comparable: same text, same steps, same measurement."""
+    """Require the same text, steps and measurement, so that all cells of the table are comparable."""
     layers = asked.activations.hook_points
     before = asdict(replace(stored, activations=replace(stored.activations, hook_points=layers)))
     found = differences(json.loads(json.dumps(before)), json.loads(json.dumps(asdict(asked))), MAY_CHANGE)
     if found:
         raise ValueError(
-            f"the sweep in '{folder}' was begun otherwise ({'; '.join(found)}); ask for the same, or give another --out"
+            f"the sweep in '{folder}' was started with other settings ({'; '.join(found)}); "
+            "use the same settings, or another --out"
         )

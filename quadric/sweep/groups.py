@@ -1,4 +1,4 @@
-"""Which cells are trained together. A group is an ordinary run folder, so it can be resumed, evaluated and viewed."""
+"""Groups of cells that are trained together. Each group is a run folder that can be resumed, evaluated and viewed."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,23 +14,23 @@ ACTIVATIONS = "activations"
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """Cells on the same batches, and the folder of their run."""
+    """Cells trained on the same batches, and the folder of their run."""
 
     folder: Path
     config: RunConfig
     is_new: bool
-    """Whether the run has still to be started."""
+    """Whether the run still has to be created."""
 
     @property
     def cache(self) -> Path | None:
-        """Where its activations are stored, however the sweep was moved since; None where they are not."""
+        """Folder of its stored activations, found even if the sweep was moved; None if they are not stored."""
         if self.config.cache is None:
             return None
         return self.folder.parents[1] / ACTIVATIONS / Path(self.config.cache).name
 
 
 def groups(config: SweepConfig, folder: Path) -> list[Group]:
-    """The runs that are there, and new ones for the cells that none of them has."""
+    """The existing runs, and new runs for the cells that no existing run contains."""
     old = [Group(folder=each, config=read_run_config(each), is_new=False) for each in _run_folders(folder)]
     claimed = {cell.name for group in old for cell in group.config.autoencoders}
     whole = config.all_cells()
@@ -45,7 +45,7 @@ def groups(config: SweepConfig, folder: Path) -> list[Group]:
 
 
 def _run_folders(folder: Path) -> list[Path]:
-    """Runs that were started; a folder without a run.json was made by a start that was killed, and is made anew."""
+    """Existing runs. A folder without run.json is left over from a killed start and is created again."""
     runs = folder / RUNS
     return sorted(each for each in runs.iterdir() if (each / "run.json").is_file()) if runs.is_dir() else []
 
@@ -53,7 +53,7 @@ def _run_folders(folder: Path) -> list[Path]:
 def _by_cache(
     config: SweepConfig, folder: Path, cells: list[AutoencoderConfig]
 ) -> dict[str | None, list[AutoencoderConfig]]:
-    """Cells by the cache they read: one that is there, or a new one with all hook points that none has."""
+    """Cells grouped by cache: an existing cache, or a new one for all hook points not cached yet."""
     if config.live:
         return {None: cells} if cells else {}
     places = list(dict.fromkeys(cell.hook_point for cell in cells))
@@ -71,7 +71,7 @@ def _cache_names(folder: Path) -> list[str]:
 
 
 def _part(whole: RunConfig, cells: list[AutoencoderConfig], cache: str | None) -> RunConfig:
-    """The run of some of the cells; its language model goes no deeper than they do."""
+    """Config of a run with some of the cells; the language model stops at the deepest of their layers."""
     places = ",".join(dict.fromkeys(cell.hook_point for cell in cells))
     activations = replace(whole.reading, hook_points=places)
     return replace(whole, autoencoders=tuple(cells), activations=activations, cache=cache)

@@ -1,4 +1,4 @@
-"""Rows on disk: one small file a cell, so that none is lost or made twice, and all of them as one table."""
+"""Rows on disk: one small file per cell, so that no cell is lost or measured twice, and all rows as one table."""
 
 import csv
 import io
@@ -13,19 +13,19 @@ TABLE = "results"
 
 
 def row_path(folder: Path, cell: str) -> Path:
-    """Where the row of a cell is kept."""
+    """Path of a cell's row."""
     return folder / ROWS / f"{cell}.json"
 
 
 def write_row(folder: Path, row: Row) -> None:
-    """Keep the row of a finished cell."""
+    """Store the row of a finished cell."""
     path = row_path(folder, row["cell"])
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, (json.dumps(row, ensure_ascii=False, allow_nan=False, indent=1) + "\n").encode())
 
 
 def read_rows(folder: Path) -> list[Row]:
-    """The rows of all finished cells: by layer, kind, alpha and seed."""
+    """Rows of all finished cells, sorted by layer, kind, alpha and seed."""
     rows = [_read(path) for path in sorted((folder / ROWS).glob("*.json"))]
     return sorted(rows, key=lambda row: (row["layer"], row["kind"], row["alpha"] or 0.0, row["seed"], row["cell"]))
 
@@ -35,13 +35,13 @@ def _read(path: Path) -> Row:
         row: Row = json.loads(path.read_bytes())
     except ValueError as problem:
         raise ValueError(
-            f"{path} is not valid JSON ({problem}); delete it, and quadric sweep measures it anew"
+            f"{path} is not valid JSON ({problem}); delete it and run quadric sweep to measure the cell again"
         ) from None
     return row
 
 
 def write_table(folder: Path, rows: list[Row]) -> list[Path]:
-    """results.parquet and results.csv with all rows; returns both."""
+    """Write all rows to results.parquet and results.csv; returns both paths."""
     paths = [folder / f"{TABLE}.parquet", folder / f"{TABLE}.csv"]
     write_atomically(paths[0], _parquet(rows))
     write_atomically(paths[1], as_csv(rows).encode())
@@ -58,12 +58,12 @@ def _parquet(rows: list[Row]) -> bytes:
 
 
 def columns(rows: list[Row]) -> list[str]:
-    """Every column that any row has, in the order in which rows have them."""
+    """Union of the rows' columns, in order of first appearance."""
     return list(dict.fromkeys(name for row in rows for name in row))
 
 
 def as_csv(rows: list[Row]) -> str:
-    """The rows as comma-separated text with a header."""
+    """The rows as CSV with a header."""
     text = io.StringIO()
     writer = csv.DictWriter(text, columns(rows), lineterminator="\n")
     writer.writeheader()

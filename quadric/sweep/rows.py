@@ -1,4 +1,4 @@
-"""One finished cell as one flat row: what it is, how well it rebuilds, how simple it is."""
+"""One finished cell as one flat row: its settings, its reconstruction quality and its complexity."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from quadric.runs.config import RunConfig
 from quadric.training import AutoencoderConfig
 
 Row = dict[str, Any]
-"""Column by column; None where a column makes no sense for the cell."""
+"""Value by column name; None where a column does not apply to the cell."""
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
@@ -17,7 +17,7 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 def cell_row(
     cell: AutoencoderConfig, config: RunConfig, autoencoder: Autoencoder, evaluation: Evaluation, group: str
 ) -> Row:
-    """Everything about one cell, in the order of the table's columns."""
+    """All columns of one cell, in the order of the table."""
     bilinear = isinstance(autoencoder, BilinearAutoencoder)
     measured = evaluation.as_row()
     for name in ("run", "name", "kind", "hook_point", "n_latents", "n_hidden"):
@@ -45,7 +45,7 @@ def cell_row(
 
 
 def _geometry(autoencoder: Autoencoder) -> Row:
-    """Bits and effective ranks; a linear baseline has no forms."""
+    """Bits and effective ranks; None for linear baselines, which have no forms."""
     ranks = [f"effective_rank_{round(100 * q):02d}" for q in QUANTILES]
     names = ["bits", "bits_a_latent", "effective_rank_mean", *ranks, "captured_1", "captured_3", "captured_5"]
     if not isinstance(autoencoder, BilinearAutoencoder):

@@ -1,9 +1,9 @@
-"""A sweep from its config to its table. Interrupted anywhere, the same call goes on; a finished cell is not redone."""
+"""Run a sweep from its config to its table. An interrupted sweep resumes; finished cells are not repeated."""
 
 from dataclasses import replace
 from pathlib import Path
 
-from quadric.activations import HarvestConfig, harvest
+from quadric.activations import HarvestConfig, harvest_to_folder
 from quadric.activations.harvesting import Progress
 from quadric.autoencoders import load_pretrained
 from quadric.evaluation import EvaluationSettings, evaluate_on_text
@@ -20,40 +20,40 @@ from quadric.training.checkpoints import Damaged
 
 
 class Watcher:
-    """Hears how a sweep goes; this one keeps it to itself."""
+    """Callbacks for the progress of a sweep; this base class does nothing."""
 
     def plan(self, cells: list[str], finished: list[Row]) -> None:
-        """These cells are wanted, and those are there already."""
+        """Called once with all requested cells and the rows of those already finished."""
 
     def harvested(self, state: Progress) -> None:
-        """Activations are being stored."""
+        """Called while activations are being stored."""
 
     def train(self, cells: list[str], steps: int) -> None:
-        """A group is about to be trained."""
+        """Called before a group is trained."""
 
     def opened(self, step: int, damaged: list[Damaged]) -> None:
-        """Its run stands at a step."""
+        """Called when the group's run has been opened at a step."""
 
     def step(self, step: int, reports: dict[str, StepReport]) -> None:
-        """A step of it is done."""
+        """Called after each training step of the group."""
 
     def measuring(self, part: str, done: int, wanted: int) -> None:
-        """Held-out text is being read."""
+        """Called while held-out text is being read."""
 
     def row(self, row: Row) -> None:
-        """A cell is finished."""
+        """Called when a cell is finished."""
 
 
 def start_sweep(config: SweepConfig, folder: Path) -> None:
-    """Make the folder of a sweep, or let one that is there grow; nothing is changed if the two do not fit."""
+    """Create a sweep folder, or extend an existing sweep. An incompatible config is an error and changes nothing."""
     config.all_cells()
     write_sweep_config(config, folder)
 
 
 def sweep(folder: Path, *, device: str = "auto", moved: Moved | None = None, watcher: Watcher | None = None) -> Path:
-    """Train and measure every cell that is not finished; returns the table's path.
+    """Train and measure every unfinished cell; returns the path of the table.
 
-    `moved` says where model and text are now, if not where they were when the sweep was started.
+    Pass `moved` if the model or the text have moved since the sweep was started.
     """
     config, watcher, moved = read_sweep_config(folder), watcher or Watcher(), moved or Moved()
     config = replace(config, activations=moved.activations(config.activations))
@@ -77,20 +77,20 @@ def _train(config: SweepConfig, group: Group, every: list[Group], device: str, m
 
 
 def _fill_cache(config: SweepConfig, cache: Path, every: list[Group], device: str, watcher: Watcher) -> None:
-    """One pass of the language model for all hook points of a cache, whichever groups read them."""
+    """Harvest all hook points of a cache in one pass of the language model, for all groups that read it."""
     activations = replace(config.activations, hook_points=cache.name.replace("+", ","))
     storage = HarvestConfig(tokens=_tokens_to_store(every[0].config))
-    harvest(activations, storage, cache, device=device, on_progress=watcher.harvested)
+    harvest_to_folder(activations, storage, cache, device=device, on_progress=watcher.harvested)
 
 
 def _tokens_to_store(config: RunConfig) -> int:
-    """Enough for an epoch: the sequences, counted as if no token of theirs were left out."""
+    """Number of tokens in one epoch, counting every token of its sequences as kept."""
     sequences = -(-config.sequences // config.epochs)
     return sequences * config.reading.corpus.block_length
 
 
 def _measure(config: SweepConfig, group: Group, folder: Path, device: str, moved: Moved, watcher: Watcher) -> None:
-    """Cells of a group that have no row yet, all from one pass over held-out text."""
+    """Measure all cells of a group that have no row yet, in one pass over held-out text."""
     cells = [cell for cell in group.config.autoencoders if not row_path(folder, cell.name).is_file()]
     if not cells:
         return

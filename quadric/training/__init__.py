@@ -1,12 +1,12 @@
-"""Fits autoencoders to any iterator of batches.
+"""Trains autoencoders on any iterator of batches.
 
-config      what is trained, and how
-schedules   alpha and mixing density as functions of the step
-optimizers  who updates what
-learner     one autoencoder, one step at a time
-loop        any number of learners on one stream
-checkpoints what a run needs to go on as if it had never stopped
-across      the same over several processes
+config       what is trained, and how
+learner      one autoencoder, one step at a time, with its schedules
+optimizers   which optimizer updates which parameters; Muon for dense and sparse matrices
+loop         any number of learners on one stream
+checkpoints  the state that a run needs to continue exactly where it stopped
+distributed  sums and barriers over several processes
+cost, plan   FLOPs, memory and disk of a run, predicted from its sizes
 """
 
 from quadric.training.config import AutoencoderConfig, TrainingConfig

@@ -1,8 +1,8 @@
-"""Checkpoints: everything a run needs to go on as if it had never stopped.
+"""Checkpoints: the state that a run needs to continue exactly where it stopped.
 
-A checkpoint is a folder `step-00000256` with one safetensors file a learner and a state.json that holds the step,
-the stream's cursor of every process and the sha256 of every file. It is written beside and renamed, so that a
-folder of that name is whole unless the disk spoiled it, which the hashes tell.
+A checkpoint is a folder `step-00000256` with one safetensors file per learner and a state.json with the step, the
+stream's cursor of every process and the sha256 of every file. It is written under another name and then renamed, so
+a folder of that name is complete unless the disk damaged it, which the hashes detect.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ STEP_NAME = re.compile(r"step-\d{8}")
 
 
 class Checkpoint(NamedTuple):
-    """A state of a run after `step` steps."""
+    """The state of a run after `step` steps."""
 
     step: int
     cursors: list[Any]
@@ -43,30 +43,30 @@ class Damaged(NamedTuple):
 def write_checkpoint(folder: Path, checkpoint: Checkpoint, keep: int) -> Path:
     """Save a checkpoint under `folder`, then delete all but the newest `keep`."""
     target = folder / f"step-{checkpoint.step:08d}"
-    beside = folder / f".{target.name}.{os.getpid()}"
-    shutil.rmtree(beside, ignore_errors=True)
-    beside.mkdir(parents=True)
+    unfinished = folder / f".{target.name}.{os.getpid()}"
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
     try:
         files = {}
         for name, tensors in checkpoint.learners.items():
             blob = serialize_tensors({key: value.detach().cpu().contiguous() for key, value in tensors.items()})
             files[name] = hashlib.sha256(blob).hexdigest()
-            write_atomically(beside / f"{name}.safetensors", blob)
+            write_atomically(unfinished / f"{name}.safetensors", blob)
         state = {"step": checkpoint.step, "cursors": checkpoint.cursors, "sha256": files}
-        write_atomically(beside / STATE_NAME, json.dumps(state).encode())
+        write_atomically(unfinished / STATE_NAME, json.dumps(state).encode())
         if target.exists():
             shutil.rmtree(target)
-        beside.replace(target)
-        sync_to_disk(folder)  # the rename must be on the disk before older checkpoints go
+        unfinished.replace(target)
+        sync_to_disk(folder)  # the rename must be on the disk before older checkpoints are deleted
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(unfinished, ignore_errors=True)
     for old in _newest_first(folder)[keep:]:
         shutil.rmtree(old)
     return target
 
 
 def newest_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[Damaged]]:
-    """The newest checkpoint that is whole, and the newer ones that are not."""
+    """The newest complete checkpoint, and any damaged ones that are newer."""
     damaged: list[Damaged] = []
     for path in _newest_first(folder):
         try:
@@ -77,13 +77,13 @@ def newest_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[Damaged]]:
 
 
 def newest_step(folder: Path) -> int | None:
-    """The step of the newest checkpoint by its name, whole or not; None where there is none."""
+    """The step of the newest checkpoint by its name, damaged or not; None if there is none."""
     newest = _newest_first(folder)
     return int(newest[0].name.removeprefix("step-")) if newest else None
 
 
 def _newest_first(folder: Path) -> list[Path]:
-    """Only folders that this module named: a copy that a user keeps beside them is left alone."""
+    """Only folders with names that this module gives: copies that a user keeps next to them are left alone."""
     found = folder.iterdir() if folder.is_dir() else ()
     return sorted((path for path in found if STEP_NAME.fullmatch(path.name)), reverse=True)
 

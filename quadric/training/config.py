@@ -11,8 +11,8 @@ from quadric.autoencoders import (
     LinearArchitecture,
     TopKAutoencoder,
 )
-from quadric.autoencoders.bilinear import Initialization, check_density, default_hidden
-from quadric.autoencoders.mixing import Prior
+from quadric.autoencoders.bilinear import Initialization, default_hidden
+from quadric.autoencoders.mixing import Prior, check_density
 
 Kind = Literal["bilinear", "topk", "batch_topk"]
 
@@ -22,29 +22,29 @@ class AutoencoderConfig:
     """One autoencoder to train; the defaults are the paper's."""
 
     hook_point: str
-    """Canonical name of the place whose activations it learns."""
+    """Canonical name of the hook point whose activations it is trained on."""
     kind: Kind = "bilinear"
     """Bilinear, or one of the linear baselines."""
     n_latents: int = 8192
     """Size of the dictionary."""
     n_hidden: int | None = None
-    """Atoms; by default twice the latents, or as many where the prior is atomic."""
+    """Number of atoms; by default two per latent, or one if the prior is atomic."""
     prior: Prior = "composite"
-    """Constraint on the mixing of atoms into latents."""
+    """Constraint on C, which mixes atoms into latents."""
     mixing_density: float = 0.001
-    """Share of C that a composite autoencoder keeps in the end."""
+    """Share of C that a composite autoencoder keeps at the end of training."""
     alpha: float = 0.3
-    """Weight of the density penalty; 0 for the linear baselines, which are sparse by construction."""
+    """Weight of the density penalty; linear baselines, which are sparse by construction, train without it."""
     n_active: int = 32
-    """Latents that fire for a token, in the linear baselines."""
+    """Latents that fire per token, in the linear baselines."""
     symmetric: bool = True
     """Measure the error with the symmetric kernel rather than the printed one."""
     tied: bool = False
     """L = R."""
     init: Initialization = "orthogonal"
-    """How L, R and C start."""
+    """Initialization of L, R and C."""
     seed: int = 0
-    """Of the initial weights."""
+    """Seed of the initial weights."""
 
     def __post_init__(self) -> None:
         check_density(self.mixing_density)
@@ -53,7 +53,7 @@ class AutoencoderConfig:
         self._check_sizes()
 
     def _check_sizes(self) -> None:
-        """Impossible sizes are found here, before any text is read."""
+        """Raise ValueError for impossible sizes before any text is read."""
         if self.kind != "bilinear":
             LinearArchitecture(d_model=1, n_latents=self.n_latents, n_active=self.n_active, seed=self.seed)
             return
@@ -71,7 +71,7 @@ class AutoencoderConfig:
 
     @property
     def name(self) -> str:
-        """Says all that may differ between the autoencoders of a run; also the name of their folder."""
+        """Distinguishes the autoencoders of a run; also the name of the folder of this one."""
         if self.kind != "bilinear":
             return f"{self.hook_point}-{self.kind}-k{self.n_latents}-active{self.n_active}-seed{self.seed}"
         variant = "".join(["-printed" * (not self.symmetric), "-tied" * self.tied, "-xavier" * (self.init == "xavier")])
@@ -81,7 +81,7 @@ class AutoencoderConfig:
         return f"{self.hook_point}-{self.prior}{variant}-{sizes}-alpha{self.alpha:g}-seed{self.seed}"
 
     def build(self, d_model: int) -> Autoencoder:
-        """The autoencoder, untrained; a composite one starts with all of C."""
+        """The untrained autoencoder; a composite one starts with all entries of C."""
         if self.kind != "bilinear":
             linear = TopKAutoencoder if self.kind == "topk" else BatchTopKAutoencoder
             return linear(d_model=d_model, n_latents=self.n_latents, n_active=self.n_active, seed=self.seed)
@@ -100,12 +100,12 @@ class AutoencoderConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
-    """How the autoencoders of a run are fitted; the defaults are the paper's."""
+    """How the autoencoders of a run are trained; the defaults are the paper's."""
 
     steps: int = 2048
     """Batches to train on."""
     alpha_warmup_steps: int = 256
-    """Steps over which alpha grows linearly from 0."""
+    """Steps over which alpha rises linearly from 0."""
     learning_rate: float = 0.03
     """Constant learning rate of Muon."""
     momentum: float = 0.95

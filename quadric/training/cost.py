@@ -1,38 +1,37 @@
-"""What one training step costs, predicted from sizes alone: multiplications and peak memory.
+"""The cost of one training step, predicted from its sizes: FLOPs and peak memory.
 
-Counted are the matrix products, as torch.utils.flop_counter counts them (two operations a multiplication), and the
-products of a sparse C by its entries. Everything else in a step is element-wise and hidden in their shadow.
+Only matrix products are counted, as torch.utils.flop_counter does (two FLOPs per multiplication), and products with a
+sparse C by its entries. Everything else in a step is element-wise and takes little time in comparison.
 """
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from quadric.autoencoders.bilinear import DEFAULT_BLOCK, LARGEST_DENSE_GRAM, default_hidden
-from quadric.autoencoders.kernels.sparse_latents import TOKENS_AT_ONCE
-from quadric.autoencoders.kernels.symmetric import block_pairs, row_blocks
+from quadric.autoencoders.kernels.latents import TOKENS_AT_ONCE
+from quadric.autoencoders.kernels.products import block_pairs, row_blocks
 from quadric.autoencoders.mixing import SPARSE_BELOW, Prior
 from quadric.training.config import AutoencoderConfig
-from quadric.training.muon import ROUNDS
-from quadric.training.schedules import mixing_density_at
-from quadric.training.sparse_muon import MOST_PAIRS
+from quadric.training.learner import mixing_density_at
+from quadric.training.optimizers import MOST_PAIRS, ROUNDS
 
 FLOAT = 4
 ALLOCATOR_OVERHEAD = 1.2
-"""A step with sparse C works in pieces of a few mebibytes, which malloc keeps; measured over what was asked for."""
+"""Measured: a step with sparse C allocates pieces of a few mebibytes, which malloc keeps after they are freed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepSize:
-    """All that the cost of a step depends on."""
+    """Everything that the cost of a step depends on."""
 
     d_model: int
     n_tokens: int
-    """Tokens of the batch that one process sees."""
+    """Tokens per batch and process."""
     n_latents: int
     n_hidden: int
     prior: Prior
     mixing_density: float = 1.0
-    """Share of C that is kept at this step; only composite steps ask."""
+    """Share of C that is kept at this step; used for composite steps only."""
     symmetric: bool = True
 
     @property
@@ -42,12 +41,12 @@ class StepSize:
 
     @property
     def n_entries(self) -> int:
-        """Entries of C."""
+        """Number of entries of C."""
         return max(1, round(self.mixing_density * self.n_latents * self.n_hidden))
 
     @property
-    def n_live(self) -> int:
-        """Atoms that have an entry, were the entries scattered at random; training tends to leave fewer."""
+    def n_used_atoms(self) -> int:
+        """Expected number of atoms with an entry if entries were placed at random; training tends to leave fewer."""
         if not self.is_sparse:
             return self.n_hidden
         empty: float = (1 - self.n_entries / (self.n_latents * self.n_hidden)) ** self.n_latents
@@ -55,12 +54,12 @@ class StepSize:
 
     @property
     def is_blocked(self) -> bool:
-        """Whether the Gram matrix is walked in blocks instead of being held."""
+        """Whether the Gram matrix is computed in blocks instead of being held in memory."""
         return self.n_hidden > LARGEST_DENSE_GRAM
 
 
 class StepFlops(NamedTuple):
-    """Operations of one step, by what they are spent on."""
+    """FLOPs of one step, by what they are spent on."""
 
     encode: float
     gram: float
@@ -75,7 +74,7 @@ class StepFlops(NamedTuple):
 
 
 class StepMemory(NamedTuple):
-    """Bytes: what stays between steps, and the most that a step holds on top of it."""
+    """Bytes held between steps, and the most that a step holds in addition."""
 
     state: int
     working: int
@@ -86,7 +85,7 @@ class StepMemory(NamedTuple):
 
 
 class Phase(NamedTuple):
-    """A stretch of steps whose C is stored in one way; the cost is that of its dearest step."""
+    """Consecutive steps with the same storage of C; the cost is that of the most expensive one."""
 
     name: str
     first_step: int
@@ -95,7 +94,7 @@ class Phase(NamedTuple):
 
 
 def phases(config: AutoencoderConfig, d_model: int, n_tokens: int, steps: int) -> list[Phase]:
-    """A composite autoencoder trains with dense C first; the others have one phase."""
+    """The phases of a run: a composite autoencoder trains with dense C first; the others have one phase."""
     if config.kind != "bilinear":
         raise ValueError(f"the cost of kind={config.kind!r} is not modelled; only bilinear autoencoders are")
     hidden = default_hidden(config.n_latents, config.prior) if config.n_hidden is None else config.n_hidden
@@ -124,16 +123,16 @@ def phases(config: AutoencoderConfig, d_model: int, n_tokens: int, steps: int) -
 
 
 def half_share(size: int) -> float:
-    """Share of a symmetric product that is computed when it is done by halves."""
+    """Share of a symmetric product that is computed when only blocks on and above the diagonal are."""
     computed = sum((rows.stop - rows.start) * (size - rows.start) for rows in row_blocks(size))
     return float(computed / (size * size))
 
 
 def step_flops(size: StepSize) -> StepFlops:
-    """Operations of the matrix products of one step, forward, backward and update."""
-    n, d, k, h = size.n_tokens, size.d_model, size.n_latents, size.n_live
+    """FLOPs of the matrix products of one step: forward, backward and update."""
+    n, d, k, h = size.n_tokens, size.d_model, size.n_latents, size.n_used_atoms
     return StepFlops(
-        encode=float((12 if size.is_sparse else 8) * n * h * d),  # sparse C: the atoms' answers are made twice
+        encode=float((12 if size.is_sparse else 8) * n * h * d),  # sparse C: atom activations are computed twice
         gram=_gram_flops(size),
         mixing=_mixing_flops(size),
         kernel=0.0 if size.is_blocked else _kernel_flops(size),
@@ -143,9 +142,9 @@ def step_flops(size: StepSize) -> StepFlops:
 
 
 def _gram_flops(size: StepSize) -> float:
-    """Products of factors: by halves in the forward pass, those of a factor with itself again in the backward pass,
-    whole for the gradients. Blocks also pay for wᵀGw and for a second G."""
-    h, d = size.n_live, size.d_model
+    """Products of factors: upper blocks in the forward pass, those of a factor with itself again in the backward pass,
+    whole products for the gradients. The blocked form adds wᵀGw and computes G twice."""
+    h, d = size.n_used_atoms, size.d_model
     n_products = 4 if size.symmetric else 2
     if not size.is_blocked:
         return 2 * h**2 * d * (n_products + (n_products + 2) * half_share(h))
@@ -154,7 +153,7 @@ def _gram_flops(size: StepSize) -> float:
 
 
 def _mixing_flops(size: StepSize) -> float:
-    """Forward, and two gradients; a blocked error unmixes as well."""
+    """Forward and two gradients; the blocked form also maps latents back to atoms."""
     if size.prior == "atomic":
         return 0.0
     entries = size.n_entries if size.is_sparse else size.n_latents * size.n_hidden
@@ -162,7 +161,7 @@ def _mixing_flops(size: StepSize) -> float:
 
 
 def _kernel_flops(size: StepSize) -> float:
-    k, h = size.n_latents, size.n_live
+    k, h = size.n_latents, size.n_used_atoms
     if size.prior == "atomic":
         return 0.0
     if size.is_sparse:
@@ -177,7 +176,7 @@ def _optimizer_flops(size: StepSize) -> float:
 
 
 def muon_flops(rows: int, columns: int) -> float:
-    """Two passes over the matrix and the rounds on its small side."""
+    """FLOPs of Muon: two passes over the matrix, and the rounds on its small side."""
     small, large = min(rows, columns), max(rows, columns)
     n_small = ROUNDS + 3 * (ROUNDS - 1)
     passes = 2 * small * small * large * (half_share(small) + 1)
@@ -185,16 +184,16 @@ def muon_flops(rows: int, columns: int) -> float:
 
 
 def step_memory(size: StepSize) -> StepMemory:
-    """Peak bytes of training: parameters, optimizer, gradients, and the fullest moment of a step."""
+    """Peak bytes of training: parameters, optimizer state, gradients, and the peak within a step."""
     state = FLOAT * (_state_numbers(size) + _pair_numbers(size))
     moments = _blocked_moments(size) if size.is_blocked else _moments(size)
-    # The batch as it came and scaled to unit norm.
+    # The batch as read and scaled to unit norm.
     working = FLOAT * (max(moments) + 2 * size.n_tokens * size.d_model)
     return StepMemory(state, round(ALLOCATOR_OVERHEAD * working) if size.is_sparse else working)
 
 
 def _state_numbers(size: StepSize) -> int:
-    """Factors and their momentum; C with its momentum and mask, or its entries with their places and momentum."""
+    """Factors and their momentum; C with its momentum and mask, or its entries with their positions and momentum."""
     factors = 4 * size.n_hidden * size.d_model
     if size.prior == "atomic":
         return factors
@@ -205,7 +204,7 @@ def _state_numbers(size: StepSize) -> int:
 
 
 def _pair_numbers(size: StepSize) -> int:
-    """Pairs of entries that share a column, were the entries scattered at random: four places of two numbers each."""
+    """Pairs of entries in the same column if entries were placed at random: four int64 indices per pair."""
     if not size.is_sparse:
         return 0
     pairs = size.n_entries + size.n_entries**2 // size.n_hidden
@@ -213,28 +212,35 @@ def _pair_numbers(size: StepSize) -> int:
 
 
 def _moments(size: StepSize) -> list[int]:
-    """Numbers held at each moment that can be the fullest, in the order of a step."""
-    n, d, k, h = size.n_tokens, size.d_model, size.n_latents, size.n_live
+    """Numbers held at each moment of a step that can be the peak, in order."""
+    n, d, k, h = size.n_tokens, size.d_model, size.n_latents, size.n_used_atoms
     overlaps = round((2 if size.symmetric else 0) * half_share(h) * h**2)
     masked = k * h if size.prior == "composite" and not size.is_sparse else 0
     mixed = 0 if size.prior == "atomic" else k * h
     latents = 0 if size.prior == "atomic" else n * k
-    kept = 0 if size.is_sparse else 3 * n * h + masked  # both answers of every atom, and their products
+    kept = 0 if size.is_sparse else 3 * n * h + masked  # both activations of every atom, and their products
     chunk = 4 * min(n, TOKENS_AT_ONCE) * h if size.is_sparse else 0
-    live = 2 * h * d if size.is_sparse else 0  # the factors of the live atoms
+    used = 2 * h * d if size.is_sparse else 0  # the factors of the used atoms
     factor_grads = 2 * h * d
     return [
-        overlaps + h**2 + 2 * mixed + live,  # forward: G and what C makes of it
-        kept + latents + overlaps + mixed + 9 * n * k // 4 + k**2 + live,  # of the error: P, its gradient, and S
-        kept + n * k + (n * h if mixed and kept else chunk) + overlaps + mixed + k**2 + factor_grads + live,  # of Z
-        overlaps + 2 * mixed + (2 * k**2 if mixed else 0) + h**2 + factor_grads + live,  # of the kernel
-        overlaps + h**2 + h**2 // 4 + 2 * factor_grads + live,  # of G
+        overlaps + h**2 + 2 * mixed + used,  # forward: G and CG
+        kept + latents + overlaps + mixed + 9 * n * k // 4 + k**2 + used,  # gradient of the error: P, ∂Z and S
+        kept
+        + n * k
+        + (n * h if mixed and kept else chunk)
+        + overlaps
+        + mixed
+        + k**2
+        + factor_grads
+        + used,  # gradient of Z
+        overlaps + 2 * mixed + (2 * k**2 if mixed else 0) + h**2 + factor_grads + used,  # gradient of the kernel
+        overlaps + h**2 + h**2 // 4 + 2 * factor_grads + used,  # gradient of G
         2 * size.n_hidden * d + _optimizer_moment(size),
     ]
 
 
 def _optimizer_moment(size: StepSize) -> int:
-    """Muon holds the look-ahead, the scaled matrix and the result, and a few small squares."""
+    """Muon holds the momentum with look-ahead, the scaled matrix, the result, and a few small square matrices."""
     factor = 3 * size.n_hidden * size.d_model + 5 * min(size.n_hidden, size.d_model) ** 2
     if size.prior == "atomic" or size.is_sparse:
         return factor
@@ -243,7 +249,7 @@ def _optimizer_moment(size: StepSize) -> int:
 
 
 def _blocked_moments(size: StepSize) -> list[int]:
-    n, k, h = size.n_tokens, size.n_latents, size.n_live
+    n, k, h = size.n_tokens, size.n_latents, size.n_used_atoms
     latents = 0 if size.prior == "atomic" else n * k
     masked = k * h if size.prior == "composite" and not size.is_sparse else 0
     weights = 0 if size.prior == "atomic" else n * h
@@ -254,5 +260,5 @@ def _blocked_moments(size: StepSize) -> list[int]:
 
 
 def checkpoint_bytes(size: StepSize) -> int:
-    """Disk that one checkpoint of one autoencoder takes: its state, without the offset's few bytes."""
+    """Disk space of one checkpoint of one autoencoder, without the few bytes of the offset."""
     return FLOAT * _state_numbers(size)

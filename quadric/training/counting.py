@@ -1,4 +1,4 @@
-"""Counts what a piece of work multiplies: torch.utils.flop_counter, and sparse products by their entries."""
+"""FLOPs of matrix products: torch.utils.flop_counter, extended to sparse products, counted by their entries."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 
 def counted_flops(work: Callable[[], object]) -> int:
-    """Operations of the matrix products that `work` runs, two a multiplication."""
+    """FLOPs of the matrix products that `work` runs, two per multiplication."""
     aten = torch.ops.aten
     formulas = {aten.mm: _product, aten.addmm: _added_product, aten.sparse_sampled_addmm: _sampled_product}
     with FlopCounterMode(display=False, custom_mapping=formulas) as counter:
@@ -33,4 +33,4 @@ def _sampled_product(pattern: Tensor, left: Tensor, *_: Any, **__: Any) -> int:
 
 
 for _formula in (_product, _added_product, _sampled_product):
-    setattr(_formula, "_get_raw", True)  # noqa: B010  # the counter then hands over tensors instead of shapes
+    setattr(_formula, "_get_raw", True)  # noqa: B010  # makes the counter pass tensors instead of shapes

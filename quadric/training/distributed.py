@@ -1,4 +1,4 @@
-"""Sums and barriers across the processes of a torchrun job; in a process on its own they do nothing."""
+"""Sums and barriers over the processes of a torchrun job; in a single process they do nothing."""
 
 import os
 from typing import Any, NamedTuple
@@ -30,7 +30,7 @@ def current_rank() -> Rank:
 
 
 def join_job() -> Rank:
-    """Join the job that torchrun started, if it started one: nccl where there is a GPU, gloo elsewhere."""
+    """Join the torchrun job, if there is one: with nccl if there is a GPU, with gloo otherwise."""
     if "TORCHELASTIC_RUN_ID" in os.environ and not dist.is_initialized():
         dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
     return current_rank()
@@ -49,8 +49,8 @@ def barrier() -> None:
 
 
 class _SumOverProcesses(torch.autograd.Function):
-    """A sum over processes. Every process computes the same loss from it, so the gradient of its own share is the
-    gradient of the sum."""
+    """A sum over processes. Every process computes the same loss from it, so the gradient with respect to its own
+    term is the gradient with respect to the sum."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor) -> Tensor:

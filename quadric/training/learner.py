@@ -1,4 +1,4 @@
-"""One autoencoder in training: a step at a time, its whole state savable."""
+"""One autoencoder in training: a step at a time, on schedule, with a state that can be saved."""
 
 from math import isfinite
 from typing import Any, NamedTuple
@@ -11,11 +11,27 @@ from quadric.autoencoders import Autoencoder, BatchTopKAutoencoder, BilinearAuto
 from quadric.training.config import AutoencoderConfig, TrainingConfig
 from quadric.training.distributed import current_rank, sum_gradients, sum_over_processes
 from quadric.training.optimizers import Optimizers
-from quadric.training.schedules import alpha_at, is_mask_frozen, mixing_density_at
+
+# Schedules are pure functions of the step, which counts from 0.
+
+
+def alpha_at(step: int, alpha: float, warmup_steps: int) -> float:
+    """Linear warm-up of the density penalty from 0, so that reconstruction is learned first."""
+    return alpha * min(1.0, step / warmup_steps) if warmup_steps else alpha
+
+
+def mixing_density_at(step: int, steps: int, target: float) -> float:
+    """Geometric decay from 1 to the target over the first half of training."""
+    return float(target ** min(1.0, 2 * step / steps))
+
+
+def is_mask_frozen(step: int, steps: int) -> bool:
+    """Whether the support of C is fixed: during the last fifth of training."""
+    return 5 * step >= 4 * steps
 
 
 class StepReport(NamedTuple):
-    """What one step measured, over the whole batch of all processes."""
+    """Measurements of one step, over the whole batch of all processes."""
 
     step: int
     error: float
@@ -26,16 +42,30 @@ class StepReport(NamedTuple):
 
 
 class DivergedError(ValueError):
-    """The loss is no longer a number; nothing was updated with it."""
+    """The loss is not finite; no parameter was updated with it."""
 
 
 class Learner:
-    """Fits one autoencoder; draws no random numbers after the autoencoder is made."""
+    """Trains one autoencoder; draws no random numbers after the autoencoder is initialized.
+
+    Args:
+        autoencoder: the autoencoder, trained in place.
+        config: its configuration.
+        training: schedules and learning rates.
+        step: number of steps already taken.
+
+    Example:
+        >>> config = AutoencoderConfig(hook_point="rows", prior="atomic", n_latents=16)
+        >>> learner = Learner(config.build(8), config, TrainingConfig(steps=2, alpha_warmup_steps=1))
+        >>> learner.step(torch.randn(64, 8)).n_tokens
+        64
+    """
 
     def __init__(
         self, autoencoder: Autoencoder, config: AutoencoderConfig, training: TrainingConfig, step: int = 0
     ) -> None:
-        if isinstance(autoencoder, BatchTopKAutoencoder) and current_rank().world_size > 1:
+        self.n_processes = current_rank().world_size
+        if isinstance(autoencoder, BatchTopKAutoencoder) and self.n_processes > 1:
             raise ValueError("BatchTopK chooses among all tokens of a batch; train it in one process, without torchrun")
         self.autoencoder = autoencoder.train()
         self.config, self.training = config, training
@@ -47,24 +77,27 @@ class Learner:
         step, config = self.next_step, self.config
         density = self._anneal(step)
         alpha = alpha_at(step, config.alpha, self.training.alpha_warmup_steps) if config.kind == "bilinear" else 0.0
-        sums = sum_over_processes(self.autoencoder.loss_sums(self._on_device(tokens)))
+        sums = self.autoencoder.loss_sums(self._on_device(tokens))
+        if self.n_processes > 1:
+            sums = sum_over_processes(sums)
         terms = sums.terms(alpha)
-        # Read at once and before the backward pass: a GPU is waited for once a step, with the larger half still to do.
+        # One transfer, before the backward pass: the GPU is synchronized once per step, with most work still queued.
         total, error, mean_density = torch.stack(terms).tolist()
         if not isfinite(total):
             raise DivergedError(f"the loss of {config.name} is {total} at step {step}")
         terms.total.backward()  # type: ignore[no-untyped-call]
-        sum_gradients(self.autoencoder)
+        if self.n_processes > 1:
+            sum_gradients(self.autoencoder)
         self.optimizers.step()
         self.next_step += 1
         return StepReport(step, error, mean_density, alpha, density, sums.n_tokens)
 
     def _on_device(self, tokens: Tensor) -> Tensor:
-        """A batch from a cache comes in main memory; from a pinned page it travels while the GPU works."""
+        """The batch on the parameters' device; from pinned memory the copy overlaps with the GPU's work."""
         return tokens.to(next(self.autoencoder.parameters()).device, non_blocking=True)
 
     def _anneal(self, step: int) -> float | None:
-        """Thin out C as the schedule says; the mask is recomputed until it freezes."""
+        """Set the density of C to the schedule's, until the support freezes."""
         if not isinstance(self.autoencoder, BilinearAutoencoder) or self.autoencoder.prior != "composite":
             return None
         # Entries that were dropped stay dropped: a run continued with more steps never thickens C again.
@@ -77,18 +110,24 @@ class Learner:
         return density
 
     def state(self) -> dict[str, Tensor]:
-        """Parameters, masks and the memory of every optimizer, as named tensors."""
-        # Named parameters come once each: tied factors are one tensor, and are saved as one.
-        own = {**dict(self.autoencoder.named_parameters()), **dict(self.autoencoder.named_buffers())}
-        tensors: dict[str, Tensor] = {f"autoencoder.{name}": value.detach() for name, value in own.items()}
+        """Parameters, buffers and the state of every optimizer, as named tensors."""
+        tensors: dict[str, Tensor] = {f"autoencoder.{name}": value for name, value in self._autoencoder_state().items()}
         for part, optimizer in self.optimizers.all().items():
             for index, memory in optimizer.state_dict()["state"].items():
                 for name, value in memory.items():
                     tensors[f"optimizer.{part}.{index}.{name}"] = torch.as_tensor(value)
         return tensors
 
+    def _autoencoder_state(self) -> dict[str, Tensor]:
+        """The state_dict, but tied factors, which are one parameter under two names, only once."""
+        named = {name for name, _ in self.autoencoder.named_parameters(remove_duplicate=False)}
+        once = {name for name, _ in self.autoencoder.named_parameters()}
+        return {
+            name: value for name, value in self.autoencoder.state_dict().items() if name in once or name not in named
+        }
+
     def restore(self, state: dict[str, Tensor], step: int) -> None:
-        """Go back to a saved state, so exactly that the next step gives the same bits."""
+        """Return to a saved state exactly: the next step gives the same bits."""
         prefix = "autoencoder."
         own = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
         if isinstance(self.autoencoder, BilinearAutoencoder):
@@ -98,11 +137,12 @@ class Learner:
         self.next_step = step
         self.optimizers = Optimizers(self.autoencoder, self.training.learning_rate, self.training.momentum)
         for part, optimizer in self.optimizers.all().items():
-            memory = _memory(state, f"optimizer.{part}.")
+            # Older checkpoints spell the prefix "optimiser".
+            memory = _optimizer_state(state, f"optimizer.{part}.") or _optimizer_state(state, f"optimiser.{part}.")
             optimizer.load_state_dict(optimizer.state_dict() | {"state": memory})
 
 
-def _memory(state: dict[str, Tensor], prefix: str) -> dict[int, dict[str, Any]]:
+def _optimizer_state(state: dict[str, Tensor], prefix: str) -> dict[int, dict[str, Any]]:
     memory: dict[int, dict[str, Any]] = {}
     for key, value in state.items():
         if key.startswith(prefix):

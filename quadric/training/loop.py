@@ -1,4 +1,4 @@
-"""The training loop: any number of autoencoders, one stream, every batch seen once by all of them."""
+"""The training loop: any number of autoencoders on one stream; each batch is read once for all of them."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ STEPS_BETWEEN_AGREEMENTS = 16
 
 @runtime_checkable
 class Batch(Protocol):
-    """What the loop needs of a batch: activations by hook point, and where they came from."""
+    """A batch: activations by hook point, and the documents that they come from."""
 
     @property
     def activations(self) -> dict[str, Tensor]: ...
@@ -40,7 +40,7 @@ class Stream(Protocol):
 
 
 class InterruptedTraining(KeyboardInterrupt):
-    """Training was asked to stop and has saved its state."""
+    """Training was interrupted and has saved its state."""
 
 
 def train(
@@ -50,23 +50,25 @@ def train(
     checkpoints: Path | None,
     on_step: Callable[[int, dict[str, StepReport]], None] = lambda step, reports: None,
 ) -> None:
-    """Train from where the learners and the stream stand to the last step; without a folder nothing is saved."""
+    """Train from the current step to the last one.
+
+    Args:
+        learners: the autoencoders to train, all at the same step.
+        stream: batches with a cursor that can be saved.
+        config: number of steps, and how often to save.
+        checkpoints: folder for checkpoints; None saves nothing.
+        on_step: called after each step with the number of steps taken and each learner's report.
+    """
     step = learners[0].next_step
     if step == 0:
-        save(checkpoints, learners, stream, config)  # whatever happens from here on can be resumed
+        save(checkpoints, learners, stream, config)  # from here on, an interrupted run can be resumed
     batches = iter(stream)
     with _stop_requests() as stop_requested:
         while step < config.steps:
             batch: Batch | None = next(batches, None)
             if batch is None:
                 raise ValueError(f"the text ended at step {step} of {config.steps}; give more text or fewer steps")
-            try:
-                reports = {each.config.name: each.step(batch.activations[each.config.hook_point]) for each in learners}
-            except DivergedError as problem:
-                raise DivergedError(
-                    f"{problem}, on documents {int(batch.documents.min())} to {int(batch.documents.max())}; the last "
-                    f"checkpoint is untouched: lower learning_rate={config.learning_rate}, or look at that text"
-                ) from None
+            reports = _step_all(learners, batch, config)
             step += 1
             on_step(step, reports)
             stopping = _agree_to_stop(stop_requested(), step)
@@ -74,6 +76,17 @@ def train(
                 save(checkpoints, learners, stream, config)
             if stopping and step < config.steps:
                 raise InterruptedTraining(f"stopped after step {step} of {config.steps}")
+
+
+def _step_all(learners: list[Learner], batch: Batch, config: TrainingConfig) -> dict[str, StepReport]:
+    """One step of every learner on the same batch; a loss that is not finite is reported with its documents."""
+    try:
+        return {each.config.name: each.step(batch.activations[each.config.hook_point]) for each in learners}
+    except DivergedError as problem:
+        raise DivergedError(
+            f"{problem}, on documents {int(batch.documents.min())} to {int(batch.documents.max())}; the last "
+            f"checkpoint is untouched: lower learning_rate={config.learning_rate}, or look at that text"
+        ) from None
 
 
 def save(checkpoints: Path | None, learners: list[Learner], stream: Stream, config: TrainingConfig) -> None:
@@ -84,11 +97,11 @@ def save(checkpoints: Path | None, learners: list[Learner], stream: Stream, conf
     if current_rank().is_first:
         states = {learner.config.name: learner.state() for learner in learners}
         write_checkpoint(checkpoints, Checkpoint(learners[0].next_step, cursors, states), config.keep_checkpoints)
-    barrier()  # no process continues before the state is safe
+    barrier()  # no process continues before the state is on disk
 
 
 def resume(checkpoints: Path, learners: list[Learner], stream: Stream) -> list[Damaged]:
-    """Put learners and stream back to the newest whole checkpoint; returns the damaged ones that were passed over."""
+    """Restore learners and stream from the newest complete checkpoint; returns the damaged ones that were skipped."""
     checkpoint, damaged = newest_checkpoint(checkpoints)
     if checkpoint is None:
         return damaged
@@ -105,7 +118,7 @@ def resume(checkpoints: Path, learners: list[Learner], stream: Stream) -> list[D
 
 
 def _agree_to_stop(requested: bool, step: int) -> bool:
-    """Processes stop together or not at all, so they ask each other, though not at every step."""
+    """Whether to stop: if any process was interrupted, all stop. They exchange this only every few steps."""
     if current_rank().world_size == 1:
         return requested
     return step % STEPS_BETWEEN_AGREEMENTS == 0 and any(gather_objects(requested))
@@ -113,7 +126,7 @@ def _agree_to_stop(requested: bool, step: int) -> bool:
 
 @contextmanager
 def _stop_requests() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C finishes the step first, so that no state is saved half updated; a second one stops at once."""
+    """Ctrl-C lets the step finish, so that no half-updated state is saved; a second one stops immediately."""
     requested = False
 
     def remember(number: int, frame: FrameType | None) -> None:
@@ -124,7 +137,7 @@ def _stop_requests() -> Iterator[Callable[[], bool]]:
 
     try:
         before = signal.signal(signal.SIGINT, remember)
-    except ValueError:  # not the main thread: whoever started it handles signals
+    except ValueError:  # not the main thread, which is the only one that may handle signals
         yield lambda: False
         return
     try:

@@ -1,4 +1,4 @@
-"""How fast this machine multiplies."""
+"""The speed of this machine."""
 
 import time
 
@@ -6,7 +6,7 @@ import torch
 
 
 def matmul_rate(size: int = 1536, seconds: float = 1.0) -> float:
-    """Operations a second of the CPU's float32 matrix product: the best of as many as fit in the time."""
+    """FLOPs per second of float32 matrix products on the CPU: the best of as many as fit in the given time."""
     left, right, product = (torch.randn(size, size) for _ in range(3))
     torch.mm(left, right, out=product)
     best, end = float("inf"), time.perf_counter() + seconds

@@ -1,22 +1,43 @@
-"""Who updates what: Muon the matrices, Muon on its pattern a sparse C, AdamW the rest."""
+"""Which optimizer updates which parameters, and Muon for dense and for sparse matrices.
+
+    L, R and dense C   Muon
+    sparse C           SparseMuon
+    offsets, biases    AdamW
+
+Muon orthogonalizes the momentum X of a matrix with the Newton–Schulz rounds X ← aX + b(XXᵀ)X + c(XXᵀ)²X.
+torch.optim.Muon iterates on the whole matrix in bfloat16. Every factor that multiplies X is a polynomial in XᵀX, and
+those commute, so `Muon` iterates on the small Gram matrix alone:
+
+    A₀ = XᵀX,   P = aI + bA + cA²,   A ← PAP,   Q ← QP,   and at the end X Q.
+
+That takes one pass over the tall matrix at each end instead of two in each of five rounds. It runs in float32, which
+CPUs multiply faster than bfloat16 (benchmarks/results/muon.md) and which keeps rounding errors small.
+
+`SparseMuon` runs the same rounds on the entries of a sparse matrix and evaluates every product (XXᵀ)Y only where the
+matrix has entries, which costs one multiplication per pair of entries that share a column instead of k³.
+benchmarks/bench_mixing_optimizer.py compares it, and element-wise rules, with Muon on the whole of C.
+"""
+
+from collections.abc import Callable, Iterable
+from math import log, sqrt
+from typing import Any, NamedTuple, overload
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from quadric.autoencoders import Autoencoder, BilinearAutoencoder
-from quadric.autoencoders.mixing import Composite
-from quadric.training.muon import Muon
-from quadric.training.sparse_muon import SparseMuon
+from quadric.autoencoders.kernels.products import CsrPattern, symmetric_product
+from quadric.autoencoders.mixing import Sparse
 
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+ROUNDS = 5
+TINY = 1e-7
 VECTOR_LEARNING_RATE = 1e-3
-
-
-def sparse_optimizer(
-    values: nn.Parameter, mixing: Composite, learning_rate: float, momentum: float
-) -> torch.optim.Optimizer:
-    """What updates the values of a sparse C."""
-    return SparseMuon(values, mixing.pattern, learning_rate, momentum)
+MOST_PAIRS = 2**24
+"""Largest number of pairs of entries for which `SparseMuon` runs the rounds. Above it, in the first steps after C
+became sparse at the largest sizes, rows are only scaled to norm one, which is what orthogonalization does to rows that
+share no atoms."""
 
 
 class Optimizers:
@@ -32,32 +53,34 @@ class Optimizers:
         self.mixing = self._for_mixing()
 
     def all(self) -> dict[str, torch.optim.Optimizer]:
-        """Every optimizer by the part that it updates."""
+        """Every optimizer by the name of the part that it updates."""
         parts = {"matrices": self.matrices, "vectors": self.vectors, "mixing": self.mixing}
         return {name: optimizer for name, optimizer in parts.items() if optimizer is not None}
 
     def step(self) -> None:
-        """Update every parameter and forget its gradient."""
+        """Update every parameter and clear its gradient."""
         for optimizer in self.all().values():
             optimizer.step()
             optimizer.zero_grad()
 
     def follow_mixing(self, kept: Int[Tensor, " kept"] | None) -> None:
-        """Take over the parameter of C after its density was set, with the memory of the entries that stayed."""
+        """After `set_mixing_density`: optimize the new parameter of C, with the momentum of the entries that stayed.
+
+        Args:
+            kept: what `set_mixing_density` returned.
+        """
         parameter, before = self._mixing_parameter(), self.mixing
         if parameter is None or before is None or parameter is before.param_groups[0]["params"][0]:
             return
         self.mixing = after = self._for_mixing()
-        places = self._places_in_dense() if kept is None else (kept,)
-        if isinstance(after, type(before) | SparseMuon):  # Muon's momentum means the same on the pattern
+        positions = self._positions_in_dense() if kept is None else (kept,)
+        if isinstance(after, type(before) | SparseMuon):  # Muon's momentum has the same meaning on the entries
             for memory in before.state.values():
-                after.state[parameter] = {name: v[places] if v.ndim else v for name, v in memory.items()}
+                after.state[parameter] = {name: v[positions] if v.ndim else v for name, v in memory.items()}
 
-    def _places_in_dense(self) -> tuple[Tensor, ...]:
-        """Where the entries of a C that has just become sparse stood in the dense one."""
-        assert isinstance(self.autoencoder, BilinearAutoencoder)
-        assert isinstance(self.autoencoder.mixing, Composite)
-        rows, columns, _ = self.autoencoder.mixing.entries()
+    def _positions_in_dense(self) -> tuple[Tensor, ...]:
+        """Positions in the dense C of the entries of the sparse C that replaced it."""
+        rows, columns, _ = self._sparse_mixing().entries()
         return rows, columns
 
     def _mixing_parameter(self) -> nn.Parameter | None:
@@ -70,6 +93,184 @@ class Optimizers:
             return None
         if parameter.ndim == 2:
             return Muon([parameter], self.learning_rate, self.momentum)
+        return sparse_optimizer(parameter, self._sparse_mixing(), self.learning_rate, self.momentum)
+
+    def _sparse_mixing(self) -> Sparse:
         assert isinstance(self.autoencoder, BilinearAutoencoder)
-        assert isinstance(self.autoencoder.mixing, Composite)
-        return sparse_optimizer(parameter, self.autoencoder.mixing, self.learning_rate, self.momentum)
+        assert isinstance(self.autoencoder.mixing, Sparse)
+        return self.autoencoder.mixing
+
+
+def sparse_optimizer(
+    values: nn.Parameter, mixing: Sparse, learning_rate: float, momentum: float
+) -> torch.optim.Optimizer:
+    """The optimizer for the values of a sparse C."""
+    return SparseMuon(values, mixing.pattern, learning_rate, momentum)
+
+
+class Muon(torch.optim.Optimizer):
+    """Orthogonalized momentum: torch.optim.Muon with adjust_lr_fn="original" and without weight decay."""
+
+    def __init__(self, parameters: Iterable[nn.Parameter], lr: float, momentum: float) -> None:
+        super().__init__(parameters, {"lr": lr, "momentum": momentum})
+
+    @overload
+    def step(self, closure: None = None) -> None: ...
+
+    @overload
+    def step(self, closure: Callable[[], float]) -> float: ...
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    self._update(parameter, parameter.grad, group["lr"], group["momentum"])
+
+    def _update(self, parameter: Tensor, grad: Tensor, lr: float, momentum: float) -> None:
+        rows, columns = parameter.shape
+        direction = orthogonalized(nesterov_momentum(self.state[parameter], grad, momentum))
+        parameter.sub_(direction.to(parameter.dtype), alpha=lr * sqrt(max(1, rows / columns)))
+
+
+def nesterov_momentum(state: dict[str, Tensor], grad: Float[Tensor, "*s"], momentum: float) -> Float[Tensor, "*s"]:
+    """The momentum after this gradient with Nesterov's look-ahead, at least in float32."""
+    if not state:
+        state["momentum_buffer"] = torch.zeros_like(grad)
+    buffer = state["momentum_buffer"]
+    buffer.lerp_(grad, 1 - momentum)
+    ahead = grad.lerp(buffer, momentum)
+    return ahead.to(torch.promote_types(ahead.dtype, torch.float32))
+
+
+def orthogonalized(matrix: Float[Tensor, "m n"]) -> Float[Tensor, "m n"]:
+    """The matrix with its singular values moved close to 1: US'Vᵀ with S' ≈ 1 for USVᵀ."""
+    if matrix.shape[0] < matrix.shape[1]:
+        return orthogonalized(matrix.mT).mT
+    norm: Tensor = torch.linalg.matrix_norm(matrix)
+    tall = matrix / norm.clamp(min=TINY)
+    return tall @ _factor_product(symmetric_product(tall.mT, tall))
+
+
+def _factor_product(gram: Float[Tensor, "n n"]) -> Float[Tensor, "n n"]:
+    """The product of the factors of all rounds. All matrices here are polynomials in the first one, so the product of
+    any two is symmetric."""
+    product = factor = _factor(gram)
+    for _ in range(ROUNDS - 1):
+        gram = symmetric_product(symmetric_product(factor, gram), factor)
+        factor = _factor(gram)
+        product = symmetric_product(product, factor)
+    return product
+
+
+def _factor(gram: Float[Tensor, "n n"]) -> Float[Tensor, "n n"]:
+    """aI + bA + cA²."""
+    a, b, c = COEFFICIENTS
+    factor = symmetric_product(gram, gram).mul_(c).add_(gram, alpha=b)
+    factor.diagonal().add_(a)
+    return factor
+
+
+class SparseMuon(torch.optim.Optimizer):
+    """Muon for the entries of one sparse matrix, in row order."""
+
+    def __init__(self, values: nn.Parameter, pattern: CsrPattern, lr: float, momentum: float) -> None:
+        super().__init__([values], {"lr": lr, "momentum": momentum})
+        self.pattern = pattern
+        self.n_rounds = rounds_for(pattern)
+        self.pairs = column_pairs(pattern) if count_pairs(pattern) <= MOST_PAIRS else None
+
+    @overload
+    def step(self, closure: None = None) -> None: ...
+
+    @overload
+    def step(self, closure: Callable[[], float]) -> float: ...
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        (group,) = self.param_groups
+        (values,) = group["params"]
+        if values.grad is None:
+            return
+        direction = self._direction(nesterov_momentum(self.state[values], values.grad, group["momentum"]))
+        rows, columns = self.pattern.shape
+        values.sub_(direction.to(values.dtype), alpha=group["lr"] * sqrt(max(1, rows / columns)))
+
+    def _direction(self, momentum: Tensor) -> Tensor:
+        if self.pairs is None:
+            return rows_scaled(momentum, self.pattern)
+        direction = orthogonalized_on_pattern(momentum[self.pattern.by_column], self.pairs, self.n_rounds)
+        return direction[self.pattern.by_row]
+
+
+class Pairs(NamedTuple):
+    """Pairs of entries in the same column. Entries are numbered in column order; the rows of a pair determine a
+    position of XXᵀ."""
+
+    first: Int[Tensor, " pairs"]
+    second: Int[Tensor, " pairs"]
+    per_entry: Int[Tensor, " nnz"]
+    """Number of pairs whose first entry is this one; pairs are stored in that order."""
+    place: Int[Tensor, " pairs"]
+    """Index of the pair's position among those of XXᵀ that occur."""
+    by_place: Int[Tensor, " pairs"]
+    """Permutation that sorts the pairs by position."""
+    per_place: Int[Tensor, " places"]
+
+
+def count_pairs(pattern: CsrPattern) -> int:
+    """Number of pairs of entries in the same column."""
+    return int(pattern.column_starts.diff().square().sum())
+
+
+def column_pairs(pattern: CsrPattern) -> Pairs:
+    """All pairs of entries in the same column, including each entry with itself."""
+    per_column = pattern.column_starts.diff()
+    per_entry = per_column.repeat_interleave(per_column)
+    entries = torch.arange(len(per_entry), device=per_entry.device)
+    first = entries.repeat_interleave(per_entry)
+    column_start = pattern.column_starts[:-1].repeat_interleave(per_column)
+    # Among the pairs of one first entry, the second runs through the column from its start.
+    own_start = per_entry.cumsum(0) - per_entry
+    second = torch.arange(len(first), device=first.device) + (column_start - own_start)[first]
+    keys = pattern.rows_by_column[first] * pattern.shape[0] + pattern.rows_by_column[second]
+    _, place, per_place = torch.unique(keys, return_inverse=True, return_counts=True)
+    return Pairs(first, second, per_entry, place, torch.argsort(place, stable=True), per_place)
+
+
+def rounds_for(pattern: CsrPattern) -> int:
+    """One round more than brings a direction of average size to about length one, and at most Muon's five.
+
+    A matrix of r rows and norm one has singular values of about 1/√r, and a round multiplies a small one by a. With
+    all of Muon's rounds, a pattern of few entries would take full-length steps in directions that are only rounding
+    errors, and two processes would no longer train exactly as one does.
+    """
+    used = [int(starts.diff().count_nonzero()) for starts in (pattern.row_starts, pattern.column_starts)]
+    n_directions = max(1, min(used))
+    return min(ROUNDS, 1 + round(log(sqrt(n_directions), COEFFICIENTS[0])))
+
+
+def orthogonalized_on_pattern(values: Float[Tensor, " nnz"], pairs: Pairs, n_rounds: int) -> Float[Tensor, " nnz"]:
+    """Newton–Schulz rounds with every product restricted to the pattern; values and result are in column order."""
+    a, b, c = COEFFICIENTS
+    norm: Tensor = torch.linalg.vector_norm(values)
+    entries = values / norm.clamp(min=TINY)
+    for _ in range(n_rounds):
+        products = (entries[pairs.first] * entries[pairs.second])[pairs.by_place]
+        gram = _segment_sums(products, pairs.per_place)[pairs.place]
+        once = _segment_sums(gram * entries[pairs.second], pairs.per_entry)
+        twice = _segment_sums(gram * once[pairs.second], pairs.per_entry)
+        entries = a * entries + b * once + c * twice
+    return entries
+
+
+def rows_scaled(values: Float[Tensor, " nnz"], pattern: CsrPattern) -> Float[Tensor, " nnz"]:
+    """Every row divided by its norm; values and result are in row order."""
+    lengths = pattern.row_starts.diff()
+    norms = _segment_sums(values.square(), lengths).sqrt().clamp(min=TINY)
+    return values / norms.repeat_interleave(lengths)
+
+
+def _segment_sums(values: Tensor, lengths: Tensor) -> Tensor:
+    """Sums of consecutive segments, added in the same order in every run."""
+    return torch.segment_reduce(values, "sum", lengths=lengths, unsafe=True)

@@ -1,4 +1,4 @@
-"""What a run will cost before anything is started: the cost model applied to a whole run."""
+"""The predicted cost of a whole run, before it starts."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
@@ -8,7 +8,7 @@ from quadric.training.cost import Phase, StepFlops, StepMemory, checkpoint_bytes
 
 
 class PhaseCost(NamedTuple):
-    """A phase, and what each of its steps costs a process."""
+    """A phase, and the cost of each of its steps per process."""
 
     phase: Phase
     flops: StepFlops
@@ -25,9 +25,9 @@ class RunPlan:
 
     phases: list[PhaseCost]
     checkpoint_bytes: int
-    """Disk of all checkpoints that are kept, at their largest, with one more while it is being written."""
+    """Disk space of all kept checkpoints at their largest, plus one more while it is being written."""
     reading_flops_per_step: float
-    """The language model's part of a step, for one process."""
+    """FLOPs of the language model per step and process."""
 
     @property
     def peak_bytes(self) -> int:
@@ -35,11 +35,11 @@ class RunPlan:
 
     @property
     def flops(self) -> float:
-        """Of the whole run, for one process."""
+        """FLOPs of the whole run per process."""
         return sum((each.flops.total + self.reading_flops_per_step) * each.n_steps for each in self.phases)
 
     def seconds(self, rate: float) -> float:
-        """Time of the run if everything ran at `rate` operations a second."""
+        """Time of the run if everything ran at `rate` FLOPs per second."""
         return self.flops / rate
 
     def as_json(self) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def plan_run(
     processes: int = 1,
     reading_flops_per_token: float = 0.0,
 ) -> RunPlan:
-    """The plan of one autoencoder; every process sees its part of the batch and holds the whole autoencoder."""
+    """The plan of one autoencoder; every process gets its part of the batch and holds the whole autoencoder."""
     if batch_tokens < 1 or processes < 1:
         raise ValueError(f"batch_tokens={batch_tokens} and processes={processes} must be at least 1")
     if batch_tokens % processes:

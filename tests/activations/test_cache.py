@@ -1,4 +1,4 @@
-"""A cache gives back what was stored, in any order, without loading it all."""
+"""A cache returns the stored activations, in any order, without loading all of them."""
 
 import json
 from dataclasses import replace
@@ -19,7 +19,7 @@ from quadric.activations import (
     HarvestConfig,
     LiveStream,
     describe,
-    harvest,
+    harvest_to_folder,
 )
 from quadric.activations.manifest import CacheError
 from quadric.corpus import CorpusConfig
@@ -37,7 +37,7 @@ def config(tiny_folder: Path, texts: Path) -> ActivationConfig:
 def folder(config: ActivationConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("cache")
     storage = HarvestConfig(tokens=TOKENS, sequences_per_shard=4, dtype="float32")
-    harvest(config, storage, path, device="cpu")
+    harvest_to_folder(config, storage, path, device="cpu")
     return path
 
 
@@ -61,22 +61,22 @@ def assert_same(found: list[ActivationBatch], expected: list[ActivationBatch]) -
             assert torch.equal(one.activations[name], other.activations[name])
 
 
-def test_it_is_a_stream(folder: Path) -> None:
+def test_a_cached_stream_is_an_activation_stream(folder: Path) -> None:
     assert isinstance(stream_of(folder), ActivationStream)
 
 
 @pytest.mark.parametrize("size", [BatchSize(tokens=70), BatchSize(sequences=3)])
-def test_unshuffled_it_is_the_live_stream(config: ActivationConfig, folder: Path, size: BatchSize) -> None:
+def test_unshuffled_batches_equal_the_live_stream(config: ActivationConfig, folder: Path, size: BatchSize) -> None:
     live = LiveStream.open(config, device="cpu", batch=size)
     cached = list(stream_of(folder, size, seed=None))
-    whole = 9 if size.unit == "tokens" else len(cached) - 1  # the last one ends where the cache ends
+    whole = 9 if size.unit == "tokens" else len(cached) - 1  # the last batch is cut off by the end of the cache
     assert_same(cached[:whole], list(islice(live, whole)))
     assert live.provenance == ActivationCache(folder).provenance
 
 
 @pytest.mark.parametrize("window", [1, 200, 1 << 20])
 @pytest.mark.parametrize("size", [BatchSize(tokens=60), BatchSize(sequences=3)])
-def test_shuffling_is_a_permutation_by_seed(folder: Path, window: int, size: BatchSize) -> None:
+def test_shuffling_is_a_seeded_permutation(folder: Path, window: int, size: BatchSize) -> None:
     stored = list(stream_of(folder, size, seed=None))
     first = list(stream_of(folder, size, seed=1, window=window))
     assert sorted(places(first)) == places(stored)
@@ -104,7 +104,7 @@ def test_a_wide_window_mixes_shards(folder: Path) -> None:
 
 @pytest.mark.parametrize("world_size", [2, 3])
 @pytest.mark.parametrize("size", [BatchSize(tokens=60), BatchSize(sequences=3)])
-def test_ranks_share_nothing_and_lose_nothing(folder: Path, world_size: int, size: BatchSize) -> None:
+def test_every_row_belongs_to_exactly_one_rank(folder: Path, world_size: int, size: BatchSize) -> None:
     parts = [list(stream_of(folder, size, rank=rank, world_size=world_size)) for rank in range(world_size)]
     whole = list(stream_of(folder, size))
     assert sorted(place for part in parts for place in places(part)) == sorted(places(whole))
@@ -112,7 +112,7 @@ def test_ranks_share_nothing_and_lose_nothing(folder: Path, world_size: int, siz
 
 
 @pytest.mark.parametrize("world_size", [1, 2])
-def test_a_restored_stream_goes_on_with_the_very_next_batch(folder: Path, world_size: int) -> None:
+def test_a_restored_stream_continues_with_the_next_batch(folder: Path, world_size: int) -> None:
     arguments = {"seed": 3, "window": 200, "repeat": True, "rank": world_size - 1, "world_size": world_size}
     stream, batches, states = stream_of(folder, **arguments), [], []
     for batch in islice(stream, 20):
@@ -140,7 +140,7 @@ def test_one_hook_point_of_several_can_be_read(folder: Path) -> None:
         stream_of(folder, hook_points=("resid_pre.2",))
 
 
-def test_shards_are_mapped_and_not_read(folder: Path) -> None:
+def test_shards_are_memory_mapped(folder: Path) -> None:
     cache = ActivationCache(folder)
     tensor = cache.shard(0).activations["resid_pre.1"]
     maps = Path("/proc/self/maps").read_text()
@@ -154,7 +154,7 @@ def test_shards_are_mapped_and_not_read(folder: Path) -> None:
 def test_half_precision_comes_back_as_float32(
     config: ActivationConfig, folder: Path, tmp_path: Path, dtype: Any
 ) -> None:
-    harvest(config, HarvestConfig(tokens=100, sequences_per_shard=4, dtype=dtype), tmp_path, device="cpu")
+    harvest_to_folder(config, HarvestConfig(tokens=100, sequences_per_shard=4, dtype=dtype), tmp_path, device="cpu")
     half = next(iter(stream_of(tmp_path, seed=None))).activations["resid_pre.3"]
     full = next(iter(stream_of(folder, seed=None))).activations["resid_pre.3"]
     assert half.dtype == torch.float32
@@ -175,7 +175,7 @@ def test_the_context_of_a_token_is_kept(config: ActivationConfig, folder: Path) 
         cache.sequence_tokens(9999)
 
 
-def test_a_run_refuses_a_cache_from_elsewhere(config: ActivationConfig, folder: Path) -> None:
+def test_a_cache_with_other_provenance_is_refused(config: ActivationConfig, folder: Path) -> None:
     ActivationCache(folder, expected=describe(config, device="cpu"))
     ActivationCache(folder, expected=describe(replace(config, hook_points="3"), device="cpu"))
     other = replace(config, hook_points="2", corpus=replace(config.corpus, seed=9))
@@ -184,7 +184,7 @@ def test_a_run_refuses_a_cache_from_elsewhere(config: ActivationConfig, folder: 
 
 
 def test_verifying_finds_a_flipped_bit(config: ActivationConfig, tmp_path: Path) -> None:
-    harvest(config, HarvestConfig(tokens=200, sequences_per_shard=4), tmp_path, device="cpu")
+    harvest_to_folder(config, HarvestConfig(tokens=200, sequences_per_shard=4), tmp_path, device="cpu")
     cache = ActivationCache(tmp_path)
     cache.verify()
     path = tmp_path / "shard-00001.safetensors"
@@ -198,11 +198,11 @@ def test_verifying_finds_a_flipped_bit(config: ActivationConfig, tmp_path: Path)
         list(CachedStream(cache, batch=BatchSize(tokens=60)))
 
 
-def test_a_folder_that_is_no_cache_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_a_cache_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CacheError, match=r"has no manifest.json; give a folder that `quadric harvest` wrote"):
         ActivationCache(tmp_path)
 
 
-def test_a_repeating_rank_without_work_is_refused(folder: Path) -> None:
+def test_a_repeating_rank_without_data_is_refused(folder: Path) -> None:
     with pytest.raises(CacheError, match="too few for world_size=5"):
         stream_of(folder, BatchSize(tokens=500), rank=4, world_size=5, repeat=True)

@@ -1,4 +1,4 @@
-"""What the hooks read is what the model computes, and nothing after the last hook runs."""
+"""Captured activations equal the model's hidden states, and no layer after the last hook point runs."""
 
 import threading
 
@@ -50,7 +50,7 @@ def test_activations_are_the_hidden_states(architecture: str, padding: bool) -> 
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_a_document_reads_the_same_padded_and_alone(architecture: str) -> None:
+def test_padding_does_not_change_the_activations_of_a_document(architecture: str) -> None:
     model = tiny_model(architecture)
     tokens, mask = padded_batch()
     points = parse_hook_points(EVERYWHERE, N_LAYERS)
@@ -69,7 +69,7 @@ def test_the_parts_of_a_layer_add_up(architecture: str) -> None:
     found = capture(model, parse_hook_points(sites, N_LAYERS), random_tokens(2, 12))
     before, after = found["resid_pre.1"], found["resid_pre.2"]
     attention, mlp = found["attn_out.1"], found["mlp_out.1"]
-    if architecture == "gemma3":  # which normalizes what its modules return before adding it
+    if architecture == "gemma3":  # normalizes the outputs of its modules before adding them
         attention = model.layers[1].post_attention_layernorm(attention)
         mlp = model.layers[1].post_feedforward_layernorm(mlp)
     assert_same_vectors(before + attention + mlp, after)
@@ -78,7 +78,7 @@ def test_the_parts_of_a_layer_add_up(architecture: str) -> None:
     assert not torch.allclose(before, after, atol=1e-2)
 
 
-def test_a_parallel_layer_has_no_middle() -> None:
+def test_resid_mid_does_not_exist_in_a_parallel_layer() -> None:
     model = tiny_model("gpt_neox")
     with pytest.raises(HookPointError, match=r"resid_mid.1 does not exist: GPTNeoXLayer .* give resid_pre.1"):
         check_hook_points(model, parse_hook_points("resid_mid.1", N_LAYERS))
@@ -99,7 +99,7 @@ def count_calls(model: LanguageModel) -> dict[str, int]:
         return hook
 
     for name, module in watched.items():
-        # Counted after the module has run: entering layer 2 is needed to read what enters it, running it is not.
+        # Counted after the module has run: the input of layer 2 is read on entering it, without running it.
         module.register_forward_hook(counter(name))
     return calls
 
@@ -125,7 +125,7 @@ def test_the_last_hook_inside_a_layer_stops_before_the_rest_of_it() -> None:
     assert ran == ["mlp"]
 
 
-def test_hooks_are_gone_afterwards_even_if_the_model_fails() -> None:
+def test_hooks_are_removed_even_if_the_model_fails() -> None:
     model = tiny_model("llama")
     with pytest.raises(IndexError):
         capture(model, parse_hook_points("2", N_LAYERS), torch.full((1, 3), 10_000))
@@ -134,7 +134,7 @@ def test_hooks_are_gone_afterwards_even_if_the_model_fails() -> None:
     assert logits.shape == (1, 3, 300)
 
 
-def test_another_thread_may_use_the_model_meanwhile() -> None:
+def test_another_thread_can_use_the_model_at_the_same_time() -> None:
     model, tokens = tiny_model("llama"), random_tokens(1, 6)
     expected = model.causal(input_ids=tokens).logits
     meanwhile: list[Tensor] = []

@@ -1,11 +1,9 @@
-"""A cache is written whole or not at all, shard by shard, and killing the writer changes nothing in the end."""
+"""A cache is written shard by shard, and a killed harvest ends with the same bytes once it is resumed."""
 
 import errno
 import fcntl
 import os
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -15,18 +13,23 @@ import torch
 from safetensors.torch import load_file
 
 from quadric._files import DiskFullError
-from quadric.activations import ActivationConfig, BatchSize, HarvestConfig, LiveStream, TokenRules, harvest
+from quadric.activations import ActivationConfig, BatchSize, HarvestConfig, LiveStream, TokenRules, harvest_to_folder
 from quadric.activations.harvesting import Progress, stored_as
 from quadric.activations.manifest import CacheError, Manifest, read_manifest
 from quadric.corpus import CorpusConfig
+from tests import fresh_process
 
 STORAGE = HarvestConfig(tokens=600, sequences_per_shard=4)
 
 
+def config_of(model: Path, texts: Path) -> ActivationConfig:
+    corpus = CorpusConfig(source=str(texts), block_length=32)
+    return ActivationConfig(model=str(model), hook_points="1,3", corpus=corpus, sequences_per_forward=2)
+
+
 @pytest.fixture
 def config(tiny_folder: Path, texts: Path) -> ActivationConfig:
-    corpus = CorpusConfig(source=str(texts), block_length=32)
-    return ActivationConfig(model=str(tiny_folder), hook_points="1,3", corpus=corpus, sequences_per_forward=2)
+    return config_of(tiny_folder, texts)
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -34,10 +37,10 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 def run(config: ActivationConfig, folder: Path, storage: HarvestConfig = STORAGE) -> Manifest:
-    return harvest(config, storage, folder, device="cpu").manifest
+    return harvest_to_folder(config, storage, folder, device="cpu").manifest
 
 
-def test_a_shard_holds_what_the_live_stream_gives(config: ActivationConfig, tmp_path: Path) -> None:
+def test_a_shard_holds_the_activations_of_the_live_stream(config: ActivationConfig, tmp_path: Path) -> None:
     manifest = run(config, tmp_path / "cache", replace(STORAGE, dtype="float32"))
     (live,) = [
         batch for batch in LiveStream.open(config, device="cpu", batch=BatchSize(tokens=600)) if len(batch) == 600
@@ -65,44 +68,50 @@ def test_exactly_the_wanted_number_is_stored_and_accounted_for(config: Activatio
 
 def test_progress_ends_at_the_wanted_number(config: ActivationConfig, tmp_path: Path) -> None:
     states: list[Progress] = []
-    harvest(config, STORAGE, tmp_path / "cache", device="cpu", on_progress=states.append)
+    harvest_to_folder(config, STORAGE, tmp_path / "cache", device="cpu", on_progress=states.append)
     assert states[0] == Progress(0, 600, 0)
     assert [state.done for state in states] == sorted(state.done for state in states)
     assert states[-1].done == 600
 
 
 def test_a_second_call_has_nothing_to_do(config: ActivationConfig, tmp_path: Path) -> None:
-    first = harvest(config, STORAGE, tmp_path / "cache", device="cpu")
+    first = harvest_to_folder(config, STORAGE, tmp_path / "cache", device="cpu")
     before = content(tmp_path / "cache")
-    second = harvest(config, STORAGE, tmp_path / "cache", device="cpu")
+    second = harvest_to_folder(config, STORAGE, tmp_path / "cache", device="cpu")
     assert not first.nothing_to_do
     assert second.nothing_to_do
-    assert harvest(config, replace(STORAGE, tokens=100), tmp_path / "cache", device="cpu").nothing_to_do
+    assert harvest_to_folder(config, replace(STORAGE, tokens=100), tmp_path / "cache", device="cpu").nothing_to_do
     assert content(tmp_path / "cache") == before
 
 
-def test_asking_for_more_goes_on_as_if_it_had_been_asked_at_once(config: ActivationConfig, tmp_path: Path) -> None:
+def test_asking_for_more_tokens_later_gives_the_same_files(config: ActivationConfig, tmp_path: Path) -> None:
     run(config, tmp_path / "twice", replace(STORAGE, tokens=250))
-    report = harvest(config, STORAGE, tmp_path / "twice", device="cpu")
+    report = harvest_to_folder(config, STORAGE, tmp_path / "twice", device="cpu")
     assert 0 < report.tokens_before < 600
     run(config, tmp_path / "once")
     assert content(tmp_path / "twice") == content(tmp_path / "once")
 
 
-def test_the_end_of_the_corpus_is_an_end(config: ActivationConfig, tmp_path: Path) -> None:
+def test_a_harvest_ends_with_the_corpus(config: ActivationConfig, tmp_path: Path) -> None:
     manifest = run(config, tmp_path / "cache", replace(STORAGE, tokens=10**9))
     assert manifest.exhausted
     assert 0 < manifest.tail_tokens < 32
     assert manifest.rows == manifest.counts.kept
-    assert harvest(config, replace(STORAGE, tokens=10**9), tmp_path / "cache", device="cpu").nothing_to_do
+    assert harvest_to_folder(config, replace(STORAGE, tokens=10**9), tmp_path / "cache", device="cpu").nothing_to_do
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tiny_folder: Path, texts: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The files of an uninterrupted harvest."""
+    folder = tmp_path_factory.mktemp("harvest") / "whole"
+    run(config_of(tiny_folder, texts), folder)
+    return content(folder)
 
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from quadric.activations import harvesting
-from tests.activations.test_harvesting import STORAGE
-from quadric.activations import ActivationConfig
+from quadric.activations import ActivationConfig, HarvestConfig, harvesting
 from quadric.corpus import CorpusConfig
 
 model, texts, folder, moment = sys.argv[1:]
@@ -121,46 +130,55 @@ def writing(path, data):
 harvesting.write_atomically = writing
 corpus = CorpusConfig(source=texts, block_length=32)
 config = ActivationConfig(model=model, hook_points="1,3", corpus=corpus, sequences_per_forward=2)
-harvesting.harvest(config, STORAGE, Path(folder), device="cpu")
+storage = HarvestConfig(tokens=600, sequences_per_shard=4)
+harvesting.harvest_to_folder(config, storage, Path(folder), device="cpu")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["inside 0", "inside 2", "after 2"])
-def test_killed_at_the_worst_moment_it_ends_with_the_same_bytes(
-    config: ActivationConfig, tiny_folder: Path, texts: Path, tmp_path: Path, moment: str
+def test_a_harvest_killed_while_writing_resumes_to_the_same_bytes(
+    config: ActivationConfig,
+    tiny_folder: Path,
+    texts: Path,
+    tmp_path: Path,
+    uninterrupted: dict[str, bytes],
+    moment: str,
 ) -> None:
-    arguments = [str(tiny_folder), str(texts), str(tmp_path / "killed"), moment]
-    result = subprocess.run([sys.executable, "-c", KILLED, *arguments], capture_output=True, timeout=120, check=False)
-    assert result.returncode == -signal.SIGKILL, result.stderr.decode()
-    run(config, tmp_path / "whole")
+    killed = fresh_process.run(
+        KILLED, tiny_folder, texts, tmp_path / "killed", moment, preload=fresh_process.TRANSFORMERS
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
     left = content(tmp_path / "killed")
-    assert left != content(tmp_path / "whole")
+    assert left != uninterrupted
     if "manifest.json" in left:
         assert len(read_manifest(tmp_path / "killed").shards) == int(moment[-1])
     run(config, tmp_path / "killed")
-    assert content(tmp_path / "killed") == content(tmp_path / "whole")
+    assert content(tmp_path / "killed") == uninterrupted
 
 
-def test_killed_by_the_clock_again_and_again_it_ends_with_the_same_bytes(
-    config: ActivationConfig, tiny_folder: Path, texts: Path, tmp_path: Path
+@pytest.mark.slow
+def test_a_harvest_killed_several_times_resumes_to_the_same_bytes(
+    tiny_folder: Path, texts: Path, tmp_path: Path, uninterrupted: dict[str, bytes]
 ) -> None:
-    """The command itself, killed from outside whenever a shard has appeared, until it gets through."""
+    """Kill the command as soon as another shard has appeared, several times, then let it finish."""
     folder = tmp_path / "killed"
-    command = [sys.executable, "-m", "quadric", "harvest", "--model", str(tiny_folder), "--layers", "1,3"]
-    command += ["--tokens", "600", "--out", str(folder), "--corpus", str(texts), "--block-length", "32"]
-    command += ["--sequences-per-forward", "2", "--sequences-per-shard", "4", "--device", "cpu"]
+    command = ["harvest", "--model", tiny_folder, "--layers", "1,3", "--tokens", "600", "--out", folder]
+    command += ["--corpus", texts, "--block-length", "32", "--sequences-per-forward", "2"]
+    command += ["--sequences-per-shard", "4", "--device", "cpu"]
+    quadric = fresh_process.module("quadric")
     kills = 0
-    for wanted in (1, 3):
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        while process.poll() is None and len(list(folder.glob("shard-*"))) < wanted:
+    for wanted in (1, 2, 3):
+        process = fresh_process.start(quadric, *command, preload=fresh_process.TRANSFORMERS)
+        while process.is_running() and len(list(folder.glob("shard-*"))) < wanted:
             time.sleep(0.001)
-        kills += process.poll() is None
-        process.kill()
-        process.wait()
+        if process.is_running():
+            process.signal(signal.SIGKILL)
+        kills += process.wait().returncode == -signal.SIGKILL
     assert kills > 0
-    assert subprocess.run(command, capture_output=True, check=False).returncode == 0
-    run(config, tmp_path / "whole")
-    assert content(folder) == content(tmp_path / "whole")
+    finished = fresh_process.run(quadric, *command, preload=fresh_process.TRANSFORMERS)
+    assert finished.returncode == 0, finished.stderr
+    assert content(folder) == uninterrupted
 
 
 @pytest.mark.parametrize(
@@ -171,7 +189,7 @@ def test_killed_by_the_clock_again_and_again_it_ends_with_the_same_bytes(
         ({"sequences_per_forward": 4}, "sequences_per_forward: stored 2, asked for 4"),
     ],
 )
-def test_another_config_is_refused_with_what_differs(
+def test_another_config_is_refused_and_the_differences_are_named(
     config: ActivationConfig, tmp_path: Path, change: dict[str, object], words: str
 ) -> None:
     run(config, tmp_path / "cache", replace(STORAGE, tokens=10))
@@ -191,7 +209,7 @@ def test_other_text_and_other_storage_are_refused(config: ActivationConfig, tmp_
         run(config, tmp_path / "cache", replace(STORAGE, tokens=10))
 
 
-def test_a_full_disk_is_one_line_and_what_was_written_stays_valid(
+def test_a_full_disk_is_a_one_line_error_and_earlier_shards_stay_valid(
     config: ActivationConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, synced, really = tmp_path / "cache", [], os.fsync
@@ -213,19 +231,6 @@ def test_a_full_disk_is_one_line_and_what_was_written_stays_valid(
     run(config, folder)
     run(config, tmp_path / "whole")
     assert content(folder) == content(tmp_path / "whole")
-
-
-def test_a_real_full_disk(config: ActivationConfig, tmp_path: Path) -> None:
-    """A limit on the size of files stands in for the disk: the kernel itself refuses the write."""
-    code = (
-        "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096));"
-        "from pathlib import Path; from quadric._files import write_atomically;"
-        "write_atomically(Path(sys.argv[1]) / 'large', b'x' * 100_000)"
-    )
-    result = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
-    assert "File too large" in result.stderr
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_values_that_the_format_cannot_hold_are_refused() -> None:
@@ -254,14 +259,14 @@ def test_a_folder_with_other_files_is_left_alone(config: ActivationConfig, tmp_p
     assert content(tmp_path) == {"thesis.tex": b"years of work"}
 
 
-def test_a_shard_that_went_missing_is_noticed(config: ActivationConfig, tmp_path: Path) -> None:
+def test_a_missing_shard_is_an_error(config: ActivationConfig, tmp_path: Path) -> None:
     run(config, tmp_path / "cache")
     (tmp_path / "cache" / "shard-00001.safetensors").unlink()
     with pytest.raises(CacheError, match=r"shard-00001.safetensors is missing or damaged"):
         run(config, tmp_path / "cache")
 
 
-def test_a_damaged_manifest_is_noticed(config: ActivationConfig, tmp_path: Path) -> None:
+def test_a_damaged_manifest_is_an_error(config: ActivationConfig, tmp_path: Path) -> None:
     run(config, tmp_path / "cache", replace(STORAGE, tokens=10))
     path = tmp_path / "cache" / "manifest.json"
     path.write_text(path.read_text()[:100])
@@ -270,6 +275,6 @@ def test_a_damaged_manifest_is_noticed(config: ActivationConfig, tmp_path: Path)
 
 
 @pytest.mark.parametrize("wrong", [{"tokens": 0}, {"sequences_per_shard": 0}])
-def test_impossible_amounts_are_refused(wrong: dict[str, int]) -> None:
+def test_invalid_amounts_are_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=f"{next(iter(wrong))}=0"):
         replace(STORAGE, **wrong)

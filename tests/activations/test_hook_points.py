@@ -1,4 +1,4 @@
-"""Many spellings, one canonical name."""
+"""Many spellings of a hook point are parsed to one canonical name."""
 
 import pytest
 from hypothesis import given
@@ -42,7 +42,7 @@ def test_every_spelling_has_one_name(spelling: str, canonical: str) -> None:
     site=st.sampled_from(["resid_pre", "attn_out", "resid_mid", "mlp_out", "resid_post"]),
     layer=st.integers(0, N_LAYERS - 1),
 )
-def test_a_canonical_name_names_itself(site: str, layer: int) -> None:
+def test_a_canonical_name_stays_as_it_is(site: str, layer: int) -> None:
     name = str(parse_hook_point(f"{site}.{layer}", N_LAYERS))
     assert str(parse_hook_point(name, N_LAYERS)) == name
     if site != "resid_post":
@@ -55,10 +55,10 @@ def test_an_unknown_name_is_refused_with_examples(text: str) -> None:
         parse_hook_point(text, N_LAYERS)
 
 
-def test_a_layer_that_does_not_exist_names_those_that_do() -> None:
+def test_a_missing_layer_is_an_error_that_names_the_existing_ones() -> None:
     with pytest.raises(HookPointError, match=r"'layers.99' names layer 99, .* from 0 to 23"):
         parse_hook_point("layers.99", N_LAYERS)
-    with pytest.raises(HookPointError, match=r"resid_post\.23 for what leaves the last layer"):
+    with pytest.raises(HookPointError, match=r"resid_post\.23 for the output of the last layer"):
         parse_hook_point("layers.24", N_LAYERS)
 
 
@@ -67,6 +67,6 @@ def test_several_are_sorted_by_computation_and_deduplicated() -> None:
     assert [str(point) for point in points] == ["resid_pre.3", "attn_out.3", "mlp_out.3", "resid_pre.15"]
 
 
-def test_none_at_all_is_refused() -> None:
+def test_an_empty_list_is_refused() -> None:
     with pytest.raises(HookPointError, match="no hook point given"):
         parse_hook_points(" , ", N_LAYERS)

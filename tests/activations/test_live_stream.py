@@ -1,4 +1,4 @@
-"""Live batches: exact sizes, exact resume, no token lost or doubled, whatever the number of ranks."""
+"""Live batches: exact sizes, exact resume, no token lost or repeated with any number of ranks."""
 
 import copy
 import json
@@ -67,11 +67,11 @@ def assert_same(found: list[ActivationBatch], expected: list[ActivationBatch]) -
             assert torch.equal(one.activations[name], other.activations[name])
 
 
-def test_it_is_a_stream(config: ActivationConfig) -> None:
+def test_a_live_stream_is_an_activation_stream(config: ActivationConfig) -> None:
     assert isinstance(stream_of(config), ActivationStream)
 
 
-def test_batches_by_tokens_have_exactly_so_many(config: ActivationConfig) -> None:
+def test_batches_by_tokens_have_exactly_that_many(config: ActivationConfig) -> None:
     stream = stream_of(config, BatchSize(tokens=50))
     batches = list(stream)
     assert {len(batch) for batch in batches[:-1]} == {50}
@@ -88,7 +88,7 @@ def test_batches_by_sequences_hold_whole_sequences(config: ActivationConfig) -> 
     assert places(batches) == places(list(stream_of(config, BatchSize(tokens=50))))
 
 
-def test_rows_are_what_the_model_gives(config: ActivationConfig) -> None:
+def test_rows_equal_the_activations_of_the_model(config: ActivationConfig) -> None:
     config = replace(config, rules=TokenRules(special_tokens="keep", outliers="keep"))
     stream = stream_of(config, BatchSize(sequences=3))
     batch = next(iter(stream))
@@ -100,7 +100,7 @@ def test_rows_are_what_the_model_gives(config: ActivationConfig) -> None:
 
 @pytest.mark.parametrize("size", [BatchSize(tokens=37), BatchSize(sequences=2), BatchSize(tokens=200)])
 @pytest.mark.parametrize("repeat", [False, True])
-def test_a_restored_stream_goes_on_with_the_very_next_batch(
+def test_a_restored_stream_continues_with_the_next_batch(
     config: ActivationConfig, size: BatchSize, repeat: bool
 ) -> None:
     stream, batches, states = stream_of(config, size, repeat=repeat), [], []
@@ -115,7 +115,7 @@ def test_a_restored_stream_goes_on_with_the_very_next_batch(
         assert restored.counts == stream.counts
 
 
-def test_iterating_again_goes_on_from_the_cursor(config: ActivationConfig) -> None:
+def test_iterating_again_continues_from_the_cursor(config: ActivationConfig) -> None:
     whole = list(stream_of(config))
     stream = stream_of(config)
     first = [next(iter(stream)), next(iter(stream))]
@@ -130,7 +130,7 @@ def test_a_cursor_of_another_stream_is_refused(config: ActivationConfig) -> None
 
 
 @pytest.mark.parametrize("world_size", [2, 3])
-def test_ranks_share_nothing_and_lose_nothing(config: ActivationConfig, world_size: int) -> None:
+def test_every_row_belongs_to_exactly_one_rank(config: ActivationConfig, world_size: int) -> None:
     whole = places(list(stream_of(config)))
     parts = [places(list(stream_of(config, rank=rank, world_size=world_size))) for rank in range(world_size)]
     assert sorted(place for part in parts for place in part) == sorted(whole)
@@ -138,7 +138,7 @@ def test_ranks_share_nothing_and_lose_nothing(config: ActivationConfig, world_si
     assert all(parts)
 
 
-def test_a_rank_resumes_as_well(config: ActivationConfig) -> None:
+def test_each_rank_can_be_resumed(config: ActivationConfig) -> None:
     stream = stream_of(config, rank=1, world_size=2)
     iterator = iter(stream)
     next(iterator)
@@ -154,7 +154,7 @@ def test_a_rank_outside_the_world_is_refused(config: ActivationConfig) -> None:
         stream_of(config, rank=2, world_size=2)
 
 
-def test_a_repeating_rank_without_work_says_so_instead_of_hanging(config: ActivationConfig) -> None:
+def test_a_repeating_rank_without_data_is_an_error_and_does_not_hang(config: ActivationConfig) -> None:
     config = replace(config, sequences_per_forward=1000)
     with pytest.raises(CorpusError, match="fills 1 forward passes, too few for world_size=2"):
         list(stream_of(config, rank=1, world_size=2, repeat=True))
@@ -191,7 +191,7 @@ def test_held_out_documents_are_never_trained_on(config: ActivationConfig) -> No
     assert seen["held_out"] <= held_out
 
 
-def test_documents_kept_apart_are_read_as_if_alone(config: ActivationConfig) -> None:
+def test_documents_read_separately_have_the_same_activations_as_alone(config: ActivationConfig) -> None:
     config = replace(
         config,
         corpus=replace(config.corpus, packing="separate", block_length=128),
@@ -202,7 +202,7 @@ def test_documents_kept_apart_are_read_as_if_alone(config: ActivationConfig) -> 
     for batch in stream:
         text = documents[int(batch.documents[0])]
         (tokens,) = stream.model.tokenizer.encode([text])
-        assert len(batch) == len(tokens)  # nothing of the padding
+        assert len(batch) == len(tokens)  # no padding
         alone = capture(stream.model, stream.points, torch.tensor([tokens]))["resid_pre.3"][0]
         error = (batch.activations["resid_pre.3"] - alone).norm(dim=1) / alone.norm(dim=1)
         assert error.max().item() < 3e-5
@@ -217,7 +217,9 @@ def test_an_error_while_reading_reaches_the_consumer(config: ActivationConfig) -
         list(stream)
 
 
-def test_provenance_names_what_decides_the_values(config: ActivationConfig, tiny_folder: Path, texts: Path) -> None:
+def test_provenance_records_everything_that_determines_the_values(
+    config: ActivationConfig, tiny_folder: Path, texts: Path
+) -> None:
     provenance = describe(config, device="cpu")
     assert provenance == LiveStream.open(config, device="cpu", batch=BatchSize(tokens=50)).provenance
     assert provenance.model == tiny_folder.name
@@ -234,7 +236,7 @@ def test_provenance_names_what_decides_the_values(config: ActivationConfig, tiny
     ]
 
 
-def test_batch_sizes_that_mean_nothing_are_refused() -> None:
+def test_invalid_batch_sizes_are_refused() -> None:
     with pytest.raises(ValueError, match="give exactly one"):
         BatchSize()
     with pytest.raises(ValueError, match="give exactly one"):

@@ -1,4 +1,4 @@
-"""The price of reading a token, against what torch counts."""
+"""Predicted FLOPs per token of the language model, compared with torch's count."""
 
 import pytest
 from torch.utils.flop_counter import FlopCounterMode
@@ -14,7 +14,7 @@ LENGTH = 16
 
 @pytest.mark.parametrize("architecture", ["llama", "qwen3", "gemma3", "gpt2"])
 @pytest.mark.parametrize("point", ["3", "resid_post.3"])
-def test_it_is_what_a_stopped_forward_pass_multiplies(architecture, point, tmp_path):
+def test_predicted_flops_equal_those_of_a_stopped_forward_pass(architecture, point, tmp_path):
     source = find_model(str(tiny.save_tiny(tmp_path, architecture)))
     cost = reading_cost(source, point, LENGTH)
     assert cost.n_layers == (3 if point == "3" else 4)
@@ -27,6 +27,6 @@ def test_it_is_what_a_stopped_forward_pass_multiplies(architecture, point, tmp_p
     assert cost.flops_per_token == pytest.approx(counter.get_total_flops() / tokens.numel(), rel=0.15)
 
 
-def test_a_layer_that_is_not_there_is_named(tmp_path):
+def test_a_missing_layer_is_named(tmp_path):
     with pytest.raises(HookPointError, match="names layer 9"):
         reading_cost(find_model(str(tiny.save_tiny(tmp_path))), "9", LENGTH)

@@ -1,4 +1,4 @@
-"""Planted tokens have the geometry that they are said to have."""
+"""Planted tokens have the documented geometry."""
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ def test_manifolds_are_unit_spheres_in_their_subspaces():
         assert_close(tokens @ manifold.basis @ manifold.basis.mT, tokens)
 
 
-def test_every_token_is_a_sum_over_as_many_manifolds_as_said():
+def test_every_token_is_a_sum_over_the_given_number_of_manifolds():
     manifolds = plant(CONFIG, seed=0)
     tokens = PlantedStream(manifolds, CONFIG, 500, seed=1).tokens(0)
     stacked = torch.cat([m.basis for m in manifolds], dim=1)
@@ -63,7 +63,7 @@ def test_cones_and_clusters_have_their_shapes():
     assert distances.amin(1).square().mean().item() <= 3 * JITTER**2 * 1.1
 
 
-def test_an_untrained_autoencoder_of_the_same_seed_is_not_born_with_the_manifolds():
+def test_an_untrained_autoencoder_of_the_same_seed_does_not_contain_the_manifolds():
     manifolds = plant(CONFIG, seed=7)
     directions = TopKAutoencoder(d_model=32, n_latents=24, n_active=4, seed=7).decoder
     largest = max((directions @ manifold.basis).norm(dim=-1).max().item() for manifold in manifolds)

@@ -1,4 +1,4 @@
-"""A producer in a thread gives the same items, fails in the right place, and ends with its consumer."""
+"""Prefetching yields the same items, raises errors in the right place, and ends its thread with the consumer."""
 
 import threading
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ def test_the_items_are_the_same(depth: int) -> None:
     assert threads() == []
 
 
-def test_the_producer_works_while_the_consumer_does() -> None:
+def test_the_producer_runs_ahead_of_the_consumer() -> None:
     second_made = threading.Event()
 
     def items() -> Iterator[int]:
@@ -28,7 +28,7 @@ def test_the_producer_works_while_the_consumer_does() -> None:
 
     stream = prefetched(items(), 1)
     assert next(stream) == 1
-    assert second_made.wait(timeout=30)  # though the consumer has not asked for it yet
+    assert second_made.wait(timeout=30)  # before the consumer requests it
     assert list(stream) == [2]
 
 

@@ -1,4 +1,4 @@
-"""StreamProvenance goes to JSON and back, and says what differs."""
+"""StreamProvenance survives JSON, and differences between two are named."""
 
 import json
 from dataclasses import replace
@@ -23,12 +23,12 @@ EXAMPLE = StreamProvenance(
 )
 
 
-def test_it_survives_json() -> None:
+def test_provenance_survives_json() -> None:
     assert StreamProvenance.from_dict(json.loads(json.dumps(EXAMPLE.to_dict()))) == EXAMPLE
 
 
 @pytest.mark.parametrize("change", [{"unheard": 1}, {"model": None}])
-def test_other_fields_than_expected_are_refused(change: dict[str, object]) -> None:
+def test_unknown_or_missing_fields_are_refused(change: dict[str, object]) -> None:
     record = EXAMPLE.to_dict() | change
     if record["model"] is None:
         del record["model"]
@@ -45,7 +45,7 @@ def test_every_difference_is_named_with_both_values() -> None:
     assert EXAMPLE.differences(replace(EXAMPLE, quadric_version="9")) == []
 
 
-def test_an_autoencoder_keeps_the_account_of_its_own_hook_point() -> None:
+def test_an_autoencoder_keeps_the_provenance_of_its_own_hook_point() -> None:
     record = EXAMPLE.for_hook_point("resid_pre.9")
     assert record.hook_point == "resid_pre.9"
     assert record.normalisation == "unit norm per token"

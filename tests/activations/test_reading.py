@@ -22,7 +22,7 @@ def harvested(model: object = None, texts: object = None, **options: object) -> 
     return quadric.harvest(causal, TEXTS if texts is None else texts, **given)
 
 
-def test_strings_are_read_in_their_order_each_as_a_sequence_of_its_own() -> None:
+def test_strings_are_read_in_order_each_as_a_separate_sequence() -> None:
     acts = harvested()
     assert acts.hook_points == ("resid_pre.2",)
     assert len(acts) == sum(map(len, TEXTS))  # the tiny tokenizer has one token per byte
@@ -55,7 +55,7 @@ def test_several_layers_and_a_limit_of_tokens() -> None:
         _ = acts.vectors
 
 
-def test_on_disk_it_holds_the_same_and_a_second_call_finds_it_there(tmp_path: Path) -> None:
+def test_activations_on_disk_are_the_same_and_a_second_call_uses_them(tmp_path: Path) -> None:
     stored = harvested(out=tmp_path / "cache")
     batch = next(iter(stored.stream(batch_tokens=10_000, seed=None)))
     assert torch.allclose(batch.activations["resid_pre.2"], harvested().vectors, rtol=1e-3)
@@ -80,13 +80,13 @@ def test_a_folder_and_a_file_of_text_work_too(tmp_path: Path) -> None:
     ("arguments", "error", "message"),
     [
         ({"tokenizer": None}, ModelError, r"needs its tokenizer; give tokenizer="),
-        ({"texts": ["  ", ""]}, CorpusError, r"none of the 2 texts holds more than white space"),
+        ({"texts": ["  ", ""]}, CorpusError, r"all 2 texts are empty or white space"),
         ({"layer": 99}, HookPointError, r"99"),
-        ({"tokens": 0}, ValueError, r"tokens=0 keeps nothing"),
+        ({"tokens": 0}, ValueError, r"tokens=0 is not positive"),
         ({"model": torch.nn.Linear(2, 2)}, ModelError, r"a model in memory is a Linear"),
     ],
 )
-def test_bad_input_is_one_clear_sentence(arguments: dict, error: type[Exception], message: str) -> None:
+def test_bad_input_is_a_clear_error(arguments: dict, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         harvested(**arguments)
 

@@ -1,4 +1,4 @@
-"""Whatever a user has becomes the same streams of batches."""
+"""Tensors, arrays, chunks and caches all give the same streams of batches."""
 
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def test_a_seed_shuffles_every_epoch_differently_and_loses_no_row() -> None:
 
 @pytest.mark.parametrize("x", [rows(21), [rows(21)[:9], rows(21)[9:]]], ids=["tensor", "chunks"])
 @pytest.mark.parametrize("given", [1, 3, 6])
-def test_a_restored_stream_goes_on_with_the_very_next_batch(x: object, given: int) -> None:
+def test_a_restored_stream_continues_with_the_next_batch(x: object, given: int) -> None:
     whole = as_activations(x).stream(batch_tokens=5, seed=1, repeat=True)
     iterator = iter(whole)
     for _ in range(given):
@@ -54,18 +54,18 @@ def test_a_restored_stream_goes_on_with_the_very_next_batch(x: object, given: in
         other.load_state_dict(state)
 
 
-def test_the_hash_of_rows_is_their_provenance() -> None:
+def test_provenance_of_rows_is_their_hash() -> None:
     one, same, other = (as_activations(x).provenance for x in (rows(), rows().clone(), rows() + 1))
     assert one == same
     assert [line.partition(":")[0] for line in one.differences(other)] == ["rows_sha256"]
     assert one.for_hook_point("rows").hook_point is None
 
 
-def test_a_summary_and_not_the_numbers_is_printed() -> None:
+def test_repr_is_a_short_summary() -> None:
     assert repr(as_activations(rows(1000, 8))) == "Activations(1,000 × 8 at rows)"
 
 
-def test_texts_go_with_the_rows_of_a_tensor_only() -> None:
+def test_texts_are_accepted_for_the_rows_of_a_tensor_only() -> None:
     found = as_activations(rows(2), texts=["a", "b"])
     assert isinstance(found, ActivationsInMemory)
     assert found.texts == ["a", "b"]

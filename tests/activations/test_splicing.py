@@ -15,7 +15,7 @@ TOKENS = torch.randint(2, 250, (3, 11), generator=torch.Generator().manual_seed(
     "name", ["resid_pre.0", "resid_pre.2", "attn_out.1", "mlp_out.1", f"resid_post.{N_LAYERS - 1}"]
 )
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_vectors_put_back_where_they_were_change_nothing(architecture, name):
+def test_replacing_vectors_by_themselves_changes_nothing(architecture, name):
     model = tiny_model(architecture)
     point = parse_hook_point(name, N_LAYERS)
     own = capture(model, [point], TOKENS)[str(point)]
@@ -24,10 +24,10 @@ def test_vectors_put_back_where_they_were_change_nothing(architecture, name):
     assert torch.equal(predictions(model, TOKENS, None, Replacement(point, mask, own[mask])), untouched)
     changed = predictions(model, TOKENS, None, Replacement(point, mask, 2 * own[mask].roll(1, dims=0)))
     assert not torch.allclose(changed, untouched, atol=1e-2)
-    assert torch.equal(predictions(model, TOKENS), untouched)  # the hook is gone
+    assert torch.equal(predictions(model, TOKENS), untouched)  # the hook was removed
 
 
-def test_only_masked_positions_are_replaced_and_the_past_cannot_see_them():
+def test_only_masked_positions_are_replaced_and_earlier_predictions_stay_the_same():
     model = tiny_model()
     point = parse_hook_point("1", N_LAYERS)
     mask = torch.zeros_like(TOKENS, dtype=torch.bool)
@@ -39,8 +39,8 @@ def test_only_masked_positions_are_replaced_and_the_past_cannot_see_them():
     assert not torch.allclose(changed[1, 5:], untouched[1, 5:], atol=1e-2)
 
 
-def test_what_flows_past_the_norm_cannot_be_replaced_there():
+def test_resid_mid_cannot_be_replaced():
     point = parse_hook_point("resid_mid.1", N_LAYERS)
     mask = torch.ones_like(TOKENS, dtype=torch.bool)
-    with pytest.raises(HookPointError, match=r"spliced in at resid_mid\.1"):
+    with pytest.raises(HookPointError, match=r"cannot be replaced at resid_mid\.1; train at resid_pre"):
         predictions(tiny_model(), TOKENS, None, Replacement(point, mask, torch.zeros(33, 32)))

@@ -1,4 +1,4 @@
-"""Every rule does what it says and is counted."""
+"""Every token rule does what it documents, and what it drops is counted."""
 
 import dataclasses
 
@@ -36,7 +36,7 @@ def activations(seed: int = 0) -> dict[str, torch.Tensor]:
     return {"resid_pre.1": directions[0], "resid_pre.2": directions[1] * 2}
 
 
-def test_padding_never_passes_and_the_rest_is_kept_on_demand() -> None:
+def test_padding_is_always_dropped_and_everything_else_can_be_kept() -> None:
     kept = keep_tokens(activations(), sequences(), KEEP_ALL, with_bos())
     assert torch.equal(kept.mask, sequences().mask)
     assert kept.counts == TokenCounts(
@@ -45,7 +45,7 @@ def test_padding_never_passes_and_the_rest_is_kept_on_demand() -> None:
     assert torch.equal(kept.activations["resid_pre.1"], activations()["resid_pre.1"][sequences().mask])
 
 
-def test_bos_and_special_tokens_are_dropped_each_by_its_own_rule() -> None:
+def test_bos_and_special_tokens_have_separate_rules() -> None:
     default = keep_tokens(activations(), sequences(), TokenRules(), with_bos())
     assert not default.mask[:, 0].any()
     assert not default.mask[1, 6]
@@ -58,7 +58,7 @@ def test_bos_and_special_tokens_are_dropped_each_by_its_own_rule() -> None:
     assert (special_kept.counts.bos, special_kept.counts.special) == (3, 0)
 
 
-def test_without_a_prepended_bos_the_first_token_is_a_token() -> None:
+def test_without_a_prepended_bos_the_first_token_is_kept() -> None:
     kept = keep_tokens(activations(), sequences(), TokenRules(prepend_bos="never", special_tokens="keep"), with_bos())
     assert kept.mask[:, 0].all()
     assert kept.counts.bos == 0
@@ -99,7 +99,7 @@ def test_keeping_outliers_changes_nothing() -> None:
 
 
 @given(seed=st.integers(0, 1000), factor=st.floats(1.1, 20))
-def test_the_verdict_on_a_sequence_depends_on_nothing_else(seed: int, factor: float) -> None:
+def test_what_is_kept_of_a_sequence_does_not_depend_on_the_others(seed: int, factor: float) -> None:
     generator = torch.Generator().manual_seed(seed)
     vectors = {"resid_pre.1": torch.randn(3, LENGTH, 4, generator=generator).exp()}
     rules = TokenRules(outlier_factor=factor)
@@ -122,14 +122,14 @@ def test_half_precision_comes_out_as_float32() -> None:
 
 
 @pytest.mark.parametrize(("value", "word"), [(0.0, "zero"), (float("nan"), "not finite"), (float("inf"), "not finite")])
-def test_a_useless_vector_names_its_place(value: float, word: str) -> None:
+def test_a_zero_or_non_finite_vector_is_an_error_that_names_its_position(value: float, word: str) -> None:
     vectors = activations()
     vectors["resid_pre.2"][1, 4] = value
     with pytest.raises(ActivationError, match=f"resid_pre.2 is {word} at document 101, sequence 41, position 4"):
         keep_tokens(vectors, sequences(), TokenRules(), with_bos())
 
 
-def test_a_useless_vector_that_no_rule_keeps_does_no_harm() -> None:
+def test_a_non_finite_vector_that_is_dropped_anyway_is_allowed() -> None:
     vectors = activations()
     vectors["resid_pre.2"][2, 7] = float("nan")  # padding
     vectors["resid_pre.2"][1, 6] = 0.0  # a separator
@@ -152,7 +152,7 @@ def test_rules_are_recorded_with_auto_resolved() -> None:
     assert {field.name for field in dataclasses.fields(TokenRules)} <= set(recorded)
 
 
-def test_impossible_rules_are_refused() -> None:
+def test_invalid_rules_are_refused() -> None:
     with pytest.raises(ValueError, match=r"outlier_factor=1.0 must exceed 1; outliers=keep"):
         TokenRules(outlier_factor=1.0)
     no_bos = Tokenizer(tiny_tokenizer())

@@ -1,7 +1,8 @@
-"""A tokenizer's fingerprint is its own, and its special tokens are told apart."""
+"""Fingerprints identify tokenizers, and special tokens are recognized."""
 
 from pathlib import Path
 
+import pytest
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
@@ -18,7 +19,7 @@ def test_encoding_adds_nothing() -> None:
     assert [tokenizer.decode(token) for token in tokens] == ["a", "b", "c"]
 
 
-def test_whether_the_tokenizer_adds_a_bos_is_seen() -> None:
+def test_adds_bos_is_detected() -> None:
     assert Tokenizer(tiny_tokenizer(adds_bos=True)).adds_bos
     assert not Tokenizer(tiny_tokenizer(adds_bos=False)).adds_bos
 
@@ -32,7 +33,7 @@ def test_documents_are_separated_by_end_of_text_where_it_exists_else_by_eos() ->
     assert Tokenizer(bare).separator is None
 
 
-def test_the_fingerprint_survives_a_round_trip_and_what_was_encoded(tmp_path: Path) -> None:
+def test_the_fingerprint_survives_saving_and_does_not_depend_on_earlier_calls(tmp_path: Path) -> None:
     original = tiny_tokenizer()
     original.pad_token = "<|endoftext|>"
     fingerprint = Tokenizer(original).fingerprint()
@@ -64,6 +65,7 @@ def test_token_bytes_of_every_byte_are_that_byte() -> None:
     assert {letters[0] for letters in tokenizer.token_bytes(list(range(2, 258)))} == set(range(256))
 
 
+@pytest.mark.slow  # converts the embedded model on first use
 def test_token_bytes_of_the_embedded_model_join_to_the_text() -> None:
     tokenizer = load_shape(find_model("smollm2")).tokenizer
     text = "The cat’s naïve 漢字 \U0001f600\n\tindented, twice  spaced"
@@ -72,7 +74,7 @@ def test_token_bytes_of_the_embedded_model_join_to_the_text() -> None:
     assert tokenizer.token_bytes([tokenizer.separator]) == [b"<|endoftext|>"]
 
 
-def test_token_bytes_know_the_spelling_of_sentencepiece() -> None:
+def test_token_bytes_of_sentencepiece_tokens() -> None:
     backend = Backend(models.Unigram([("<unk>", 0.0), ("▁the", -1.0), ("<0xE6>", -2.0), ("é", -2.0)], unk_id=0))
     backend.decoder = decoders.Metaspace()
     tokenizer = Tokenizer(PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>"))

@@ -1,5 +1,7 @@
 """The autoencoder against the materialized d×d form: values, gradients, storage forms, precision, bad input."""
 
+import doctest
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -7,7 +9,9 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from quadric import BilinearAutoencoder
-from quadric.autoencoders.objective import atom_gram
+from quadric.autoencoders import bilinear, reference_loss
+from quadric.autoencoders.kernels.kernel import atom_gram
+from quadric.autoencoders.mixing import Masked, Sparse
 from tests import naive, zoo
 
 PRECISIONS = [(torch.float64, 1e-10), (torch.float32, 1e-5)]
@@ -40,8 +44,38 @@ def test_gradients_are_those_of_the_materialized_matrices(variety, block_size, d
 
 
 def test_varieties_cover_both_storages():
-    assert not zoo.make("composite dense storage").mixing.is_sparse
-    assert zoo.make("composite sparse storage").mixing.is_sparse
+    assert isinstance(zoo.make("composite dense storage").mixing, Masked)
+    assert isinstance(zoo.make("composite sparse storage").mixing, Sparse)
+
+
+@pytest.mark.parametrize("variety", zoo.VARIETIES)
+@pytest.mark.parametrize("block_size", zoo.BLOCK_SIZES)
+def test_loss_and_its_gradients_are_those_of_the_reference(variety, block_size):
+    ae, x = zoo.make(variety, block_size=block_size), zoo.tokens()
+    parameters = dict(ae.named_parameters())
+    ours, reference = ae.loss(x, 0.3), reference_loss(ae, x, 0.3)
+    assert_close(ours, reference, rtol=1e-10, atol=0)
+    expected = torch.autograd.grad(reference.total, parameters.values())
+    for name, got, want in zip(parameters, torch.autograd.grad(ours.total, parameters.values()), expected, strict=True):
+        difference = float((got - want).norm() / want.norm())
+        assert difference < 1e-10, f"{name}: gradients differ by {difference}"
+
+
+@pytest.mark.parametrize("variety", ["atomic", "composite sparse storage", "quadratic printed"])
+def test_error_is_differentiable_in_tokens_and_parameters(variety):
+    ae, x = zoo.make(variety), zoo.tokens(6).requires_grad_()
+    leaves = [x, ae.left, ae.right]
+    ours = torch.autograd.grad(ae.error(x).sum(), leaves)
+    for got, want in zip(ours, torch.autograd.grad(naive.errors(ae, x).sum(), leaves), strict=True):
+        assert_close(got, want, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("variety", zoo.VARIETIES)
+def test_repr_is_one_short_line(variety):
+    text = repr(zoo.make(variety))
+    assert text.startswith("BilinearAutoencoder(d_model=12, n_latents=")
+    assert "\n" not in text
+    assert len(text) < 200
 
 
 @settings(deadline=None, max_examples=60)
@@ -226,3 +260,9 @@ def test_other_bad_input_is_refused():
         ae.loss(x, 0.3, mask=torch.zeros(4, dtype=torch.bool))
     with pytest.raises(IndexError, match="latent 16 is outside 0 … 15"):
         ae.form(16)
+
+
+def test_the_examples_in_the_docstrings_run():
+    results = doctest.testmod(bilinear)
+    assert results.attempted > 0
+    assert results.failed == 0

@@ -150,7 +150,7 @@ def test_entries_out_of_place_are_refused():
     for name, place in (("mixing_columns", 400), ("mixing_rows", -1)):
         tensors = {**ae.tensors(), name: ae.tensors()[name].clone()}
         tensors[name][-1] = place
-        with pytest.raises(ValueError, match="not distinct, sorted places"):
+        with pytest.raises(ValueError, match="not distinct, sorted positions"):
             type(ae).from_tensors(ae.architecture, tensors)
 
 
@@ -190,7 +190,7 @@ def test_dying_while_saving_leaves_the_old_autoencoder_whole(saved, monkeypatch,
         return replace(self, target)
 
     monkeypatch.setattr(Path, "replace", failing)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(OSError, match=r"no room for .*free some space"):
         zoo.make("quadratic", torch.float32).save_pretrained(saved)
     monkeypatch.undo()
     assert torch.equal(quadric.load(saved).left, old.left)

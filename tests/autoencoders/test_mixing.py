@@ -1,15 +1,22 @@
-"""The three priors as constraints on C."""
+"""The priors as constraints on C, and its storages: identity, dense, masked, sparse."""
 
 import pytest
 import torch
 from torch.testing import assert_close
 
 from quadric import BilinearAutoencoder
-from quadric.autoencoders.mixing import SPARSE_BELOW, Composite, Quadratic
+from quadric.autoencoders.kernels.products import csr_pattern
+from quadric.autoencoders.mixing import SPARSE_BELOW, Composite, Dense, Identity, Masked, Sparse, with_density
+from tests import zoo
+from tests.exactness import DTYPES, TOLERANCE, random
 
 
 def weight(k: int = 12, h: int = 50) -> torch.Tensor:
     return torch.randn(k, h, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+
+def composite(weight: torch.Tensor, density: float) -> Composite:
+    return with_density(Masked(weight), density).mixing
 
 
 def dense_of(mixing: Composite) -> torch.Tensor:
@@ -22,7 +29,7 @@ def dense_of(mixing: Composite) -> torch.Tensor:
 @pytest.mark.parametrize("density", [1.0, 0.3, SPARSE_BELOW, SPARSE_BELOW * 0.9, 1e-6])
 def test_composite_keeps_exactly_the_globally_largest(density):
     full = weight()
-    mixing = Composite(full.clone(), density)
+    mixing = composite(full.clone(), density)
     kept = max(1, round(density * full.numel()))
     smallest_kept = full.abs().flatten().sort(descending=True).values[kept - 1]
     assert mixing.n_entries == kept
@@ -30,35 +37,65 @@ def test_composite_keeps_exactly_the_globally_largest(density):
 
 
 def test_ties_do_not_let_more_through():
-    mixing = Composite(torch.ones(10, 10), 0.25)
+    mixing = composite(torch.ones(10, 10), 0.25)
     assert mixing.n_entries == 25
 
 
 @pytest.mark.parametrize("density", [0.2, SPARSE_BELOW * 0.9])
-def test_composite_answers_as_the_dense_matrix_does(density):
-    mixing = Composite(weight(), density)
-    same = Quadratic(dense_of(mixing))
+def test_composite_products_are_those_of_the_dense_matrix(density):
+    mixing = composite(weight(), density)
+    same = Dense(dense_of(mixing))
     gram = weight(50, 50)
     gram = gram + gram.mT
     atoms, latents = weight(5, 50), weight(5, 12)
     assert_close(mixing.mix(atoms), same.mix(atoms))
     assert_close(mixing.unmix(latents), same.unmix(latents))
-    assert_close(mixing.kernel(gram), same.kernel(gram))
+    used = torch.arange(50) if mixing.used_atoms is None else mixing.used_atoms
+    assert_close(mixing.kernel(gram[used][:, used]), same.kernel(gram))
+    left, right, tokens = weight(50, 7), weight(50, 7).flip(0), weight(4, 7)
+    assert_close(mixing.latents(tokens, left[used], right[used]), same.latents(tokens, left, right))
+    assert_close(mixing.matrix(), same.matrix())
     for i in range(12):
         row = mixing.row(i)
         assert_close(torch.zeros(50, dtype=torch.float64).index_put((row.atoms,), row.weights), same.weight.data[i])
 
 
 def test_masked_entries_get_no_gradient_and_can_come_back_while_storage_is_dense():
-    mixing = Composite(weight(), 0.5)
+    mixing = composite(weight(), 0.5)
     mixing.mix(weight(5, 50)).sum().backward()
     assert (mixing.weight.grad[~mixing.mask] == 0).all()
     dropped = (~mixing.mask).nonzero()[0]
     with torch.no_grad():
         mixing.weight[tuple(dropped)] = 100.0
-    mixing.keep_largest(0.5)
-    assert mixing.mask[tuple(dropped)]
-    assert mixing.n_entries == 300
+    thinned, kept = with_density(mixing, 0.5)
+    assert kept is None
+    assert thinned.mask[tuple(dropped)]
+    assert thinned.n_entries == 300
+
+
+def test_a_change_of_density_makes_a_new_mixing_and_leaves_the_old_one_alone():
+    masked = composite(weight(), 0.5)
+    before = masked.mask.clone()
+    thinner, _ = with_density(masked, 0.3)
+    assert torch.equal(masked.mask, before)
+    assert thinner.weight is masked.weight, "the optimizer of a dense C need not follow"
+    sparse, kept = with_density(thinner, 0.009)
+    assert isinstance(sparse, Sparse)
+    assert kept is None
+    values = sparse.values.clone()
+    sparser, kept = with_density(sparse, 0.005)
+    assert torch.equal(sparse.values, values)
+    assert torch.equal(sparser.values, values[kept])
+    assert with_density(sparser, 0.005) == (sparser, None), "the same density is the same mixing"
+
+
+def test_identity_is_the_identity_matrix():
+    mixing, atoms = Identity(4), random(3, 4)
+    assert torch.equal(mixing.matrix(), torch.eye(4))
+    for product in (mixing.mix, mixing.unmix):
+        assert_close(product(atoms), atoms @ torch.eye(4).double())
+    assert mixing.n_entries == 4
+    assert (mixing.row(2).atoms.tolist(), mixing.row(2).weights.tolist()) == ([2], [1.0])
 
 
 def test_density_falls_step_by_step_through_both_storages():
@@ -68,7 +105,7 @@ def test_density_falls_step_by_step_through_both_storages():
         ae.set_mixing_density(density)
         assert ae.mixing_density == pytest.approx(density, rel=0.1)
         assert ae.architecture.mixing_density == ae.mixing_density
-    assert ae.mixing.is_sparse
+    assert isinstance(ae.mixing, Sparse)
     largest = full.flatten().abs().topk(3).values.min()
     assert_close(dense_of(ae.mixing), torch.where(full.abs() >= largest, full, 0))
 
@@ -92,3 +129,54 @@ def test_state_dict_and_precision_follow_the_storage(density):
     half = ae.to(torch.bfloat16)
     assert half.mixing.entries()[2].dtype == torch.bfloat16
     assert half.encode(torch.ones(2, 6)).dtype == torch.float32
+
+
+def some_mask(rows=5, columns=9):
+    mask = random(rows, columns) > 0.3
+    mask[:, [0, 4, columns - 1]] = False
+    return mask
+
+
+def test_used_atoms_are_the_columns_with_entries_in_their_order():
+    mask = some_mask()
+    sparse = Sparse(Masked(random(5, 9), mask).entries(), (5, 9))
+    assert sparse.used_atoms.tolist() == mask.any(0).nonzero()[:, 0].tolist()
+    expected = csr_pattern(*mask[:, sparse.used_atoms].nonzero(as_tuple=True), (5, len(sparse.used_atoms)))
+    for got, want in zip(sparse.used_pattern, expected, strict=True):
+        assert torch.equal(got, want) if isinstance(want, torch.Tensor) else got == want
+
+
+@DTYPES
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_an_autoencoder_gives_the_same_loss_and_gradients_with_all_atoms(symmetric, dtype):
+    """Leaving out the atoms that no latent uses changes nothing."""
+    variety = "composite sparse storage" if symmetric else "composite sparse printed"
+    x, results = zoo.tokens(dtype=dtype), []
+    for everything in (False, True):
+        ae = zoo.make(variety, dtype)
+        assert len(ae.mixing.used_atoms) < ae.n_hidden
+        if everything:
+            ae.mixing.used_atoms = torch.arange(ae.n_hidden)
+            ae.mixing.used_columns, ae.mixing.used_column_starts = ae.mixing.columns, ae.mixing.column_starts
+        ae.loss(x).total.backward()
+        results.append([ae.loss(x).total, *(parameter.grad for parameter in ae.parameters())])
+    for got, want in zip(*results, strict=True):
+        assert_close(got, want, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
+
+
+def test_used_atoms_follow_a_loaded_pattern():
+    one, other = (composite(random(8, 40, seed=seed), 0.009) for seed in (0, 1))
+    before = one.used_atoms
+    one.load_state_dict(other.state_dict())
+    assert not torch.equal(one.used_atoms, before)
+    for got, want in zip(one.used_pattern, other.used_pattern, strict=True):
+        assert torch.equal(got, want) if isinstance(want, torch.Tensor) else got == want
+
+
+def test_stored_names_are_those_of_older_checkpoints():
+    masked, sparse = composite(weight(), 0.5), composite(weight(), 0.009)
+    assert set(masked.state_dict()) == {"weight", "mask"}
+    assert set(sparse.state_dict()) == {
+        "values", "row_starts", "columns", "column_starts", "rows_by_column", "by_column", "by_row",
+    }  # fmt: skip
+    assert set(masked.tensors()) == set(sparse.tensors()) == {"mixing_rows", "mixing_columns", "mixing_values"}

@@ -1,4 +1,4 @@
-"""The pure functions of the objective: custom gradients, blocks, Hoyer's edge cases, the correction's accuracy."""
+"""The pure functions of the objective: gradients, Hoyer's edge cases, the correction's accuracy."""
 
 import pytest
 import torch
@@ -8,10 +8,6 @@ from torch.testing import assert_close
 
 from quadric.autoencoders.objective import (
     LossSums,
-    atom_gram,
-    block_pairs,
-    blocked_quadratic_form,
-    cross_gram,
     density_from_norms,
     hoyer_density,
     product_space_error,
@@ -26,73 +22,12 @@ def random(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> to
 
 @settings(deadline=None, max_examples=25)
 @given(n=st.integers(1, 5), k=st.integers(1, 6))
-def test_quadratic_form_has_the_right_gradient(n, k):
+def test_quadratic_form_has_the_right_value_and_gradient(n, k):
     half = random(k, k, seed=1)
     inputs = (random(n, k).requires_grad_(), half.requires_grad_())
     assert torch.autograd.gradcheck(lambda z, m: quadratic_form(z, m + m.mT), inputs)
-
-
-@settings(deadline=None, max_examples=40)
-@given(
-    n=st.integers(1, 4), h=st.integers(1, 7), d=st.integers(1, 4), block_size=st.integers(1, 8), symmetric=st.booleans()
-)
-def test_blocked_quadratic_form_has_the_right_value_and_gradient(n, h, d, block_size, symmetric):
-    weights, left, right = (random(*shape, seed=i).requires_grad_() for i, shape in enumerate([(n, h), (h, d), (h, d)]))
-
-    def blocked(*inputs):
-        return blocked_quadratic_form(*inputs, symmetric, block_size)
-
-    assert_close(blocked(weights, left, right), quadratic_form(weights, atom_gram(left, right, symmetric)))
-    assert torch.autograd.gradcheck(blocked, (weights, left, right))
-
-
-def test_quadratic_form_multiplies_twice_where_plain_autograd_multiplies_three_times():
-    from torch.utils.flop_counter import FlopCounterMode
-
-    n, k = 64, 32
-    kernel = random(k, k, seed=1)
-    kernel = kernel + kernel.mT
-
-    def flops(form):
-        z, m = random(n, k).requires_grad_(), kernel.clone().requires_grad_()
-        with FlopCounterMode(display=False) as counter:
-            form(z, m).sum().backward()
-        return counter.get_total_flops()
-
-    product = 2 * n * k * k
-    assert flops(quadratic_form) == 2 * product
-    assert flops(lambda z, m: ((z @ m) * z).sum(-1)) == 3 * product
-
-
-def test_gradients_that_are_not_needed_are_not_computed():
-    from torch.utils.flop_counter import FlopCounterMode
-
-    z, kernel = random(8, 4).requires_grad_(), torch.eye(4, dtype=torch.float64)
-    with FlopCounterMode(display=False) as counter:
-        quadratic_form(z, kernel).sum().backward()
-    assert counter.get_total_flops() == 2 * 8 * 4 * 4
-
-
-@settings(deadline=None)
-@given(size=st.integers(1, 40), block_size=st.integers(1, 50))
-def test_block_pairs_cover_the_upper_triangle_once(size, block_size):
-    seen = torch.zeros(size, size, dtype=torch.long)
-    for rows, columns in block_pairs(size, block_size):
-        seen[rows, columns] += 1
-        if rows != columns:
-            seen[columns, rows] += 1
-    assert (seen == 1).all()
-
-
-@pytest.mark.parametrize("symmetric", [True, False])
-def test_cross_gram_of_a_dictionary_with_itself_is_its_gram(symmetric):
-    left, right = random(6, 3), random(6, 3, seed=1)
-    assert_close(cross_gram(left, right, left, right, symmetric), atom_gram(left, right, symmetric))
-
-
-def test_block_size_must_be_positive():
-    with pytest.raises(ValueError, match="block_size=0"):
-        blocked_quadratic_form(random(1, 1), random(1, 1), random(1, 1), True, 0)
+    z, kernel = inputs[0], half + half.mT
+    assert_close(quadratic_form(z, kernel), torch.einsum("na,ab,nb->n", z, kernel, z))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

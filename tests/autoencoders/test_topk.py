@@ -97,3 +97,9 @@ def test_baselines_and_bilinear_offer_the_same_questions(kind):
         assert_close(terms.error, ae.error(x).mean())
         assert_close(terms.density, ae.density(x).mean())
         assert ae.encode(x).shape == (len(x), 40)
+
+
+@pytest.mark.parametrize("autoencoder", [TopKAutoencoder, BatchTopKAutoencoder])
+def test_repr_is_one_short_line(autoencoder):
+    text = repr(autoencoder(d_model=6, n_latents=20, n_active=3))
+    assert text == f"{autoencoder.__name__}(d_model=6, n_latents=20, n_active=3)"

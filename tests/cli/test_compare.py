@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from quadric.autoencoders import Provenance
+from quadric.autoencoders import Provenance, TopKAutoencoder
 from quadric.cli import main
 from quadric.geometry import frobenius_similarity
 from tests.geometry.examples import planted_shapes, trained
@@ -34,9 +34,23 @@ def test_json_is_for_programs(runs, capsys):
     assert len(found["pairs"]) == 3
 
 
+def test_the_autoencoders_of_one_run_are_compared(tmp_path, capsys):
+    made = {"first": trained(), "second": trained("atomic"), "third": trained(seed=1)}
+    for name, ae in made.items():
+        ae.save_pretrained(tmp_path / "run/autoencoders" / name)
+    TopKAutoencoder(d_model=trained().d_model, n_latents=8, n_active=2).save_pretrained(tmp_path / "run/autoencoders/x")
+    run = str(tmp_path / "run")
+    assert main(["compare", run, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["runs"] == [f"{run}/{name}" for name in made]
+    assert main(["compare", run, "--name", "first", "third", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["runs"] == [f"{run}/first", f"{run}/third"]
+    assert main(["compare", run, "--name", "first", "fourth"]) == 1
+    assert "none of them named 'fourth'" in capsys.readouterr().err
+
+
 def test_mistakes_are_one_line(runs, tmp_path, capsys):
     assert main(["compare", runs[0]]) == 1
-    assert "name at least two" in capsys.readouterr().err
+    assert "1 autoencoder given; name at least two" in capsys.readouterr().err
     assert main(["compare", *runs, "--out", "c.pdf"]) == 1
     assert "choose one of .json, .png" in capsys.readouterr().err
     for name in "xy":

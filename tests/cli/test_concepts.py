@@ -33,6 +33,9 @@ def test_every_concept_is_looked_for_in_every_autoencoder(
     for row in rows:
         assert 0 < row["captured"] <= row["most"] + 1e-9
         assert row["link"] == (f"#/latent/{row['latent']}" if row["kind"] == "composite" else None)
+    one = next(path.name for path in (world / "run/autoencoders").iterdir() if "topk" in path.name)
+    assert main(["concepts", str(world / "run"), "--model", model, "--json", "--name", one]) == 0
+    assert {row["autoencoder"] for row in json.loads(capsys.readouterr().out)} == {one}
     assert main(["concepts", str(world / "run"), "--model", model]) == 0
     table = capsys.readouterr().out
     assert all(concept.name in table for concept in CONCEPTS)
@@ -58,6 +61,6 @@ def test_another_model_is_refused(world: Path, tmp_path: Path, capsys: pytest.Ca
 
     other = save_tiny(tmp_path / "tiny-llama", "gpt2")
     assert main(["concepts", str(world / "run"), "--model", str(other)]) == 1
-    assert "look into runs of one language model at a time" in capsys.readouterr().err
+    assert "search runs of one language model at a time" in capsys.readouterr().err
     assert main(["concepts"]) == 1
     assert "no run was given" in capsys.readouterr().err

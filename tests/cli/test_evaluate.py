@@ -11,6 +11,8 @@ import quadric
 from quadric.activations import BatchSize, LiveStream
 from quadric.activations.config import config_from
 from quadric.cli import main
+from quadric.evaluation import files
+from tests.cli.terminal import complaints, only_complaint
 from tests.tiny_runs import make_tiny_world, train_command
 
 
@@ -64,7 +66,7 @@ def test_the_error_is_that_of_the_held_out_tokens_and_of_no_others(
     assert evaluate(world, str(run), "--spliced-tokens", "0", "--json") == 0
     found = {each["name"]: each for each in json.loads(capsys.readouterr().out)}
     for name, each in found.items():
-        ae = quadric.load(run, autoencoder=name)
+        ae = quadric.load(run, name=name)
         config = config_from(ae.provenance, model=str(world / "tiny-llama"), corpus=str(world / "text.txt"))
         for split, same in (("held_out", True), ("train", False)):
             stream = LiveStream.open(_with_split(config, split), device="cpu", batch=BatchSize(tokens=300))
@@ -82,7 +84,7 @@ def test_a_perfect_autoencoder_recovers_everything(
     world: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # As many active latents as dimensions, encoder and decoder orthonormal, both signs: x̂ = x.
-    provenance = quadric.load(run, autoencoder=_name(run, "topk")).provenance
+    provenance = quadric.load(run, name=_name(run, "topk")).provenance
     perfect = quadric.TopKAutoencoder(d_model=32, n_latents=64, n_active=64)
     with torch.no_grad():
         axes = torch.cat([torch.eye(32), -torch.eye(32)])
@@ -106,7 +108,7 @@ def test_the_wrong_model_is_refused(world: Path, run: Path, tmp_path: Path, caps
     other = make_tiny_world(tmp_path / "other")
     (other / "tiny-llama" / "more.bin").write_bytes(b"another model")
     assert evaluate(other, str(run)) == 1
-    assert "give its own model with --model" in capsys.readouterr().err
+    assert "give the original model with --model" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -122,12 +124,39 @@ def test_mistakes_are_one_line(
     arguments: list[str], message: str, run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["evaluate", *[str(run) if word == "RUN" else word for word in arguments]]) == 1
-    error = capsys.readouterr().err
-    assert message in error
-    assert len(error.strip().splitlines()) == 1
+    assert message in only_complaint(capsys.readouterr().err)
 
 
 def test_an_autoencoder_without_a_past_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     quadric.TopKAutoencoder(d_model=8, n_latents=9, n_active=2).save_pretrained(tmp_path / "ae")
     assert main(["evaluate", str(tmp_path / "ae")]) == 1
     assert "does not record its model" in capsys.readouterr().err
+
+
+def test_a_name_chooses_among_several(world: Path, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = _name(run, "topk")
+    capsys.readouterr()
+    assert evaluate(world, str(run), "--name", name, "--spliced-tokens", "0", "--json") == 0
+    assert [each["name"] for each in json.loads(capsys.readouterr().out)] == [name]
+    assert evaluate(world, str(run), "--name", "wrong") == 1
+    message = only_complaint(capsys.readouterr().err)
+    assert "holds 4 autoencoders: " in message
+    assert name in message
+    assert "none of them named 'wrong'; choose one with --name" in message
+
+
+def test_a_folder_that_cannot_be_written_to_costs_no_result(
+    world: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_only(found: object) -> None:
+        raise PermissionError(13, "Permission denied", str(run / "evaluation.json"))
+
+    monkeypatch.setattr(files, "keep_in_runs", read_only)
+    out = tmp_path / "all.json"
+    assert evaluate(world, str(run), "--name", _name(run, "topk"), "--spliced-tokens", "0", "--out", str(out)) == 0
+    printed = capsys.readouterr()
+    assert "Dead: never reaches" in printed.out
+    assert len(json.loads(out.read_text())) == 1
+    (warning,) = complaints(printed.err)
+    assert "not kept in the run folder" in warning
+    assert "Permission denied" in warning

@@ -37,6 +37,7 @@ def arguments(tiny: Path, text: Path, out: Path, *more: str) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_the_embedded_default_works_and_a_second_call_has_nothing_to_do(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -90,11 +91,11 @@ def error_of(command: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (["--model", "./missing"], "no model './missing'; give a hub id"),
         (["--corpus", "missing.txt"], "no file or folder 'missing.txt'; check the path"),
         (["--corpus", "nonsense"], "unknown corpus 'nonsense'; give one of wiki-leads"),
-        (["--block-length", "500", "--corpus", "short.txt"], "fewer than one block of 500; give more text"),
+        (["--block-length", "500", "--corpus", "short.txt"], "fewer than one block of 500; use more text"),
         (["--block-length", "600"], "block_length=600 exceeds the 512 tokens that tiny-llama can read"),
         (["--out", "/dev/null"], "cannot use /dev/null as a folder (File exists); give another"),
         (["--device", "warp"], "no device 'warp' here; give auto or"),
-        (["--tokens", "0"], "tokens=0 leaves nothing to do"),
+        (["--tokens", "0"], "tokens=0 is not positive"),
         (["--outlier-factor", "0.5"], "outlier_factor=0.5 must exceed 1"),
     ],
 )
@@ -115,7 +116,7 @@ def test_a_mistake_is_one_line_with_the_remedy(
 def test_an_empty_corpus_is_one_line(tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "empty.txt").write_text("\n\n")
     message = error_of(arguments(tiny, tmp_path / "empty.txt", tmp_path / "cache"), capsys)
-    assert "has no text in its train part; give a corpus with text" in message
+    assert "has no text in its train split; use a corpus with text" in message
 
 
 def test_a_corrupt_gguf_is_one_line(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -156,9 +157,10 @@ def test_a_cache_of_something_else_is_refused(
     assert main(arguments(tiny, text, tmp_path / "cache")) == 0
     message = error_of(arguments(tiny, text, tmp_path / "cache", "--outliers", "keep"), capsys)
     assert 'token_rules.outliers: stored "drop", asked for "keep"' in message
-    assert message.endswith("give another folder, or ask for what it holds")
+    assert message.endswith("give another folder, or request what it holds")
 
 
+@pytest.mark.slow
 def test_an_interrupt_leaves_valid_shards_and_says_how_to_go_on(tiny: Path, tmp_path: Path) -> None:
     text, out = tmp_path / "long.txt", tmp_path / "cache"
     text.write_text("Call me Ishmael. Some years ago, never mind how long precisely, I went to sea. " * 20_000)
@@ -179,7 +181,7 @@ def test_an_interrupt_leaves_valid_shards_and_says_how_to_go_on(tiny: Path, tmp_
     finally:
         process.kill()
     assert process.returncode == 130, errors
-    assert "the same command goes on" in errors
+    assert "the same command continues" in errors
     assert "Traceback" not in errors
     ActivationCache(out).verify()
     assert len(ActivationCache(out)) > 0

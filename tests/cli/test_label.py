@@ -37,7 +37,7 @@ def test_the_most_important_latents_are_labelled(run: Path, capsys: pytest.Captu
 def test_an_odd_answer_is_a_failure_that_is_said(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with serving(lambda *_: openai_reply("no")) as server:
         assert main(["label", str(run), "--endpoint", server.url, "--model", "m", "--top", "1"]) == 1
-    assert "1 latents got no label; the same command asks again" in capsys.readouterr().err
+    assert "1 latents got no label; the same command tries again" in capsys.readouterr().err
 
 
 def test_the_prompt_can_be_read_before_anything_is_asked(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -60,3 +60,10 @@ def test_mistakes_are_said_in_one_line(
         file.unlink()
     assert main(["label", str(run), "--model", "m"]) == 1
     assert "no evidence.json" in capsys.readouterr().err
+
+
+def test_a_run_of_several_lists_their_names(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small_autoencoder(seed=9).save_pretrained(run / "autoencoders/other")
+    assert main(["label", str(run), "--model", "m", "--show-prompt"]) == 1
+    assert "holds 2 autoencoders: only, other; choose one with --name" in capsys.readouterr().err
+    assert main(["label", str(run), "--model", "m", "--show-prompt", "--name", "only"]) == 0

@@ -8,6 +8,7 @@ import pytest
 
 import quadric.cli
 from quadric.cli import COMMANDS
+from tests.cli.terminal import only_complaint
 
 
 def quadric_command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -41,23 +42,70 @@ def test_an_unknown_flag_is_a_usage_error():
     assert "--steps" in result.stdout + result.stderr
 
 
+@pytest.mark.slow
 def test_a_mistake_is_one_line_and_no_traceback():
     result = quadric_command("evaluate", "nowhere")
     assert result.returncode == 1
-    assert len(result.stderr.splitlines()) == 1
-    assert result.stderr.startswith("quadric: no folder 'nowhere'; give a run")
+    assert only_complaint(result.stderr).startswith("quadric: no folder 'nowhere'; give a run")
     assert "Traceback" in quadric_command("evaluate", "nowhere", QUADRIC_DEBUG="1").stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["--json", "--no-json"])
-def test_a_reader_who_leaves_early_is_no_mistake_to_speak_of(form):
+def test_a_closed_pipe_ends_a_command_silently(form):
+    arguments = ["plan", "--d-model", "16", "--n-latents", "8", "--batch-tokens", "64", "--steps", "3", form]
+    assert with_closed_stdout(*arguments) == (1, "")
+
+
+@pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)], ids=" ".join)
+def test_a_closed_pipe_ends_a_help_page_silently(command):
+    code, stderr = with_closed_stdout(*command, "--help")
+    assert stderr == ""
+    assert code == 1
+
+
+def with_closed_stdout(*arguments: str) -> tuple[int, str]:
+    """Exit code and stderr of a command whose reader is gone, as in `quadric --help | true`."""
     reader, writer = os.pipe()
     os.close(reader)
-    arguments = ["plan", "--d-model", "16", "--n-latents", "8", "--batch-tokens", "64", "--steps", "3", form]
     with os.fdopen(writer, "w") as output:
         command = [sys.executable, "-m", "quadric", *arguments]
-        result = subprocess.run(command, stdout=output, stderr=subprocess.PIPE, text=True, check=False)
-    assert (result.returncode, result.stderr) == (1, "")
+        buffered = {**os.environ, "PYTHONUNBUFFERED": ""}  # so that short pages are written when Python exits
+        result = subprocess.run(command, stdout=output, stderr=subprocess.PIPE, text=True, check=False, env=buffered)
+    return result.returncode, result.stderr
+
+
+@pytest.mark.parametrize("columns", ["1", "5", "9", "20"])
+def test_help_is_shown_on_the_narrowest_terminal(columns):
+    result = quadric_command("train", "--help", COLUMNS=columns)
+    assert result.returncode == 0
+    assert "--n-latents" in result.stdout
+
+
+def test_the_version_is_printed_alone():
+    result = quadric_command("--version")
+    assert (result.returncode, result.stdout, result.stderr) == (0, f"{quadric.__version__}\n", "")
+
+
+@pytest.mark.parametrize("command", ["train", "plan", "sweep", "harvest"])
+def test_help_shows_groups_and_defaults_and_does_not_wait_for_torch(command):
+    script = f"import sys, quadric.cli; sys.argv = ['quadric', '{command}', '--help']\n"
+    script += "try: quadric.cli.main()\nexcept SystemExit as stop: print(stop.code, 'torch' in sys.modules)"
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert result.stdout.splitlines()[-1] == "0 False"
+    groups = ["model", "text", "token rules"]
+    groups += ["storage"] if command == "harvest" else ["dictionary", "training", "output"]
+    for group in groups:
+        assert f"─ {group} options ─" in result.stdout
+    assert "(default: smollm2)" in result.stdout
+    assert ("1024 small, 8192 paper" in result.stdout) == (command != "harvest")
+    assert "None" not in result.stdout.replace("None keeps the order", "")
+
+
+def test_examples_stand_on_lines_of_their_own():
+    lines = quadric_command("train", "--help").stdout.splitlines()
+    assert "         quadric train --resume runs/first" in lines
+    assert "         quadric train --resume runs/first --steps 400" in lines
 
 
 def test_another_broken_pipe_is_told(monkeypatch, capsys):

@@ -7,11 +7,12 @@ import pytest
 from quadric.cli import main
 from quadric.training.plan import RunPlan
 from tests.activations.tiny import save_tiny
+from tests.tiny_runs import flags, make_tiny_world
 
 
 @pytest.mark.parametrize("width", [1024, 1152, 2048])
 def test_the_papers_sizes_can_be_planned(width, capsys):
-    assert main(["plan", "--d-model", str(width)]) == 0
+    assert main(["plan", "--recipe", "paper", "--d-model", str(width)]) == 0
     text = capsys.readouterr().out
     assert "dense C" in text
     assert "sparse C" in text
@@ -31,6 +32,7 @@ def test_json_is_for_programs(capsys):
 def test_a_language_model_adds_its_part(tmp_path, capsys):
     save_tiny(tmp_path)
     arguments = ["plan", "--model", str(tmp_path), "--layer", "2", "--n-latents", "64", "--processes", "2"]
+    arguments += ["--sequences-per-step", "32", "--block-length", "256"]
     assert main([*arguments, "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["d_model"] == 32
@@ -39,16 +41,55 @@ def test_a_language_model_adds_its_part(tmp_path, capsys):
     assert "runs 2 layers" in capsys.readouterr().out
 
 
+def test_the_flags_of_train_are_planned(capsys):
+    """A train command becomes a plan by changing one word."""
+    given = ["--n-latents", "64", "--steps", "10", "--sequences-per-step", "2", "--block-length", "32"]
+    given += ["--prior", "atomic", "--alpha", "0.1", "--outliers", "keep", "--out", "runs/x", "--checkpoint-every", "5"]
+    assert main(["plan", "--d-model", "16", "--json", *given]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    (phase,) = answer["phases"]
+    assert phase["size"] | {"n_tokens": 64, "n_latents": 64, "prior": "atomic"} == phase["size"]
+    assert phase["last_step"] == 9
+
+
+def test_several_autoencoders_are_planned_together(capsys):
+    sizes = ["--n-latents", "64", "--steps", "10", "--batch-tokens", "128", "--d-model", "16"]
+    several = ["plan", *sizes, "--prior", "atomic", "quadratic", "topk", "--seeds", "0", "1"]
+    assert main([*several, "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    plans = answer["autoencoders"].values()
+    assert len(plans) == 4
+    assert answer["flops"] == pytest.approx(sum(plan["flops"] for plan in plans))
+    assert answer["checkpoint_bytes"] == sum(plan["checkpoint_bytes"] for plan in plans)
+    assert max(plan["peak_bytes"] for plan in plans) < answer["peak_bytes"] < sum(plan["peak_bytes"] for plan in plans)
+    assert [name.split("-")[1] for name in answer["not_modelled"]] == ["topk", "topk"]
+    assert main(several) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert text.count("and 1 more that cost the same") == 2  # one table for both seeds
+    assert "Training all 4 autoencoders together" in text
+    assert "Not included, because their cost is not predicted" in text
+
+
+def test_stored_activations_need_no_language_model(tmp_path, capsys):
+    world = make_tiny_world(tmp_path)
+    cache = str(tmp_path / "cache")
+    assert main(["harvest", *flags(world), "--layers", "2", "--tokens", "200", "--out", cache]) == 0
+    capsys.readouterr()
+    assert main(["plan", "--cache", cache, "--n-latents", "64", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["d_model"], answer["reading_flops_per_step"]) == (32, 0)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "give --model and --layer, or --d-model"),
-        (["--model", "smollm2"], "give --model and --layer, or --d-model"),
-        (["--d-model", "64", "--model", "smollm2", "--layer", "3"], "give --model and --layer, or --d-model"),
+        (["--d-model", "64", "--model", "smollm2", "--layer", "3"], "--model, --layers contradict each other"),
+        (["--d-model", "64", "--cache", "x"], "--d-model 64 and --cache contradict each other"),
         (["--d-model", "0"], "d_model=0 is not positive"),
         (["--d-model", "64", "--steps", "0"], "steps=0 is not positive"),
         (["--d-model", "64", "--processes", "3"], "cannot be shared evenly"),
-        (["--d-model", "64", "--prior", "atomic", "--n-hidden", "3"], "n_hidden=3 differs"),
+        (["--d-model", "64", "--prior", "topk"], "plan at least one bilinear prior"),
+        (["--resume", "runs/x"], "--resume cannot be planned"),
     ],
 )
 def test_what_cannot_be_planned_is_said_in_one_line(arguments, message, capsys, monkeypatch):

@@ -19,7 +19,8 @@ torch.nn.Module.__call__ = forbidden
 autoencoders.BilinearAutoencoder.encode_prepared = forbidden
 from quadric.cli import main
 code = main(["report", sys.argv[1], "--out", sys.argv[2]])
-loaded = {"transformers", "datasets", "matplotlib", "quadric.activations", "quadric.training"} & set(sys.modules)
+loaded = {"transformers", "datasets", "matplotlib", "quadric.training"} & set(sys.modules)
+loaded |= {name for name in sys.modules if name.startswith("quadric.activations.")} - {"quadric.activations.settings"}
 print(code, sorted(loaded))
 """
 
@@ -45,12 +46,23 @@ def test_json_is_for_programs(run, capsys):
 
 
 def test_it_writes_every_format_that_is_asked_for(run, tmp_path, capsys):
-    names = [str(tmp_path / name) for name in ("r.html", "r.json", "r.parquet")]
+    names = [str(tmp_path / name) for name in ("r.html", "r.json", "r.parquet", "r.csv")]
     assert main(["report", run, "--out", *names]) == 0
-    assert capsys.readouterr().err.count("wrote") == 3
-    assert all((tmp_path / name).stat().st_size > 500 for name in ("r.html", "r.json", "r.parquet"))
+    assert capsys.readouterr().err.count("wrote") == 4
+    assert all((tmp_path / name).stat().st_size > 500 for name in names)
 
 
+def test_a_name_chooses_among_several(tmp_path, capsys):
+    for name in ("first", "second"):
+        planted_shapes().save_pretrained(tmp_path / "run/autoencoders" / name)
+    run = str(tmp_path / "run")
+    assert main(["report", run]) == 1
+    assert f"'{run}' holds 2 autoencoders: first, second; choose one with --name" in capsys.readouterr().err
+    assert main(["report", run, "--name", "second", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["run"] == f"{run}/second"
+
+
+@pytest.mark.slow
 def test_it_needs_neither_a_forward_pass_nor_a_language_model(run, tmp_path):
     result = subprocess.run(
         [sys.executable, "-c", WATCHED, run, str(tmp_path / "r.html")], capture_output=True, text=True, check=True
@@ -62,7 +74,7 @@ def test_it_needs_neither_a_forward_pass_nor_a_language_model(run, tmp_path):
     ("arguments", "message"),
     [
         (["nowhere"], "no folder 'nowhere'"),
-        (["RUN", "--out", "report.csv"], "ends in '.csv'; choose one of .html, .json, .parquet"),
+        (["RUN", "--out", "report.xlsx"], "ends in '.xlsx'; choose one of .csv, .html, .json, .parquet"),
         (["RUN", "--tolerance", "1.5"], "tolerance=1.5 is not in [0, 1)"),
         (["RUN", "--top", "0"], "top=0 is not positive"),
     ],

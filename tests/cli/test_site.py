@@ -6,13 +6,15 @@ from pathlib import Path
 import pytest
 
 from quadric import BilinearAutoencoder, TopKAutoencoder
-from quadric.activations import ActivationConfig, HarvestConfig, describe, harvest
+from quadric.activations import ActivationConfig, HarvestConfig, describe, harvest_to_folder
 from quadric.autoencoders import Provenance
 from quadric.cli import main
 from quadric.corpus import CorpusConfig
 from quadric.evidence import Evidence
+from quadric.geometry import stored
 from quadric.site import writer
 from tests.activations.tiny import D_MODEL, save_tiny
+from tests.cli.terminal import run_on_a_terminal
 
 
 @pytest.fixture
@@ -49,8 +51,13 @@ def arguments(run: Path, out: Path, config: ActivationConfig, *more: str) -> lis
     return ["site", str(run), "--out", str(out), *where, "--points", "20", *more]
 
 
-def test_a_run_becomes_a_site_and_the_second_time_needs_no_model(
-    run: Path, tmp_path: Path, config: ActivationConfig, static: Path, capsys: pytest.CaptureFixture[str]
+def test_a_run_becomes_a_site_and_the_second_time_needs_no_model_and_no_decomposition(
+    run: Path,
+    tmp_path: Path,
+    config: ActivationConfig,
+    static: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert main(arguments(run, tmp_path / "site", config, "--tokens", "300", "--no-map")) == 0
     manifest = json.loads((tmp_path / "site/data/site.json").read_text())
@@ -62,9 +69,31 @@ def test_a_run_becomes_a_site_and_the_second_time_needs_no_model(
     assert "first, second: scoring up to 300 tokens" in shown.err  # one pass for both
     assert "GB of memory" in shown.err
     assert "18 latents of first, second" in shown.out
+    monkeypatch.setattr(stored, "dictionary_geometry", lambda *_: pytest.fail("the geometry was computed again"))
     assert main(["site", str(run), "--no-map"]) == 0
     assert (run / "site/data/first/latents/00008.st").is_file()
     assert "scoring" not in capsys.readouterr().err
+
+
+def test_a_name_chooses_among_several(
+    run: Path, tmp_path: Path, config: ActivationConfig, static: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = arguments(run, tmp_path / "site", config, "--tokens", "100", "--no-map")
+    assert main([*command, "--name", "second"]) == 0
+    manifest = json.loads((tmp_path / "site/data/site.json").read_text())
+    assert [entry["name"] for entry in manifest["dictionaries"]] == ["second"]
+    assert not (run / "evidence/first").exists()
+    assert main([*command, "--name", "third"]) == 1
+    assert "holds 2 autoencoders: first, second, none of them named 'third'" in capsys.readouterr().err
+
+
+def test_a_site_on_a_real_terminal(run: Path, tmp_path: Path, config: ActivationConfig) -> None:
+    """Evidence is collected inside the making of the site: two kinds of progress at the same time."""
+    command = arguments(run, tmp_path / "site", config, "--tokens", "300", "--no-map")
+    code, shown = run_on_a_terminal("-m", "quadric", *command, OMP_NUM_THREADS="1")
+    assert code == 0, shown
+    assert "Traceback" not in shown
+    assert "18 latents of first, second" in shown
 
 
 def test_a_cache_gives_the_same_evidence_as_the_model(
@@ -74,7 +103,7 @@ def test_a_cache_gives_the_same_evidence_as_the_model(
     live = Evidence.load(run / "evidence/first")
     for file in (run / "evidence/first").iterdir():
         file.unlink()
-    harvest(config, HarvestConfig(tokens=10_000, dtype="float32"), tmp_path / "cache", device="cpu")
+    harvest_to_folder(config, HarvestConfig(tokens=10_000, dtype="float32"), tmp_path / "cache", device="cpu")
     cached = ["--cache", str(tmp_path / "cache"), "--model", config.model, "--points", "20", "--no-map"]
     assert main(["site", str(run), "--out", str(tmp_path / "site"), *cached]) == 0
     assert (Evidence.load(run / "evidence/first").points.places == live.points.places).all()
@@ -89,18 +118,18 @@ def test_evidence_about_other_weights_or_of_another_size_is_collected_anew(
     changed = BilinearAutoencoder(d_model=D_MODEL, n_latents=9, prior="atomic", seed=5, provenance=provenance)
     changed.save_pretrained(run / "autoencoders/first")
     assert main(command) == 0
-    assert "first is about other weights; collecting anew" in capsys.readouterr().err
+    assert "first is about other weights; collecting it again" in capsys.readouterr().err
     more = Path(config.corpus.source).with_name("more")
     more.mkdir(exist_ok=True)
     (more / "one.txt").write_text("Another text. " * 40, encoding="utf-8")
     other = [str(more) if part == config.corpus.source else part for part in command]
     assert main(other) == 0
-    assert "is of other activations" in capsys.readouterr().err
+    assert "was collected from other activations" in capsys.readouterr().err
     assert main(command) == 0
     capsys.readouterr()
     command[command.index("200")] = "250"
     assert main(command) == 0
-    assert "is of 200 tokens; collecting anew" in capsys.readouterr().err
+    assert "was collected from 200 tokens; collecting it again" in capsys.readouterr().err
 
 
 def test_linear_baselines_are_left_out_and_said(

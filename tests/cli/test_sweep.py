@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import tyro
 from pyarrow import parquet
 
 from quadric import sweep as package
@@ -15,6 +16,7 @@ from quadric.runs.folder import autoencoder_folders
 from quadric.runs.recipes import PAPER
 from quadric.sweep import Watcher, read_rows, sweep
 from quadric.sweep.results import row_path
+from tests.cli.terminal import only_complaint, run_on_a_terminal
 from tests.tiny_runs import make_tiny_world, sweep_command
 
 
@@ -111,9 +113,7 @@ def test_a_live_sweep_stores_no_activations_and_trains_the_same_cells(
 
 def test_cells_of_one_table_are_trained_alike(world: Path, finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(sweep_command(world, finished, "--steps", "5")) == 1
-    error = capsys.readouterr().err
-    assert "scale.steps: stored 6, asked for 5" in error
-    assert error.count("\n") == 1
+    assert "scale.steps: stored 6, asked for 5" in only_complaint(capsys.readouterr().err)
 
 
 @pytest.mark.parametrize(
@@ -126,22 +126,37 @@ def test_cells_of_one_table_are_trained_alike(world: Path, finished: Path, capsy
 )
 def test_mistakes_are_one_line(flags: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sweep", *flags]) == 1
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1
+    assert message in only_complaint(capsys.readouterr().err)
 
 
 def test_the_papers_sweep_fills_in_what_is_left_out_and_nothing_else(world: Path) -> None:
     model = str(world / "tiny-llama")
-    whole = Sweep(paper="qwen", model=model, device="cpu")._sweep_config()
+    whole = parse("--paper", "qwen", "--model", model, "--device", "cpu").sweep_config()
     assert whole.activations.hook_points == "0,2"
     assert whole.activations.corpus.source == "HuggingFaceFW/fineweb"
     assert whole.grid.dictionaries == ("atomic", "composite", "quadratic", "topk")
     assert whole.scale == PAPER
-    part = Sweep(paper="qwen", model=model, layers="3", prior=("composite",), n_latents=64)._sweep_config()
+    flags = ("--layers", "3", "--prior", "composite", "--n-latents", "64", "--outliers", "keep")
+    part = parse("--paper", "qwen", "--model", model, *flags).sweep_config()
+    assert part.activations.rules.outliers == "keep"
     assert part.activations.hook_points == "3"
     assert part.grid.dictionaries == ("composite",)
     assert part.scale == replace(PAPER, n_latents=64)
+    even = parse("--layers", "even", "--model", model, "--corpus", "other.txt").sweep_config()
+    assert even.activations.hook_points == "0,2"
+    assert even.activations.corpus.source == "other.txt"
+
+
+def parse(*arguments: str) -> Sweep:
+    return tyro.cli(Sweep, args=arguments)
+
+
+def test_a_sweep_on_a_real_terminal(world: Path, tmp_path: Path) -> None:
+    command = sweep_command(world, tmp_path / "sweep", "--layers", "1")
+    code, shown = run_on_a_terminal("-m", "quadric", *command, OMP_NUM_THREADS="1")
+    assert code == 0, shown
+    assert "Traceback" not in shown
+    assert "2 of 2 cells finished" in shown
 
 
 def test_a_sweep_goes_on_where_its_model_and_text_are_now(world: Path, tmp_path: Path) -> None:

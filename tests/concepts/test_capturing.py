@@ -22,20 +22,20 @@ def vectors(seed: int = 0) -> torch.Tensor:
     return torch.randn(4, 9, D, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
-def test_what_the_beginning_of_a_sentence_adds_is_no_variance_of_the_concept() -> None:
+def test_differences_between_prompts_do_not_count_as_concept_variance() -> None:
     plain = vectors()
     shifted = plain + 100 * torch.randn(4, 1, D, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     assert_close(concept_variance(plain), concept_variance(shifted))
     assert concept_variance(plain).trace().item() == pytest.approx(1)
 
 
-def test_words_that_are_all_alike_are_refused() -> None:
+def test_words_with_identical_vectors_are_rejected() -> None:
     with pytest.raises(ValueError, match="same vector"):
         concept_variance(torch.ones(2, 3, D, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("prior", ["atomic", "composite", "quadratic"])
-def test_shares_are_those_of_projecting_every_word(prior: str) -> None:
+def test_shares_match_explicit_projection_of_every_word(prior: str) -> None:
     options = {"mixing_density": 0.1} if prior == "composite" else {}
     autoencoder = BilinearAutoencoder(d_model=D, n_latents=10, prior=prior, seed=3, **options)
     words = vectors()
@@ -49,8 +49,8 @@ def test_shares_are_those_of_projecting_every_word(prior: str) -> None:
         assert shares[0, latent].item() == pytest.approx((inside.square().sum() / centred.square().sum()).item())
 
 
-def test_a_latent_made_of_the_concept_is_found_and_beats_all_chance() -> None:
-    """Words on a circle, and one latent that is its projector."""
+def test_a_latent_that_spans_the_concept_is_found_and_beats_chance() -> None:
+    """Words on a circle, and one latent that projects onto its plane."""
     generator = torch.Generator().manual_seed(5)
     autoencoder = BilinearAutoencoder(d_model=D, n_latents=10, prior="quadratic", n_hidden=20, seed=3)
     plane = torch.linalg.qr(torch.randn(D, 2, generator=generator)).Q
@@ -68,7 +68,7 @@ def test_a_latent_made_of_the_concept_is_found_and_beats_all_chance() -> None:
     assert best_random_subspace(concept_variance(noisy), 2, 10, seed=0) < 0.9
 
 
-def test_nothing_captures_more_than_the_most_and_chance_is_positive() -> None:
+def test_captured_shares_stay_within_their_bounds() -> None:
     autoencoder = BilinearAutoencoder(d_model=D, n_latents=10, prior="composite", mixing_density=0.1, seed=3)
     variances = [concept_variance(vectors(seed)) for seed in range(3)]
     for each in capture_by_forms(autoencoder, variances):
@@ -77,7 +77,7 @@ def test_nothing_captures_more_than_the_most_and_chance_is_positive() -> None:
         assert each.untrained > 0
 
 
-def test_the_best_direction_is_the_leading_principal_component_if_it_is_there() -> None:
+def test_the_leading_principal_component_is_the_best_direction() -> None:
     variance = concept_variance(vectors())
     leading = torch.linalg.eigh(variance).eigenvectors[:, -1]
     directions = torch.stack([torch.eye(D, dtype=torch.float64)[0], -3 * leading])
@@ -86,6 +86,6 @@ def test_the_best_direction_is_the_leading_principal_component_if_it_is_there() 
     assert found.captured == pytest.approx(found.most)
 
 
-def test_random_subspaces_hold_their_share_of_dimensions_on_average() -> None:
+def test_random_subspaces_of_an_isotropic_concept_capture_rank_over_d() -> None:
     isotropic = torch.eye(D, dtype=torch.float64) / D
     assert best_random_subspace(isotropic, 3, 500, seed=0) == pytest.approx(3 / D)

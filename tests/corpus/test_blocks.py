@@ -1,4 +1,4 @@
-"""Documents become blocks without losing, doubling or reordering a token."""
+"""Splitting documents into blocks loses, duplicates and reorders no token."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from quadric.corpus import blocks as blocks_module
 
 
 class Letters:
-    """One token a character."""
+    """One token per character."""
 
     def encode(self, texts: list[str]) -> list[list[int]]:
         return [[ord(character) for character in text] for text in texts]
@@ -29,7 +29,7 @@ texts_strategy = st.lists(st.text("abcde", min_size=1, max_size=40), min_size=1,
 
 
 @given(texts=texts_strategy, length=st.integers(2, 30), bos=st.sampled_from([None, 1]), sep=st.sampled_from([None, 0]))
-def test_packed_blocks_are_the_documents_one_after_the_other(
+def test_packed_blocks_concatenate_the_documents(
     texts: list[str], length: int, bos: int | None, sep: int | None
 ) -> None:
     expected = [
@@ -52,7 +52,7 @@ def test_packed_blocks_are_the_documents_one_after_the_other(
 
 
 @given(texts=texts_strategy, length=st.integers(2, 30), bos=st.sampled_from([None, 1]))
-def test_documents_kept_apart_stay_apart(texts: list[str], length: int, bos: int | None) -> None:
+def test_separate_packing_never_mixes_documents(texts: list[str], length: int, bos: int | None) -> None:
     found, blocks = blocks_of(texts, bos=bos, separator=0, block_length=length, packing="separate")
     start = int(bos is not None)
     rebuilt = [""] * len(texts)
@@ -65,21 +65,21 @@ def test_documents_kept_apart_stay_apart(texts: list[str], length: int, bos: int
     assert blocks.tail_tokens == 0
 
 
-def test_an_example() -> None:
+def test_packing_of_three_documents_written_out() -> None:
     found, blocks = blocks_of(["abc", "de", "fghij"], separator=0, bos=1, block_length=4)
     assert found[:2] == [Block([1, 97, 98, 99], [0, 0, 0, 0]), Block([1, 0, 100, 101], [0, 0, 1, 1])]
     assert (blocks.documents_read, blocks.tokens_read) == (3, 10)
 
 
-def test_a_corpus_shorter_than_one_block_says_how_long_it_is() -> None:
+def test_error_for_a_corpus_shorter_than_one_block_names_its_length() -> None:
     with pytest.raises(CorpusError, match=r"has 6 tokens, fewer than one block of 256; .* packing=separate"):
         blocks_of(["abcdef"])
 
 
-def test_an_empty_split_names_the_ways_out(tmp_path: Path) -> None:
+def test_error_for_an_empty_split_names_the_remedies(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("  ")
     blocks = TokenBlocks(CorpusConfig(source=str(tmp_path)), Letters(), bos=None, separator=None)
-    with pytest.raises(CorpusError, match=r"has no text in its train part; .* document_separator"):
+    with pytest.raises(CorpusError, match=r"has no text in its train split; .* document_separator"):
         list(blocks)
 
 
@@ -89,9 +89,9 @@ def test_an_empty_split_names_the_ways_out(tmp_path: Path) -> None:
         ({"block_length": 1}, "block_length=1 is too short"),
         ({"held_out_fraction": 1.0}, r"held_out_fraction=1.0 must be in \[0, 1\)"),
         ({"shuffle_buffer": 0}, "shuffle_buffer=0"),
-        ({"held_out_fraction": 0.0, "split": "held_out"}, "holds nothing out"),
+        ({"held_out_fraction": 0.0, "split": "held_out"}, "held_out_fraction=0 leaves split=held_out empty"),
     ],
 )
-def test_impossible_settings_are_refused(wrong: dict[str, object], words: str) -> None:
+def test_invalid_settings_are_rejected(wrong: dict[str, object], words: str) -> None:
     with pytest.raises(CorpusError, match=words):
         CorpusConfig(**wrong)

@@ -1,4 +1,4 @@
-"""Hub datasets are streamed at a recorded commit, and a hub out of reach is one line."""
+"""Hub datasets are streamed at a recorded commit; an unreachable hub gives a one-line error."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ CONFIG = CorpusConfig(source="HuggingFaceFW/fineweb", subset="sample-10BT", revi
 
 @pytest.fixture
 def local_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
-    """The dataset's own streaming reader on local data; the calls that would have gone to the hub."""
+    """Replace the hub by `datasets`' streaming reader on local data; returns the recorded hub calls."""
     path = tmp_path / "data.jsonl"
     records = [{"text": f"text {number}", "kind": "web", "url": "u"} for number in range(5)]
     path.write_text("\n".join(map(json.dumps, records)))
@@ -36,7 +36,7 @@ def local_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any
     return calls
 
 
-def test_documents_are_streamed_from_the_commit_that_is_recorded(local_hub: list[tuple[Any, ...]]) -> None:
+def test_documents_are_streamed_from_the_recorded_commit(local_hub: list[tuple[Any, ...]]) -> None:
     documents = list(read_documents(CONFIG))
     assert [(each.index, each.text, each.topic) for each in documents][:2] == [
         (0, "text 0", "web"),
@@ -50,13 +50,13 @@ def test_documents_are_streamed_from_the_commit_that_is_recorded(local_hub: list
     assert identify(CONFIG) == ("HuggingFaceFW/fineweb", "c0ffee")
 
 
-def test_a_missing_field_names_those_there_are(local_hub: list[tuple[Any, ...]]) -> None:
+def test_error_for_a_missing_field_lists_the_existing_fields(local_hub: list[tuple[Any, ...]]) -> None:
     config = CorpusConfig(source="HuggingFaceFW/fineweb", text_field="body")
     with pytest.raises(CorpusError, match=r"record 0 has no text in field 'body'; .* text, kind, url"):
         list(read_documents(config))
 
 
-def test_a_hub_out_of_reach_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_hub_gives_a_one_line_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_network(*_: object, **__: object) -> None:
         raise ConnectionError("no route to host\nand many more lines")
 
@@ -67,15 +67,15 @@ def test_a_hub_out_of_reach_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None
         assert "\n" not in str(caught.value)
 
 
-def test_a_connection_lost_midway_is_one_line(
+def test_connection_lost_midway_gives_a_one_line_error(
     local_hub: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def two_records_and_no_more(*_: object, **__: object) -> Any:
+    def two_records_then_timeout(*_: object, **__: object) -> Any:
         yield {"text": "one"}
         yield {"text": "two"}
         raise TimeoutError("timed out")
 
-    monkeypatch.setattr(datasets, "load_dataset", two_records_and_no_more)
+    monkeypatch.setattr(datasets, "load_dataset", two_records_then_timeout)
     documents = read_documents(CorpusConfig(source="HuggingFaceFW/fineweb"))
     assert [next(documents).text, next(documents).text] == ["one", "two"]
     with pytest.raises(CorpusError, match=r"cannot read hub dataset .*TimeoutError: timed out"):

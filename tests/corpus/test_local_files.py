@@ -1,4 +1,4 @@
-"""Files, folders and globs become documents; what cannot be read is named."""
+"""Reading documents from files, folders and globs; errors name the unreadable file."""
 
 import gzip
 import json
@@ -25,20 +25,20 @@ def write_parquet(path: Path, columns: dict[str, list[object]]) -> Path:
     return path
 
 
-def test_a_text_file_is_one_document_or_cut_by_a_separator(tmp_path: Path) -> None:
+def test_a_text_file_is_one_document_unless_split_by_a_separator(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("Erste Strophe é\n\nzweite\n\n\n", encoding="utf-8")
     assert texts_of(path) == ["Erste Strophe é\n\nzweite\n\n\n"]
     assert texts_of(path, document_separator="\n\n") == ["Erste Strophe é", "zweite"]
 
 
-def test_jsonl_gives_a_field_and_a_topic(tmp_path: Path) -> None:
+def test_jsonl_text_field_and_topic_field(tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "a.jsonl", [{"body": "one", "kind": "x"}, {"body": "two", "kind": 7}])
     documents = list(read_documents(CorpusConfig(source=str(path), text_field="body", topic_field="kind")))
     assert [(each.index, each.text, each.topic) for each in documents] == [(0, "one", "x"), (1, "two", "7")]
 
 
-def test_parquet_gives_a_column_and_a_topic(tmp_path: Path) -> None:
+def test_parquet_text_column_and_topic_column(tmp_path: Path) -> None:
     path = write_parquet(tmp_path / "a.parquet", {"text": ["one", "two"], "kind": ["x", None], "other": [1, 2]})
     documents = list(read_documents(CorpusConfig(source=str(path), topic_field="kind")))
     assert [(each.text, each.topic) for each in documents] == [("one", "x"), ("two", None)]
@@ -52,7 +52,7 @@ def test_compressed_files_are_read(tmp_path: Path) -> None:
     assert texts_of(tmp_path) == ["packed", "also packed"]
 
 
-def test_a_folder_and_a_glob_are_read_in_the_order_of_names(tmp_path: Path) -> None:
+def test_folders_and_globs_are_read_in_order_of_file_name(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     (tmp_path / "b.txt").write_text("b")
     (tmp_path / "a.txt").write_text("a")
@@ -63,13 +63,13 @@ def test_a_folder_and_a_glob_are_read_in_the_order_of_names(tmp_path: Path) -> N
     assert texts_of(f"{tmp_path}/**/*.jsonl") == ["c"]
 
 
-def test_blank_documents_are_left_out_and_keep_their_number(tmp_path: Path) -> None:
+def test_blank_documents_are_skipped_but_counted_in_the_index(tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "a.jsonl", [{"text": "one"}, {"text": " \n"}, {"text": "three"}])
     documents = list(read_documents(CorpusConfig(source=str(path))))
     assert [(each.index, each.text) for each in documents] == [(0, "one"), (2, "three")]
 
 
-def test_files_are_identified_by_name_and_content_wherever_they_lie(tmp_path: Path) -> None:
+def test_files_are_identified_by_name_and_content_not_by_location(tmp_path: Path) -> None:
     for place in ("one", "two"):
         (tmp_path / place / "texts").mkdir(parents=True)
         (tmp_path / place / "texts" / "a.txt").write_text("same")
@@ -83,16 +83,16 @@ def test_files_are_identified_by_name_and_content_wherever_they_lie(tmp_path: Pa
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("bad.jsonl", b'{"text": "fine"}\n{broken\n', r"bad.jsonl, line 2 is not JSON .* one object a line"),
-        ("list.jsonl", b"[1, 2]\n", r"list.jsonl, line 1 holds no object"),
+        ("bad.jsonl", b'{"text": "fine"}\n{broken\n', r"bad.jsonl, line 2 is not JSON .* one object per line"),
+        ("list.jsonl", b"[1, 2]\n", r"list.jsonl, line 1 is not a JSON object"),
         ("field.jsonl", b'{"body": "x", "id": 1}\n', r"record 1 has no text in field 'text'; .* body, id"),
         ("type.jsonl", b'{"text": 5}\n', r"record 1 has no text in field 'text'"),
         ("latin.txt", "é".encode("latin-1"), r"latin.txt is not UTF-8 text .* iconv"),
         ("bad.parquet", b"PAR1 but not really", r"bad.parquet is not a readable parquet file"),
-        ("notes.md", b"text", r"notes.md is not a corpus file; give .txt, .jsonl, .parquet"),
+        ("notes.md", b"text", r"notes.md is not a corpus file; use .txt, .jsonl, .parquet"),
     ],
 )
-def test_what_cannot_be_read_is_named(tmp_path: Path, name: str, content: bytes, words: str) -> None:
+def test_error_names_the_unreadable_file(tmp_path: Path, name: str, content: bytes, words: str) -> None:
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(CorpusError, match=words) as caught:
@@ -100,13 +100,13 @@ def test_what_cannot_be_read_is_named(tmp_path: Path, name: str, content: bytes,
     assert "\n" not in str(caught.value)
 
 
-def test_a_parquet_file_without_the_column_names_those_it_has(tmp_path: Path) -> None:
+def test_error_for_a_missing_parquet_column_lists_the_existing_columns(tmp_path: Path) -> None:
     path = write_parquet(tmp_path / "a.parquet", {"body": ["x"], "id": [1]})
-    with pytest.raises(CorpusError, match=r"no text in field 'text'; name one of its fields: body, id"):
+    with pytest.raises(CorpusError, match=r"no text in field 'text'; choose one of its fields: body, id"):
         texts_of(path)
 
 
-def test_what_is_not_there_is_named(tmp_path: Path) -> None:
+def test_error_names_the_missing_source(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"no file or folder '.*missing.txt'; check the path"):
         texts_of(tmp_path / "missing.txt")
     with pytest.raises(CorpusError, match=r"no \.txt, .* file in"):

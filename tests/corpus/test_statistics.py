@@ -1,4 +1,4 @@
-"""What a corpus contains is counted right."""
+"""Counts of documents, words, tokens and topics are correct."""
 
 import json
 from pathlib import Path
@@ -32,7 +32,7 @@ def test_everything_is_counted_once(config: CorpusConfig) -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 256, 300])
-def test_a_limit_is_kept(config: CorpusConfig, limit: int) -> None:
+def test_limit_bounds_the_number_of_documents(config: CorpusConfig, limit: int) -> None:
     assert corpus_statistics(config, limit=limit).documents == limit
 
 
@@ -41,7 +41,7 @@ def test_topics_are_found_by_document(config: CorpusConfig) -> None:
     assert len(topics_by_document(config)) == 600
 
 
-def test_an_empty_corpus_is_refused(tmp_path: Path) -> None:
+def test_an_empty_corpus_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("\n")
     with pytest.raises(CorpusError, match="has no text"):
         corpus_statistics(CorpusConfig(source=str(tmp_path)))

@@ -1,4 +1,4 @@
-"""Antipodal symmetry: (−x)(−x)ᵀ = xxᵀ, so bilinear latents do not see the sign of a token; linear ones do."""
+"""Antipodal symmetry: (−x)(−x)ᵀ = xxᵀ, so bilinear latents do not depend on the sign of a token; linear ones do."""
 
 import pytest
 import torch
@@ -15,8 +15,8 @@ def test_bilinear_latents_and_errors_ignore_the_sign(variety):
     torch.testing.assert_close(ae.loss(signs * x, 0.3), ae.loss(x, 0.3))
 
 
-def test_one_bilinear_latent_does_the_work_of_two_linear_ones():
-    """Points ±w: a single atom rebuilds both exactly; a linear autoencoder needs a latent for each."""
+def test_one_bilinear_latent_replaces_two_linear_ones():
+    """Points ±w: a single atom reconstructs both exactly; a linear autoencoder needs one latent for each."""
     w = torch.tensor([[0.6, 0.8]], dtype=torch.float64)
     x = torch.cat([w, -w])
     atom = BilinearAutoencoder(d_model=2, n_latents=1, prior="atomic", tied=True, dtype=torch.float64)

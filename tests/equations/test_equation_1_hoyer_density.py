@@ -45,7 +45,7 @@ def test_it_is_invariant_to_translation_through_the_offset(z, b, shift):
 
 
 def test_the_learned_offset_finds_the_level_set_where_activations_concentrate():
-    """A latent at 0.8 on all but a few tokens is dense at b = 0 and sparse at b = 0.8, and b goes there."""
+    """A latent at 0.8 on all but a few tokens is dense at b = 0 and sparse at b = 0.8; b converges to 0.8."""
     generator = torch.Generator().manual_seed(0)
     z = torch.full((400, 1), 0.8) + 0.002 * torch.randn(400, 1, generator=generator)
     z[:8] += 3 * torch.randn(8, 1, generator=generator)

@@ -9,7 +9,7 @@ from tests.naive import mixing_matrix
 
 
 def operator(ae):
-    """WᵀW, d²×d²: what the autoencoder does to X."""
+    """WᵀW, d²×d²: the linear map of the autoencoder on X."""
     forms = torch.stack([ae.form(i).double().flatten() for i in range(ae.n_latents)])
     return forms.mT @ forms
 

@@ -34,12 +34,12 @@ def test_the_pseudocode_is_the_printed_kernel_on_unit_tokens():
 
 
 def test_the_pseudocode_needs_unit_tokens():
-    """It divides by ‖x‖² instead of ‖x‖⁴ and pairs every token with every norm, so any other scale goes wrong."""
+    """It divides by ‖x‖² instead of ‖x‖⁴ and pairs every token with every norm, so other scales give wrong errors."""
     ae, x = zoo.make("atomic printed"), zoo.tokens()
     assert abs(printed_pseudocode(ae, x) / ae.loss(x, 0.0).error - 1) > 0.1
 
 
-def test_the_error_is_1_for_nothing_and_never_negative():
+def test_the_error_is_1_for_zero_latents_and_never_negative():
     ae, x = zoo.make("quadratic"), zoo.tokens()
     assert (ae.error(x) > 0).all()
     with torch.no_grad():

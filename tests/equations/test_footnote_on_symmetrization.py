@@ -1,4 +1,4 @@
-"""The footnote: xᵀAx sees only ½(A + Aᵀ), which for A = l rᵀ is a signed sum of two rank-1 atoms."""
+"""The footnote: xᵀAx depends only on ½(A + Aᵀ), which for A = l rᵀ is a signed sum of two rank-1 atoms."""
 
 import torch
 from torch.testing import assert_close

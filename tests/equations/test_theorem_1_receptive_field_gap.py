@@ -74,7 +74,7 @@ def test_the_exact_rate(threshold):
 
 @pytest.mark.parametrize("threshold", THRESHOLDS)
 def test_the_printed_rate_is_not_of_the_same_order(threshold):
-    """A Θ would keep the two within a constant factor; they part by a factor that grows exponentially in d."""
+    """Θ would mean that the two differ by a constant factor; in fact the factor grows exponentially in d."""
     gaps = [printed_law(threshold, d) - log10_ratio(threshold, d) for d in (512, 1024, 2048)]
     assert gaps[1] / gaps[0] == pytest.approx(2, rel=0.15)
     assert gaps[2] / gaps[1] == pytest.approx(2, rel=0.15)

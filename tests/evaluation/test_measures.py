@@ -1,4 +1,4 @@
-"""Held-out measurements against their plain definitions."""
+"""Held-out measures against their definitions."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ def tokens(n, seed=0, d=8):
 
 
 @pytest.mark.parametrize("size", [1, 7, 60])
-def test_batches_add_up_to_the_whole(size):
+def test_measures_do_not_depend_on_the_batch_size(size):
     ae = quadric.BilinearAutoencoder(d_model=8, n_latents=12, prior="atomic", seed=3)
     x, sequences, positions = tokens(60), torch.arange(60) // 6, torch.arange(60) % 6
     measuring = ErrorAccumulator(ae)
@@ -31,8 +31,8 @@ def test_dead_and_dense_latents_are_counted():
     ae = quadric.TopKAutoencoder(d_model=8, n_latents=10, n_active=10)
     with torch.no_grad():
         ae.encoder_bias[:3] = -100.0  # never fire
-        ae.encoder_bias[3:5] = 100.0  # fire alike for every token
-        ae.encoder_bias[5:] = -0.5  # fire seldom
+        ae.encoder_bias[3:5] = 100.0  # fire equally on every token
+        ae.encoder_bias[5:] = -0.5  # fire rarely
     measuring = ErrorAccumulator(ae)
     measuring.add(tokens(200), torch.zeros(200, dtype=torch.int64), torch.zeros(200, dtype=torch.int64))
     found = measuring.measures()
@@ -40,7 +40,7 @@ def test_dead_and_dense_latents_are_counted():
     assert found.dense_share == pytest.approx(0.2)
 
 
-def test_a_latent_that_only_whispers_is_dead():
+def test_a_latent_with_tiny_activations_is_dead():
     ae = quadric.BilinearAutoencoder(d_model=8, n_latents=10, prior="atomic")
     with torch.no_grad():
         ae.left[4] *= 1e-4
@@ -49,8 +49,8 @@ def test_a_latent_that_only_whispers_is_dead():
     assert measuring.measures().dead_share == pytest.approx(0.1)
 
 
-def test_the_interval_covers_the_truth_about_as_often_as_it_says():
-    # Sequences that differ and tokens in them that agree: an interval over tokens would be far too narrow.
+def test_the_interval_has_roughly_its_nominal_coverage():
+    # Errors vary between sequences but hardly within them, so an interval over tokens would be far too narrow.
     generator = torch.Generator().manual_seed(0)
     hits = 0
     for _ in range(200):
@@ -68,6 +68,6 @@ def test_positions_are_grouped_by_powers_of_two():
     assert [each.error for each in found] == [0, 1, 2.5, 5.5, 8, 20]
 
 
-def test_no_tokens_at_all_is_an_error():
+def test_measuring_no_tokens_is_an_error():
     with pytest.raises(ValueError, match="no held-out tokens"):
         ErrorAccumulator(quadric.TopKAutoencoder(d_model=8, n_latents=9, n_active=2)).measures()

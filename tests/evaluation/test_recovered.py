@@ -1,4 +1,4 @@
-"""Cross-entropy and divergence against torch's own."""
+"""Cross-entropy and divergence against torch's functions."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from torch.nn import functional
 from quadric.evaluation.recovered import Predictions, PredictionSums, Recovered
 
 
-def test_sums_agree_with_torch_and_leave_padding_out():
+def test_sums_match_torch_and_ignore_padding():
     generator = torch.Generator().manual_seed(0)
     logits, original = torch.randn(2, 3, 6, 11, generator=generator)
     tokens = torch.randint(11, (3, 6), generator=generator)
@@ -24,10 +24,10 @@ def test_sums_agree_with_torch_and_leave_padding_out():
     assert sums.mean().divergence == pytest.approx(divergence.item(), rel=1e-5)
 
 
-def test_recovered_is_one_for_the_untouched_model_and_zero_for_the_ablation():
+def test_recovered_is_one_for_the_unmodified_model_and_zero_for_the_ablation():
     zero, mean = Predictions(9.0, 7.0), Predictions(8.0, 5.0)
     perfect = Recovered(10, 3.0, Predictions(3.0, 0.0), zero, mean)
     useless = Recovered(10, 3.0, zero, zero, mean)
     assert (perfect.cross_entropy(zero), perfect.divergence(mean)) == (1.0, 1.0)
     assert (useless.cross_entropy(zero), useless.divergence(zero)) == (0.0, 0.0)
-    assert useless.cross_entropy(mean) < 0  # worse than the mean, and said so
+    assert useless.cross_entropy(mean) < 0  # worse than the mean ablation gives a negative value

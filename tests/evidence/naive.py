@@ -8,7 +8,7 @@ import torch
 
 from quadric import BilinearAutoencoder
 from quadric.evidence import EvidenceSettings
-from quadric.evidence.uniforms import latent_counters, pair_hashes, token_counters
+from quadric.evidence.reservoir import latent_counters, pair_hashes, token_counters
 from tests.evidence.streams import RandomStream, RandomText
 
 

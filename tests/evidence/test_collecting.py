@@ -19,7 +19,7 @@ class Killed(BaseException):
 
 
 class DyingStream(RandomStream):
-    """Ends the process, so to speak, when a batch is asked for."""
+    """Raises instead of yielding a certain batch, as if the process were killed."""
 
     def __init__(self, *arguments, dies_at: int) -> None:
         super().__init__(*arguments)
@@ -125,7 +125,7 @@ def test_a_stream_of_another_width_model_or_place_is_refused(tmp_path: Path) -> 
     with pytest.raises(ValueError, match="made for model 'another'"):
         collect(ae, RandomStream(TEXT, 50), tmp_path, n_tokens=100, text=TEXT)
     ae.provenance = Provenance(hook_point="resid_pre.9")
-    with pytest.raises(ValueError, match=r"reads resid_pre\.9"):
+    with pytest.raises(ValueError, match=r"reads hook point resid_pre\.9"):
         collect(ae, RandomStream(TEXT, 50), tmp_path, n_tokens=100, text=TEXT)
     stream = RandomStream(TEXT, 50)
     stream.d_model = 13

@@ -1,4 +1,4 @@
-"""Labels by a model: asked once, kept at once, never taken for checked; the key goes to the endpoint alone."""
+"""Labels by a model: requested once, stored at once, marked unevaluated; the key is sent to the endpoint only."""
 
 import json
 import threading
@@ -8,8 +8,7 @@ import pytest
 
 from quadric.evidence import Evidence
 from quadric.evidence.endpoints import ATTEMPTS, Endpoint, EndpointError
-from quadric.evidence.labelling import ANSWERS, label_latents
-from quadric.evidence.prompting import AnswerError, label_in, prompt_for
+from quadric.evidence.labelling import ANSWERS, AnswerError, label_in, label_latents, prompt_for
 from tests.evidence.fake_endpoint import Reply, Request, anthropic_reply, openai_reply, serving
 from tests.evidence.test_collector import collected, finished
 
@@ -96,9 +95,9 @@ def test_a_date_to_come_back_at_is_understood_and_a_long_wait_cut(folder: Path) 
 def test_a_server_that_stays_busy_ends_it(folder: Path) -> None:
     with serving(lambda *_: Reply(500, b"")) as server:
         endpoint = Endpoint(url=server.url, model="m")
-        with pytest.raises(EndpointError, match=f"no answer in {ATTEMPTS} attempts"):
+        with pytest.raises(EndpointError, match=f"did not answer in {ATTEMPTS} attempts"):
             label_latents(folder, [0], endpoint, sleep=lambda _: None)
-    with pytest.raises(EndpointError, match="no connection"):  # nobody listens there any more
+    with pytest.raises(EndpointError, match="no connection"):  # the server is closed
         label_latents(folder, [0], endpoint, sleep=lambda _: None)
 
 
@@ -157,7 +156,7 @@ def test_labels_of_another_model_replace_the_earlier_ones(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ({"url": "localhost:8000"}, "is no address"),
+        ({"url": "localhost:8000"}, "is not an address"),
         ({"url": "https://me:pw@host/v1"}, "keep keys in the environment"),
         ({"url": "https://host/v1?key=1"}, "keep keys in the environment"),
         ({"url": "http://host/v1", "key": KEY}, "unencrypted"),

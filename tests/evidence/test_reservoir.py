@@ -1,13 +1,22 @@
-"""The draw follows its law: exact inclusion probabilities on a small population, and the naive draw on a larger one."""
+"""The draw follows its law, with exact inclusion probabilities on a small population; coordinates of drawn points."""
 
 from itertools import permutations
 
 import numpy as np
+import pytest
 import torch
 from scipy.stats import chisquare, kstest
 
-from quadric.evidence.reservoir import Block, Reservoir
-from quadric.evidence.uniforms import latent_counters, pair_hashes, token_counters
+from quadric.evidence.reservoir import (
+    Block,
+    Reservoir,
+    control_frame,
+    latent_counters,
+    pair_hashes,
+    places_within,
+    project,
+    token_counters,
+)
 
 VALUES = np.array([0.0, 0.3, -0.5, 0.6, -0.8], dtype=np.float32)
 EPSILON = 0.2
@@ -85,3 +94,31 @@ def test_seeds_give_different_draws() -> None:
     first = pair_hashes(latent_counters(0, 10), token_counters(0, ids))
     second = pair_hashes(latent_counters(1, 10), token_counters(1, ids))
     assert (first != second).mean() > 0.99
+
+
+@pytest.mark.parametrize("share", [0.02, 0.2, 0.3, 1.0])
+def test_few_and_many_pairs_are_projected_alike(share: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    tokens, axes = torch.randn(50, 7, generator=generator), torch.randn(6, 7, 3, generator=generator)
+    wanted = torch.rand(6, 50, generator=generator) < share
+    wanted[4] = False
+    latents, chosen = (part.numpy() for part in wanted.nonzero(as_tuple=True))
+    expected = [tokens[t] @ axes[i] for i, t in zip(latents, chosen, strict=True)]
+    np.testing.assert_allclose(project(tokens, axes, latents, chosen), torch.stack(expected), atol=1e-5)
+
+
+def test_no_pair_gives_no_coordinates() -> None:
+    nothing = np.empty(0, dtype=np.int64)
+    assert project(torch.ones(5, 4), torch.ones(2, 4, 3), nothing, nothing).shape == (0, 3)
+
+
+def test_the_control_frame_is_orthonormal_seeded_and_filled_up_in_a_narrow_model() -> None:
+    frame = control_frame(20, 3)
+    torch.testing.assert_close(frame.mT @ frame, torch.eye(3))
+    assert torch.equal(frame, control_frame(20, 3))
+    assert not torch.equal(frame, control_frame(20, 4))
+    assert control_frame(2, 0).shape == (2, 3)
+
+
+def test_places_within_groups_count_from_zero() -> None:
+    assert places_within(np.array([2, 0, 3])).tolist() == [0, 1, 0, 1, 2]

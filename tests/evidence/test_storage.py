@@ -1,15 +1,12 @@
-"""Evidence survives the disk, and damage is named."""
+"""Evidence is read back as it was saved, and damage is reported."""
 
 import dataclasses
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
-from safetensors.numpy import load_file
 
 from quadric.evidence import Evidence, ModelLabels
-from quadric.evidence.array_file import read_arrays, write_arrays
 from quadric.evidence.storage import replace_labels
 from tests.evidence.test_collector import assert_same, collected, finished
 
@@ -78,14 +75,3 @@ def test_a_record_that_was_changed_is_refused(tmp_path: Path, change: dict[str, 
     damaged(tmp_path, **change)
     with pytest.raises(ValueError, match=complaint):
         Evidence.load(tmp_path)
-
-
-def test_arrays_are_safetensors_that_others_read(tmp_path: Path) -> None:
-    arrays = {"a": np.arange(6, dtype=np.int32).reshape(2, 3), "b": np.array([0.5]), "c": np.zeros((0, 3), np.float32)}
-    write_arrays(tmp_path / "x.safetensors", arrays, {"cursor": "{}"})
-    for found in (load_file(tmp_path / "x.safetensors"), read_arrays(tmp_path / "x.safetensors").arrays):
-        assert found.keys() == arrays.keys()
-        for name, array in arrays.items():
-            np.testing.assert_array_equal(found[name], array)
-    assert read_arrays(tmp_path / "x.safetensors").metadata == {"cursor": "{}"}
-    assert [path.name for path in tmp_path.iterdir()] == ["x.safetensors"]

@@ -1,4 +1,4 @@
-"""Text behind a stream: a live one and its cache tell the same story, dropped positions included."""
+"""Text behind a stream: the same for a live stream and its cache, including dropped positions; rows of a tensor."""
 
 from pathlib import Path
 
@@ -13,14 +13,12 @@ from quadric.activations import (
     CachedStream,
     HarvestConfig,
     LiveStream,
-    harvest,
+    harvest_to_folder,
 )
 from quadric.corpus import CorpusConfig
 from quadric.evidence import EvidenceSettings, collect, text_behind
-from quadric.evidence.places import place_of, position_of, sequence_of
-from quadric.evidence.text import as_text, window_hashes
+from quadric.evidence.places import as_text
 from tests.activations.tiny import D_MODEL, save_tiny
-from tests.evidence.streams import RandomText
 from tests.evidence.test_collector import assert_same
 
 SETTINGS = EvidenceSettings(n_points=30, n_contexts=2, n_axes=3)
@@ -44,7 +42,7 @@ def autoencoder() -> BilinearAutoencoder:
 def test_a_live_stream_and_its_cache_give_the_same_evidence(config: ActivationConfig, tmp_path: Path) -> None:
     live = LiveStream.open(config, batch=BatchSize(tokens=100), device="cpu")
     first = collect(autoencoder(), live, tmp_path / "live", n_tokens=400, settings=SETTINGS)
-    harvest(config, HarvestConfig(tokens=10_000, dtype="float32"), tmp_path / "cache", device="cpu")
+    harvest_to_folder(config, HarvestConfig(tokens=10_000, dtype="float32"), tmp_path / "cache", device="cpu")
     stored = CachedStream(ActivationCache(tmp_path / "cache"), batch=BatchSize(tokens=64), seed=None)
     text = text_behind(stored, config.model)
     second = collect(autoencoder(), stored, tmp_path / "cached", n_tokens=400, settings=SETTINGS, text=text)
@@ -68,25 +66,8 @@ def test_documents_change_where_the_text_does(config: ActivationConfig) -> None:
 
 
 def test_a_cache_needs_its_own_tokenizer(config: ActivationConfig, tmp_path: Path) -> None:
-    harvest(config, HarvestConfig(tokens=100), tmp_path / "cache", device="cpu")
+    harvest_to_folder(config, HarvestConfig(tokens=100), tmp_path / "cache", device="cpu")
     stream = CachedStream(ActivationCache(tmp_path / "cache"), batch=BatchSize(tokens=64), seed=None)
     other = save_tiny(tmp_path / "other", adds_bos=False)
     with pytest.raises(ValueError, match="is not the one that"):
         text_behind(stream, str(other))
-
-
-def test_windows_are_told_apart_by_their_tokens_and_by_the_ends_of_sequences() -> None:
-    text = RandomText(2)
-    text.tokens[:] = 0
-    text.tokens[1, 10] = 1
-    positions = np.arange(20)
-    first, second = (window_hashes(text, np.full(20, number), positions, 2) for number in (0, 1))
-    assert len(set(first.tolist())) == 5  # two at each end, and the middle
-    np.testing.assert_array_equal(first == second, np.abs(positions - 10) > 2)
-
-
-def test_places_hold_sequence_and_position() -> None:
-    sequences, positions = np.array([0, 3, 10**9]), np.array([5, 0, 2**20 - 1])
-    places = place_of(sequences, positions)
-    np.testing.assert_array_equal(sequence_of(places), sequences)
-    np.testing.assert_array_equal(position_of(places), positions)

@@ -1,11 +1,11 @@
-"""A tiny sweep with everything that the figures need."""
+"""A tiny sweep with all the data that the figures need."""
 
 from pathlib import Path
 
 import pytest
 
 from quadric.cli import main
-from quadric.figures import Material, material_from
+from quadric.figures import FigureData, read_figure_data
 from tests.tiny_runs import make_tiny_world, sweep_command
 
 
@@ -16,7 +16,7 @@ def drawn_world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def sweep_folder(drawn_world: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two layers, all kinds, two seeds; and three alphas of one of them."""
+    """Two layers, all kinds and two seeds; and three alphas at layer 2."""
     folder = tmp_path_factory.mktemp("sweeps") / "all"
     kinds = ("--prior", "atomic", "composite", "quadratic", "topk")
     assert main(sweep_command(drawn_world, folder, *kinds, "--seeds", "0", "1")) == 0
@@ -26,5 +26,5 @@ def sweep_folder(drawn_world: Path, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.fixture(scope="session")
-def material(sweep_folder: Path) -> Material:
-    return material_from([sweep_folder])
+def data(sweep_folder: Path) -> FigureData:
+    return read_figure_data([sweep_folder])

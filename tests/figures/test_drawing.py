@@ -1,4 +1,4 @@
-"""Every figure, from a sweep to its files, and the numbers behind it against their sources."""
+"""Every figure, from a sweep to its files; the numbers in the CSV match their sources."""
 
 import csv
 import math
@@ -13,9 +13,8 @@ import torch
 from quadric.activations.config import config_from
 from quadric.autoencoders import load_pretrained
 from quadric.cli import main
-from quadric.evidence import EvidenceSettings, collect, text_behind
-from quadric.evidence.opening import open_cached
-from quadric.figures import FIGURES, Material, MissingDataError, draw_figures, material_from, random_latents
+from quadric.evidence import EvidenceSettings, collect, open_cached, text_behind
+from quadric.figures import FIGURES, FigureData, MissingDataError, draw_figures, random_latents, read_figure_data
 from quadric.figures.receptive_gap import log_exact_law, log_ratio
 from quadric.geometry import frobenius_similarity, hungarian_similarity, statistics
 
@@ -23,9 +22,9 @@ WITHOUT_RUNS = {"receptive_fields", "receptive_gap"}
 
 
 @pytest.fixture(scope="module")
-def with_evidence(sweep_folder: Path, drawn_world: Path) -> Iterator[Material]:
-    material = material_from([sweep_folder])
-    first = next(each for each in material.trained if each.config.prior == "composite")
+def with_evidence(sweep_folder: Path, drawn_world: Path) -> Iterator[FigureData]:
+    data = read_figure_data([sweep_folder])
+    first = next(each for each in data.trained if each.config.prior == "composite")
     (cache,) = (sweep_folder / "activations").iterdir()
     autoencoder = first.load()
     assert config_from(autoencoder.provenance).hook_points == first.config.hook_point
@@ -34,12 +33,13 @@ def with_evidence(sweep_folder: Path, drawn_world: Path) -> Iterator[Material]:
     settings = EvidenceSettings(n_points=32)
     evidence = collect(autoencoder, stream, first.evidence, n_tokens=256, settings=settings, text=text)
     with pytest.MonkeyPatch.context() as patch:
-        # Six steps leave every latent dense: half of them shall count as sparse.
+        # After six steps every latent is dense, so lower the threshold until half of them count as sparse.
         patch.setattr(random_latents, "DENSE", float(np.median(evidence.statistics.density)))
-        yield material
+        yield data
 
 
-def test_every_figure_leaves_a_picture_twice_and_its_numbers(with_evidence: Material, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_every_figure_writes_png_svg_and_csv(with_evidence: FigureData, tmp_path: Path) -> None:
     assert draw_figures(with_evidence, tmp_path) == list(FIGURES)
     for name in FIGURES:
         assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
@@ -48,7 +48,7 @@ def test_every_figure_leaves_a_picture_twice_and_its_numbers(with_evidence: Mate
             assert len(list(csv.DictReader(file))) > 1
 
 
-def test_a_figure_without_data_names_a_command_that_exists(tmp_path: Path) -> None:
+def test_error_for_missing_data_names_a_valid_command(tmp_path: Path) -> None:
     import shlex
 
     import tyro
@@ -56,7 +56,7 @@ def test_a_figure_without_data_names_a_command_that_exists(tmp_path: Path) -> No
     from quadric.cli import COMMANDS
 
     missing: dict[str, str] = {}
-    drawn = draw_figures(Material(), tmp_path, on_missing=lambda name, problem: missing.update({name: str(problem)}))
+    drawn = draw_figures(FigureData(), tmp_path, on_missing=lambda name, problem: missing.update({name: str(problem)}))
     assert set(drawn) == WITHOUT_RUNS
     assert set(missing) == set(FIGURES) - WITHOUT_RUNS
     for problem in missing.values():
@@ -64,26 +64,26 @@ def test_a_figure_without_data_names_a_command_that_exists(tmp_path: Path) -> No
         tyro.extras.subcommand_cli_from_dict(COMMANDS, args=command)
 
 
-def test_a_figure_that_was_asked_for_and_has_no_data_is_an_error(tmp_path: Path) -> None:
+def test_requesting_a_figure_without_data_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(MissingDataError, match="quadric sweep"):
-        draw_figures(Material(), tmp_path, ["layers"])
+        draw_figures(FigureData(), tmp_path, ["layers"])
     assert not (tmp_path / "layers.png").exists()
 
 
-def test_the_legend_of_error_against_bits_is_not_pale(material: Material) -> None:
-    (legend,) = FIGURES["error_bits"](material).figure.legends
+def test_the_legend_of_error_against_bits_is_not_pale(data: FigureData) -> None:
+    (legend,) = FIGURES["error_bits"](data).figure.legends
     assert [mark.get_alpha() for mark in legend.legend_handles] == [0.9] * 3
 
 
-def test_layers_are_means_over_seeds(material: Material) -> None:
-    rows = FIGURES["layers"](material).rows
+def test_layers_are_means_over_seeds(data: FigureData) -> None:
+    rows = FIGURES["layers"](data).rows
     assert {(row["layer"], row["kind"]) for row in rows} == {
         (layer, kind) for layer in (1, 2) for kind in ("atomic", "composite", "quadratic", "topk")
     }
     for row in rows:
         cells = [
             each["error"]
-            for each in material.rows
+            for each in data.rows
             if (each["layer"], each["kind"]) == (row["layer"], row["kind"]) and each["alpha"] in (None, 0.3)
         ]
         assert (row["seeds"], row["error"]) == (2, pytest.approx(mean(cells)))
@@ -92,12 +92,12 @@ def test_layers_are_means_over_seeds(material: Material) -> None:
         assert row["high"] - row["error"] == pytest.approx(half, rel=1e-4)
 
 
-def test_captured_medians_are_those_of_the_statistics(material: Material) -> None:
-    rows = FIGURES["captured"](material).rows
+def test_captured_medians_match_the_statistics_table(data: FigureData) -> None:
+    rows = FIGURES["captured"](data).rows
     for prior in ("composite", "quadratic"):
         trained = next(
             each
-            for each in material.at_most_used_place("composite", "quadratic")
+            for each in data.at_commonest_size("composite", "quadratic")
             if (each.config.prior, each.config.alpha) == (prior, 0.3)
         )
         table = statistics(trained.load())
@@ -109,11 +109,11 @@ def test_captured_medians_are_those_of_the_statistics(material: Material) -> Non
             assert sum(shares) == pytest.approx(1)
 
 
-def test_similarities_are_those_of_the_library(material: Material) -> None:
-    rows = FIGURES["similarity"](material).rows
+def test_similarities_match_the_geometry_functions(data: FigureData) -> None:
+    rows = FIGURES["similarity"](data).rows
     members = {
         each.config.alpha: each.load()
-        for each in material.at_most_used_place("composite")
+        for each in data.at_commonest_size("composite")
         if each.config.prior == "composite" and each.config.seed == 0
     }
     (row,) = (r for r in rows if (r["prior"], r["row"], r["column"]) == ("composite", "0.7", "0"))
@@ -126,27 +126,27 @@ def test_similarities_are_those_of_the_library(material: Material) -> None:
     assert labels == ["random", "0", "0.3", "0.7", "quadratic"]
 
 
-def test_stability_compares_every_pair_of_seeds_and_each_with_chance(material: Material) -> None:
-    rows = FIGURES["stability"](material).rows
+def test_stability_compares_every_pair_of_seeds_and_each_with_chance(data: FigureData) -> None:
+    rows = FIGURES["stability"](data).rows
     for prior in ("atomic", "composite", "quadratic"):
         assert [r["other"] for r in rows if r["prior"] == prior] == ["1", "random", "random"]
 
 
 @pytest.mark.parametrize("threshold", [0.1, 0.25, 0.5])
-def test_the_exact_law_is_what_the_ratio_approaches_and_the_printed_one_is_not(threshold: float) -> None:
+def test_the_ratio_converges_to_the_exact_law(threshold: float) -> None:
     gaps = [log_exact_law(threshold, d) - log_ratio(threshold, d) for d in (256, 1024, 4096)]
     assert abs(gaps[2]) < abs(gaps[1]) < abs(gaps[0])
     assert abs(gaps[2]) < 0.03
 
 
-def test_the_papers_number_at_d_1024_is_its_law_and_not_the_ratio(material: Material) -> None:
-    rows = FIGURES["receptive_gap"](material).rows
+def test_the_papers_number_at_d_1024_is_the_printed_law_not_the_exact_ratio(data: FigureData) -> None:
+    rows = FIGURES["receptive_gap"](data).rows
     (row,) = (r for r in rows if (r["threshold"], r["d_model"]) == (0.5, 1024))
     assert row["log10_printed_law"] == pytest.approx(-55.6, abs=0.1)  # the paper's 10⁻⁵⁶
     assert row["log10_ratio"] == pytest.approx(math.log10(2**0.5) - 1023 / 2 * math.log10(1.5), abs=0.01)
 
 
-def test_random_latents_are_the_first_that_are_not_dense(with_evidence: Material) -> None:
+def test_random_latents_are_the_first_latents_that_are_not_dense(with_evidence: FigureData) -> None:
     from quadric.evidence import Evidence
 
     rows = FIGURES["random_latents"](with_evidence).rows
@@ -160,7 +160,7 @@ def test_random_latents_are_the_first_that_are_not_dense(with_evidence: Material
     assert abs(row["activation"]) <= torch.linalg.matrix_norm(largest, 2).item() + 1e-5
 
 
-def test_the_command_says_what_it_drew_and_what_it_did_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_lists_drawn_and_skipped_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["figures", "--out", str(tmp_path)]) == 0
     captured = capsys.readouterr()
     assert captured.out.count("\n") == 2

@@ -1,12 +1,13 @@
 """The page: complete, escaped, and in need of nothing else."""
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 
 from quadric.autoencoders import Provenance
-from quadric.reports.page import report_as_page
+from quadric.reports.page import COLUMNS, report_as_page
 from quadric.reports.run_report import report_on
 from tests.geometry.examples import planted_shapes
 
@@ -72,3 +73,46 @@ def test_the_table_holds_every_latent_most_important_first(text):
     assert ("empty", "4") in rows
     for figure in ("circle", "sphere", "hyperbola", "slab", "ellipse, −"):
         assert f">{figure}</td>" in body
+
+
+PROVENANCE = Provenance(
+    model="smollm2",
+    model_revision="0123456789abcdef" * 4,
+    corpus="wiki-leads",
+    block_length=1256,
+    corpus_settings={"subset": None, "held_out_fraction": 0.05, "text_field": "text"},
+    token_rules={"outliers": "drop", "outlier_factor": 10.0, "keep_all": False, "nested": {"a_b": 1}},
+)
+
+
+def test_facts_are_words_and_not_python():
+    ae = planted_shapes()
+    ae.provenance = PROVENANCE
+    text = report_as_page(report_on("run", ae))
+    facts = re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", text[: text.index("<h2>Shapes")])
+    assert not [value for _, value in facts if re.search(r"[{}]|None|True|False|&#x27;", value)]
+    found = dict(facts)
+    assert found["model revision"] == "0123456789ab…"
+    assert found["block length"] == "1,256"
+    assert found["held out fraction"] == "0.05"
+    assert found["keep all"] == "no"
+    assert found["nested"] == "a b 1"
+    assert "subset" not in found
+    for heading in ("Autoencoder", "Trained on", "Text settings", "Token rules"):
+        assert f"<h3>{heading}</h3>" in text
+
+
+def test_every_column_is_explained(text):
+    meanings = text[text.index("What the columns mean") : text.index("</details>")]
+    shown = [name for name in COLUMNS if name != "label"]
+    assert meanings.count("<dt>") == len(shown)
+    assert all(COLUMNS[name].meaning.endswith(".") for name in COLUMNS)
+    assert "<th title=" in text
+
+
+def test_labels_are_shown_where_they_are_known():
+    report = report_on("run", planted_shapes())
+    assert 'class="words label"' not in report_as_page(report)
+    text = report_as_page(replace(report, labels=["<b>days</b>", *["x"] * 5]))
+    assert '<td class="words label" data-value="&lt;b&gt;days&lt;/b&gt;">&lt;b&gt;days&lt;/b&gt;</td>' in text
+    assert "the labels come from the run&#x27;s evidence" in text

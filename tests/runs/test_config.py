@@ -1,12 +1,12 @@
-"""run.json: everything, and nothing else."""
+"""run.json holds every setting of a run, and other keys are refused."""
 
 import json
 
 import pytest
 
 from quadric.activations import ActivationConfig
+from quadric.runs.config import FORMAT_VERSION, RunConfig, check_enough, read_run_config, write_run_config
 from quadric.runs.recipes import SMALL, Grid, make_run_config
-from quadric.runs.config import RunConfig, check_enough, read_run_config, write_run_config
 from quadric.training import AutoencoderConfig, TrainingConfig
 
 
@@ -16,7 +16,7 @@ def config() -> RunConfig:
     return make_run_config(SMALL, ActivationConfig(hook_points="3,15"), grid, cache="somewhere")
 
 
-def test_a_config_comes_back_whole(config, tmp_path):
+def test_a_config_survives_writing_and_reading(config, tmp_path):
     write_run_config(config, tmp_path)
     assert read_run_config(tmp_path) == config
 
@@ -25,7 +25,7 @@ def test_a_config_comes_back_whole(config, tmp_path):
     ("change", "message"),
     [
         (lambda c: c.update(format="other"), "does not describe a run"),
-        (lambda c: c.update(format_version=2), "format version 2"),
+        (lambda c: c.update(format_version=FORMAT_VERSION + 1), f"format version {FORMAT_VERSION + 1}, newer"),
         (lambda c: c.update(speed=1), r"unknown keys \['speed'\]"),
         (lambda c: c["training"].update(stepps=1), r"training has unknown keys \['stepps'\]"),
         (lambda c: c["training"].pop("steps"), r"training lacks the keys \['steps'\]"),
@@ -46,12 +46,12 @@ def test_a_faulty_file_is_refused(change, message, config, tmp_path):
         read_run_config(tmp_path)
 
 
-def test_a_folder_without_one_says_what_to_give(tmp_path):
+def test_a_folder_without_a_config_is_an_error_with_the_remedy(tmp_path):
     with pytest.raises(FileNotFoundError, match="quadric train"):
         read_run_config(tmp_path)
 
 
-def test_too_little_text_says_how_many_epochs_it_would_take():
+def test_too_little_text_is_an_error_with_the_epochs_needed():
     config = RunConfig(
         activations=ActivationConfig(hook_points="3"),
         autoencoders=(AutoencoderConfig(hook_point="resid_pre.3"),),

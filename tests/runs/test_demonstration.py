@@ -1,4 +1,4 @@
-"""The whole flow on a tiny model: what is made, in which order, and what a second call does."""
+"""The whole pipeline on a tiny model: what each stage stores, and what a second call does."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -10,10 +10,12 @@ from quadric.activations import ActivationConfig
 from quadric.cli import main
 from quadric.corpus import CorpusConfig
 from quadric.runs.demonstration import PARTS, SUMMARY, Demonstration, demonstrate
-from quadric.runs.recipes import DEMO, Grid, make_run_config
 from quadric.runs.folder import evidence_folder
+from quadric.runs.recipes import DEMO, Grid, make_run_config
 from quadric.site.writer import is_site
 from tests.tiny_runs import make_tiny_world
+
+pytestmark = pytest.mark.slow  # the first UMAP of a process compiles for half a minute
 
 
 def small_demonstration(world: Path, folder: Path) -> Demonstration:
@@ -45,7 +47,7 @@ def test_every_stage_leaves_its_result(made):
     assert (folder / "site" / "index.html").is_file()
 
 
-def test_a_second_call_makes_nothing_anew(made):
+def test_a_second_call_repeats_no_stage(made):
     folder, wanted, _ = made
 
     def times():
@@ -56,7 +58,7 @@ def test_a_second_call_makes_nothing_anew(made):
     assert before == times()
 
 
-def test_what_is_missing_is_made_and_nothing_else(made):
+def test_only_missing_results_are_computed(made):
     folder, wanted, _ = made
     (folder / "site" / "data" / "site.json").unlink()
     for path in sorted((folder / "site").rglob("*"), reverse=True):
@@ -66,7 +68,7 @@ def test_what_is_missing_is_made_and_nothing_else(made):
     assert set(seen) == {"geometry", "pages"}
 
 
-def test_a_folder_of_something_else_is_left_alone(made, tmp_path):
+def test_a_folder_with_other_files_is_refused(made, tmp_path):
     folder, wanted, _ = made
     (tmp_path / "mine.txt").write_text("mine")
     with pytest.raises(FileExistsError, match="not empty"):

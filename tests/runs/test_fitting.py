@@ -44,19 +44,19 @@ def test_sixteen_atoms_per_latent_by_default_and_as_many_as_asked_for() -> None:
     assert quadric.fit(rows(), **SMALL | {"n_latents": 4}).mixing_density == 1.0  # four latents have eight atoms
 
 
-def test_chunks_are_read_in_their_order_and_again_when_they_end() -> None:
+def test_chunks_are_read_in_order_and_repeated_when_they_end() -> None:
     chunks = [rows(50, seed=seed) for seed in range(3)]
     ae = quadric.fit(chunks, **SMALL)
     assert ae.n_latents == 24
     assert same_weights(ae, quadric.fit(chunks, **SMALL))
 
 
-def test_an_iterator_that_ends_early_is_named() -> None:
+def test_an_iterator_that_ends_early_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"ended at step 3 of 8; give more text or fewer steps"):
         quadric.fit(iter([rows(50, seed=seed) for seed in range(3)]), **SMALL)
 
 
-def test_a_run_is_kept_resumed_after_an_interruption_and_equals_an_unbroken_one(tmp_path: Path) -> None:
+def test_a_run_resumed_after_an_interruption_equals_an_uninterrupted_one(tmp_path: Path) -> None:
     class StoppedError(Exception):
         pass
 
@@ -80,7 +80,7 @@ def test_a_run_is_kept_resumed_after_an_interruption_and_equals_an_unbroken_one(
 def test_resuming_with_other_rows_or_other_arguments_is_refused(tmp_path: Path) -> None:
     quadric.fit(rows(), **SMALL, out=tmp_path / "run")
     again = {**SMALL, "out": tmp_path / "run", "resume": True}
-    with pytest.raises(ValueError, match=r"was started otherwise \(alpha: 0.3 there, 0.1 here\)"):
+    with pytest.raises(ValueError, match=r"was started with other arguments \(alpha: 0.3 before, 0.1 now\)"):
         quadric.fit(rows(), **again, alpha=0.1)
     with pytest.raises(ValueError, match=r"steps=4 is fewer than the 8"):
         quadric.fit(rows(), **again | {"steps": 4})
@@ -133,6 +133,6 @@ def test_start_continues_from_trained_weights(tmp_path: Path) -> None:
         (torch.randn(10, 3) * torch.nan, {}, r"activation of token 0 is not finite"),
     ],
 )
-def test_bad_input_is_one_clear_sentence(x: object, arguments: dict, message: str) -> None:
+def test_bad_input_is_a_clear_error(x: object, arguments: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         quadric.fit(x, **{**SMALL, **arguments})

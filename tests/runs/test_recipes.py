@@ -1,4 +1,4 @@
-"""The paper's recipe to the letter, and what a grid trains."""
+"""The paper's recipe has the paper's numbers, and a grid trains every combination."""
 
 from pathlib import Path
 
@@ -7,6 +7,7 @@ import pytest
 from quadric.activations import ActivationConfig
 from quadric.autoencoders.bilinear import default_hidden
 from quadric.corpus import CorpusConfig
+from quadric.runs.folder import load
 from quadric.runs.recipes import (
     PAPER,
     PAPER_MODELS,
@@ -14,15 +15,14 @@ from quadric.runs.recipes import (
     Grid,
     Scale,
     autoencoders,
+    make_run_config,
     paper,
     paper_gemma,
     paper_llama,
     paper_qwen,
-    run,
     small,
 )
-from quadric.runs.folder import load
-from quadric.runs.running import train_run, is_finished, create_run
+from quadric.runs.running import create_run, is_finished, train_run
 from tests.activations.tiny import save_tiny
 from tests.tiny_runs import make_tiny_world
 
@@ -33,7 +33,7 @@ def test_the_paper_recipe_has_the_papers_numbers():
     assert autoencoder.hook_point == "resid_pre.18"
     assert (autoencoder.prior, autoencoder.n_latents, autoencoder.mixing_density) == ("composite", 8192, 0.001)
     assert default_hidden(autoencoder.n_latents, autoencoder.prior) == 16384
-    assert autoencoder.n_hidden is None  # so the default stands
+    assert autoencoder.n_hidden is None  # the default, twice the latents
     assert (autoencoder.alpha, autoencoder.init, autoencoder.symmetric) == (0.3, "orthogonal", True)
     training = config.training
     assert (training.steps, training.alpha_warmup_steps) == (2**11, 256)
@@ -55,7 +55,7 @@ def test_an_atomic_dictionary_of_a_grid_keeps_its_number_of_latents():
     assert [each.n_latents for each in config.autoencoders] == [8192, 8192]
 
 
-def test_the_small_recipe_is_the_papers_but_for_its_size():
+def test_the_small_recipe_differs_from_the_papers_only_in_size():
     large, little = paper("smollm2", "15"), small()
     assert little.training.learning_rate == large.training.learning_rate
     assert little.autoencoders[0].alpha == large.autoencoders[0].alpha
@@ -80,7 +80,7 @@ def test_a_papers_recipe_runs_from_model_to_folder_on_a_tiny_model_of_its_class(
     train_run(tmp_path / "run", device="cpu")
     assert is_finished(tmp_path / "run")
     for each in config.autoencoders:
-        assert load(tmp_path / "run", autoencoder=each.name).d_model == 32
+        assert load(tmp_path / "run", name=each.name).d_model == 32
 
 
 @pytest.mark.parametrize("recipe", RECIPES.values())

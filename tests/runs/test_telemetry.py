@@ -1,4 +1,4 @@
-"""Where measurements go."""
+"""Metrics are written once per step to the file, TensorBoard and Weights & Biases."""
 
 import sys
 from types import ModuleType, SimpleNamespace
@@ -8,7 +8,7 @@ import pytest
 from quadric.runs.telemetry import open_sinks, read_metrics
 
 
-def test_a_resumed_run_drops_what_it_will_measure_again(tmp_path):
+def test_a_resumed_run_drops_metrics_of_steps_that_it_repeats(tmp_path):
     with open_sinks(tmp_path, 0, tensorboard=False, wandb_project=None) as sinks:
         for step in (1, 2, 3):
             sinks[0](step, "a", {"error": step / 10})
@@ -31,7 +31,7 @@ def test_tensorboard_draws_each_step_once_after_a_resume(tmp_path):
     assert drawn == [(1, 1.0), (2, 2.0), (3, 3.2), (4, 4.2)]
 
 
-def test_weights_and_biases_gets_one_run_that_goes_on(tmp_path, monkeypatch):
+def test_weights_and_biases_continues_the_same_run_after_a_resume(tmp_path, monkeypatch):
     calls, logged = [], []
     run = SimpleNamespace(log=lambda values, step: logged.append((step, values)), finish=lambda: calls.append("finish"))
     stand_in = ModuleType("wandb")
@@ -50,7 +50,7 @@ def test_weights_and_biases_gets_one_run_that_goes_on(tmp_path, monkeypatch):
     assert logged == [(1, {"a/error": 0.5})]
 
 
-def test_an_absent_package_is_named_with_its_remedy(tmp_path, monkeypatch):
+def test_a_missing_package_is_an_error_with_the_remedy(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
     with (
         pytest.raises(ValueError, match=r"pip install 'quadric\[wandb\]'"),

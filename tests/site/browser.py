@@ -1,5 +1,8 @@
-"""A real Chromium that fails a test on any console message of note and any request beyond the site."""
+"""A real Chromium that fails a test on any console warning or error and on any request beyond the site."""
 
+import base64
+import csv
+import io
 import os
 import shutil
 import threading
@@ -7,15 +10,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Playwright
 
 from quadric.site.serve import address_of, site_server
 
-# Software GL reports how it reads back its own canvas; no page can help that.
+# Software GL warns about reading back its own canvas, which no page can avoid.
 HARMLESS = "GPU stall due to ReadPixels"
 
 
-# Within the page, since a thousand moves of the real pointer take their time.
+# Within the page: a thousand moves of the real pointer would be slow.
 SWEEP = """async ([wanted, steps]) => {
     const scene = document.querySelector(".scene");
     const box = scene.getBoundingClientRect();
@@ -27,6 +31,19 @@ SWEEP = """async ([wanted, steps]) => {
             if (document.querySelector(wanted)) return [x, y];
         }
     return null;
+}"""
+
+
+DECODE = """async (encoded) => {
+    const bytes = Uint8Array.from(atob(encoded), (letter) => letter.charCodeAt(0));
+    const picture = await createImageBitmap(new Blob([bytes]));
+    const canvas = new OffscreenCanvas(picture.width, picture.height);
+    const pen = canvas.getContext("2d");
+    pen.drawImage(picture, 0, 0);
+    const { data } = pen.getImageData(0, 0, canvas.width, canvas.height);
+    let text = "";
+    for (let at = 0; at < data.length; at += 32768) text += String.fromCharCode(...data.subarray(at, at + 32768));
+    return [[canvas.height, canvas.width], btoa(text)];
 }"""
 
 
@@ -46,7 +63,7 @@ def launch(playwright: Playwright, *arguments: str) -> Browser:
 
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
-    """The address of a site for as long as it is needed."""
+    """Serve a site inside a with block; gives its address."""
     with site_server(folder, 0) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -87,7 +104,7 @@ class Viewer:
         self.watch = watch
 
     def open(self, route: str = "") -> Page:
-        """Go to a route and wait until there is something to read."""
+        """Go to a route and wait until it shows a page or an error."""
         self.page.goto("about:blank")
         self.page.goto(self.address + route)
         self.page.wait_for_selector("main, .problem")
@@ -100,8 +117,14 @@ class Viewer:
         self.page.wait_for_function("part => location.hash.includes(part)", arg=part)
 
     def picture(self, which: int = 0) -> bytes:
-        """The scatter as it looks once it has come to rest: the same after a few more frames."""
-        self.page.wait_for_load_state("networkidle")  # what comes late can move the picture by part of a pixel
+        """The scatter once it is at rest: the same after a few more frames.
+
+        Two things used to redraw it late. Browsers load a font when its first glyph is drawn, and the Greek one of the
+        axes' λ arrives after the first picture: canvases are now redrawn when a font has loaded. And the camera took
+        over the rounded numbers of the address after the address had changed: now it does so before.
+        """
+        self.page.wait_for_load_state("networkidle")
+        self.page.wait_for_function("document.fonts.status === 'loaded'")
         scene = self.page.locator(".scene").nth(which)
         frames = "for (let i = 0; i < 4; i++) await new Promise(requestAnimationFrame)"
         picture = b""
@@ -112,8 +135,20 @@ class Viewer:
                 return picture
         raise AssertionError("the picture does not come to rest")
 
+    def pixels(self, picture: bytes) -> np.ndarray:
+        """Red, green and blue of a picture's pixels, 0 to 255."""
+        size, content = self.page.evaluate(DECODE, base64.b64encode(picture).decode())
+        return np.frombuffer(base64.b64decode(content), dtype=np.uint8).reshape(*size, 4)[..., :3].astype(int)
+
+    def csv(self) -> list[list[str]]:
+        """The table that the page's CSV button downloads."""
+        with self.page.expect_download() as download:
+            self.page.get_by_role("button", name="CSV").click()
+        content = download.value.path().read_text(encoding="utf-8")
+        return list(csv.reader(io.StringIO(content, newline="")))
+
     def sweep(self, wanted: str, steps: int = 24) -> tuple[float, float]:
-        """Move the pointer over the picture until something appears; where that was."""
+        """Move the pointer over the picture until something appears; returns the place."""
         place = self.page.evaluate(SWEEP, [wanted, steps])
         assert place is not None, f"nothing like {wanted} anywhere on the picture"
         self.page.mouse.move(*place)

@@ -1,36 +1,21 @@
-"""What the site shows is what the evidence holds and what the weights say."""
+"""A site holds what the evidence and the weights hold, for tokens of a text and for rows of a tensor."""
 
 import dataclasses
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-from quadric.evidence import Collector, Evidence, ModelLabels, evidence_of, gather
-from quadric.geometry import neighbours, spectrum, statistics
+from quadric.evidence import ModelLabels
+from quadric.geometry import Neighbours, dictionary_geometry, neighbours
+from quadric.site import export
 from quadric.site.encoding import unpack
-from quadric.site.export import SiteInput, latent_record, site_parts, unused_name
-from quadric.site.layout import umap_layout
-from quadric.site.writer import write_site
-from tests.evidence.streams import HOOK, PROVENANCE, RandomStream, RandomText, small_autoencoder
-from tests.evidence.test_collector import SETTINGS
-
-TEXT = RandomText(30)
-N_LATENTS = 12
-
-
-def evidence_for(seed: int = 2, text: RandomText = TEXT) -> Evidence:
-    collector = Collector(small_autoencoder(N_LATENTS, seed=seed), SETTINGS)
-    gather(collector, RandomStream(text, 100), text, n_tokens=10**9)
-    return evidence_of(collector, text, PROVENANCE.for_hook_point(HOOK), [])
-
-
-EVIDENCE = evidence_for()
-
-
-def site_input(name: str = "small", seed: int = 2, text: RandomText = TEXT) -> SiteInput:
-    evidence = EVIDENCE if (seed, text) == (2, TEXT) else evidence_for(seed, text)
-    return SiteInput(name=name, autoencoder=small_autoencoder(N_LATENTS, seed=seed), evidence=evidence, source="runs/x")
+from quadric.site.export import build_site, site_parts, unused_name
+from tests.evidence.streams import RandomText, small_autoencoder
+from tests.site.rows import row_evidence, row_site_input, rows
+from tests.site.small_evidence import EVIDENCE, N_LATENTS, site_input
 
 
 @pytest.fixture
@@ -41,55 +26,26 @@ def static(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_page_holds_every_point_and_every_context_once() -> None:
-    ae = small_autoencoder(N_LATENTS)
-    table, close = statistics(ae), neighbours(ae)
-    for latent in range(N_LATENTS):
-        record = latent_record(EVIDENCE, table, close, latent)
-        contexts = EVIDENCE.contexts.places[latent]
-        wanted = {*EVIDENCE.points.places[latent].tolist(), *contexts.ravel().tolist()} - {-1}
-        assert len(record.places) == len(wanted)
-        assert set(record.places.tolist()) == wanted
-        assert (np.diff(np.abs(record.values)) <= 0).all()
-        shown = np.where(record.contexts >= 0, record.places[record.contexts], -1)
-        np.testing.assert_array_equal(shown, contexts)
-        np.testing.assert_array_equal(record.tokens, EVIDENCE.text.token_ids[record.places])
-        in_context = record.coordinates[record.contexts[0, 0]]
-        np.testing.assert_array_equal(in_context, EVIDENCE.contexts.coordinates[latent, 0, 0])
+@pytest.fixture
+def layout(monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
+    """A layout in place of UMAP, which test_layout.py runs: numba would compile it here for nothing."""
+    places = np.random.default_rng(0).standard_normal((N_LATENTS, 2)).astype(np.float32)
+
+    def stand_in(close: Neighbours, seed: int) -> np.ndarray:
+        assert len(close.latents) == N_LATENTS
+        return places
+
+    monkeypatch.setattr(export, "umap_layout", stand_in)
+    return places
 
 
-def test_windows_stay_inside_their_sequence() -> None:
-    ae = small_autoencoder(N_LATENTS)
-    table, close = statistics(ae), neighbours(ae)
-    starts = EVIDENCE.text.sequence_starts.tolist()
-    for latent in range(N_LATENTS):
-        record = latent_record(EVIDENCE, table, close, latent)
-        for place, window in zip(
-            EVIDENCE.contexts.places[latent].ravel(), record.context_tokens.reshape(-1, 9), strict=True
-        ):
-            begin = max((start for start in starts if start <= place), default=0)
-            around = [place + shift for shift in range(-4, 5)]
-            inside = [place >= 0 and begin <= each < begin + 20 for each in around]
-            expected = [EVIDENCE.text.token_ids[each] if ok else -1 for each, ok in zip(around, inside, strict=True)]
-            assert window.tolist() == expected
-
-
-def test_weights_speak_for_themselves() -> None:
-    ae = small_autoencoder(N_LATENTS)
-    table, close = statistics(ae), neighbours(ae)
-    record = latent_record(EVIDENCE, table, close, 3)
-    values = spectrum(ae, 3).eigenvalues
-    np.testing.assert_allclose(record.eigenvalues, values, rtol=1e-5)
-    assert record.rank == len(values)
-    assert record.total_weight == pytest.approx(values.abs().sum().item())
-    np.testing.assert_array_equal(record.neighbours, close.latents[3])
-
-
-def test_a_site_is_written_and_read_back(tmp_path: Path, static: Path) -> None:
-    progress: list[int] = []
-    texts, dictionaries = site_parts([site_input()], on_progress=progress.append)
-    assert sum(progress) == 3 * N_LATENTS
-    manifest = write_site(tmp_path / "site", title="t", texts=texts, dictionaries=dictionaries, static=static)
+def test_a_site_is_written_and_read_back(tmp_path: Path, static: Path, layout: np.ndarray) -> None:
+    progress: list[tuple[str, int, int]] = []
+    manifest = build_site(
+        [site_input()], tmp_path / "site", static=static, on_progress=lambda *step: progress.append(step)
+    )
+    assert progress[-1] == ("pages", N_LATENTS, N_LATENTS)
+    assert ("geometry", 3 * N_LATENTS, 3 * N_LATENTS) in progress
     (entry,) = manifest.dictionaries
     assert (entry.name, entry.source, entry.n_latents, entry.text) == ("small", "runs/x", N_LATENTS, "random")
     assert "UMAP" in (entry.umap or "")
@@ -97,6 +53,30 @@ def test_a_site_is_written_and_read_back(tmp_path: Path, static: Path) -> None:
     assert stored["neighbours"].tolist() == neighbours(small_autoencoder(N_LATENTS)).latents[3].tolist()
     index = unpack((tmp_path / "site/data/small/index.st").read_bytes())
     np.testing.assert_array_equal(index["density"], EVIDENCE.statistics.density)
+    np.testing.assert_array_equal(np.stack([index["umap_x"], index["umap_y"]], axis=1), layout)
+
+
+def test_a_folder_that_is_not_a_site_is_refused_before_anything_is_computed(tmp_path: Path, static: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/thesis.txt").write_text("years of work")
+    progress: list[tuple[str, int, int]] = []
+    with pytest.raises(FileExistsError, match="not a site made by Quadric"):
+        build_site([site_input()], tmp_path / "mine", static=static, on_progress=lambda *step: progress.append(step))
+    assert progress == []
+
+
+def test_known_geometry_gives_the_same_site_and_other_geometry_is_refused(tmp_path: Path, static: Path) -> None:
+    known = dataclasses.replace(site_input(), geometry=dictionary_geometry(small_autoencoder(N_LATENTS)))
+    progress: list[int] = []
+    for name, given in (("fresh", site_input()), ("known", known)):
+        site_parts([given], with_map=False, on_progress=progress.append)
+        build_site([given], tmp_path / name, with_map=False, static=static)
+    assert sum(progress) == 2 * 3 * N_LATENTS
+    for path in (tmp_path / "fresh/data/small").rglob("*.st"):
+        assert path.read_bytes() == (tmp_path / "known" / path.relative_to(tmp_path / "fresh")).read_bytes()
+    other = dataclasses.replace(known, geometry=dictionary_geometry(small_autoencoder(N_LATENTS, seed=9)))
+    with pytest.raises(ValueError, match="that of other weights"):
+        site_parts([other], with_map=False)
 
 
 def test_autoencoders_on_the_same_text_share_it_and_others_do_not() -> None:
@@ -107,6 +87,7 @@ def test_autoencoders_on_the_same_text_share_it_and_others_do_not() -> None:
     assert [text.name for text in texts] == ["random", "random-2"]
     assert [each.entry.text for each in dictionaries] == ["random", "random", "random-2"]
     assert all(each.columns.umap_x is None and each.entry.umap is None for each in dictionaries)
+    assert {text.unit for text in texts} == {"token"}
 
 
 def test_labels_written_by_a_model_are_marked_unevaluated() -> None:
@@ -119,18 +100,32 @@ def test_labels_written_by_a_model_are_marked_unevaluated() -> None:
     assert dictionary.entry.labels.written == "some-model (unevaluated)"
 
 
-def test_the_map_is_the_same_for_the_same_seed_and_puts_neighbours_together() -> None:
-    ae = small_autoencoder(40, seed=1)
-    close = neighbours(ae, count=5)
-    layout = umap_layout(close, 0)
-    np.testing.assert_array_equal(layout, umap_layout(close, 0))
-    distance = np.linalg.norm(layout[:, None] - layout[None], axis=-1)
-    near = distance[np.arange(40)[:, None], close.latents.numpy()].mean()
-    assert near < 0.8 * distance.mean()
+def test_a_site_of_rows_says_so_and_keeps_every_row_text(tmp_path: Path, static: Path) -> None:
+    manifest = build_site([row_site_input()], tmp_path / "site", with_map=False, static=static)
+    (text,) = manifest.texts
+    assert (text.name, text.unit) == ("rows", "row")
+    assert text.n_sequences == text.n_tokens == len(row_evidence().text.token_ids)
+    stored = json.loads((tmp_path / "site/data/site.json").read_text())
+    assert stored["dictionaries"][0]["source"] is None
+    assert stored["dictionaries"][0]["provenance"]["model"] is None
 
 
-def test_a_handful_of_latents_has_no_map() -> None:
-    assert umap_layout(neighbours(small_autoencoder(4)), 0) is None
+def test_the_context_of_a_row_is_the_row_alone() -> None:
+    _, (dictionary,) = site_parts([row_site_input()], with_map=False)
+    for record in dictionary.latents:
+        around = np.delete(record.context_tokens, 4, axis=-1)
+        assert (around == -1).all()
+        known = record.contexts >= 0
+        np.testing.assert_array_equal(record.context_tokens[..., 4][known], record.tokens[record.contexts[known]])
+
+
+def test_the_points_of_a_row_site_are_the_rows_own_activations() -> None:
+    given = row_site_input()
+    _, (dictionary,) = site_parts([given], with_map=False)
+    unit = torch.nn.functional.normalize(rows(), dim=1)
+    z = given.autoencoder.encode(unit).detach().numpy()
+    for record in dictionary.latents:
+        np.testing.assert_allclose(record.values, z[record.places, record.latent], rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize(("wanted", "name"), [("a b/c", "a-b-c"), ("", "unnamed"), ("…", "unnamed"), ("x", "x-3")])

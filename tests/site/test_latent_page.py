@@ -1,13 +1,21 @@
 """One latent's page: picture, contexts, spectrum, neighbours, comparison, what can be taken away."""
 
-import csv
-import io
 import re
 
+import numpy as np
 import pytest
 from playwright.sync_api import expect
 
+from tests.site.level_sets import View
+from tests.site.synthetic import synthetic_dictionary, synthetic_text
+
 CONE, CIRCLE, DIFFUSE = "#/composite/latent/2", "#/composite/latent/0", "#/composite/latent/5"
+
+
+def record_of(latent):
+    """What the site of these tests stores about a latent of its first dictionary."""
+    records = synthetic_dictionary(synthetic_text(), n_latents=40, n_points=300).latents
+    return next(record for record in records if record.latent == latent)
 
 
 def test_every_panel_of_the_paper_is_there(viewer):
@@ -86,12 +94,57 @@ def test_the_surface_says_when_the_axes_left_out_matter_and_when_there_is_none(v
     expect(page.locator(".surface-control .caution")).to_contain_text("their λ have the other sign")
 
 
+def pixels_of(viewer, route):
+    viewer.open(f"{route}{'&' if '?' in route else '?'}eigenaxes=hide")
+    return viewer.pixels(viewer.picture())
+
+
+def are_background(pixels):
+    return np.abs(pixels - pixels[2, 2]).max(-1) <= 1
+
+
+def drawn_by(viewer, route, level, without):
+    """Which pixels the surface of a level changes."""
+    return np.abs(pixels_of(viewer, f"{route}?surface={level:.4g}") - without).max(-1) > 2
+
+
+@pytest.mark.parametrize("latent", [2, 3], ids=["hyperboloid", "ellipsoid"])
+def test_the_surface_covers_exactly_the_pixels_whose_rays_meet_the_level_set(viewer, latent):
+    """Of the pixels without a point: points may hide the surface."""
+    record = record_of(latent)
+    level = float(f"{record.values[0] / 2:.4g}")
+    route = f"#/composite/latent/{latent}"
+    without = pixels_of(viewer, route)
+    changed, background = drawn_by(viewer, route, level, without), are_background(without)
+    view = View(record.eigenvalues[:3], record.coordinates[:, :3], *changed.shape)
+    generator = np.random.default_rng(0)
+    n_covered = n_empty = 0
+    for row, column in generator.integers((3, 3), np.array(changed.shape) - 3, (600, 2)).tolist():
+        if not background[row - 1 : row + 2, column - 1 : column + 2].all():
+            continue
+        if view.is_covered(row, column, level, within=0.95, slack=-0.02 * level):
+            assert changed[row, column], f"no surface at pixel {row, column}"
+            n_covered += 1
+        elif not view.is_covered(row, column, level, within=1.3, slack=0.02 * level):
+            assert not changed[row, column], f"a surface at pixel {row, column}"
+            n_empty += 1
+    assert min(n_covered, n_empty) > 40
+
+
 def test_the_level_set_passes_through_the_points_of_its_level(viewer):
-    """The synthetic z is exact on three axes, so the strongest point is inside every smaller level set."""
-    page = viewer.open(f"{CIRCLE}?surface=0.9&eigenaxes=hide")
-    high = viewer.picture()
-    page.locator(".surface-control input").fill("0.1")
-    assert viewer.picture() != high
+    """The synthetic z is exact on three axes, so a point lies on the surface of its own activation."""
+    record = record_of(2)
+    without = pixels_of(viewer, CONE)
+    background = are_background(without)
+    view = View(record.eigenvalues[:3], record.coordinates[:, :3], *background.shape)
+    for point in (0, 60):
+        level = float(f"{record.values[point]:.4g}")
+        changed = drawn_by(viewer, CONE, level, without)
+        row, column = view.pixel_of(record.coordinates[point, :3])
+        assert not background[row, column], "no point is drawn where the point must be"
+        around = np.s_[row - 12 : row + 13, column - 12 : column + 13]
+        assert changed[around][background[around]].mean() > 0.9
+        assert view.is_covered(row, column, level, slack=0.01 * abs(level))
 
 
 def test_axes_can_be_hidden(viewer):
@@ -195,16 +248,6 @@ def test_keys_turn_pages(viewer):
     expect(page.locator(".crumb")).to_contain_text("latent 2")
 
 
-def picture_once(viewer, wanted):
-    """The first picture that is as wanted, or the last of many: the address may be ahead of the drawing."""
-    for _ in range(60):
-        picture = viewer.picture()
-        if wanted(picture):
-            break
-        viewer.page.wait_for_timeout(50)
-    return picture
-
-
 def test_keys_move_the_camera_and_the_address_follows(viewer):
     page = viewer.open(CONE)
     before = viewer.picture()
@@ -212,10 +255,10 @@ def test_keys_move_the_camera_and_the_address_follows(viewer):
     for key in ("ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "+", "-", "x", "y", "z"):
         page.keyboard.press(key)
         viewer.wait_for_hash("camera=")
-        seen.add(picture_once(viewer, lambda picture: picture not in seen))
+        seen.add(viewer.picture())
         page.keyboard.press("0")
         page.wait_for_function("() => !location.hash.includes('camera=')")
-        assert picture_once(viewer, lambda picture: picture == before) == before
+        assert viewer.picture() == before
     assert len(seen) == 10
 
 
@@ -234,8 +277,38 @@ def test_dragging_turns_and_a_deep_link_shows_exactly_the_same(viewer):
     assert "colour=sign" in link
     assert "surface=0.3" in link
     viewer.open(link)
-    viewer.picture()
+    assert viewer.picture() == turned
     assert viewer.hash() == link
+
+
+def test_a_link_to_a_close_view_shows_exactly_the_same(viewer):
+    """Beyond a zoom of ten an address has fewer decimals than the camera."""
+    page = viewer.open(CONE)
+    page.locator(".scene").hover()
+    page.mouse.wheel(0, -1234)
+    viewer.wait_for_hash("camera=")
+    page.mouse.move(5, 5)
+    zoomed = viewer.picture()
+    link = viewer.hash()
+    assert float(link.split("camera=")[1].split(",")[4]) > 10
+    viewer.open(link)
+    assert viewer.picture() == zoomed
+
+
+def test_names_of_axes_are_drawn_again_once_their_font_has_loaded(open_viewer, address):
+    viewer = open_viewer(address)
+    viewer.open(CONE)
+    expected = viewer.picture()
+    late = open_viewer(address)
+    held = []
+    late.page.route("**/*.woff2", lambda route: held.append(route))
+    late.open(CONE)
+    late.page.wait_for_selector(".bar")
+    late.page.evaluate("async () => { for (let i = 0; i < 8; i++) await new Promise(requestAnimationFrame) }")
+    for route in held:
+        route.continue_()
+    late.page.unroute("**/*.woff2")
+    assert late.picture() == expected
 
 
 def test_the_wheel_zooms(viewer):
@@ -292,10 +365,8 @@ def test_the_png_has_the_picture_and_its_caption(viewer):
 
 
 def test_the_csv_has_every_point_with_its_coordinates(viewer):
-    page = viewer.open(CONE)
-    with page.expect_download() as download:
-        page.get_by_role("button", name="CSV").click()
-    table = list(csv.reader(io.StringIO(download.value.path().read_text(encoding="utf-8"), newline="")))
+    viewer.open(CONE)
+    table = viewer.csv()
     assert table[0][:4] == ["point", "token", "z", "place"]
     assert len(table) == 301
     sizes = [abs(float(row[2])) for row in table[1:]]
@@ -310,9 +381,9 @@ def test_python_and_link_can_be_copied(open_viewer, address):
     viewer = open_viewer(address, permissions=["clipboard-read", "clipboard-write"])
     page = viewer.open(CONE)
     page.get_by_role("button", name="Copy Python").click()
-    expect(page.locator(".take-away [role=status]")).to_have_text("Python copied")
+    expect(page.locator(".downloads [role=status]")).to_have_text("Python copied")
     copied = page.evaluate("navigator.clipboard.readText()")
-    assert 'quadric.load("runs/synthetic", autoencoder="composite")' in copied
+    assert 'quadric.load("runs/synthetic", name="composite")' in copied
     assert "quadric.geometry.spectrum(autoencoder, 2)" in copied
     compile(copied, "snippet", "exec")
     page.get_by_role("button", name="Copy link").click()

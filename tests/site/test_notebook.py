@@ -1,4 +1,4 @@
-"""The notebook's picture: one frame that holds everything, from weights alone or with tokens."""
+"""The notebook picture: one frame that holds everything, from weights alone, with tokens, or with rows."""
 
 import html
 import json
@@ -7,11 +7,15 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from playwright.sync_api import expect
 
 import quadric
-from quadric.site.notebook import PointsOfLatents
+from quadric.autoencoders import Provenance
+from quadric.geometry import Form, latent_form
+from quadric.site.notebook_points import MOST_ROWS, PointsOfLatents, strongest_and_sampled
 from tests.site.browser import Viewer, Watch
+from tests.site.rows import row_autoencoder, row_evidence, rows
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +39,7 @@ def evidence():
     )
     vocabulary = [b" the", b"</script><script>alert(1)</script>", b"\xff"]
     text = SimpleNamespace(token_ids=generator.integers(0, 3, 30).astype(np.int32), vocabulary=vocabulary)
-    return SimpleNamespace(points=points, text=text)
+    return SimpleNamespace(points=points, text=text, provenance=Provenance(model="smollm2"))
 
 
 def data_of(picture):
@@ -51,6 +55,12 @@ def test_the_eigenvalues_are_those_of_the_weights(autoencoder):
     assert data["values"] == []
 
 
+def test_a_picture_has_a_short_repr(autoencoder):
+    assert re.fullmatch(
+        r"Picture\('Latent 3', [\d,]+ characters; save\(path\) writes it as HTML\)", repr(quadric.show(autoencoder, 3))
+    )
+
+
 def test_points_come_from_the_evidence_without_those_that_are_missing(autoencoder, evidence):
     assert isinstance(evidence, PointsOfLatents)
     data = data_of(quadric.show(autoencoder, 3, evidence))
@@ -59,6 +69,97 @@ def test_points_come_from_the_evidence_without_those_that_are_missing(autoencode
     words = [data["texts"][token] for token in data["tokens"]]
     expected = [evidence.text.vocabulary[token].decode(errors="replace") for token in evidence.text.token_ids[:29]]
     assert words == expected
+    assert data["note"] == "29 tokens; strong activations are over-represented."
+
+
+def test_evidence_of_rows_is_called_rows():
+    data = data_of(quadric.show(row_autoencoder(), 3, row_evidence()))
+    assert data["note"] == "150 rows; strong activations are over-represented."
+    assert all("no. " in text for text in data["texts"])
+
+
+def test_rows_of_a_tensor_are_drawn_where_the_form_puts_them():
+    """z = Σ λ_j u_j² with the coordinates drawn; the rank is below the number of axes kept."""
+    x, ae = rows(), row_autoencoder()
+    data = data_of(quadric.show(ae, 4, x))
+    chosen = [int(text.removeprefix("row ")) for text in data["texts"]]
+    assert sorted(chosen) == list(range(len(x)))
+    z = ae.encode(torch.nn.functional.normalize(x, dim=1)).detach()[:, 4]
+    np.testing.assert_allclose(data["values"], z[chosen], atol=1e-4)
+    sums = np.array(data["eigenvalues"]) @ np.square(np.array(data["coordinates"]))
+    np.testing.assert_allclose(sums, data["values"], atol=1e-3)
+    sizes = np.abs(data["values"])
+    assert (np.diff(sizes) <= 1e-5).all()
+    assert data["reach"] == pytest.approx(z.abs().max().item(), rel=1e-4)
+    assert data["note"] == "All 400 rows, scaled to unit length."
+
+
+def test_the_axes_of_rows_agree_with_those_of_evidence():
+    """Eigenvectors have an arbitrary sign; both pictures must choose the same one."""
+    ae, evidence = row_autoencoder(), row_evidence()
+    drawn = data_of(quadric.show(ae, 4, rows()))
+    by_row = {text: np.array(drawn["coordinates"])[:, i] for i, text in enumerate(drawn["texts"])}
+    for place, coordinates in zip(evidence.points.places[4], evidence.points.coordinates[4], strict=True):
+        here = by_row[f"row {place}"]
+        np.testing.assert_allclose(here, coordinates[: len(here)], atol=1e-4)
+
+
+def test_many_rows_are_cut_to_the_strongest_and_a_seeded_sample(autoencoder):
+    x = torch.randn(12_000, 16, generator=torch.Generator().manual_seed(3))
+    data = data_of(quadric.show(autoencoder, 3, x))
+    assert len(data["values"]) == MOST_ROWS
+    assert data["note"].startswith(
+        "5,000 of 12,000 rows, scaled to unit length: the 2,500 with the largest |z| and 2,500"
+    )
+    z = latent_form(autoencoder, 3)(torch.nn.functional.normalize(x, dim=1))
+    strongest = z.abs().sort(descending=True).values[:2_500]
+    np.testing.assert_allclose(np.abs(data["values"][:2_500]), strongest, atol=1e-5)
+    assert quadric.show(autoencoder, 3, x).page == quadric.show(autoencoder, 3, x).page
+
+
+def test_the_sample_is_of_the_rest_only_and_has_no_duplicates():
+    values = torch.randn(1000, generator=torch.Generator().manual_seed(0))
+    chosen = strongest_and_sampled(values, 100, seed=0)
+    assert len(set(chosen.tolist())) == 100
+    assert set(chosen[:50].tolist()) == set(values.abs().argsort(descending=True)[:50].tolist())
+    assert chosen.tolist() != strongest_and_sampled(values, 100, seed=1).tolist()
+    assert (values[chosen].abs().diff() <= 0).all()
+
+
+def test_a_form_is_drawn_alone_with_rows_and_in_place_of_a_latent(autoencoder):
+    form = latent_form(autoencoder, 1) - latent_form(autoencoder, 2)
+    expected = form.eigenpairs().eigenvalues.tolist()
+    alone = data_of(quadric.show(form))
+    assert alone["eigenvalues"] == expected
+    assert (alone["title"], alone["values"]) == ("Form", [])
+    assert data_of(quadric.show(autoencoder, 1, form)) == alone
+    x = torch.randn(20, 16, generator=torch.Generator().manual_seed(3))
+    with_rows = data_of(quadric.show(form, data=x))
+    chosen = [int(text.removeprefix("row ")) for text in with_rows["texts"]]
+    z = form(torch.nn.functional.normalize(x, dim=1))
+    np.testing.assert_allclose(with_rows["values"], z[chosen], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("make", "problem", "message"),
+    [
+        (lambda ae, form, evidence: (ae, 1, torch.randn(4, 9)), ValueError, r"shape \(4, 9\); expected \(n, 16\)"),
+        (lambda ae, form, evidence: (ae, 1, torch.zeros(4, 16)), ValueError, "token 0 is all zero"),
+        # jaxtyping refuses it before the function does, wherever types are checked
+        (lambda ae, form, evidence: (ae, 1, [1.0]), TypeError, "data is list; give Evidence|parameter 'data'"),
+        (lambda ae, form, evidence: (ae,), ValueError, "latent=None is not one of the 6; give 0 to 5"),
+        (lambda ae, form, evidence: (form, None, evidence), ValueError, "points of latents, not of forms"),
+        (lambda ae, form, evidence: (form, None, form), ValueError, "two forms were given"),
+        (
+            lambda ae, form, evidence: (ae, 1, Form.of_direction(torch.ones(3))),
+            ValueError,
+            "width 3; the autoencoder has 16",
+        ),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused_with_the_remedy(autoencoder, evidence, make, problem, message):
+    with pytest.raises(problem, match=message):
+        quadric.show(*make(autoencoder, latent_form(autoencoder, 0), evidence))
 
 
 def test_a_latent_that_is_not_there_is_refused(autoencoder):
@@ -77,13 +178,14 @@ def test_the_picture_is_kept_as_a_file(autoencoder, tmp_path):
     assert (tmp_path / "latent.html").read_text(encoding="utf-8") == picture.page
 
 
-@pytest.mark.parametrize("with_tokens", [False, True])
-def test_a_notebook_draws_it_in_its_own_frame(autoencoder, evidence, open_viewer, with_tokens):
+@pytest.mark.parametrize("points", ["none", "tokens", "rows"])
+def test_a_notebook_draws_it_in_its_own_frame(autoencoder, evidence, open_viewer, points):
     viewer = open_viewer("about:")
     assert isinstance(viewer, Viewer)
     assert isinstance(viewer.watch, Watch)
     page = viewer.page
-    picture = quadric.show(autoencoder, 3, evidence if with_tokens else None)
+    given = {"none": None, "tokens": evidence, "rows": torch.randn(50, 16, generator=torch.Generator().manual_seed(0))}
+    picture = quadric.show(autoencoder, 3, given[points])
     page.set_content(f"<!doctype html><title>notebook</title>{picture._repr_html_()}")
     frame = page.frame_locator("iframe")
     expect(frame.get_by_role("heading", name="Latent 3")).to_be_visible()
@@ -92,7 +194,7 @@ def test_a_notebook_draws_it_in_its_own_frame(autoencoder, evidence, open_viewer
     before = page.locator("iframe").screenshot()
     frame.get_by_role("button", name="Surface").click()
     assert page.locator("iframe").screenshot() != before
-    expect(frame.get_by_role("button", name="Random control")).to_have_count(int(with_tokens))
+    expect(frame.get_by_role("button", name="Random control")).to_have_count(int(points != "none"))
 
 
 def test_the_frame_is_sandboxed_and_its_source_escaped(autoencoder):

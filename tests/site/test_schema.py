@@ -1,4 +1,4 @@
-"""The schema and its TypeScript twin say the same."""
+"""The schema and its TypeScript mirror agree."""
 
 import re
 from dataclasses import fields
@@ -13,7 +13,7 @@ from quadric.site import schema
 from quadric.site.encoding import latent_tensors
 from tests.site.synthetic import synthetic_dictionary, synthetic_text
 
-TWIN = (Path(__file__).parents[2] / "web/src/schema.ts").read_text(encoding="utf-8")
+TWIN = (Path(__file__).parents[2] / "web/src/data/schema.ts").read_text(encoding="utf-8")
 RECORDS = [
     Provenance,
     schema.Sampling,
@@ -49,7 +49,7 @@ def test_there_is_no_interface_that_python_does_not_know():
 
 @pytest.mark.parametrize(
     "name",
-    "SCHEMA_VERSION SHARD_TOKENS FINE_AXES MOST_EIGENVALUES CONTEXT_REACH TOKENS_A_LATENT NOTHING".split(),  # noqa: SIM905
+    "SCHEMA_VERSION SHARD_TOKENS FINE_AXES MOST_EIGENVALUES CONTEXT_REACH TOKENS_PER_LATENT NOTHING".split(),  # noqa: SIM905
 )
 def test_a_number_is_the_same(name):
     (value,) = re.findall(rf"export const {name} = (-?\d+);", TWIN)
@@ -64,6 +64,7 @@ def listed(name: str) -> list[str]:
 def test_names_are_the_same():
     assert f'export const FORMAT = "{schema.FORMAT}"' in TWIN
     assert tuple(listed("SHAPES")) == schema.SHAPES
+    assert tuple(listed("UNITS")) == schema.UNITS
     assert listed("COLUMNS") == [field.name for field in fields(schema.LatentColumns)]
 
 

@@ -196,7 +196,7 @@ def test_axe_finds_no_fault_in_either_theme(viewer, name):
 def test_a_phone_shows_everything_without_scrolling_sideways(open_viewer, address, route):
     viewer = open_viewer(address, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
     page = viewer.open(route)
-    page.wait_for_timeout(300)
+    viewer.picture()  # everything has loaded and found its place
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     scene = page.locator(".scene").first.bounding_box()
     assert scene["width"] > 300
@@ -222,7 +222,5 @@ def test_a_skeleton_stands_while_data_is_on_its_way(open_viewer, address):
     viewer.page.route("**/latents/00002.st", lambda route: waiting.append(route))
     viewer.page.goto(address + LATENT)
     expect(viewer.page.get_by_role("status", name="Loading latent 2")).to_be_visible()
-    while not waiting:
-        viewer.page.wait_for_timeout(20)
-    waiting[0].continue_()
+    waiting.pop().continue_()
     expect(viewer.page.locator(".latent-page")).to_be_visible()

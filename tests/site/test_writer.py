@@ -157,7 +157,7 @@ def test_a_failure_half_way_leaves_the_former_site(tmp_path, static, text):
     ("limits", "complaint"),
     [
         (HostingLimits(files=30), "would have 47 files"),
-        (HostingLimits(file_bytes=1_000), "bytes; hosts take 1,000 a file"),
+        (HostingLimits(file_bytes=1_000), "bytes; hosts take 1,000 per file"),
         (HostingLimits(total_bytes=30_000), "would exceed 30,000 bytes"),
     ],
 )
@@ -177,8 +177,8 @@ def changed(text, **changes):
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"latent": 5}, "latent 5 of 'composite' came where latent 0 was due"),
-        ({"values": np.arange(20, dtype=np.float32)}, "must come by"),
+        ({"latent": 5}, "latent 5 of 'composite' was given where latent 0 was expected"),
+        ({"values": np.arange(20, dtype=np.float32)}, "must be sorted by"),
         ({"tokens": np.full(20, 10**6, dtype=np.int32)}, "tokens of latent 0 of 'composite' run from 1000000"),
         ({"contexts": np.full((2, 6), 20, dtype=np.int32)}, r"must be in \[-1, 20\)"),
         ({"control": np.full((20, 3), np.nan, dtype=np.float32)}, "control that are not finite"),

@@ -1,4 +1,4 @@
-"""Rows on disk, and the table made of them."""
+"""Rows on disk, and the table built from them."""
 
 from pathlib import Path
 
@@ -11,14 +11,14 @@ ROW = {"cell": "a", "layer": 3, "kind": "composite", "alpha": 0.3, "seed": 0, "e
 BASELINE = {"cell": "b", "layer": 3, "kind": "topk", "alpha": None, "seed": 0, "error": 0.5, "spliced": 7}
 
 
-def test_rows_come_back_in_the_order_of_the_table(tmp_path: Path) -> None:
+def test_rows_are_read_in_the_order_of_the_table(tmp_path: Path) -> None:
     shallow = ROW | {"cell": "z", "layer": 1}
     for row in (BASELINE, ROW, shallow):
         write_row(tmp_path, row)
     assert read_rows(tmp_path) == [shallow, ROW, BASELINE]
 
 
-def test_a_column_that_a_cell_has_no_value_for_is_empty(tmp_path: Path) -> None:
+def test_missing_values_are_empty_cells(tmp_path: Path) -> None:
     paths = write_table(tmp_path, [ROW, BASELINE])
     assert parquet.read_table(paths[0]).to_pylist() == [ROW | {"spliced": None}, BASELINE]
     assert paths[1].read_text().splitlines() == [
@@ -28,12 +28,12 @@ def test_a_column_that_a_cell_has_no_value_for_is_empty(tmp_path: Path) -> None:
     ]
 
 
-def test_a_number_that_is_none_is_no_row(tmp_path: Path) -> None:
+def test_nan_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="JSON"):
         write_row(tmp_path, ROW | {"error": float("nan")})
 
 
-def test_a_damaged_row_is_named_with_the_remedy(tmp_path: Path) -> None:
+def test_error_for_a_damaged_row_names_file_and_remedy(tmp_path: Path) -> None:
     write_row(tmp_path, ROW)
     row_path(tmp_path, "a").write_text("{")
     with pytest.raises(ValueError, match=r"a\.json is not valid JSON .*; delete it"):

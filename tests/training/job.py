@@ -1,6 +1,6 @@
-"""A small training job as a process of its own, to be killed, interrupted, resumed and spread over ranks.
+"""A small training job as its own process, to be killed, interrupted, resumed and distributed over ranks.
 
-python -m tests.training.job FOLDER [--kill-at STEP] [--kill-while-saving STEP] [--slow SECONDS]
+python -m tests.training.job FOLDER [--kill-at STEP] [--kill-while-saving STEP] [--interrupt-at STEP] [--slow SECONDS]
 """
 
 import argparse
@@ -21,7 +21,7 @@ STEPS, TOKENS = 40, 64
 PLANTED = PlantedConfig(d_model=12, n_directions=2, n_circles=2, n_spheres=0)
 TRAINING = TrainingConfig(steps=STEPS, alpha_warmup_steps=5, checkpoint_every=4)
 CONFIGS = {
-    # The first passes from dense to sparse storage of C and thins out there; the others cover the rest.
+    # The first one changes from dense to sparse storage of C and loses entries there; the others cover the rest.
     "sparse": AutoencoderConfig(hook_point="planted", n_latents=40, n_hidden=80, mixing_density=0.003),
     "dense": AutoencoderConfig(hook_point="planted", n_latents=16, n_hidden=32, mixing_density=0.1, seed=1),
     "quadratic": AutoencoderConfig(hook_point="planted", n_latents=16, n_hidden=32, prior="quadratic"),
@@ -56,8 +56,13 @@ class Shard:
 
 def fingerprint(each: Learner) -> list[bytes]:
     """Every bit of a learner's state."""
-    return [name.encode() + bytes(value.contiguous().view(torch.uint8).flatten().tolist()) if value.ndim else
-            name.encode() + repr(value.item()).encode() for name, value in sorted(each.state().items())]  # fmt: skip
+    return [name.encode() + _bits(value) for name, value in sorted(each.state().items())]
+
+
+def _bits(value: torch.Tensor) -> bytes:
+    if value.ndim == 0:
+        return repr(value.item()).encode()
+    return bytes(value.contiguous().view(torch.uint8).flatten().tolist())
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -65,6 +70,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--kill-at", type=int)
     parser.add_argument("--kill-while-saving", type=int)
+    parser.add_argument("--interrupt-at", type=int)
     parser.add_argument("--slow", type=float, default=0.0)
     parser.add_argument("--autoencoders", nargs="+", default=["sparse", "topk"])
     options = parser.parse_args(arguments)
@@ -80,6 +86,8 @@ def main(arguments: list[str] | None = None) -> None:
             print(step, next(iter(reports.values())).error, flush=True)
         if step == options.kill_at:
             os.kill(os.getpid(), signal.SIGKILL)
+        if step == options.interrupt_at:
+            os.kill(os.getpid(), signal.SIGINT)
         time.sleep(options.slow)
 
     if options.kill_while_saving is not None:
@@ -103,4 +111,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 if __name__ == "__main__":
     main()
+    # Under torchrun `leave` ends the process with os._exit, as `python -m quadric` does. Ending it normally would run
+    # the destructors of gloo's threads, and one that was still joinable now and then aborted a finished worker with
+    # "terminate called without an active exception" (SIGABRT), which the tests would see as a failed job.
     leave(0)

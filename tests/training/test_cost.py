@@ -1,14 +1,18 @@
 """The predicted cost of a step against what is counted and what is measured."""
 
-import multiprocessing
+import json
+from collections.abc import Callable
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
 import torch
 
+from quadric.autoencoders.mixing import Sparse
 from quadric.training import AutoencoderConfig, Learner, TrainingConfig
-from quadric.training.cost import StepSize, half_share, phases, step_flops, step_memory
+from quadric.training.cost import ALLOCATOR_OVERHEAD, StepSize, half_share, phases, step_flops, step_memory
 from quadric.training.counting import counted_flops
+from tests import fresh_process
 
 TRAINING = TrainingConfig(steps=100, alpha_warmup_steps=10)
 FROZEN = 90  # a step at which the mask no longer changes
@@ -57,42 +61,69 @@ def test_predicted_operations_are_those_counted(size):
     assert step_flops(size).total == pytest.approx(counted, rel=0.05 if size.is_sparse else 1e-9)
 
 
-def high_water(size: StepSize) -> int:
-    """Bytes by which making and training a learner raises the peak of this process."""
-    torch.set_num_threads(1)
-    small = sized(size.prior, 8, 8, 16, 16, size.mixing_density)
-    learner_of(small).step(tokens_of(small))  # what torch loads on first use is nobody's cost
-    Path("/proc/self/clear_refs").write_text("5")
-    before = _status("VmRSS")
+def allocated_peak(work: Callable[[], object], trace: Path) -> int:
+    """The most bytes that tensors made by `work` hold at once, counted from torch's record of every allocation."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        work()
+    profile.export_chrome_trace(str(trace))
+    events = [event for event in json.loads(trace.read_bytes())["traceEvents"] if event.get("name") == "[memory]"]
+    events.sort(key=lambda event: event["ts"])
+    return max(accumulate(event["args"]["Bytes"] for event in events))
+
+
+def train_two_steps(size: StepSize) -> None:
     learner, tokens = learner_of(size), tokens_of(size)
-    Path("/proc/self/clear_refs").write_text("5")
     for _ in range(2):
         learner.step(tokens)
-    return _status("VmHWM") - before
 
 
-def _status(field: str) -> int:
-    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field))
-    return int(line.split()[1]) * 1024
-
-
-@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="only Linux tells a process its peak")
 @pytest.mark.parametrize(
     "size",
     [
-        # Matrices of 32 MiB and more, which malloc gives back at once; few dimensions, so that they are made quickly.
-        sized("atomic", 3072, 16, 3072, 3072),
-        sized("quadratic", 2048, 16, 512, 4096),
-        sized("composite", 2048, 16, 512, 4096, 0.5),
+        sized("atomic", 1536, 16, 1536, 1536),
+        sized("atomic", 1536, 16, 1536, 1536, symmetric=False),
+        sized("quadratic", 1024, 16, 256, 2048),
+        sized("composite", 1024, 16, 256, 2048, 0.5),
         sized("composite", 8192, 16, 1024, 2048, 0.001),
         sized("composite", 1024, 16, 2048, 4096, 0.002),
     ],
     ids=str,
 )
-def test_predicted_peak_memory_is_within_a_quarter_of_the_measured(size):
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        measured = pool.apply(high_water, (size,))
-    assert step_memory(size).peak == pytest.approx(measured, rel=0.25)
+def test_predicted_peak_memory_is_what_tensors_take(size, tmp_path):
+    predicted = step_memory(size)
+    # What malloc keeps on top of the tensors of a sparse step is no tensor.
+    working = predicted.working / (ALLOCATOR_OVERHEAD if size.is_sparse else 1)
+    counted = allocated_peak(lambda: train_two_steps(size), tmp_path / "trace.json")
+    assert predicted.state + working == pytest.approx(counted, rel=0.08)
+
+
+RESIDENT = """
+import torch
+from pathlib import Path
+from tests.training.test_cost import OVERHEAD_SIZE, sized, train_two_steps
+
+def status(field):
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field))
+    return int(line.split()[1]) * 1024
+
+torch.set_num_threads(1)
+train_two_steps(sized("composite", 8, 8, 16, 16, 0.001))  # loads what torch loads on first use
+Path("/proc/self/clear_refs").write_text("5")
+before = status("VmRSS")
+train_two_steps(OVERHEAD_SIZE)
+print(status("VmHWM") - before)
+"""
+OVERHEAD_SIZE = sized("composite", 8192, 16, 1024, 2048, 0.001)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="only Linux reports the peak of a process")
+def test_a_sparse_step_needs_the_predicted_resident_memory():
+    """ALLOCATOR_OVERHEAD shows only in resident memory, which depends on malloc: 0.94 to 0.99 of the measured peak was
+    predicted here. The tolerance leaves room for other versions of malloc; the test above is the exact one."""
+    result = fresh_process.run(RESIDENT)
+    assert result.returncode == 0, result.stderr
+    assert step_memory(OVERHEAD_SIZE).peak == pytest.approx(int(result.stdout), rel=0.25)
 
 
 def test_half_share_is_the_upper_triangle_of_blocks():
@@ -110,7 +141,7 @@ def test_a_composite_run_has_a_dense_phase_and_then_a_sparse_one():
     learner = Learner(config.build(32), config, TrainingConfig(steps=600, alpha_warmup_steps=1))
     for step, expected in ((dense.last_step, False), (sparse.first_step, True)):
         learner._anneal(step)
-        assert learner.autoencoder.mixing.is_sparse == expected
+        assert isinstance(learner.autoencoder.mixing, Sparse) == expected
 
 
 @pytest.mark.parametrize("prior", ["atomic", "quadratic"])

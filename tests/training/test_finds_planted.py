@@ -1,5 +1,6 @@
-"""Training finds what was planted, and an untrained autoencoder does not have it."""
+"""Training finds the planted manifolds, and an untrained autoencoder does not contain them."""
 
+import pytest
 import torch
 
 from quadric.activations.planted import PlantedConfig, PlantedStream, plant
@@ -18,6 +19,7 @@ def best_inside(autoencoder, manifolds) -> dict[str, float]:
     }
 
 
+@pytest.mark.slow
 def test_circles_and_spheres_are_found_each_in_one_latent(tmp_path):
     planted = PlantedConfig()
     manifolds = plant(planted, seed=0)

@@ -5,9 +5,10 @@ from itertools import islice
 import pytest
 import torch
 
+from quadric.autoencoders.mixing import Sparse
 from quadric.training import AutoencoderConfig, DivergedError, TrainingConfig, train
 from quadric.training.checkpoints import newest_checkpoint
-from quadric.training.muon import Muon
+from quadric.training.optimizers import Muon
 from tests.training import job
 
 
@@ -43,7 +44,7 @@ def test_a_composite_is_thinned_out_on_schedule_and_then_frozen(tmp_path):
     train([learner], job.Shard(), job.TRAINING, tmp_path, watch)
     assert shares[0] == 1
     assert shares[20:] == [pytest.approx(0.003, rel=0.06)] * 20
-    assert learner.autoencoder.mixing.is_sparse
+    assert isinstance(learner.autoencoder.mixing, Sparse)
     assert all(support == supports[-1] for support in supports[32:])
 
 
@@ -51,7 +52,7 @@ def test_the_optimizer_of_sparse_values_keeps_the_memory_of_the_entries_that_sta
     (learner,) = job.learners("sparse")
     for batch in islice(job.Shard(), 18):
         learner.step(batch.activations["planted"])
-    assert learner.autoencoder.mixing.is_sparse
+    assert isinstance(learner.autoencoder.mixing, Sparse)
     memory = learner.optimizers.mixing.state_dict()["state"][0]
     by_place = _by_place(learner, memory["momentum_buffer"])
     kept = learner.autoencoder.set_mixing_density(0.004)

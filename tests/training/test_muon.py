@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from quadric.training.muon import COEFFICIENTS, ROUNDS, Muon, orthogonalized
+from quadric.training.optimizers import COEFFICIENTS, ROUNDS, Muon, orthogonalized
 
 
 def random(*shape: int, seed: int = 0) -> torch.Tensor:

@@ -1,10 +1,8 @@
-"""However a run is ended, resuming it gives the bits of a run that was never interrupted."""
+"""A resumed run ends with the same bits as a run that was never interrupted, whatever ended it."""
 
-import multiprocessing
 import random
+import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -12,27 +10,17 @@ import pytest
 
 from quadric.training.checkpoints import newest_checkpoint
 from quadric.training.loop import resume, train
+from tests import fresh_process
 from tests.training import job
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("sparse", "topk")
+JOB = fresh_process.module("tests.training.job")
 
 
-def command(folder: Path, *arguments: object) -> list[str]:
-    return [sys.executable, "-m", "tests.training.job", str(folder), *map(str, arguments)]
-
-
-def run(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(folder, *arguments), capture_output=True, text=True, check=False)
-
-
-def forked(folder: Path, *arguments: object) -> int:
-    """The exit code of a job forked from a server that has torch loaded: a fresh process without the wait."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.training.job"])
-    process = context.Process(target=job.main, args=([str(folder), *map(str, arguments)],))
-    process.start()
-    process.join()
-    return process.exitcode
+def run(folder: Path, *arguments: object) -> fresh_process.Finished:
+    return fresh_process.run(JOB, folder, *arguments)
 
 
 def final_state(folder: Path) -> list[list[bytes]]:
@@ -44,61 +32,60 @@ def final_state(folder: Path) -> list[list[bytes]]:
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory):
-    # In a process of its own, as the interrupted ones are: bits are promised to equal processes, not to one in which
-    # other tests have loaded who knows which libraries of threads.
+    """The folder and the final state of a run that nothing interrupted."""
+    # In a fresh process, as the interrupted runs are: equal bits are promised to equal processes, and the test process
+    # may have imported libraries with threads of their own.
     folder = tmp_path_factory.mktemp("uninterrupted")
-    assert forked(folder) == 0
-    return final_state(folder)
+    assert run(folder).returncode == 0
+    return folder, final_state(folder)
 
 
-def test_kills_at_random_steps_cost_no_bit(tmp_path, uninterrupted):
+def test_kills_at_random_steps_change_no_bit(tmp_path, uninterrupted):
     """Twelve kills: at a random later step, or half-way through writing the next checkpoint."""
     generator = random.Random(7)
-    step = kills = 0
-    while kills < 12:
-        way = "--kill-while-saving" if kills % 3 == 2 else "--kill-at"
-        assert forked(tmp_path, way, min(step + generator.randint(1, 7), job.STEPS - 1)) == -signal.SIGKILL
-        kills += 1
+    step = 0
+    for number in range(12):
+        way = "--kill-while-saving" if number % 3 == 2 else "--kill-at"
+        killed = run(tmp_path, way, min(step + generator.randint(1, 7), job.STEPS - 1))
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
         checkpoint, damaged = newest_checkpoint(tmp_path)
         assert not damaged
         step = checkpoint.step if checkpoint else 0
-    assert forked(tmp_path) == 0
-    assert final_state(tmp_path) == uninterrupted
+    assert run(tmp_path).returncode == 0
+    assert final_state(tmp_path) == uninterrupted[1]
 
 
-def test_a_kill_from_outside_at_any_moment_costs_no_bit(tmp_path, uninterrupted):
+def test_kills_from_outside_change_no_bit(tmp_path, uninterrupted):
+    """Killed at an arbitrary moment after a few steps, which the process itself does not choose."""
     generator = random.Random(8)
-    for _ in range(2):
-        process = subprocess.Popen(command(tmp_path, "--slow", 0.03), stdout=subprocess.PIPE, text=True)
-        process.stdout.readline()
-        time.sleep(generator.uniform(0.05, 0.4))
-        process.kill()
-        process.communicate()
+    for _ in range(4):
+        process = fresh_process.start(JOB, tmp_path, "--slow", 0.05)
+        steps = generator.randint(1, 6)
+        while process.is_running() and process.written().count("\n") < steps:
+            time.sleep(0.001)
+        process.signal(signal.SIGKILL)
+        assert process.wait().returncode == -signal.SIGKILL
     assert run(tmp_path).returncode == 0
-    assert final_state(tmp_path) == uninterrupted
+    assert final_state(tmp_path) == uninterrupted[1]
 
 
-def test_ctrl_c_saves_at_once_and_says_where(tmp_path, uninterrupted):
-    process = subprocess.Popen(
-        command(tmp_path, "--slow", 0.05), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    while int(process.stdout.readline().split()[0]) < 6:
-        pass
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate()
-    assert process.returncode == 130
-    checkpoint, _ = newest_checkpoint(tmp_path)
-    assert checkpoint.step % job.TRAINING.checkpoint_every != 0 or checkpoint.step < job.STEPS
-    assert f"stopped after step {checkpoint.step} of 40" in errors
-    assert "Traceback" not in errors
+def test_ctrl_c_saves_after_the_current_step_and_names_it(tmp_path, uninterrupted):
+    step = 6
+    assert step % job.TRAINING.checkpoint_every != 0, "no checkpoint is due at this step"
+    interrupted = run(tmp_path, "--interrupt-at", step)
+    assert interrupted.returncode == 130
+    assert interrupted.stderr == f"stopped after step {step} of {job.STEPS}\n"
+    assert interrupted.stdout.splitlines()[-1].startswith(f"{step} "), "no step follows the interrupt"
+    checkpoint, damaged = newest_checkpoint(tmp_path)
+    assert (checkpoint.step, damaged) == (step, [])
     assert run(tmp_path).returncode == 0
-    assert final_state(tmp_path) == uninterrupted
+    assert final_state(tmp_path) == uninterrupted[1]
 
 
 @pytest.mark.parametrize("damage", ["flip", "truncate", "delete", "state"])
-def test_a_damaged_newest_checkpoint_is_passed_over_aloud(tmp_path, uninterrupted, damage):
-    assert forked(tmp_path) == 0
-    newest = tmp_path / f"step-{job.STEPS:08d}"
+def test_a_damaged_newest_checkpoint_is_skipped_and_named(tmp_path, uninterrupted, damage):
+    folder = shutil.copytree(uninterrupted[0], tmp_path / "damaged")
+    newest = folder / f"step-{job.STEPS:08d}"
     weights = next(newest.glob("*.safetensors"))
     blob = weights.read_bytes()
     if damage == "flip":
@@ -110,12 +97,14 @@ def test_a_damaged_newest_checkpoint_is_passed_over_aloud(tmp_path, uninterrupte
     else:
         (newest / "state.json").write_text("{")
     learners, stream = job.learners(*NAMES), job.Shard()
-    (passed_over,) = resume(tmp_path, learners, stream)
-    assert passed_over.folder == newest
-    assert passed_over.reason
+    (skipped,) = resume(folder, learners, stream)
+    assert skipped.folder == newest
+    assert skipped.reason
     assert learners[0].next_step == job.STEPS - 4
-    assert forked(tmp_path) == 0
-    assert final_state(tmp_path) == uninterrupted
+    resumed = run(folder)
+    assert resumed.returncode == 0
+    assert f"passed over {newest.name}: " in resumed.stderr
+    assert final_state(folder) == uninterrupted[1]
 
 
 def test_only_the_newest_checkpoints_are_kept(tmp_path):

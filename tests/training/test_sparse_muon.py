@@ -6,10 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from quadric.autoencoders.kernels.csr import csr_pattern
-from quadric.training import pattern_muon
-from quadric.training.muon import COEFFICIENTS, ROUNDS, Muon
-from quadric.training.sparse_muon import (
+from quadric.autoencoders.kernels.products import csr_pattern
+from quadric.training import optimizers
+from quadric.training.optimizers import (
+    COEFFICIENTS,
+    ROUNDS,
+    Muon,
     SparseMuon,
     column_pairs,
     count_pairs,
@@ -66,14 +68,14 @@ def test_the_rounds_are_those_of_the_masked_matrix(rows, columns, density, n_rou
 
 @pytest.mark.parametrize("shape", [(5, 8), (8, 5)])
 def test_with_every_entry_and_every_round_it_is_muon(shape, monkeypatch):
-    monkeypatch.setattr(pattern_muon, "rounds_for", lambda pattern: ROUNDS)
+    monkeypatch.setattr(optimizers, "rounds_for", lambda pattern: ROUNDS)
     mask, pattern, start = sparse(*shape, 1.0)
     values, weight = torch.nn.Parameter(start.clone()), torch.nn.Parameter(dense_of(mask, start))
-    optimizers = SparseMuon(values, pattern, 0.03, 0.95), Muon([weight], 0.03, 0.95)
+    both = SparseMuon(values, pattern, 0.03, 0.95), Muon([weight], 0.03, 0.95)
     for step in range(4):
         values.grad = random(len(values), seed=step)
         weight.grad = dense_of(mask, values.grad)
-        for optimizer in optimizers:
+        for optimizer in both:
             optimizer.step()
     assert_close(dense_of(mask, values.detach()), weight.detach(), rtol=0, atol=1e-10)
 
@@ -113,7 +115,7 @@ def test_an_ordinary_direction_comes_out_near_one_and_a_faint_one_stays_faint(n_
 
 
 def test_too_many_pairs_fall_back_to_scaled_rows(monkeypatch):
-    monkeypatch.setattr(pattern_muon, "MOST_PAIRS", 3)
+    monkeypatch.setattr(optimizers, "MOST_PAIRS", 3)
     mask, pattern, start = sparse(5, 8, 0.6)
     values = torch.nn.Parameter(start.clone())
     values.grad = random(len(start), seed=3)

@@ -16,13 +16,30 @@ def node(*arguments: str) -> str:
     return done.stdout
 
 
-def test_the_types_hold():
-    node("node_modules/typescript/bin/tsc", "--noEmit")
+TSC = ("node_modules/typescript/bin/tsc", "--noEmit")
+
+
+def test_types_of_sources_and_tests_hold():
+    node(*TSC)
+
+
+def test_the_type_check_reads_every_source_and_every_test():
+    """A test file outside of `include` would never be checked."""
+    listed = set(node(*TSC, "--listFilesOnly").splitlines())
+    files = [path for folder in ("src", "tests") for path in (WEB / folder).rglob("*.ts*")]
+    assert [str(path) for path in files if str(path) not in listed] == []
+
+
+def test_tests_mirror_the_sources():
+    """tests/scene/camera.test.ts is about src/scene/camera.ts."""
+    for path in (WEB / "tests").rglob("*.test.ts"):
+        source = WEB / "src" / path.relative_to(WEB / "tests").parent / path.name.replace(".test.ts", ".ts")
+        assert source.is_file(), f"{path.name} has no source {source}"
 
 
 def test_the_unit_tests_pass():
-    files = sorted(str(path.relative_to(WEB)) for path in (WEB / "tests").glob("*.test.ts"))
-    assert len(files) >= 6
+    files = sorted(str(path.relative_to(WEB)) for path in (WEB / "tests").rglob("*.test.ts"))
+    assert len(files) >= 10
     report = node("--test", "--test-reporter=tap", *files)
     assert "\n# fail 0\n" in report
 

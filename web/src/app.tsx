@@ -1,16 +1,16 @@
 import { Component } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { Site } from "./data.ts";
-import { Help } from "./help.tsx";
-import { useKeys, useLoaded, useTheme } from "./hooks.ts";
-import type { ThemeChoice } from "./hooks.ts";
-import { LatentPage } from "./latent-page.tsx";
-import { MapPage } from "./map-page.tsx";
-import { formatRoute, LATENT, MAP, parseRoute } from "./route.ts";
-import type { Route } from "./route.ts";
-import type { DictionaryEntry } from "./schema.ts";
-import { Search } from "./search.tsx";
-import { ProblemPage, Skeleton } from "./states.tsx";
+import { Site } from "./data/site.ts";
+import { Help } from "./ui/help.tsx";
+import { useKeys, useLoaded, useTheme } from "./ui/hooks.ts";
+import type { ThemeChoice } from "./ui/hooks.ts";
+import { LatentPage } from "./latent/page.tsx";
+import { MapPage } from "./map/page.tsx";
+import { formatRoute, LATENT, MAP, parseRoute } from "./ui/route.ts";
+import type { Route } from "./ui/route.ts";
+import type { DictionaryEntry } from "./data/schema.ts";
+import { Search } from "./ui/search.tsx";
+import { ProblemPage, Skeleton } from "./ui/states.tsx";
 
 export function App() {
   const { value: site, error } = useLoaded("site", () => Site.open());
@@ -47,12 +47,12 @@ export function App() {
       {dialog === "search" && (
         <Search site={site} entry={standing} onOpen={openLatent} onClose={() => setDialog(null)} />
       )}
-      {dialog === "help" && <Help onClose={() => setDialog(null)} />}
+      {dialog === "help" && <Help unit={site.unit(standing)} onClose={() => setDialog(null)} />}
     </>
   );
 }
 
-/** The address as state, and the way to change both; `remember` makes a step that the browser's Back undoes. */
+/** The route in the address as state; `remember` adds a step that the browser's Back undoes. */
 function useRoute(): { route: Route; go: (next: Route, remember: boolean) => void } {
   const [route, setRoute] = useState<Route>(() => parseRoute(location.hash));
   useEffect(() => {
@@ -110,7 +110,7 @@ function Header({ site, entry, choice, choose, onDialog, onDictionary }: HeaderP
         </label>
       )}
       <button type="button" class="search-button" onClick={() => onDialog("search")}>
-        Search latents and tokens <kbd>/</kbd>
+        Search latents and {site.unit(entry)}s <kbd>/</kbd>
       </button>
       <label class="theme">
         <span class="hidden">Theme</span>
@@ -152,7 +152,7 @@ function Footer({ site, entry }: { site: Site; entry: DictionaryEntry }) {
   );
 }
 
-/** A defect in one page must not leave the reader with a blank one. */
+/** Shows an error instead of a blank page when a page fails to render. */
 class Guard extends Component<{ children: preact.ComponentChildren }, { error: unknown }> {
   override state = { error: null as unknown };
 

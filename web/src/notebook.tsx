@@ -1,17 +1,18 @@
-// The picture alone, for a notebook's frame: everything it needs is in the page.
+// One latent for a notebook: a page that contains everything it needs.
 import { render } from "preact";
 import { useMemo, useState } from "preact/hooks";
-import { Camera } from "./camera.ts";
-import type { Latent } from "./data.ts";
-import { capturedBy, shownAxes } from "./geometry.ts";
-import { useKeys, useMedia, useTheme } from "./hooks.ts";
-import { LATENT } from "./route.ts";
-import type { LatentRoute } from "./route.ts";
-import { Scene, signed } from "./scene.tsx";
-import { Spectrum } from "./spectrum.tsx";
-import { startingLevel, SurfaceControl } from "./toolbar.tsx";
-import { visible } from "./tokens.ts";
-import { placeTooltip } from "./tooltip.ts";
+import { Camera } from "./scene/camera.ts";
+import type { Latent } from "./data/site.ts";
+import { capturedBy, shownAxes } from "./scene/geometry.ts";
+import { useKeys, useMedia, useTheme } from "./ui/hooks.ts";
+import { LATENT } from "./ui/route.ts";
+import type { LatentRoute } from "./ui/route.ts";
+import { Scene } from "./scene/latent-scene.tsx";
+import { signed } from "./ui/format.ts";
+import { Spectrum } from "./latent/spectrum.tsx";
+import { startingLevel, SurfaceControl } from "./latent/toolbar.tsx";
+import { visible } from "./data/vocabulary.ts";
+import { placeTooltip } from "./ui/tooltip.ts";
 
 /** What quadric/site/notebook.py puts into the page. */
 export interface NotebookData {
@@ -22,7 +23,7 @@ export interface NotebookData {
   rank: number;
   total_weight: number;
   values: number[];
-  /** One list an axis. */
+  /** One list per axis. */
   coordinates: number[][];
   control: number[][];
   /** Index of each point's text in `texts`. */

@@ -1,11 +1,9 @@
 """Fast exact forms of the loss and its gradients, each tested against the plain form in `autoencoders`.
 
-gram       Gram matrix G of the atoms
-kernel     kernel K = CGCᵀ of the latents
-atoms      activations of all atoms
-sparse_latents  latents by a sparse C
-sums       error and density sums of a batch
-symmetric  products whose result is known to be symmetric
-csr        products with a sparse C
-precision  which products may be rounded
+kernel    Gram matrix G of the atoms and kernel K = CGCᵀ of the latents, for dense and sparse C
+latents   activations of atoms, latents for sparse C, and the error and density sums of a batch
+blocked   zᵀKz when G does not fit in memory
+products  the matrix products that these are built from: symmetric, rounded, sparse
+
+One file per quantity rather than per trick, so that a training step can be read in a few files.
 """

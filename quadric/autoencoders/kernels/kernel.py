@@ -1,5 +1,15 @@
-"""The kernel of dense C: K = CGCᵀ with its gradient, by halves where the result is symmetric."""
+"""The kernel K = CGCᵀ of the latents, and the Gram matrix G of the atoms that it is made from.
 
+With A = LLᵀ, B = RRᵀ and M = LRᵀ the Gram matrix of the symmetric atoms is G = ½(A∘B + M∘Mᵀ). For a symmetric
+gradient S its derivatives are
+
+    ∂/∂L = (S∘B)L + (S∘Mᵀ)R,    ∂/∂R = (S∘A)R + (S∘M)L,
+
+four products where plain autograd takes six. Working on blocks of rows keeps every temporary except G small. The upper
+halves of A and B are computed again in the backward pass instead of being stored, which adds about one product.
+"""
+
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -7,7 +17,110 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from quadric.autoencoders.kernels.symmetric import symmetric_product
+from quadric.autoencoders.kernels.products import (
+    CsrPattern,
+    add_gradient_product,
+    csr_matrix,
+    csr_product,
+    mirror,
+    row_blocks,
+    sampled_product,
+    symmetric_part,
+    symmetric_product,
+    transposed_csr_product,
+)
+
+
+def atom_gram(left: Float[Tensor, "h d"], right: Float[Tensor, "h d"], symmetric: bool = True) -> Float[Tensor, "h h"]:
+    """Inner products of the atoms ½(l rᵀ + r lᵀ), or of the printed l rᵀ when not symmetric.
+
+    G = ½(LLᵀ∘RRᵀ + LRᵀ∘RLᵀ)
+    """
+    return _AtomGram.apply(left, right, symmetric)  # type: ignore[no-untyped-call, no-any-return]
+
+
+def cross_gram(
+    left: Float[Tensor, "h d"],
+    right: Float[Tensor, "h d"],
+    other_left: Float[Tensor, "g d"],
+    other_right: Float[Tensor, "g d"],
+    symmetric: bool = True,
+) -> Float[Tensor, "h g"]:
+    """Inner products between the atoms of two dictionaries, or of two blocks of one."""
+    straight = (left @ other_left.mT) * (right @ other_right.mT)
+    if not symmetric:
+        return straight
+    crossed = (left @ other_right.mT) * (right @ other_left.mT)
+    return (straight + crossed) / 2
+
+
+class _AtomGram(torch.autograd.Function):
+    """Stores M for the backward pass, which takes as much memory as G, and recomputes the upper halves of A and B."""
+
+    @staticmethod
+    def forward(ctx: Any, left: Tensor, right: Tensor, symmetric: bool) -> Tensor:
+        gram = torch.empty(len(left), len(left), dtype=left.dtype, device=left.device)
+        kept = _upper_halves(2 if symmetric else 0, gram)
+        for rows, crossed in _by_rows(kept, len(left)):
+            block = gram[rows, rows.start :]
+            torch.mul(_overlaps(left, left, rows), _overlaps(right, right, rows), out=block)
+            if symmetric:
+                left_right, right_left = crossed
+                torch.mm(left[rows], right[rows.start :].mT, out=left_right)
+                torch.mm(right[rows], left[rows.start :].mT, out=right_left)
+                block.addcmul_(left_right, right_left).mul_(0.5)
+            mirror(gram, rows)
+        ctx.save_for_backward(left, right, kept)
+        return gram
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+        left, right, kept = ctx.saved_tensors
+        grad_left, grad_right = torch.zeros_like(left), torch.zeros_like(right)
+        for rows, crossed in _by_rows(kept, len(left)):
+            share = symmetric_part(grad, rows)
+            scale = 1.0 if crossed else 2.0
+            _spread(grad_left, grad_left, _overlaps(right, right, rows).mul_(share), left, left, rows, scale)
+            _spread(grad_right, grad_right, _overlaps(left, left, rows).mul_(share), right, right, rows, scale)
+            if crossed:
+                left_right, right_left = crossed
+                # Rows of S∘Mᵀ multiply R in ∂L; their mirror image is part of S∘M, which multiplies L in ∂R.
+                _spread(grad_left, grad_right, share * right_left, right, left, rows, scale)
+                _spread(grad_right, grad_left, share * left_right, left, right, rows, scale)
+        return grad_left, grad_right, None
+
+
+def _overlaps(one: Tensor, other: Tensor, rows: slice) -> Tensor:
+    """Inner products of a block of rows with the rows from its start on."""
+    return one[rows] @ other[rows.start :].mT
+
+
+def _upper_halves(count: int, like: Float[Tensor, "h h"]) -> Float[Tensor, "count numbers"]:
+    """Memory for the upper halves of `count` matrices, in one piece: many pieces would fragment the heap."""
+    size = len(like)
+    numbers = sum((rows.stop - rows.start) * (size - rows.start) for rows in row_blocks(size))
+    return torch.empty(count, numbers, dtype=like.dtype, device=like.device)
+
+
+def _by_rows(halves: Float[Tensor, "count numbers"], size: int) -> Iterator[tuple[slice, list[Tensor]]]:
+    """Each block of rows, with the part of every stored matrix from its diagonal block on."""
+    start = 0
+    for rows in row_blocks(size):
+        shape = (rows.stop - rows.start, size - rows.start)
+        stop = start + shape[0] * shape[1]
+        yield rows, [half[start:stop].view(shape) for half in halves]
+        start = stop
+
+
+def _spread(
+    own: Tensor, mirrored: Tensor, upper: Tensor, beside: Tensor, above: Tensor, rows: slice, scale: float
+) -> None:
+    """Add rows of a matrix times `beside` to `own`, and their mirror image times `above` to `mirrored`."""
+    add_gradient_product(own[rows], upper, beside[rows.start :], scale)
+    beyond = upper[:, rows.stop - rows.start :].mT
+    if len(beyond):
+        add_gradient_product(mirrored[rows.stop :], beyond, above[rows], scale)
 
 
 def dense_kernel(weight: Float[Tensor, "k h"], gram: Float[Tensor, "h h"]) -> Float[Tensor, "k k"]:
@@ -32,3 +145,35 @@ class _DenseKernel(torch.autograd.Function):
         grad_weight = (share @ half).mul_(2) if ctx.needs_input_grad[0] else None
         grad_gram = symmetric_product(weight.mT, share @ weight) if ctx.needs_input_grad[1] else None
         return grad_weight, grad_gram
+
+
+def sparse_kernel(
+    values: Float[Tensor, " nnz"], pattern: CsrPattern, gram: Float[Tensor, "cols cols"]
+) -> Float[Tensor, "rows rows"]:
+    """C G Cᵀ for sparse C and symmetric G, differentiable in C's values and in G."""
+    return _SparseKernel.apply(values, pattern, gram)  # type: ignore[no-untyped-call, no-any-return]
+
+
+class _SparseKernel(torch.autograd.Function):
+    """Stores GCᵀ instead of G. For a symmetric gradient S: ∂/∂G = CᵀSC, and ∂/∂C = 2S(GCᵀ)ᵀ where C has entries."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, pattern: CsrPattern, gram: Tensor) -> Tensor:
+        sparse = csr_matrix(values, pattern)
+        mixed = transposed_csr_product(sparse, gram)
+        ctx.pattern = pattern
+        ctx.save_for_backward(values, mixed)
+        return csr_product(sparse, mixed)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, None, Tensor | None]:
+        values, mixed = ctx.saved_tensors
+        share = torch.add(grad, grad.mT).mul_(0.5)
+        grad_values = grad_gram = None
+        if ctx.needs_input_grad[0]:
+            grad_values = 2 * sampled_product(share, mixed.mT, ctx.pattern)
+        if ctx.needs_input_grad[2]:
+            transposed = csr_matrix(values[ctx.pattern.by_column], ctx.pattern.transposed())
+            grad_gram = csr_product(transposed, transposed_csr_product(transposed, share))
+        return grad_values, None, grad_gram

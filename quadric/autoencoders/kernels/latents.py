@@ -1,0 +1,170 @@
+"""Latents z = C((Lx)∘(Rx)) of a batch of tokens, and the sums over them that make up the loss.
+
+    e = zᵀKz − 2‖z‖² + 1 per token,    ‖z − b‖₁ and ‖z − b‖₂² per latent
+
+Activations of all atoms on all tokens, two per token and atom, and their products would be the largest tensors of a
+training step. With sparse C they are computed for a few tokens at a time, mixed into latents and freed, and computed
+again in the backward pass.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from quadric.autoencoders.kernels.products import (
+    CsrPattern,
+    add_gradient_product,
+    csr_matrix,
+    csr_product,
+    sampled_product,
+    slices,
+    weighted_gram,
+    write_gradient_product,
+)
+
+ATOMS_AT_ONCE = 256
+"""Atoms whose two activations are multiplied while they are in the CPU cache."""
+TOKENS_AT_ONCE = 512
+"""Tokens for which a sparse C holds the activations of all atoms."""
+NUMBERS_AT_ONCE = 2**18
+"""Entries of Z processed together: one mebibyte in float32, which stays in the CPU cache through all operations."""
+
+
+def atom_activations(
+    tokens: Float[Tensor, "n d"], left: Float[Tensor, "h d"], right: Float[Tensor, "h d"]
+) -> Float[Tensor, "n h"]:
+    """(l_j·x)(r_j·x) per token and atom, stored atom by atom: mixing reads whole atoms."""
+    return _AtomActivations.apply(tokens, left, right).mT  # type: ignore[no-untyped-call, no-any-return]
+
+
+class _AtomActivations(torch.autograd.Function):
+    """Works on blocks of atoms, so that no product of gradients is held for all atoms at once."""
+
+    @staticmethod
+    def forward(ctx: Any, tokens: Tensor, left: Tensor, right: Tensor) -> Tensor:
+        lefts, rights, values = (
+            torch.empty(len(left), len(tokens), dtype=tokens.dtype, device=tokens.device) for _ in range(3)
+        )
+        for rows in slices(len(left), ATOMS_AT_ONCE):
+            torch.mm(left[rows], tokens.mT, out=lefts[rows])
+            torch.mm(right[rows], tokens.mT, out=rights[rows])
+            torch.mul(lefts[rows], rights[rows], out=values[rows])
+        ctx.save_for_backward(tokens, left, right, lefts, rights)
+        return values
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
+        tokens, left, right, lefts, rights = ctx.saved_tensors
+        grad_left, grad_right = torch.empty_like(left), torch.empty_like(right)
+        grad_tokens = torch.zeros_like(tokens) if ctx.needs_input_grad[0] else None
+        for rows in slices(len(left), ATOMS_AT_ONCE):
+            for factor, other, grad_factor in ((left, rights, grad_left), (right, lefts, grad_right)):
+                share = grad[rows] * other[rows]
+                write_gradient_product(grad_factor[rows], share, tokens)
+                if grad_tokens is not None:
+                    grad_tokens += share.mT @ factor[rows]
+        return grad_tokens, grad_left, grad_right
+
+
+def sparse_latents(
+    tokens: Float[Tensor, "n d"],
+    left: Float[Tensor, "h d"],
+    right: Float[Tensor, "h d"],
+    values: Float[Tensor, " nnz"],
+    pattern: CsrPattern,
+) -> Float[Tensor, "n k"]:
+    """Σ_j C_ij (l_j·x)(r_j·x) per token and latent for sparse C, stored latent by latent."""
+    return _SparseLatents.apply(tokens, left, right, values, pattern).mT  # type: ignore[no-untyped-call, no-any-return]
+
+
+class _SparseLatents(torch.autograd.Function):
+    """Recomputes the activations of the atoms in the backward pass instead of storing them."""
+
+    @staticmethod
+    def forward(ctx: Any, tokens: Tensor, left: Tensor, right: Tensor, values: Tensor, pattern: CsrPattern) -> Tensor:
+        ctx.pattern = pattern
+        ctx.save_for_backward(tokens, left, right, values)
+        sparse = csr_matrix(values, pattern)
+        latents = torch.empty(pattern.shape[0], len(tokens), dtype=tokens.dtype, device=tokens.device)
+        for some in slices(len(tokens), TOKENS_AT_ONCE):
+            latents[:, some] = csr_product(sparse, (left @ tokens[some].mT).mul_(right @ tokens[some].mT))
+        return latents
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, Tensor, Tensor, None]:
+        tokens, left, right, values = ctx.saved_tensors
+        transposed = csr_matrix(values[ctx.pattern.by_column], ctx.pattern.transposed())
+        grad_left, grad_right, grad_values = (torch.zeros_like(each) for each in (left, right, values))
+        grad_tokens = torch.empty_like(tokens) if ctx.needs_input_grad[0] else None
+        for some in slices(len(tokens), TOKENS_AT_ONCE):
+            lefts, rights = left @ tokens[some].mT, right @ tokens[some].mT
+            share = grad[:, some].contiguous()
+            grad_values += sampled_product(share, (lefts * rights).mT, ctx.pattern)
+            spread = csr_product(transposed, share)
+            for_left, for_right = rights.mul_(spread), lefts.mul_(spread)
+            add_gradient_product(grad_left, for_left, tokens[some], 1.0)
+            add_gradient_product(grad_right, for_right, tokens[some], 1.0)
+            if grad_tokens is not None:
+                grad_tokens[some] = for_left.mT @ left + for_right.mT @ right
+        return grad_tokens, grad_left, grad_right, grad_values, None
+
+
+class LatentSums(NamedTuple):
+    """Error per token, and norms per latent over the tokens of a batch."""
+
+    error: Float[Tensor, " n"]
+    l1: Float[Tensor, " k"]
+    l2_squared: Float[Tensor, " k"]
+
+
+def latent_sums(latents: Float[Tensor, "n k"], kernel: Float[Tensor, "k k"], offset: Float[Tensor, " k"]) -> LatentSums:
+    """Product-space error of unit tokens, for symmetric K, and the norms that the Hoyer density is computed from."""
+    return LatentSums(*_LatentSums.apply(latents, kernel, offset))  # type: ignore[no-untyped-call]
+
+
+class _LatentSums(torch.autograd.Function):
+    """Plain autograd would allocate several tensors as large as Z forward and several more backward; here a few
+    latents at a time go through all operations while they are in the CPU cache. K is symmetric, so P = KZᵀ is used
+    for the value and for ∂/∂Z: two products of size n·k² in total, where plain autograd takes three."""
+
+    @staticmethod
+    def forward(ctx: Any, latents: Tensor, kernel: Tensor, offset: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        by_latent = latents.mT
+        product = kernel @ by_latent
+        error = torch.ones(len(latents), dtype=latents.dtype, device=latents.device)
+        l1, l2_squared = torch.empty_like(offset), torch.empty_like(offset)
+        for rows in _row_chunks(by_latent):
+            values = by_latent[rows]
+            centred = values - offset[rows, None]
+            torch.sum(centred.abs(), 1, out=l1[rows])
+            torch.sum(centred.square_(), 1, out=l2_squared[rows])
+            # z(Kz − 2z) cancels entry by entry; zᵀKz − 2‖z‖² would cancel as the difference of two large sums.
+            error += torch.sub(product[rows], values, alpha=2).mul_(values).sum(0)
+        ctx.save_for_backward(latents, product, offset)
+        return error, l1, l2_squared
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor, grad_l1: Tensor, grad_l2: Tensor) -> tuple[Tensor | None, ...]:
+        latents, product, offset = ctx.saved_tensors
+        by_latent = latents.mT
+        grad_latents, grad_offset = torch.empty_like(product), torch.empty_like(offset)
+        for rows in _row_chunks(by_latent):
+            values = by_latent[rows]
+            centred = values - offset[rows, None]
+            signs = centred.sgn()
+            density = centred.mul_(2 * grad_l2[rows, None]).addcmul_(signs, grad_l1[rows, None])
+            torch.sum(density, 1, out=grad_offset[rows])
+            torch.sub(product[rows], values, alpha=2, out=grad_latents[rows])
+            grad_latents[rows].mul_(2 * grad).add_(density)
+        grad_kernel = weighted_gram(by_latent, grad) if ctx.needs_input_grad[1] else None
+        return grad_latents.mT, grad_kernel, grad_offset.neg_()
+
+
+def _row_chunks(matrix: Tensor) -> list[slice]:
+    return slices(len(matrix), max(1, NUMBERS_AT_ONCE // matrix.shape[1]))

@@ -1,0 +1,168 @@
+"""Flags made from config dataclasses: their names, types, defaults and help are written once, in the config.
+
+Every generated flag defaults to None, which means "not given": the config then fills in its own default, and a command
+knows exactly which flags were given.
+"""
+
+import ast
+import inspect
+import textwrap
+import types
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, make_dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias, Union, get_args, get_origin, get_type_hints
+
+import tyro
+
+# Flags that may be left out, without "None" on the help page.
+OptionalPath: TypeAlias = Annotated[Path | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="")]
+OptionalText: TypeAlias = Annotated[str | None, tyro.conf.arg(metavar="TEXT", help_behavior_hint="")]
+OptionalInt: TypeAlias = Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")]
+Paths: TypeAlias = Annotated[tuple[Path, ...], tyro.conf.arg(metavar="PATH ...", help_behavior_hint="")]
+Texts: TypeAlias = Annotated[tuple[str, ...], tyro.conf.arg(metavar="TEXT ...", help_behavior_hint="")]
+
+UNIONS = (Union, types.UnionType)
+NONE = "none"
+"""How None is written on the command line, where it is not the default."""
+
+
+class Origin(NamedTuple):
+    """The config and the field of it that a flag sets."""
+
+    config: type
+    field: str
+    may_be_none: bool
+    """Whether `none` is a value of the field rather than a word."""
+
+
+class FlagGroup:
+    """Flags that the help page shows together; made by `flag_group`."""
+
+    origins: ClassVar[Mapping[str, Origin]] = {}
+
+    def given(self, config: type) -> dict[str, Any]:
+        """The values that were given for a config, by its field names."""
+        found = {}
+        for flag, origin in self.origins.items():
+            value = getattr(self, flag)
+            if origin.config is config and value is not None:
+                found[origin.field] = None if origin.may_be_none and value == NONE else value
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Taken:
+    """Which fields of a config become flags, and how the flags differ from the fields."""
+
+    config: type
+    flags: dict[str, str]
+    """Flag by field."""
+    aliases: dict[str, tuple[str, ...]]
+    defaults: dict[str, str]
+    """What the help page says about the default, where that is not the config's own."""
+    required: tuple[str, ...]
+
+
+def take(
+    config: type,
+    *names: str,
+    renamed: dict[str, str] | None = None,
+    aliases: dict[str, tuple[str, ...]] | None = None,
+    defaults: dict[str, str] | None = None,
+    required: tuple[str, ...] = (),
+) -> Taken:
+    """Fields of a config as flags: those named, in that order; all of them if none is named."""
+    chosen = names or tuple(each.name for each in fields(config))
+    flags = {name: (renamed or {}).get(name, name) for name in chosen}
+    return Taken(config=config, flags=flags, aliases=aliases or {}, defaults=defaults or {}, required=required)
+
+
+def flag_group(class_name: str, *taken: Taken) -> type[FlagGroup]:
+    """A dataclass with one field per flag, for tyro to parse."""
+    members: list[Any] = []
+    origins: dict[str, Origin] = {}
+    for each in taken:
+        hints, docs = get_type_hints(each.config), attribute_docs(each.config)
+        for name, flag in each.flags.items():
+            value, may_be_none = _without_none(hints[name])
+            may_be_none = may_be_none and name not in each.defaults and bool(default_words(each.config, name))
+            origins[flag] = Origin(each.config, name, may_be_none)
+            members.append(_member(each, name, flag, value | Literal["none"] if may_be_none else value, docs[name]))
+    namespace = {"origins": origins, "__doc__": FlagGroup.__doc__}
+    return make_dataclass(class_name, members, bases=(FlagGroup,), namespace=namespace, frozen=True, kw_only=True)
+
+
+def _member(taken: Taken, name: str, flag: str, value: Any, help_text: str) -> Any:
+    aliases = taken.aliases.get(name)
+    if name in taken.required:
+        return flag, Annotated[value, tyro.conf.arg(help=help_text, aliases=aliases)]
+    words = taken.defaults.get(name) or default_words(taken.config, name)
+    argument = tyro.conf.arg(
+        help=help_text,
+        aliases=aliases,
+        metavar=metavar_of(value),
+        help_behavior_hint=f"(default: {words})" if words else "",
+    )
+    return flag, Annotated[value | None, argument], field(default=None)
+
+
+def attribute_docs(config: type) -> dict[str, str]:
+    """The docstrings below the attributes of a class, by attribute."""
+    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(config))).body
+    assert isinstance(definition, ast.ClassDef)
+    found = {}
+    for attribute, below in pairwise(definition.body):
+        match attribute, below:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str() as words)):
+                found[name] = " ".join(words.split())
+    return found
+
+
+def default_words(config: type, name: str) -> str:
+    """The default of a field as the help page shows it; nothing where it is None."""
+    (default,) = (each.default for each in fields(config) if each.name == name)
+    if default is MISSING or default is None:
+        return ""
+    return " ".join(map(str, default)) if isinstance(default, tuple) else str(default)
+
+
+def metavar_of(hint: Any) -> str:
+    """What a value looks like: INT, {a,b}, INT ..."""
+    if get_origin(hint) is Literal:
+        return f"{{{','.join(map(str, get_args(hint)))}}}"
+    if get_origin(hint) is tuple:
+        return f"{metavar_of(get_args(hint)[0])} ..."
+    if get_origin(hint) in UNIONS:
+        return "|".join(map(metavar_of, get_args(hint)))
+    return "TEXT" if hint is str else str(hint.__name__).upper()
+
+
+def _without_none(hint: Any) -> tuple[Any, bool]:
+    """A type without None, and whether that was part of it."""
+    if get_origin(hint) not in UNIONS:
+        return hint, False
+    (value,) = (each for each in get_args(hint) if each is not type(None))
+    return value, True
+
+
+def given_flags(command: Any) -> list[str]:
+    """The flags of a command, and of the groups in it, whose values differ from their defaults."""
+    found: list[str] = []
+    for each in fields(command):
+        value = getattr(command, each.name)
+        if is_dataclass(value):
+            found += given_flags(value)
+        elif value != each.default:
+            found.append(f"--{each.name.replace('_', '-')}")
+    return found
+
+
+def check_resumes_with(command: Any, *allowed: str) -> None:
+    """Refuse flags that a resumed run would ignore."""
+    if refused := [flag for flag in given_flags(command) if flag not in allowed]:
+        raise ValueError(
+            f"{', '.join(refused)} cannot be given with --resume: the stored config decides; leave it out, or start a "
+            "new one with --out"
+        )

@@ -1,0 +1,77 @@
+"""Streams of the activations that an autoencoder reads: opened again from its provenance, and checked against it."""
+
+from pathlib import Path
+from typing import Any
+
+from quadric.activations import ActivationCache, BatchSize, CachedStream, LiveStream
+from quadric.activations.batches import ActivationStream
+from quadric.activations.config import config_from
+from quadric.autoencoders import BilinearAutoencoder, Provenance
+
+MUST_MATCH = ("model", "model_revision", "hook_point", "tokenizer_fingerprint")
+"""Parts of a provenance that must be the same for an autoencoder and a stream; the text may be another."""
+
+
+def open_live(
+    provenance: Provenance, *, model: str | None, corpus: str | None, batch_tokens: int, device: str
+) -> LiveStream:
+    """The live stream that an autoencoder was made for, opened again from its provenance; one pass over its text."""
+    config = config_from(provenance, model=model, corpus=corpus)
+    return LiveStream.open(config, batch=BatchSize(tokens=batch_tokens), device=device)
+
+
+def open_cached(provenance: Provenance, folder: Path, batch_tokens: int) -> CachedStream:
+    """A cache in the order of its text, if it holds the hook point that an autoencoder reads."""
+    cache = ActivationCache(folder)
+    if provenance.hook_point is not None and provenance.hook_point not in cache.hook_points:
+        raise ValueError(
+            f"the cache in {folder} holds {', '.join(cache.hook_points)}, and the autoencoder reads "
+            f"{provenance.hook_point}; give a cache that was harvested there"
+        )
+    return CachedStream(cache, batch=BatchSize(tokens=batch_tokens), seed=None)
+
+
+def hook_point_here(autoencoder: BilinearAutoencoder, stream: ActivationStream) -> str:
+    """The name under which the stream holds the autoencoder's activations.
+
+    If the stream's origin is unknown (`provenance` is None, as for a bare tensor), or the autoencoder records no hook
+    point, it is the only one of the stream.
+    """
+    own = autoencoder.provenance.hook_point
+    if own is not None and own in stream.hook_points:
+        return own
+    is_open = own is None or _provenance_of(stream, stream.hook_points[0]).hook_point is None
+    if is_open and len(stream.hook_points) == 1:
+        return stream.hook_points[0]
+    raise ValueError(
+        f"the autoencoder reads hook point {own}, but the stream has {', '.join(stream.hook_points)}; "
+        "give a stream of the autoencoder's hook point"
+    )
+
+
+def provenance_here(autoencoder: BilinearAutoencoder, stream: ActivationStream) -> Provenance:
+    """The origin of the stream's activations, which must be that of the autoencoder's where both are known.
+
+    The text may be another. A bare tensor has no known origin: its provenance is empty.
+    """
+    if autoencoder.d_model != stream.d_model:
+        raise ValueError(
+            f"the autoencoder has d_model={autoencoder.d_model}, the stream {stream.d_model}; "
+            "give activations of the autoencoder's width"
+        )
+    here = _provenance_of(stream, hook_point_here(autoencoder, stream))
+    for name in MUST_MATCH:
+        trained, found = getattr(autoencoder.provenance, name), getattr(here, name)
+        if None not in (trained, found) and trained != found:
+            raise ValueError(
+                f"the autoencoder was made for {name} {trained!r}, the stream has {found!r}; "
+                "give activations of the same origin"
+            )
+    return here
+
+
+def _provenance_of(stream: ActivationStream, hook_point: str) -> Provenance:
+    known: Any = stream.provenance  # None, or a Provenance, for streams that no language model made
+    if known is None or isinstance(known, Provenance):
+        return known or Provenance()
+    return stream.provenance.for_hook_point(hook_point)

@@ -1,0 +1,91 @@
+"""Input data of the figures: measured cells of sweeps, and trained autoencoders of run folders."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from quadric.autoencoders import BilinearAutoencoder, load_pretrained
+from quadric.geometry.dictionary import require_bilinear
+from quadric.runs.config import FILE_NAME as RUN_FILE
+from quadric.runs.config import read_run_config
+from quadric.runs.folder import autoencoder_folders, evidence_folder
+from quadric.sweep.config import FILE_NAME as SWEEP_FILE
+from quadric.sweep.groups import RUNS
+from quadric.sweep.results import read_rows
+from quadric.sweep.rows import Row
+from quadric.training import AutoencoderConfig
+
+DEFAULT_ALPHA = 0.3
+"""The paper's value; priors are compared at this alpha."""
+
+
+class MissingDataError(ValueError):
+    """A figure has no data; the message names the command that produces it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """One trained bilinear autoencoder of a run."""
+
+    config: AutoencoderConfig
+    run: Path
+    folder: Path
+
+    @property
+    def evidence(self) -> Path:
+        """Folder of its evidence, which exists only if evidence was collected."""
+        return evidence_folder(self.run, self.config.name)
+
+    def load(self) -> BilinearAutoencoder:
+        """Load its weights."""
+        return require_bilinear(load_pretrained(self.folder))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FigureData:
+    """All data found in the given folders."""
+
+    rows: tuple[Row, ...] = ()
+    """Measured cells."""
+    trained: tuple[Trained, ...] = ()
+    """Trained bilinear autoencoders; linear baselines are excluded because they have no geometry."""
+
+    def at_commonest_size(self, *priors: str) -> list[Trained]:
+        """The autoencoders with these priors at their most common hook point and number of latents."""
+        candidates = [each for each in self.trained if each.config.prior in priors]
+        sizes = Counter((each.config.hook_point, each.config.n_latents) for each in candidates)
+        if not sizes:
+            return []
+        (commonest, _), *_ = sizes.most_common(1)
+        found = [each for each in candidates if (each.config.hook_point, each.config.n_latents) == commonest]
+        return sorted(found, key=lambda each: (each.config.prior, each.config.alpha, each.config.seed))
+
+
+def read_figure_data(folders: Sequence[Path]) -> FigureData:
+    """Read sweeps and run folders."""
+    rows: dict[str, Row] = {}
+    trained: dict[str, Trained] = {}
+    for folder in folders:
+        runs = [folder]
+        if (folder / SWEEP_FILE).is_file():
+            rows |= {row["cell"]: row for row in read_rows(folder)}
+            runs = sorted((folder / RUNS).iterdir()) if (folder / RUNS).is_dir() else []
+        elif not (folder / RUN_FILE).is_file():
+            raise FileNotFoundError(
+                f"'{folder}' is neither a run nor a sweep; give folders written by quadric train or quadric sweep"
+            )
+        for run in runs:
+            trained |= _trained(run)
+    return FigureData(rows=tuple(rows.values()), trained=tuple(trained.values()))
+
+
+def _trained(run: Path) -> dict[str, Trained]:
+    if not (run / RUN_FILE).is_file():
+        return {}
+    folders = autoencoder_folders(run)
+    return {
+        each.name: Trained(config=each, run=run, folder=folders[each.name])
+        for each in read_run_config(run).autoencoders
+        if each.kind == "bilinear" and each.name in folders
+    }

@@ -1,0 +1,142 @@
+"""The geometry of a dictionary on disk, so that a run computes it once.
+
+A folder holds `tensors-<hash>.safetensors` and a `geometry.json` that names the file with its size and hash, written
+last. If the stored geometry is missing, damaged, in another format or of other weights, it is computed again.
+"""
+
+import errno
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from quadric._array_file import read_arrays, write_arrays
+from quadric._files import read_versioned_json, sha256_of_file, write_json
+from quadric._records import record_from_json
+from quadric.autoencoders import Autoencoder, BilinearAutoencoder
+from quadric.autoencoders.io import weights_sha256
+from quadric.geometry.decomposition import KEPT_VECTORS
+from quadric.geometry.dictionary import Progress, no_progress, require_bilinear
+from quadric.geometry.dictionary_geometry import DictionaryGeometry, dictionary_geometry
+from quadric.geometry.neighbours import DEFAULT_COUNT, Neighbours
+
+FORMAT = "quadric-geometry"
+FORMAT_VERSION = 1
+"""Increase it whenever the same weights would give other tensors, so that stored ones are computed again."""
+NAME = "geometry.json"
+
+_NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorFile:
+    """The file that holds the tensors, and how to check that it is complete."""
+
+    file: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeometryFile:
+    """geometry.json."""
+
+    format: str
+    format_version: int
+    weights_sha256: str
+    tensors: dict[str, Any]
+
+
+def kept_geometry(autoencoder: Autoencoder, folder: Path, on_progress: Progress = no_progress) -> DictionaryGeometry:
+    """The geometry of a dictionary, from the folder if it holds it, else computed and saved there.
+
+    Args:
+        autoencoder: A bilinear autoencoder.
+        folder: Where its geometry is kept, e.g. RUN/geometry/NAME; it need not exist.
+        on_progress: Called as by `dictionary_geometry`, and not at all if the stored geometry is used.
+
+    Returns:
+        The geometry of exactly these weights.
+    """
+    if (known := stored_geometry(autoencoder, folder)) is not None:
+        return known
+    geometry = dictionary_geometry(autoencoder, on_progress)
+    try:
+        save_geometry(geometry, folder)
+    except OSError as problem:  # a read-only run folder: return the geometry without storing it
+        if problem.errno not in _NOT_WRITABLE:
+            raise
+    return geometry
+
+
+def stored_geometry(autoencoder: Autoencoder, folder: Path) -> DictionaryGeometry | None:
+    """The geometry in the folder, or None unless it is complete and that of exactly these weights."""
+    bilinear = require_bilinear(autoencoder)
+    try:
+        geometry = load_geometry(folder)
+    except (OSError, ValueError, KeyError):
+        return None
+    fits = geometry.weights_sha256 == weights_sha256(bilinear) and _has_expected_shapes(geometry, bilinear)
+    return geometry if fits else None
+
+
+def save_geometry(geometry: DictionaryGeometry, folder: Path) -> None:
+    """Write into the folder; if it is interrupted, the folder holds the old geometry or the new one, complete."""
+    folder.mkdir(parents=True, exist_ok=True)
+    arrays = {name: tensor.numpy() for name, tensor in _tensors(geometry).items()}
+    fresh = folder / "tensors-new.safetensors"
+    written = write_arrays(fresh, arrays)
+    tensors = TensorFile(file=f"tensors-{written.sha256[:12]}.safetensors", bytes=written.bytes, sha256=written.sha256)
+    fresh.replace(folder / tensors.file)
+    record = GeometryFile(
+        format=FORMAT,
+        format_version=FORMAT_VERSION,
+        weights_sha256=geometry.weights_sha256,
+        tensors=asdict(tensors),
+    )
+    write_json(folder / NAME, asdict(record))
+    for file in folder.glob("tensors-*.safetensors"):
+        if file.name != tensors.file:
+            file.unlink()
+
+
+def load_geometry(folder: Path) -> DictionaryGeometry:
+    """Read what `save_geometry` wrote; anything else is an error."""
+    path = folder / NAME
+    remedy = "delete the folder, and it is computed again"
+    values = read_versioned_json(path, FORMAT, FORMAT_VERSION, "the geometry of a dictionary", remedy)
+    record = record_from_json(GeometryFile, values, str(path))
+    if record.format_version != FORMAT_VERSION:
+        raise ValueError(f"{path} has format version {record.format_version}, expected {FORMAT_VERSION}; {remedy}")
+    stored = record_from_json(TensorFile, record.tensors, f"tensors in {path}")
+    file = folder / stored.file
+    if file.parent != folder or file.stat().st_size != stored.bytes or sha256_of_file(file) != stored.sha256:
+        raise ValueError(f"{file} is not the file that {path} describes; {remedy}")
+    tensors = {name: torch.from_numpy(array) for name, array in read_arrays(file).arrays.items()}
+    return DictionaryGeometry(
+        weights_sha256=record.weights_sha256,
+        eigenvalues=tensors["eigenvalues"],
+        support=tensors["support"],
+        eigenvectors=tensors["eigenvectors"],
+        neighbours=Neighbours(*(tensors[f"neighbours.{name}"] for name in Neighbours._fields)),
+    )
+
+
+def _tensors(geometry: DictionaryGeometry) -> dict[str, torch.Tensor]:
+    return {
+        "eigenvalues": geometry.eigenvalues,
+        "support": geometry.support,
+        "eigenvectors": geometry.eigenvectors,
+        **{f"neighbours.{name}": getattr(geometry.neighbours, name) for name in Neighbours._fields},
+    }
+
+
+def _has_expected_shapes(geometry: DictionaryGeometry, autoencoder: BilinearAutoencoder) -> bool:
+    """Whether as many eigenvectors and neighbours are stored as this version keeps."""
+    k, d = autoencoder.n_latents, autoencoder.d_model
+    count = min(DEFAULT_COUNT, k - 1)
+    expected = [(k, d, KEPT_VECTORS), (k,), (k, count), (k, count), (k,)]
+    near = geometry.neighbours
+    tensors = (geometry.eigenvectors, geometry.support, near.latents, near.overlaps, near.ranks)
+    return [tuple(tensor.shape) for tensor in tensors] == expected and len(geometry.eigenvalues) == k

@@ -1,0 +1,168 @@
+"""One row per latent: what the weights say about it and, with evidence, what data says.
+
+The table is small and plain. `to_pandas`, `to_csv` and `to_parquet` hand it to other tools; pandas and pyarrow are
+optional and only imported by the methods that need them.
+"""
+
+import csv
+import io
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from quadric._files import write_atomically
+from quadric.autoencoders import Autoencoder
+from quadric.autoencoders.io import weights_sha256
+from quadric.geometry import Decomposition, statistics
+
+if TYPE_CHECKING:  # evidence imports the language-model packages, which a table of weights does not need
+    from quadric.evidence import Evidence
+
+Array = np.ndarray
+
+GEOMETRY_COLUMNS = ("shape", "effective_rank", "captured", "importance", "support", "positive", "negative")
+EVIDENCE_COLUMNS = ("label", "density", "firing_share", "positive_share", "mean_square")
+SHOWN_ROWS = 5
+LONGEST_CELL = 32
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LatentTable:
+    """One row per latent. `table["shape"]` is a column, iteration gives the names, `len` is the number of latents.
+
+    | column | meaning |
+    |---|---|
+    | `index` | index of the latent |
+    | `shape` | slab, ellipsoid, hyperboloid or empty |
+    | `effective_rank` | (Σ\\|λ\\|)² / Σλ² |
+    | `captured` | share of Σ\\|λ\\| in the first three eigenvalues |
+    | `importance` | Σλ², divided by its average over latents |
+    | `support` | number of atoms that feed into the latent |
+    | `positive`, `negative` | number of eigenvalues of each sign that count for the shape |
+    | `label` | short name, with evidence only, as are all below |
+    | `density` | Hoyer density of z − b |
+    | `firing_share` | share of tokens on which the latent fires |
+    | `positive_share` | share of Σz² from z > 0 |
+    | `mean_square` | mean of z² |
+    """
+
+    columns: dict[str, Array]
+    """The columns by name, in order."""
+
+    def __getitem__(self, column: str) -> Array:
+        if column in self.columns:
+            return self.columns[column]
+        remedy = "give evidence= to latents()" if column in EVIDENCE_COLUMNS else f"there are {', '.join(self.columns)}"
+        raise KeyError(f"no column {column!r}; {remedy}")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+    def __len__(self) -> int:
+        return len(self.columns["index"])
+
+    def __contains__(self, column: object) -> bool:
+        return column in self.columns
+
+    def __repr__(self) -> str:
+        """The first rows as a small table."""
+        lines = [[_cell(value) for value in row] for row in zip(*self._head(), strict=True)]
+        table = [list(self.columns), *lines]
+        widths = [max(len(row[column]) for row in table) for column in range(len(self.columns))]
+        shown = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in table]
+        hidden = len(self) - len(lines)
+        return "\n".join([f"LatentTable of {len(self):,} latents", *shown, *([f"… {hidden:,} more"] if hidden else [])])
+
+    def _head(self) -> list[list[Any]]:
+        return [values[:SHOWN_ROWS].tolist() for values in self.columns.values()]
+
+    def to_pandas(self) -> Any:
+        """The table as a `pandas.DataFrame`.
+
+        Returns:
+            A data frame with the same columns.
+
+        Raises:
+            ValueError: If pandas is not installed.
+        """
+        return _optional("pandas").DataFrame(dict(self.columns))
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write the table as a CSV file in UTF-8 with a header line; text is quoted, numbers are not.
+
+        Args:
+            path: The file to write.
+        """
+        text = io.StringIO()
+        writer = csv.writer(text, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
+        writer.writerow(list(self.columns))
+        writer.writerows(zip(*(values.tolist() for values in self.columns.values()), strict=True))
+        write_atomically(Path(path), text.getvalue().encode())
+
+    def to_parquet(self, path: str | os.PathLike[str]) -> None:
+        """Write the table as a parquet file.
+
+        Args:
+            path: The file to write.
+
+        Raises:
+            ValueError: If pyarrow is not installed.
+        """
+        pyarrow, parquet = _optional("pyarrow"), _optional("pyarrow.parquet")
+        buffer = io.BytesIO()
+        parquet.write_table(pyarrow.table({name: values.tolist() for name, values in self.columns.items()}), buffer)
+        write_atomically(Path(path), buffer.getvalue())
+
+
+def latents(
+    autoencoder: Autoencoder, evidence: "Evidence | None" = None, *, geometry: Decomposition | None = None
+) -> LatentTable:
+    """The table of all latents: their geometry from weights alone and, with evidence, their labels and firing.
+
+    Args:
+        autoencoder: A bilinear autoencoder.
+        evidence: What `quadric.collect_evidence` returned for it.
+        geometry: Its geometry, if it was computed before; then no latent is decomposed again.
+
+    Returns:
+        One row per latent; see `LatentTable` for the columns.
+
+    Example:
+        >>> table = quadric.latents(ae)
+        >>> table["shape"][0] in ("slab", "ellipsoid", "hyperboloid", "empty")
+        True
+        >>> table.to_csv("latents.csv")
+    """
+    found = statistics(autoencoder, geometry=geometry)
+    columns = {"index": np.arange(len(found)), "shape": np.array(found.shape, dtype=object)}
+    columns |= {name: found[name].numpy() for name in GEOMETRY_COLUMNS[1:]}
+    if evidence is not None:
+        columns |= _evidence_columns(autoencoder, evidence)
+    return LatentTable(columns)
+
+
+def _evidence_columns(autoencoder: Autoencoder, evidence: "Evidence") -> dict[str, Array]:
+    if evidence.weights_sha256 != weights_sha256(autoencoder):
+        raise ValueError("the evidence is about other weights; collect it again for this autoencoder")
+    labels = [evidence.labels.of(latent) for latent in range(evidence.n_latents)]
+    numbers = {name: np.array(getattr(evidence.statistics, name)) for name in EVIDENCE_COLUMNS[1:]}
+    return {"label": np.array(labels, dtype=object), **numbers}
+
+
+def _optional(package: str) -> ModuleType:
+    try:
+        return import_module(package)
+    except ImportError:
+        name = package.partition(".")[0]
+        raise ValueError(f"this needs {name}; install it with: pip install 'quadric[tables]'") from None
+
+
+def _cell(value: object) -> str:
+    text = f"{value:.4g}" if isinstance(value, float) else " ".join(str(value).split())
+    return text if len(text) <= LONGEST_CELL else text[: LONGEST_CELL - 1] + "…"

@@ -1,0 +1,44 @@
+"""The geometry of a run's dictionaries, computed once and kept in RUN/geometry/NAME."""
+
+from pathlib import Path
+
+from quadric.autoencoders import Autoencoder
+from quadric.geometry import DictionaryGeometry, kept_geometry, stored_geometry
+from quadric.geometry.dictionary import Progress, no_progress
+from quadric.runs.folder import autoencoder_folder, geometry_folder
+
+
+def geometry_of_run(
+    run: Path, name: str, autoencoder: Autoencoder, on_progress: Progress = no_progress
+) -> DictionaryGeometry:
+    """The geometry of one autoencoder of a run, from the run folder or computed and kept there.
+
+    Args:
+        run: The run folder.
+        name: Name of the autoencoder in it.
+        autoencoder: The autoencoder, which must be bilinear.
+        on_progress: Called with the number of latents finished since its last call, twice per latent in total;
+            not called if the run folder holds the geometry.
+
+    Returns:
+        The geometry of exactly these weights.
+    """
+    return kept_geometry(autoencoder, geometry_folder(run, name), on_progress)
+
+
+def known_geometry(run: str | Path, autoencoder: Autoencoder, name: str | None = None) -> DictionaryGeometry | None:
+    """The geometry that a run folder holds for an autoencoder; None if it would have to be computed.
+
+    Args:
+        run: A run folder; anything else, such as a hub id, holds no geometry.
+        autoencoder: The autoencoder that was loaded from it.
+        name: Its name in the run; optional if it is the only one.
+
+    Returns:
+        The geometry, or None.
+    """
+    folder = Path(run)
+    if not folder.is_dir():
+        return None
+    own = autoencoder_folder(folder, name).resolve().name
+    return stored_geometry(autoencoder, geometry_folder(folder, own))

@@ -1,0 +1,97 @@
+"""Activations, sparse latents and the sums over latents against plain autograd: values and all gradients."""
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from quadric.autoencoders.kernels import latents
+from quadric.autoencoders.kernels.latents import atom_activations, latent_sums, sparse_latents
+from quadric.autoencoders.kernels.products import csr_pattern
+from quadric.autoencoders.objective import density_norms, kernel_error
+from tests.exactness import DTYPES, assert_same, random, small_blocks  # noqa: F401
+
+MASK = random(5, 9) > 0.3
+
+
+@DTYPES
+@pytest.mark.parametrize(("n", "h"), [(1, 1), (6, 4), (5, 11)])
+def test_activations_and_all_three_gradients_match_plain_autograd(n, h, dtype, monkeypatch):
+    monkeypatch.setattr(latents, "ATOMS_AT_ONCE", 4)
+    inputs = (random(n, 3, dtype=dtype), random(h, 3, dtype=dtype, seed=1), random(h, 3, dtype=dtype, seed=2))
+    assert_same(atom_activations, lambda x, left, right: (x @ left.mT) * (x @ right.mT), *inputs)
+
+
+def test_tied_factors_get_the_gradients_of_both():
+    factor = random(6, 3).requires_grad_()
+    assert torch.autograd.gradcheck(lambda f: atom_activations(random(4, 3, seed=1), f, f), factor)
+
+
+def pattern():
+    return csr_pattern(*MASK.nonzero(as_tuple=True), tuple(MASK.shape))
+
+
+def dense_latents(tokens, left, right, values):
+    weight = torch.zeros(MASK.shape, dtype=values.dtype).masked_scatter(MASK, values)
+    return ((tokens @ left.mT) * (tokens @ right.mT)) @ weight.mT
+
+
+def fast_latents(tokens, left, right, values):
+    return sparse_latents(tokens, left, right, values, pattern())
+
+
+@DTYPES
+@pytest.mark.parametrize("tokens_at_once", [1, 3, 4, 100])
+def test_sparse_latents_and_gradients_match_dense_products(tokens_at_once, dtype, monkeypatch):
+    monkeypatch.setattr(latents, "TOKENS_AT_ONCE", tokens_at_once)
+    inputs = (random(10, 6), random(9, 6, seed=1), random(9, 6, seed=2), random(int(MASK.sum()), seed=3))
+    assert_same(fast_latents, dense_latents, *(each.to(dtype) for each in inputs))
+
+
+def together(z, half, offset):
+    sums = latent_sums(z, half + half.mT, offset)
+    return torch.cat(list(sums))
+
+
+def apart(z, half, offset):
+    quadratic = ((z @ (half + half.mT)) * z).sum(-1)
+    return torch.cat([kernel_error(quadratic, z), *density_norms(z, offset)])
+
+
+@DTYPES
+@pytest.mark.parametrize("by_latent", [True, False])
+@pytest.mark.parametrize(("n", "k"), [(1, 1), (5, 10), (40, 7), (30, 64)])
+def test_sums_and_gradients_match_the_separate_functions(n, k, by_latent, dtype, small_blocks, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(latents, "NUMBERS_AT_ONCE", 4 * n)
+    z = random(k, n, dtype=dtype).mT if by_latent else random(n, k, dtype=dtype)
+    inputs = (z, random(k, k, dtype=dtype, seed=1) / k, random(k, dtype=dtype, seed=2))
+    assert_same(together, apart, *inputs)
+
+
+def test_gradcheck_of_the_sums():
+    inputs = [random(4, 5), random(5, 5, seed=1), random(5, seed=2)]
+    assert torch.autograd.gradcheck(together, [value.requires_grad_() for value in inputs])
+
+
+def test_a_latent_at_its_offset_has_a_finite_gradient():
+    z, offset = torch.full((6, 2), 0.5).requires_grad_(), torch.full((2,), 0.5).requires_grad_()
+    sums = latent_sums(z, torch.eye(2), offset)
+    assert sums.l1.tolist() == sums.l2_squared.tolist() == [0, 0]
+    for grad in torch.autograd.grad(sums.l1.sum() + sums.l2_squared.sum(), (z, offset)):
+        assert (grad == 0).all()
+
+
+def flops_of_the_error(error, kernel_needs_gradient: bool) -> int:
+    z, kernel = random(64, 32).requires_grad_(), random(32, 32, seed=1)
+    kernel = (kernel + kernel.mT).requires_grad_(kernel_needs_gradient)
+    with FlopCounterMode(display=False) as counter:
+        error(z, kernel).sum().backward()
+    return counter.get_total_flops() // (2 * 64 * 32 * 32)
+
+
+def test_the_error_multiplies_twice_where_plain_autograd_multiplies_three_times():
+    assert flops_of_the_error(lambda z, kernel: latent_sums(z, kernel, torch.zeros(32).double()).error, True) == 2
+    assert flops_of_the_error(lambda z, kernel: ((z @ kernel) * z).sum(-1), True) == 3
+
+
+def test_a_kernel_gradient_that_is_not_needed_is_not_computed():
+    assert flops_of_the_error(lambda z, kernel: latent_sums(z, kernel, torch.zeros(32).double()).error, False) == 1

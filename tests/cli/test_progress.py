@@ -1,0 +1,181 @@
+"""Progress: live bars on a terminal, plain lines elsewhere, one display at a time."""
+
+import io
+import subprocess
+import sys
+import time
+
+import pytest
+
+from quadric.activations.harvesting import Progress
+from quadric.cli import progress as module
+from quadric.cli.progress import LiveDisplay, PlainDisplay, TrainingProgress, progress
+from quadric.training import StepReport
+from tests.cli.terminal import run_on_a_terminal
+
+
+def become_terminal(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    """Not a fixture, since pytest puts its own stderr in place between fixtures and test."""
+    stream = io.StringIO()
+    stream.isatty = lambda: True  # type: ignore[method-assign]
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setenv("COLUMNS", "120")
+    return stream
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time that progress sees; tests set its only entry."""
+    now = [0.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_quick_work_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress() as display:
+        display.counted("spectra", 10)(10)
+    assert capsys.readouterr().err == ""
+
+
+def test_slow_work_is_counted_in_plain_lines_with_the_time_left(
+    capsys: pytest.CaptureFixture[str], clock: list[float]
+) -> None:
+    with progress() as display:
+        advance = display.counted("spectra", 10)
+        clock[0] = 60.0
+        advance(4)
+        clock[0] = 61.0
+        advance(1)
+        clock[0] = 150.0
+        advance(5)
+    assert capsys.readouterr().err.splitlines() == ["spectra: 4 of 10, 1:30 left", "spectra: 10 of 10, 0:00 left"]
+
+
+def test_tokens_have_a_speed_and_what_was_there_before_does_not_count(
+    capsys: pytest.CaptureFixture[str], clock: list[float]
+) -> None:
+    with progress() as display, display.tokens("harvest") as show:
+        clock[0] = 30.0  # loading the model is not slowness
+        show(Progress(100, 1000, 0))
+        clock[0] = 40.0
+        show(Progress(200, 1000, 100))
+        clock[0] = 130.0
+        show(Progress(1000, 1000, 900))
+    assert capsys.readouterr().err.splitlines() == [
+        "harvest: 200 of 1,000 tokens, 10 tokens/s, 1:20 left",
+        "harvest: 1,000 of 1,000 tokens, 9 tokens/s, 0:00 left",
+    ]
+
+
+def test_new_work_under_an_old_name_has_its_own_clock(capsys: pytest.CaptureFixture[str], clock: list[float]) -> None:
+    with progress() as display:
+        for start in (0.0, 1000.0):
+            clock[0] = start
+            advance = display.counted("errors", 4)
+            clock[0] = start + 10.0
+            advance(1)
+            advance(3)
+    assert capsys.readouterr().err.splitlines() == ["errors: 1 of 4, 0:30 left", "errors: 4 of 4, 0:00 left"] * 2
+
+
+def test_plain_lines_do_not_flood(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress() as display, display.tokens("harvest") as show:
+        for done in range(1000):
+            show(Progress(done, 1001, done))
+    assert capsys.readouterr().err == ""
+
+
+def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = become_terminal(monkeypatch)
+    with progress() as display, display.tokens("harvest") as show:
+        show(Progress(0, 1000, 0))
+        time.sleep(0.01)
+        show(Progress(500, 1000, 500))
+    assert "500/1000" in terminal.getvalue()
+    assert "tokens/s" in terminal.getvalue()
+
+
+def test_work_inside_work_reports_to_the_display_that_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = become_terminal(monkeypatch)
+    with progress(["geometry"]) as outer:
+        assert isinstance(outer, LiveDisplay)
+        with progress() as inner:
+            assert inner is outer
+            inner.report("evidence", 1, 2)
+        outer.report("geometry", 3, 4)
+    assert "evidence" in terminal.getvalue()
+    assert "geometry" in terminal.getvalue()
+    with progress() as after:
+        assert after is not outer
+
+
+def test_a_display_is_closed_when_its_work_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ValueError, match="broken"), progress() as failed:
+        raise ValueError("broken")
+    with progress() as display:
+        assert isinstance(display, PlainDisplay)
+        assert display is not failed
+
+
+def report(error: float) -> StepReport:
+    return StepReport(step=2, error=error, density=0.5, alpha=0.3, mixing_density=None, n_tokens=64)
+
+
+def test_training_shows_error_density_speed_and_time_left(
+    capsys: pytest.CaptureFixture[str], clock: list[float]
+) -> None:
+    with progress() as display:
+        training = TrainingProgress(display, steps=4)
+        training.open(1, [])
+        clock[0] = 10.0
+        training.step(2, {"a": report(0.75), "b": report(0.25)})
+    assert capsys.readouterr().err.splitlines() == [
+        "continuing after step 1 of 4",
+        "training: 2 of 4 steps, error 0.750 0.250, density 0.500 0.500, 6 tokens/s, 0:20 left",
+    ]
+
+
+def test_several_autoencoders_are_a_table_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = become_terminal(monkeypatch)
+    with progress() as display:
+        training = TrainingProgress(display, steps=4)
+        training.open(0, [])
+        training.step(1, {f"cell{number}": report(number / 100) for number in range(module.TABLE_ROWS + 3)})
+    assert "cell11" in terminal.getvalue()
+    assert "cell12" not in terminal.getvalue()
+    assert "... and 3 more" in terminal.getvalue()
+
+
+NESTED = """
+import time
+from quadric.cli.progress import TrainingProgress, progress
+from quadric.activations.harvesting import Progress
+from quadric.training import StepReport
+with progress(["geometry"]) as display:
+    with progress() as inner, inner.tokens("evidence first") as show:
+        for done in range(0, 1001, 100):
+            show(Progress(done, 1000, done)); time.sleep(0.02)
+    print("a note on stdout")
+    training = TrainingProgress(display, 3)
+    training.open(0, [])
+    for step in (1, 2, 3):
+        two = {name: StepReport(step, 0.5, 0.5, 0.3, None, 64) for name in "ab"}
+        training.step(step, two); time.sleep(0.2)
+    for done in range(10):
+        display.report("geometry", done + 1, 10)
+print("finished")
+"""
+
+
+def test_nested_work_on_a_real_terminal() -> None:
+    code, shown = run_on_a_terminal("-c", NESTED)
+    assert code == 0, shown
+    assert "Traceback" not in shown
+    for words in ("evidence first", "tokens/s", "a note on stdout", "training", "geometry", "finished"):
+        assert words in shown
+
+
+def test_the_display_needs_no_torch() -> None:
+    script = "import sys, quadric.cli.progress; print('torch' in sys.modules)"
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "False"

@@ -1,0 +1,87 @@
+"""The geometry of a dictionary, computed once, against each part computed by itself."""
+
+import dataclasses
+from importlib import import_module
+
+import pytest
+import torch
+
+from quadric import BilinearAutoencoder
+from quadric.geometry import dictionary_geometry, neighbours, statistics
+from tests import zoo
+from tests.geometry.examples import planted_shapes, trained
+
+spectra_module = import_module("quadric.geometry.spectra")  # the package's attribute is the function
+
+
+def autoencoders():
+    large = BilinearAutoencoder(d_model=40, n_latents=150, n_hidden=300, prior="composite", mixing_density=0.01, seed=1)
+    return (
+        [pytest.param(zoo.make(variety), id=variety) for variety in zoo.VARIETIES]
+        + [pytest.param(trained(prior), id=f"trained {prior}") for prior in ("atomic", "composite", "quadratic")]
+        + [pytest.param(planted_shapes(), id="planted"), pytest.param(large, id="large")]
+    )
+
+
+@pytest.mark.parametrize("ae", autoencoders())
+def test_statistics_are_those_computed_alone(ae):
+    geometry = dictionary_geometry(ae)
+    alone = statistics(ae, tolerance=0.01)
+    for table in (geometry.statistics(0.01), statistics(ae, 0.01, geometry=geometry)):
+        for field in dataclasses.fields(alone):
+            found, expected = getattr(table, field.name), getattr(alone, field.name)
+            if isinstance(expected, torch.Tensor) and expected.is_floating_point():
+                torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-13, msg=field.name)
+            elif isinstance(expected, torch.Tensor):
+                assert torch.equal(found, expected), field.name
+            else:
+                assert found == expected, field.name
+
+
+@pytest.mark.parametrize("ae", autoencoders())
+def test_neighbours_are_those_computed_alone_to_the_bit(ae):
+    geometry, alone = dictionary_geometry(ae), neighbours(ae)
+    for found in (geometry.neighbours, neighbours(ae, geometry=geometry)):
+        assert all(torch.equal(one, other) for one, other in zip(found, alone, strict=True))
+    wider = neighbours(ae, 3, largest_rank=11)
+    assert all(
+        torch.equal(one, other)
+        for one, other in zip(neighbours(ae, 3, largest_rank=11, geometry=geometry), wider, strict=True)
+    )
+
+
+def test_every_latent_is_decomposed_once_for_all_results(monkeypatch):
+    ae = trained()
+    decomposed: list[int] = []
+    own = spectra_module.eigenpairs
+
+    def counted(left, right, weights):
+        decomposed.append(len(weights))
+        return own(left, right, weights)
+
+    monkeypatch.setattr(spectra_module, "eigenpairs", counted)
+    told: list[int] = []
+    geometry = dictionary_geometry(ae, told.append)
+    statistics(ae, geometry=geometry)
+    neighbours(ae, geometry=geometry)
+    assert sum(decomposed) == ae.n_latents
+    assert sum(told) == 2 * ae.n_latents
+
+
+def test_progress_of_known_geometry_reaches_the_same_total():
+    ae = trained()
+    geometry = dictionary_geometry(ae)
+    told: list[int] = []
+    statistics(ae, on_progress=told.append, geometry=geometry)
+    neighbours(ae, on_progress=told.append, geometry=geometry)
+    assert sum(told) == 3 * ae.n_latents
+
+
+def test_geometry_of_other_weights_is_refused():
+    geometry = dictionary_geometry(zoo.make("atomic"))
+    other = zoo.make("atomic")
+    with torch.no_grad():
+        other.left[0, 0] += 1e-3
+    for use in (statistics, neighbours):
+        with pytest.raises(ValueError, match="that of other weights"):
+            use(other, geometry=geometry)

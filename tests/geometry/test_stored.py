@@ -1,0 +1,121 @@
+"""Geometry on disk: read back to the bit, and computed again whenever it is not exactly what the weights give."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from quadric.geometry import DictionaryGeometry, dictionary_geometry, kept_geometry, load_geometry, stored_geometry
+from quadric.geometry import save_geometry as save
+from quadric.geometry import stored as stored_module
+from tests import zoo
+
+
+def assert_same(found: DictionaryGeometry, expected: DictionaryGeometry) -> None:
+    assert found.weights_sha256 == expected.weights_sha256
+    for name in ("eigenvalues", "support", "eigenvectors"):
+        assert torch.equal(getattr(found, name), getattr(expected, name))
+    for one, other in zip(found.neighbours, expected.neighbours, strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("variety", zoo.VARIETIES)
+def test_what_was_saved_is_read_back_to_the_bit(variety: str, tmp_path: Path) -> None:
+    ae = zoo.make(variety)
+    geometry = dictionary_geometry(ae)
+    save(geometry, tmp_path / "geometry")
+    assert_same(load_geometry(tmp_path / "geometry"), geometry)
+    kept = stored_geometry(ae, tmp_path / "geometry")
+    assert kept is not None
+    assert_same(kept, geometry)
+
+
+def test_the_second_time_nothing_is_computed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ae, told = zoo.make("atomic"), []
+    first = kept_geometry(ae, tmp_path / "a", told.append)
+    assert sum(told) == 2 * ae.n_latents
+    monkeypatch.setattr(stored_module, "dictionary_geometry", lambda *_: pytest.fail("computed again"))
+    assert_same(kept_geometry(ae, tmp_path / "a", told.append), first)
+    assert sum(told) == 2 * ae.n_latents
+
+
+def test_other_weights_replace_what_is_stored(tmp_path: Path) -> None:
+    ae = zoo.make("composite dense storage")
+    kept_geometry(ae, tmp_path)
+    with torch.no_grad():
+        ae.right[1] *= 2
+    assert stored_geometry(ae, tmp_path) is None
+    assert_same(kept_geometry(ae, tmp_path), dictionary_geometry(ae))
+    assert stored_geometry(ae, tmp_path) is not None
+    assert len(list(tmp_path.glob("tensors-*"))) == 1
+
+
+def _tensor_file(folder: Path) -> Path:
+    (path,) = folder.glob("tensors-*")
+    return path
+
+
+def _flip_a_byte(folder: Path) -> None:
+    content = bytearray(_tensor_file(folder).read_bytes())
+    content[-1] ^= 1
+    _tensor_file(folder).write_bytes(content)
+
+
+def _edit_record(folder: Path, **changes: object) -> None:
+    path = folder / "geometry.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def _point_outside(folder: Path) -> None:
+    elsewhere = folder.parent / "elsewhere.safetensors"
+    _tensor_file(folder).replace(elsewhere)
+    tensors = json.loads((folder / "geometry.json").read_text())["tensors"]
+    _edit_record(folder, tensors=tensors | {"file": f"../{elsewhere.name}"})
+
+
+DAMAGE = {
+    "a changed byte": _flip_a_byte,
+    "a truncated file": lambda folder: _tensor_file(folder).write_bytes(_tensor_file(folder).read_bytes()[:-9]),
+    "a missing file": lambda folder: _tensor_file(folder).unlink(),
+    "a file elsewhere": _point_outside,
+    "a record that is not JSON": lambda folder: (folder / "geometry.json").write_text("{"),
+    "a record of something else": lambda folder: _edit_record(folder, format="other"),
+    "an older format": lambda folder: _edit_record(folder, format_version=0),
+    "a newer format": lambda folder: _edit_record(folder, format_version=99),
+    "an unknown key": lambda folder: _edit_record(folder, more=1),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damaged_or_outdated_geometry_is_computed_again(damage: str, tmp_path: Path) -> None:
+    ae, folder = zoo.make("atomic"), tmp_path / "geometry"
+    expected = kept_geometry(ae, folder)
+    DAMAGE[damage](folder)
+    assert stored_geometry(ae, folder) is None
+    assert_same(kept_geometry(ae, folder), expected)
+    assert stored_geometry(ae, folder) is not None
+
+
+def test_a_version_that_keeps_more_computes_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ae = zoo.make("atomic")
+    kept_geometry(ae, tmp_path)
+    monkeypatch.setattr(stored_module, "KEPT_VECTORS", 9)
+    assert stored_geometry(ae, tmp_path) is None
+
+
+def test_a_folder_that_cannot_be_written_still_gives_a_geometry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(stored_module, "save_geometry", refuse)
+    assert kept_geometry(zoo.make("atomic"), tmp_path / "geometry").n_latents == 24
+
+    def broken(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(stored_module, "save_geometry", broken)
+    with pytest.raises(OSError, match="Input/output"):
+        kept_geometry(zoo.make("atomic"), tmp_path / "geometry")

@@ -1,0 +1,48 @@
+"""`quadric.view` serves a site on the loopback address until it is closed."""
+
+import urllib.error
+import urllib.request
+import webbrowser
+from pathlib import Path
+
+import pytest
+
+from quadric import BilinearAutoencoder
+from quadric.evidence import Evidence
+from quadric.runs.viewing import view
+from tests.site.synthetic import write_synthetic_site
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_synthetic_site(tmp_path_factory.mktemp("viewing") / "site", n_latents=8, n_points=20)
+
+
+def get(address: str) -> bytes:
+    with urllib.request.urlopen(address.partition("#")[0], timeout=10) as response:
+        return response.read()
+
+
+def test_a_site_is_served_until_it_is_closed(site: Path) -> None:
+    with view(site, port=0, open_browser=False, wait=False) as viewer:
+        assert repr(viewer) == f"Viewer({viewer.address})"
+        assert get(viewer.address) == (site / "index.html").read_bytes()
+    with pytest.raises(urllib.error.URLError, match="refused"):
+        get(viewer.address)
+
+
+def test_the_browser_opens_the_page_of_the_latent(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    with view(site, latent=3, port=0, wait=False) as viewer:
+        assert opened == [viewer.address]
+    assert viewer.address.endswith("#/latent/3")
+
+
+def test_contradictory_arguments_are_refused(site: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="latent=-1 is negative"):
+        view(site, latent=-1)
+    with pytest.raises(ValueError, match="give its evidence as well"):
+        view(BilinearAutoencoder(d_model=4, n_latents=8))
+    with pytest.raises(ValueError, match="evidence= is for an autoencoder"):
+        view(site, object.__new__(Evidence))

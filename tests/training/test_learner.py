@@ -1,0 +1,58 @@
+"""Schedules as functions of the step, and the state that a learner saves."""
+
+import doctest
+from itertools import islice, pairwise
+
+import pytest
+
+from quadric.training import learner as module
+from quadric.training.learner import alpha_at, is_mask_frozen, mixing_density_at
+from tests.training import job
+
+
+def test_alpha_warms_up_linearly_and_stays():
+    assert [alpha_at(step, 0.3, 4) for step in range(6)] == pytest.approx([0, 0.075, 0.15, 0.225, 0.3, 0.3])
+    assert alpha_at(0, 0.3, 0) == 0.3
+
+
+def test_density_decays_geometrically_over_the_first_half():
+    densities = [mixing_density_at(step, 100, 0.001) for step in range(101)]
+    assert densities[0] == 1
+    assert densities[25] == pytest.approx(0.001**0.5)
+    assert densities[50:] == [0.001] * 51
+    ratios = [later / earlier for earlier, later in pairwise(densities[:51])]
+    assert max(ratios) - min(ratios) < 1e-12
+
+
+def test_mask_freezes_for_the_last_fifth():
+    assert [is_mask_frozen(step, 10) for step in range(10)] == [False] * 8 + [True] * 2
+
+
+@pytest.mark.parametrize("name", ["sparse", "dense", "quadratic", "atomic", "topk"])
+@pytest.mark.parametrize("prefix", ["optimizer.", "optimiser."])
+def test_a_saved_state_continues_to_the_same_bits_also_under_the_older_prefix(name, prefix):
+    (learner,), (other,) = job.learners(name), job.learners(name)
+    batches = [batch.activations["planted"] for batch in islice(job.Shard(), 24)]
+    for batch in batches[:20]:
+        learner.step(batch)
+    state = {key.replace("optimizer.", prefix): value.clone() for key, value in learner.state().items()}
+    assert any(key.startswith(f"{prefix}matrices.") for key in state)
+    other.restore(state, learner.next_step)
+    for batch in batches[20:]:
+        assert learner.step(batch) == other.step(batch)
+    assert job.fingerprint(learner) == job.fingerprint(other)
+
+
+def test_tied_factors_are_saved_once_and_derived_buffers_not_at_all():
+    (tied,), (sparse,) = job.learners("atomic"), job.learners("sparse")
+    assert {key for key in tied.state() if key.startswith("autoencoder.")} == {"autoencoder.left", "autoencoder.offset"}
+    for batch in islice(job.Shard(), 20):
+        sparse.step(batch.activations["planted"])
+    stored = {key.removeprefix("autoencoder.mixing.") for key in sparse.state() if ".mixing." in key and "auto" in key}
+    assert stored == {"values", "row_starts", "columns", "column_starts", "rows_by_column", "by_column", "by_row"}
+
+
+def test_the_example_in_the_docstring_runs():
+    results = doctest.testmod(module)
+    assert results.attempted > 0
+    assert results.failed == 0

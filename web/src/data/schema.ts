@@ -1,0 +1,136 @@
+// Mirrors quadric/site/schema.py, which documents the format; tests/site/test_schema.py compares the two.
+
+export const FORMAT = "quadric-site";
+export const SCHEMA_VERSION = 1;
+export const SHARD_TOKENS = 65536;
+export const FINE_AXES = 3;
+export const MOST_EIGENVALUES = 64;
+export const CONTEXT_REACH = 4;
+export const TOKENS_PER_LATENT = 32;
+export const SHAPES = ["empty", "slab", "ellipsoid", "hyperboloid"] as const;
+export const UNITS = ["token", "row"] as const;
+export const NOTHING = -1;
+
+export interface Provenance {
+  model: string | null;
+  model_revision: string | null;
+  model_dtype: string | null;
+  hook_point: string | null;
+  tokenizer_fingerprint: string | null;
+  corpus: string | null;
+  corpus_revision: string | null;
+  corpus_settings: Record<string, unknown> | null;
+  split: string | null;
+  packing: string | null;
+  block_length: number | null;
+  normalisation: string;
+  token_rules: Record<string, unknown> | null;
+}
+
+export interface Sampling {
+  n_tokens: number;
+  n_points: number;
+  weight_exponent: number;
+  epsilon: number;
+  seed: number;
+  firing_threshold: string;
+  positive_share: string;
+  quantile_probabilities: number[];
+  control_seed: number | null;
+}
+
+export interface Quality {
+  error: number | null;
+  density: number | null;
+  cross_entropy_recovered: number | null;
+  n_tokens: number | null;
+}
+
+export interface LabelMethods {
+  offline: string;
+  written: string | null;
+}
+
+export interface DictionaryEntry {
+  name: string;
+  prior: string;
+  d_model: number;
+  n_hidden: number;
+  n_latents: number;
+  n_axes: number;
+  mixing_density: number | null;
+  source: string | null;
+  source_autoencoder: string | null;
+  text: string;
+  umap: string | null;
+  provenance: Provenance;
+  sampling: Sampling;
+  quality: Quality;
+  labels: LabelMethods;
+}
+
+export interface TextEntry {
+  name: string;
+  n_tokens: number;
+  n_sequences: number;
+  n_shards: number;
+  vocabulary_size: number;
+  unit: string;
+  attribution: string | null;
+}
+
+export interface SiteManifest {
+  format: string;
+  schema_version: number;
+  package_version: string;
+  title: string;
+  texts: TextEntry[];
+  dictionaries: DictionaryEntry[];
+}
+
+export interface LatentLabel {
+  text: string;
+  positive: string;
+  negative: string;
+  written: string | null;
+}
+
+// index.st: one tensor per column; the last two may be missing.
+export const COLUMNS = [
+  "importance",
+  "effective_rank",
+  "captured",
+  "support",
+  "density",
+  "shape",
+  "positive_share",
+  "firing_share",
+  "mean_square",
+  "umap_x",
+  "umap_y",
+] as const;
+export type Column = (typeof COLUMNS)[number];
+
+// latents/NNNNN.st
+export const LATENT_TENSORS = [
+  "latent",
+  "eigenvalues",
+  "rank",
+  "total_weight",
+  "places",
+  "tokens",
+  "values",
+  "value_scale",
+  "coordinates_fine",
+  "coordinates_coarse",
+  "coordinate_scales",
+  "control",
+  "control_scales",
+  "contexts",
+  "context_tokens",
+  "neighbours",
+  "overlaps",
+  "quantiles",
+  "lift_tokens",
+  "lifts",
+] as const;

@@ -1,0 +1,310 @@
+// All data of a site is read through this file.
+import { COLUMNS, FORMAT, NOTHING, SCHEMA_VERSION, SHARD_TOKENS, UNITS } from "./schema.ts";
+import type { Column, DictionaryEntry, LatentLabel, SiteManifest, TextEntry } from "./schema.ts";
+import { floats, gunzip, integers, parseTensors, scaledRows, wholeNumbers } from "./safetensors.ts";
+import type { Tensors } from "./safetensors.ts";
+import { Vocabulary } from "./vocabulary.ts";
+
+/** What went wrong, in words for a reader, and what to do about it. */
+export class SiteError extends Error {
+  readonly title: string;
+  readonly remedy: string;
+
+  constructor(title: string, detail: string, remedy: string) {
+    super(detail);
+    this.title = title;
+    this.remedy = remedy;
+  }
+}
+
+export interface Context {
+  point: number;
+  tokens: number[];
+}
+
+export interface Latent {
+  latent: number;
+  eigenvalues: Float32Array;
+  rank: number;
+  totalWeight: number;
+  places: Uint32Array;
+  tokens: Uint32Array;
+  values: Float32Array;
+  /** One array per axis. */
+  coordinates: Float32Array[];
+  control: Float32Array[];
+  contexts: [Context[], Context[]];
+  neighbours: { latent: number; overlap: number }[];
+  quantiles: Float32Array;
+  lifts: [Lift[], Lift[]];
+}
+export interface Lift {
+  token: number;
+  lift: number;
+}
+
+export interface Index {
+  columns: Partial<Record<Column, Float32Array>>;
+  labels: LatentLabel[];
+}
+
+/** What a point is: a token that a language model read, or a row of a user's own tensor. */
+export type Unit = (typeof UNITS)[number];
+
+export interface SiteText {
+  entry: TextEntry;
+  unit: Unit;
+  vocabulary: Vocabulary;
+  sequenceStarts: Uint32Array;
+  documentStarts: Uint32Array;
+}
+
+export class Site {
+  readonly manifest: SiteManifest;
+  private readonly stored = new Map<string, Promise<unknown>>();
+
+  constructor(manifest: SiteManifest) {
+    this.manifest = manifest;
+  }
+
+  static async open(): Promise<Site> {
+    const manifest = await readJson<SiteManifest>("data/site.json");
+    if (manifest?.format !== FORMAT)
+      throw new SiteError(
+        "Not a Quadric site",
+        "data/site.json does not describe one.",
+        "Export it with quadric site.",
+      );
+    if (manifest.schema_version !== SCHEMA_VERSION)
+      throw new SiteError(
+        manifest.schema_version > SCHEMA_VERSION ? "This site is newer than its viewer" : "This site is too old",
+        `Its data has schema version ${manifest.schema_version}; this viewer reads version ${SCHEMA_VERSION}.`,
+        "Upgrade with pip install -U quadric and export the site again.",
+      );
+    return new Site(manifest);
+  }
+
+  dictionary(name: string): DictionaryEntry | undefined {
+    return this.manifest.dictionaries.find((entry) => entry.name === name);
+  }
+
+  unit(entry: DictionaryEntry): Unit {
+    return unitOf(this.manifest.texts.find(({ name }) => name === entry.text));
+  }
+
+  index(entry: DictionaryEntry): Promise<Index> {
+    return this.once(`index ${entry.name}`, async () => {
+      const [tensors, labels] = await Promise.all([
+        readTensors(`data/${entry.name}/index.st`),
+        readJson<LatentLabel[]>(`data/${entry.name}/labels.json.gz`),
+      ]);
+      const columns: Index["columns"] = {};
+      for (const name of COLUMNS) if (tensors.has(name)) columns[name] = floats(tensors, name);
+      return { columns, labels };
+    });
+  }
+
+  latent(entry: DictionaryEntry, latent: number): Promise<Latent> {
+    if (!Number.isInteger(latent) || latent < 0 || latent >= entry.n_latents)
+      return Promise.reject(
+        new SiteError(
+          `There is no latent ${latent}`,
+          `The dictionary “${entry.name}” has latents 0 to ${entry.n_latents - 1}.`,
+          "Choose one from the map, or search with /.",
+        ),
+      );
+    const path = `data/${entry.name}/latents/${String(latent).padStart(5, "0")}.st`;
+    return this.once(path, async () => decoded(path, await readTensors(path), (tensors) => decodeLatent(tensors)));
+  }
+
+  text(name: string): Promise<SiteText> {
+    return this.once(`text ${name}`, async () => {
+      const entry = this.manifest.texts.find((text) => text.name === name)!;
+      const folder = `data/texts/${name}`;
+      const [words, sequences] = await Promise.all([
+        readTensors(`${folder}/vocabulary.st`),
+        readTensors(`${folder}/sequences.st`),
+      ]);
+      const vocabulary = decoded(`${folder}/vocabulary.st`, words, (tensors) => {
+        return new Vocabulary(tensors.get("bytes")!.data as Uint8Array, wholeNumbers(tensors, "lengths"));
+      });
+      return decoded(`${folder}/sequences.st`, sequences, (tensors) => ({
+        entry,
+        unit: unitOf(entry),
+        vocabulary,
+        sequenceStarts: starts(wholeNumbers(tensors, "sequence_lengths")),
+        documentStarts: starts(wholeNumbers(tensors, "document_lengths")),
+      }));
+    });
+  }
+
+  /** Tokens around a place of the text, at most `reach` on each side and never beyond its sequence. */
+  async around(text: SiteText, place: number, reach: number): Promise<{ from: number; tokens: number[] }> {
+    const sequence = lastAtMost(text.sequenceStarts, place);
+    const end = text.sequenceStarts[sequence + 1] ?? text.entry.n_tokens;
+    const from = Math.max(text.sequenceStarts[sequence], place - reach);
+    const to = Math.min(end, place + reach + 1);
+    const tokens: number[] = [];
+    for (let shard = Math.floor(from / SHARD_TOKENS); shard * SHARD_TOKENS < to; shard++) {
+      const ids = await this.shard(text.entry.name, shard);
+      const base = shard * SHARD_TOKENS;
+      tokens.push(...ids.subarray(Math.max(0, from - base), Math.max(0, to - base)));
+    }
+    return { from, tokens };
+  }
+
+  private shard(text: string, shard: number): Promise<Uint32Array> {
+    const path = `data/texts/${text}/${String(shard).padStart(5, "0")}.st`;
+    return this.once(path, async () =>
+      decoded(path, await readTensors(path), (tensors) => wholeNumbers(tensors, "token_ids")),
+    );
+  }
+
+  /** For a token, the latents it drives and its share of Σz² over their points, largest first. */
+  async latentsOfToken(entry: DictionaryEntry, token: number): Promise<{ latent: number; share: number }[]> {
+    const path = `data/${entry.name}/tokens.st`;
+    const index = await this.once(path, async () =>
+      decoded(path, await readTensors(path), (tensors) => ({
+        starts: starts(wholeNumbers(tensors, "counts")),
+        latents: wholeNumbers(tensors, "latents"),
+        shares: tensors.get("shares")!.data,
+      })),
+    );
+    const to = index.starts[token + 1] ?? index.latents.length;
+    const found = [];
+    for (let i = index.starts[token]; i < to; i++)
+      found.push({ latent: index.latents[i], share: index.shares[i] / 255 });
+    return found;
+  }
+
+  private once<T>(key: string, read: () => Promise<T>): Promise<T> {
+    let promise = this.stored.get(key) as Promise<T> | undefined;
+    if (!promise) {
+      promise = read();
+      promise.catch(() => this.stored.delete(key)); // a failure may be temporary: let the next visit try again
+      this.stored.set(key, promise);
+    }
+    return promise;
+  }
+}
+
+function unitOf(text: TextEntry | undefined): Unit {
+  return UNITS.find((unit) => unit === text?.unit) ?? "token";
+}
+
+export function starts(lengths: Uint32Array): Uint32Array {
+  let sum = 0;
+  return lengths.map((length) => (sum += length) - length);
+}
+
+/** Index of the last of ascending numbers that does not exceed a number. */
+export function lastAtMost(ascending: Uint32Array, number: number): number {
+  let low = 0;
+  let high = ascending.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (ascending[middle] <= number) low = middle + 1;
+    else high = middle;
+  }
+  return low - 1;
+}
+
+export function decodeLatent(tensors: Tensors): Latent {
+  const scales = floats(tensors, "coordinate_scales");
+  const fine = Math.min(3, scales.length);
+  const [values] = scaledRows(tensors, "values", floats(tensors, "value_scale"));
+  const overlaps = floats(tensors, "overlaps");
+  const latent = {
+    latent: integers(tensors, "latent")[0],
+    eigenvalues: floats(tensors, "eigenvalues"),
+    rank: integers(tensors, "rank")[0],
+    totalWeight: floats(tensors, "total_weight")[0],
+    places: wholeNumbers(tensors, "places"),
+    tokens: wholeNumbers(tensors, "tokens"),
+    values,
+    coordinates: [
+      ...scaledRows(tensors, "coordinates_fine", scales.subarray(0, fine)),
+      ...scaledRows(tensors, "coordinates_coarse", scales.subarray(fine)),
+    ],
+    control: scaledRows(tensors, "control", floats(tensors, "control_scales")),
+    contexts: contextsOf(tensors),
+    neighbours: Array.from(integers(tensors, "neighbours"), (id, rank) => ({ latent: id, overlap: overlaps[rank] })),
+    quantiles: floats(tensors, "quantiles"),
+    lifts: liftsOf(tensors),
+  };
+  if (latent.coordinates.some((axis) => axis.length !== values.length) || latent.tokens.length !== values.length)
+    throw new Error("its columns differ in length");
+  return latent;
+}
+
+function contextsOf(tensors: Tensors): [Context[], Context[]] {
+  const points = integers(tensors, "contexts");
+  const tokens = integers(tensors, "context_tokens");
+  const count = points.length / 2;
+  const width = count ? tokens.length / points.length : 0;
+  const of = (sign: number) =>
+    Array.from({ length: count }, (_, i) => sign * count + i)
+      .filter((i) => points[i] !== NOTHING)
+      .map((i) => ({ point: points[i], tokens: [...tokens.subarray(i * width, (i + 1) * width)] }));
+  return [of(0), of(1)];
+}
+
+function liftsOf(tensors: Tensors): [Lift[], Lift[]] {
+  const tokens = integers(tensors, "lift_tokens");
+  const lifts = floats(tensors, "lifts");
+  const count = tokens.length / 2;
+  const of = (sign: number) =>
+    Array.from({ length: count }, (_, i) => ({ token: tokens[sign * count + i], lift: lifts[sign * count + i] }));
+  return [of(0).filter(({ token }) => token !== NOTHING), of(1).filter(({ token }) => token !== NOTHING)];
+}
+
+async function read(path: string): Promise<ArrayBuffer> {
+  let response: Response;
+  try {
+    response = await fetch(path);
+  } catch {
+    throw new SiteError(
+      "The server does not respond",
+      `${path} could not be fetched.`,
+      "Is quadric view still running?",
+    );
+  }
+  if (response.status === 404)
+    throw new SiteError("A file of this site is missing", `${path} is not there.`, "Export or upload the site again.");
+  if (!response.ok)
+    throw new SiteError(
+      "The server refused a file",
+      `${path}: status ${response.status}.`,
+      "Look at the server's log.",
+    );
+  const content = await response.arrayBuffer();
+  try {
+    return await gunzip(content);
+  } catch {
+    throw broken(path, "it is cut short or was changed");
+  }
+}
+
+function broken(path: string, why: string): SiteError {
+  return new SiteError(
+    "A file of this site is damaged",
+    `${path} cannot be read: ${why}.`,
+    "Export or upload it again.",
+  );
+}
+
+async function readTensors(path: string): Promise<Tensors> {
+  return decoded(path, await read(path), parseTensors);
+}
+
+function decoded<A, B>(path: string, from: A, decode: (from: A) => B): B {
+  try {
+    return decode(from);
+  } catch (problem) {
+    throw broken(path, problem instanceof Error ? problem.message : String(problem));
+  }
+}
+
+async function readJson<T>(path: string): Promise<T> {
+  return decoded(path, await read(path), (content) => JSON.parse(new TextDecoder().decode(content)) as T);
+}

@@ -1,0 +1,229 @@
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { Camera, VIEWS } from "../scene/camera.ts";
+import type { Theme } from "../scene/colours.ts";
+import { STATISTICS } from "../data/statistics.ts";
+import { Pins } from "./contexts.tsx";
+import type { Index, Latent, Site, SiteText, Unit } from "../data/site.ts";
+import { capturedBy, shownAxes } from "../scene/geometry.ts";
+import { keeping, useKeptCamera, useKeys, useLoaded, zoomKeys } from "../ui/hooks.ts";
+import { labelOf } from "../ui/labels.tsx";
+import { DetailPanels, PicturePanel, SidePanels } from "./panels.tsx";
+import type { Page } from "./panels.tsx";
+import { PointTable } from "./point-table.tsx";
+import { shortened } from "../ui/format.ts";
+import { formatRoute } from "../ui/route.ts";
+import type { LatentRoute } from "../ui/route.ts";
+import { SHAPES } from "../data/schema.ts";
+import type { DictionaryEntry } from "../data/schema.ts";
+import { ProblemPage, Skeleton } from "../ui/states.tsx";
+import { visible } from "../data/vocabulary.ts";
+import { startingLevel } from "./toolbar.tsx";
+
+export interface LatentPageProps {
+  site: Site;
+  entry: DictionaryEntry;
+  route: LatentRoute;
+  theme: Theme;
+  go: (route: LatentRoute, remember: boolean) => void;
+}
+
+export function LatentPage(props: LatentPageProps) {
+  const { site, entry, route } = props;
+  const index = useLoaded(entry.name, () => site.index(entry));
+  const text = useLoaded(entry.text, () => site.text(entry.text));
+  const latent = useLoaded(`${entry.name} ${route.latent}`, () => site.latent(entry, route.latent));
+  const error = latent.error ?? index.error ?? text.error;
+  const turnPage = (by: number) => {
+    const to = (((route.latent + by) % entry.n_latents) + entry.n_latents) % entry.n_latents;
+    props.go(
+      { ...route, latent: Number.isFinite(to) ? to : 0, axes: [0, 1, 2], surface: null, pins: [], versus: null },
+      true,
+    );
+  };
+  useKeys({ j: () => turnPage(1), k: () => turnPage(-1) });
+  useEffect(() => {
+    document.title = `Latent ${route.latent} · ${entry.name} · Quadric`;
+  }, [route.latent, entry.name]);
+  // Prefetch the next page: its data is small and likely needed.
+  useEffect(() => {
+    if (latent.value && route.latent + 1 < entry.n_latents) site.latent(entry, route.latent + 1).catch(() => {});
+  }, [latent.value]);
+  if (error)
+    return (
+      <ProblemPage error={error}>
+        <p>
+          <a href={formatRoute({ ...props.route, latent: 0 })}>Latent 0</a> ·{" "}
+          <a href={`#/${entry.name}`}>Map of all latents</a>
+        </p>
+      </ProblemPage>
+    );
+  if (!index.value || !text.value || !latent.value) return <Skeleton what={`latent ${route.latent}`} />;
+  return <Loaded {...props} index={index.value} text={text.value} latent={latent.value} turnPage={turnPage} />;
+}
+
+interface LoadedProps extends LatentPageProps {
+  index: Index;
+  text: SiteText;
+  latent: Latent;
+  turnPage: (by: number) => void;
+}
+
+function Loaded(props: LoadedProps) {
+  const page = usePage(props);
+  const { latent, index, entry, captured, shown, text, pins } = page;
+  return (
+    <main class="latent-page">
+      <Title
+        {...{ entry, index, latent, captured }}
+        unit={text.unit}
+        turnPage={props.turnPage}
+        custom={shown.some((axis, i) => axis.eigenvector !== i)}
+      />
+      <div class="stage">
+        <PicturePanel {...page} />
+        <SidePanels {...page} />
+      </div>
+      <Pins site={page.site} text={text} latent={latent} pins={pins} onPin={page.pin} onHover={page.setHovered} />
+      <DetailPanels {...page} />
+      <PointTable latent={latent} text={text} shown={shown} />
+    </main>
+  );
+}
+
+/** What the panels of a latent share, and the keys that change it. */
+function usePage({ site, entry, route, theme, go, index, text, latent }: LoadedProps): Page {
+  const camera = useMemo(() => new Camera(), []);
+  const [hovered, setHovered] = useState<number | null>(null);
+  const [neighbour, setNeighbour] = useState<number | null>(null);
+  const { versus } = route;
+  const other = useLoaded(versus === null ? "" : `${entry.name} ${versus}`, () =>
+    versus === null ? null : site.latent(entry, versus),
+  );
+  const shared = useShared(site, entry, latent, neighbour);
+  const shown = useMemo(() => shownAxes(latent, route.axes, route.control), [latent, route.axes.join(), route.control]);
+  const pins = route.pins.filter((pin) => pin < latent.values.length);
+  const change = (part: Partial<LatentRoute>) => go({ ...route, ...part }, false);
+  const pin = (point: number) =>
+    change({ pins: pins.includes(point) ? pins.filter((each) => each !== point) : [...pins, point].slice(-12) });
+  const keepCamera = useKeptCamera(camera, route, go, latent);
+  usePictureKeys(camera, keepCamera, {
+    s: () => change({ surface: route.surface === null ? startingLevel(latent) : null }),
+    r: () => change({ control: !route.control }),
+    a: () => change({ eigenaxes: !route.eigenaxes }),
+    c: () => change({ colour: nextColour(route.colour) }),
+    Escape: () => change({ pins: [], versus: null }),
+  });
+  const label = labelOf(index, latent.latent);
+  const shares = {
+    site,
+    entry,
+    route,
+    theme,
+    index,
+    text,
+    latent,
+    camera,
+    shown,
+    pins,
+    hovered,
+    neighbour,
+    shared,
+    other,
+    label,
+  };
+  return { ...shares, captured: capturedBy(latent, shown), change, pin, setHovered, setNeighbour, keepCamera };
+}
+
+interface TitleProps {
+  entry: DictionaryEntry;
+  unit: Unit;
+  index: Index;
+  latent: Latent;
+  captured: number;
+  custom: boolean;
+  turnPage: (by: number) => void;
+}
+
+function Title({ entry, unit, index, latent, captured, custom, turnPage }: TitleProps) {
+  const shape = SHAPES[index.columns.shape?.[latent.latent] ?? 0];
+  const label = index.labels[latent.latent];
+  return (
+    <header class="title">
+      <div class="name">
+        <p class="crumb">
+          <a href={`#/${encodeURIComponent(entry.name)}`}>{entry.name}</a> · latent {latent.latent} ·{" "}
+          <span class="shape">{shape}</span>
+        </p>
+        <h1 title={labelOf(index, latent.latent)}>
+          <bdi>{shortened(labelOf(index, latent.latent), 110)}</bdi>
+        </h1>
+        <p class="quiet">
+          {label?.written && (
+            <>
+              <bdi>{visible(label.text)}</bdi> ·{" "}
+            </>
+          )}
+          <span
+            class="unevaluated"
+            title={label?.written ? `Written by ${entry.labels.written}` : entry.labels.offline}
+          >
+            label unevaluated
+          </span>
+        </p>
+      </div>
+      <dl class="statistics">
+        {STATISTICS.map((statistic) => {
+          const recomputed = statistic.key === "captured" && custom;
+          const value = recomputed ? captured : index.columns[statistic.key]![latent.latent];
+          return (
+            <div key={statistic.key} title={statistic.explain(unit)}>
+              <dt>{statistic.name}</dt>
+              <dd>{statistic.format(value)}</dd>
+            </div>
+          );
+        })}
+      </dl>
+      <nav class="turn" aria-label="Latents">
+        <button type="button" onClick={() => turnPage(-1)} aria-label="Previous latent (key k)">
+          ←
+        </button>
+        <button type="button" onClick={() => turnPage(1)} aria-label="Next latent (key j)">
+          →
+        </button>
+      </nav>
+    </header>
+  );
+}
+
+/** Points of this latent that are also points of another one. */
+function useShared(site: Site, entry: DictionaryEntry, latent: Latent, other: number | null): number[] {
+  const loaded = useLoaded(other === null ? "" : `${entry.name} ${other}`, () =>
+    other === null ? null : site.latent(entry, other),
+  );
+  return useMemo(() => {
+    if (!loaded.value) return [];
+    const places = new Set(loaded.value.places);
+    return Array.from(latent.places, (place, i) => (places.has(place) ? i : -1)).filter((i) => i >= 0);
+  }, [loaded.value, latent]);
+}
+
+function usePictureKeys(camera: Camera, keep: () => void, more: Record<string, () => void>): void {
+  const kept = keeping(keep);
+  const step = Math.PI / 24;
+  useKeys({
+    ArrowLeft: kept(() => camera.turn(-step, 0)),
+    ArrowRight: kept(() => camera.turn(step, 0)),
+    ArrowUp: kept(() => camera.turn(0, -step)),
+    ArrowDown: kept(() => camera.turn(0, step)),
+    ...zoomKeys(camera, keep),
+    x: kept(() => camera.look(VIEWS.x)),
+    y: kept(() => camera.look(VIEWS.y)),
+    z: kept(() => camera.look(VIEWS.z)),
+    ...more,
+  });
+}
+
+function nextColour(colour: LatentRoute["colour"]): LatentRoute["colour"] {
+  const all = ["activation", "sign", "token", "position"] as const;
+  return all[(all.indexOf(colour) + 1) % all.length];
+}

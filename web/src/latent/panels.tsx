@@ -1,0 +1,189 @@
+// The panels of a latent's page.
+import { useRef } from "preact/hooks";
+import type { Camera } from "../scene/camera.ts";
+import type { Theme } from "../scene/colours.ts";
+import { css, PALETTES } from "../scene/colours.ts";
+import { Comparison } from "./comparison.tsx";
+import { Contexts } from "./contexts.tsx";
+import type { Index, Latent, Site, SiteText, Unit } from "../data/site.ts";
+import { picture, pointsAsCsv, save } from "./downloads.ts";
+import { Firing } from "./firing.tsx";
+import type { ShownAxis } from "../scene/geometry.ts";
+import type { Loaded } from "../ui/hooks.ts";
+import { LatentView } from "./view.tsx";
+import { Neighbours } from "./neighbours.tsx";
+import { shortened } from "../ui/format.ts";
+import { formatRoute } from "../ui/route.ts";
+import type { LatentRoute } from "../ui/route.ts";
+import type { Scatter } from "../scene/scatter.ts";
+import type { DictionaryEntry } from "../data/schema.ts";
+import { Spectrum } from "./spectrum.tsx";
+import { snippet } from "./snippet.ts";
+import { Downloads, SurfaceControl, Toolbar } from "./toolbar.tsx";
+
+export interface Page {
+  site: Site;
+  entry: DictionaryEntry;
+  route: LatentRoute;
+  theme: Theme;
+  index: Index;
+  text: SiteText;
+  latent: Latent;
+  camera: Camera;
+  shown: ShownAxis[];
+  captured: number;
+  pins: number[];
+  /** The point that the pointer or the focus is on, in the picture or in a list. */
+  hovered: number | null;
+  /** The neighbour that the pointer or the focus is on. */
+  neighbour: number | null;
+  /** Points that the neighbour has too. */
+  shared: number[];
+  /** The latent to compare with. */
+  other: Loaded<Latent>;
+  label: string;
+  change: (part: Partial<LatentRoute>) => void;
+  pin: (point: number) => void;
+  setHovered: (point: number | null) => void;
+  setNeighbour: (latent: number | null) => void;
+  keepCamera: () => void;
+}
+
+export function PicturePanel(page: Page) {
+  const { entry, route, theme, text, latent, shown, captured, label, change } = page;
+  const scatter = useRef<Scatter | null>(null);
+  const takePicture = async () => {
+    if (!scatter.current) return;
+    const overlay = scatter.current.canvas.nextElementSibling as HTMLCanvasElement;
+    const caption = [`${entry.name} · latent ${latent.latent}: ${shortened(label, 90)}`, samplingText(entry, latent, text.unit)];
+    const background = theme === "dark" ? "#121217" : "#fdfcfa";
+    save(
+      `latent-${latent.latent}.png`,
+      await picture(scatter.current, overlay, background, css(PALETTES[theme].ink), caption),
+    );
+  };
+  const takeTable = () =>
+    save(
+      `latent-${latent.latent}.csv`,
+      new Blob([pointsAsCsv(latent, text, shown)], { type: "text/csv;charset=utf-8" }),
+    );
+  const tools = { route, latent, unit: text.unit, shown, captured, onChange: change };
+  return (
+    <section class={`panel picture ${route.versus === null ? "" : "comparing"}`} aria-label="Picture">
+      <Toolbar {...tools} />
+      <div class="views">
+        <OwnView {...page} onScatter={(each) => (scatter.current = each)} />
+        {route.versus !== null && (
+          <Comparison
+            {...page}
+            onHover={page.setHovered}
+            onCamera={page.keepCamera}
+            onClose={() => change({ versus: null })}
+          />
+        )}
+      </div>
+      {route.control && (
+        <p class="caution">
+          Random control: the same {text.unit}s on three random directions. Structure that survives here is not this
+          latent's.
+        </p>
+      )}
+      <SurfaceControl {...tools} />
+      <footer>
+        <p class="badge">{samplingText(entry, latent, text.unit)}</p>
+        <Downloads onPicture={takePicture} onTable={takeTable} snippet={snippet(entry, latent.latent)} />
+      </footer>
+    </section>
+  );
+}
+
+function OwnView(page: Page & { onScatter: (scatter: Scatter | null) => void }) {
+  const { route, text, latent, label, neighbour, shared, hovered } = page;
+  return (
+    <div class="comparison">
+      {route.versus !== null && (
+        <p class="comparison-title">
+          <b>
+            {latent.latent} <bdi>{label}</bdi>
+          </b>
+        </p>
+      )}
+      <LatentView
+        {...page}
+        axes={route.axes}
+        control={route.control}
+        eigenaxes={route.eigenaxes}
+        colour={route.colour}
+        surface={route.surface}
+        label={`3D scatter of ${latent.values.length} ${text.unit}s for latent ${latent.latent}. Arrow keys rotate, plus and minus zoom; the same points are in the table below.`}
+        marked={neighbour !== null ? shared : hovered !== null ? [hovered] : []}
+        alone={neighbour !== null && shared.length > 0}
+        onHover={page.setHovered}
+        onPin={page.pin}
+        onCamera={page.keepCamera}
+      />
+    </div>
+  );
+}
+
+export function SidePanels({ route, latent, text, captured, hovered, pins, other, change, pin, setHovered }: Page) {
+  return (
+    <aside class="side">
+      <section class="panel" aria-label="Spectrum">
+        <h2>Spectrum</h2>
+        <Spectrum latent={latent} axes={route.axes} captured={captured} onAxes={(axes) => change({ axes })} />
+      </section>
+      <section class="panel" aria-label="Contexts">
+        <h2>Strongest {text.unit === "row" ? "rows" : "contexts"}</h2>
+        <Contexts latent={latent} text={text} hovered={hovered} pins={pins} onHover={setHovered} onPin={pin} />
+      </section>
+      {other.value && (
+        <section class="panel" aria-label={`Contexts of latent ${route.versus}`}>
+          <h2>
+            Strongest {text.unit === "row" ? "rows" : "contexts"} of {route.versus}
+          </h2>
+          <Contexts latent={other.value} text={text} hovered={null} pins={[]} onHover={() => {}} />
+        </section>
+      )}
+    </aside>
+  );
+}
+
+export function DetailPanels({ entry, route, index, text, latent, neighbour, shared, change, setNeighbour }: Page) {
+  const address = (other: number) =>
+    formatRoute({ ...route, latent: other, axes: [0, 1, 2], pins: [], versus: null, surface: null });
+  return (
+    <div class="details">
+      <section class="panel" aria-label="Firing">
+        <h2>Firing</h2>
+        <Firing latent={latent} entry={entry} index={index} text={text} />
+      </section>
+      <section class="panel" aria-label="Neighbours">
+        <h2>Neighbours</h2>
+        <p class="quiet neighbour-note">
+          {neighbour === null
+            ? `By overlap of the leading eigenspaces. Point at one to see the ${text.unit}s that both keep.`
+            : `${shared.length} of these points are also points of latent ${neighbour}.`}
+        </p>
+        <Neighbours
+          latent={latent}
+          index={index}
+          versus={route.versus}
+          address={address}
+          onCompare={(other) => change({ versus: route.versus === other ? null : other })}
+          onHover={setNeighbour}
+        />
+      </section>
+    </div>
+  );
+}
+
+/** How the points were drawn: they are not a fair sample, and the page must say so. */
+export function samplingText(entry: DictionaryEntry, latent: Latent, unit: Unit): string {
+  const { sampling } = entry;
+  const count = (number: number) => number.toLocaleString("en");
+  const exponent = String(sampling.weight_exponent)
+    .replace(/\d/g, (digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[Number(digit)])
+    .replace(".", "·");
+  return `${count(latent.values.length)} of ${count(sampling.n_tokens)} ${unit}s, drawn with weight (|z| + ${sampling.epsilon})${exponent}: strong activations are over-represented. Labels are unevaluated.`;
+}

@@ -1,0 +1,55 @@
+// The points as a table, for readers who cannot see the picture.
+import { useState } from "preact/hooks";
+import type { Latent, SiteText } from "../data/site.ts";
+import type { ShownAxis } from "../scene/geometry.ts";
+import { axisName, signed } from "../ui/format.ts";
+
+const PAGE = 50;
+
+export function PointTable({ latent, text, shown }: { latent: Latent; text: SiteText; shown: ShownAxis[] }) {
+  const [open, setOpen] = useState(false);
+  const [rows, setRows] = useState(PAGE);
+  const count = Math.min(rows, latent.values.length);
+  return (
+    <details class="panel point-table" onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>The same points as a table</summary>
+      {open && (
+        <>
+          <div class="scrolls" tabIndex={0} role="region" aria-label="Points">
+            <table>
+              <thead>
+                <tr>
+                  <th scope="col">{text.unit === "row" ? "Row" : "Token"}</th>
+                  <th scope="col">z</th>
+                  {shown.map(({ eigenvector, lambda }, i) => (
+                    <th scope="col" key={i}>
+                      {"XYZ"[i]}, {axisName(eigenvector, lambda)}
+                    </th>
+                  ))}
+                </tr>
+              </thead>
+              <tbody>
+                {Array.from({ length: count }, (_, i) => (
+                  <tr key={i}>
+                    <th scope="row">
+                      <bdi>{text.vocabulary.text(latent.tokens[i])}</bdi>
+                    </th>
+                    <td>{signed(latent.values[i], 3)}</td>
+                    {shown.map(({ values }, axis) => (
+                      <td key={axis}>{signed(values[i])}</td>
+                    ))}
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </div>
+          {count < latent.values.length && (
+            <button type="button" onClick={() => setRows(rows + 4 * PAGE)}>
+              Show more ({count} of {latent.values.length})
+            </button>
+          )}
+        </>
+      )}
+    </details>
+  );
+}

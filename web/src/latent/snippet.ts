@@ -1,0 +1,28 @@
+// Python that loads the latent shown.
+import type { DictionaryEntry } from "../data/schema.ts";
+
+export function snippet(entry: DictionaryEntry, latent: number): string {
+  if (entry.source === null) return unsaved(latent);
+  const name = entry.source_autoencoder === null ? "" : `, name=${python(entry.source_autoencoder)}`;
+  return ["import quadric", "", `autoencoder = quadric.load(${python(entry.source)}${name})`, ...use(latent)].join("\n");
+}
+
+function unsaved(latent: number): string {
+  return [
+    "import quadric",
+    "",
+    "# This site was made from an autoencoder in memory.",
+    '# Keep it with autoencoder.save_pretrained("my-autoencoder"), then load it:',
+    'autoencoder = quadric.load("my-autoencoder")',
+    ...use(latent),
+  ].join("\n");
+}
+
+function use(latent: number): string[] {
+  return [`spectrum = quadric.geometry.spectrum(autoencoder, ${latent})`, "print(spectrum.eigenvalues[:8])"];
+}
+
+/** A Python string literal; JSON's are valid ones. */
+function python(text: string): string {
+  return JSON.stringify(text);
+}

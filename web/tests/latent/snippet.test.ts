@@ -1,0 +1,17 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { DictionaryEntry } from "../../src/data/schema.ts";
+import { snippet } from "../../src/latent/snippet.ts";
+
+test("the Python snippet quotes what it was given", () => {
+  const entry = { source: 'runs/"x"', source_autoencoder: "composite" } as DictionaryEntry;
+  assert.match(snippet(entry, 7), /quadric\.load\("runs\/\\"x\\"", name="composite"\)/);
+  assert.match(snippet({ ...entry, source_autoencoder: null }, 7), /quadric\.load\("runs\/\\"x\\""\)/);
+});
+
+test("the snippet of an autoencoder that was never saved says how to save it", () => {
+  const code = snippet({ source: null, source_autoencoder: null } as DictionaryEntry, 7);
+  assert.match(code, /save_pretrained\("my-autoencoder"\)/);
+  assert.match(code, /spectrum\(autoencoder, 7\)/);
+  assert.doesNotMatch(code, /null/);
+});

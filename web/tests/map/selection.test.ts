@@ -1,0 +1,63 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Index } from "../../src/data/site.ts";
+import { unitScale } from "../../src/data/statistics.ts";
+import { layoutOf, listed, mostImportant, passing, thinned, ticks, within } from "../../src/map/selection.ts";
+import { MAP } from "../../src/ui/route.ts";
+
+const column = (...values: number[]) => Float32Array.from(values);
+const INDEX = {
+  columns: {
+    importance: column(1, 10, 100),
+    effective_rank: column(1, 2, 3),
+    captured: column(1, 0.5, 0.25),
+    support: column(1, 1, 1),
+    density: column(0.1, 0.9, 0.2),
+    shape: column(1, 2, 3),
+  },
+  labels: [{}, {}, {}],
+} as unknown as Index;
+
+test("filters, dense latents and a selection leave what passes all", () => {
+  const kept = (part: object) => {
+    const route = { ...MAP, ...part };
+    return [...passing(INDEX, route, layoutOf(INDEX, route))];
+  };
+  assert.deepEqual(kept({}), [1, 1, 1]);
+  assert.deepEqual(kept({ hideDense: true }), [1, 0, 1]);
+  assert.deepEqual(kept({ filters: { importance: [5, 200] } }), [0, 1, 1]);
+  assert.deepEqual(kept({ lasso: [-1.1, -1.1, -0.9, -1.1, -0.9, -0.9, -1.1, -0.9] }), [1, 0, 0]);
+});
+
+test("the list is sorted as asked", () => {
+  const all = Uint8Array.of(1, 1, 1);
+  assert.deepEqual(listed(INDEX, MAP, all), [2, 1, 0]);
+  assert.deepEqual(listed(INDEX, { ...MAP, sort: "captured", ascending: true }, all), [2, 1, 0]);
+  assert.deepEqual(listed(INDEX, { ...MAP, sort: "latent", ascending: true }, Uint8Array.of(1, 0, 1)), [0, 2]);
+  assert.deepEqual(listed(INDEX, { ...MAP, sort: "support" }, all), [0, 1, 2]);
+  assert.deepEqual(mostImportant(INDEX, 2), [2, 1]);
+});
+
+test("a logarithmic scale is even in ratios and puts nothing below its low end", () => {
+  const scale = unitScale(column(1, 10, 100, 0), true);
+  assert.deepEqual([0, 1, 10, 100].map(scale), [0, 0, 0.5, 1]);
+  assert.equal(unitScale(column(2, 2), false)(2), 0.5);
+});
+
+test("ticks are round and within the range", () => {
+  assert.deepEqual(ticks([0.05, 0.83], false), [0.2, 0.4, 0.6, 0.8]);
+  assert.deepEqual(ticks([0.02, 150], true), [0.1, 1, 10, 100]);
+  assert.deepEqual(ticks([3, 3], false), [3]);
+});
+
+test("a long lasso keeps its form with few corners", () => {
+  const corners = Array.from({ length: 2000 }, (_, i) => i);
+  assert.ok(thinned(corners).length <= 64);
+  assert.deepEqual(thinned([0, 1, 2, 3, 4, 5]), [0, 1, 2, 3, 4, 5]);
+});
+
+test("within a polygon", () => {
+  const square = [0, 0, 1, 0, 1, 1, 0, 1];
+  assert.equal(within(square, 0.5, 0.5), true);
+  assert.equal(within(square, 1.5, 0.5), false);
+});
