@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from quadric.autoencoders.tokens import unit_tokens
+from quadric.autoencoders.objective import unit_tokens
 
 LensKind = Literal["paper", "affine"]
 

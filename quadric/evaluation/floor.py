@@ -12,7 +12,8 @@ from torch import Tensor
 
 TOKENS_PER_LATENT = 4
 """Fewer basis tokens than this per latent would fit the sample and not the tokens."""
-MOST_BASIS_TOKENS = 8192
+FEWEST_TOKENS, MOST_TOKENS = 8_192, 32_768
+"""Tokens that the floor is measured on, half of them for the basis: eight per latent within these bounds."""
 ITERATIONS = 8
 EXTRA = 16
 """Directions carried beside the wanted ones, so that the last of those converge too."""
@@ -46,12 +47,18 @@ def product_space_basis(sample: Float[Tensor, "n d"], n_components: int) -> Prod
     return ProductSpaceBasis(sample, (basis @ rotation[:, -size:])[:, kept] / leading[kept].sqrt())
 
 
+def floor_tokens(n_latents: int) -> int:
+    """How many tokens the floor of a dictionary is measured on."""
+    return min(max(2 * TOKENS_PER_LATENT * n_latents, FEWEST_TOKENS), MOST_TOKENS)
+
+
 def product_space_floor(tokens: Float[Tensor, "n d"], n_latents: int) -> float | None:
     """The error of PCA with as many components as latents: basis from every second unit token, error on the others.
 
     None where there are too few tokens to say: at least four basis tokens per latent are needed.
     """
-    sample, rest = tokens[::2][:MOST_BASIS_TOKENS], tokens[1::2]
+    tokens = tokens[: floor_tokens(n_latents)]
+    sample, rest = tokens[::2], tokens[1::2]
     if len(sample) < TOKENS_PER_LATENT * n_latents or not len(rest):
         return None
     return product_space_basis(sample, n_latents).error(rest).mean().item()

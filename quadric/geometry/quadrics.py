@@ -20,6 +20,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from quadric.autoencoders import Autoencoder
+from quadric.geometry.dictionary import require_bilinear
+
 QuadricShape = Literal[
     "empty",
     "constant",
@@ -91,6 +94,44 @@ class Quadric:
             f"Quadric({self.shape}, {rank} axes, curvature {self.curvature:.2f}, "
             f"z = {self.value_at_centre:.3g} at its centre)"
         )
+
+
+def read(
+    autoencoder: Autoencoder,
+    latent: int,
+    centre: Float[Tensor, " d"] | None = None,
+    *,
+    covariance: Float[Tensor, "..."] | float | None = None,
+    tolerance: float = DEFAULT_TOLERANCE,
+) -> Quadric:
+    """Read a latent as a quadric about the centre of the tokens.
+
+    Args:
+        autoencoder: A bilinear autoencoder.
+        latent: Index of the latent.
+        centre: Mean of the unit tokens that it reads; the origin if left out.
+        covariance: Of the unit tokens about the centre: a matrix (d, d), d variances, or one variance for all. By
+            default all directions have the same, (1 − ‖centre‖²)/d.
+        tolerance: Share of a latent's variation that its shape may leave out.
+
+    Returns:
+        Shape, centre, axes, radii and curvature.
+
+    Example:
+        ```python
+        import torch
+        import quadric
+
+        x = torch.nn.functional.normalize(torch.randn(500, 8) + 2, dim=1)
+        ae = quadric.fit(x, n_latents=6, steps=5)
+        print(quadric.geometry.read(ae, 0, centre=x.mean(0)))
+        ```
+    """
+    matrix = require_bilinear(autoencoder).form(latent).cpu()
+    centre = torch.zeros(len(matrix)) if centre is None else centre.detach().cpu()
+    if covariance is None:
+        covariance = max(1e-6, 1 - float(centre.double().square().sum())) / len(matrix)
+    return read_quadric(raw_affine_form(matrix, centre), covariance, tolerance)
 
 
 def raw_affine_form(matrix: Float[Tensor, "d d"], centre: Float[Tensor, " d"]) -> AffineForm:

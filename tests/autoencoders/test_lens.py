@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from quadric.autoencoders.lens import AffineLens, PaperLens, affine_lens, token_moments
-from quadric.autoencoders.tokens import unit_tokens
+from quadric.autoencoders.objective import unit_tokens
 
 
 def tokens(n: int = 200, d: int = 6, offset: float = 2.0, seed: int = 0) -> torch.Tensor:

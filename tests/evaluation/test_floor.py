@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import quadric
-from quadric.autoencoders.tokens import unit_tokens
+from quadric.autoencoders.objective import unit_tokens
 from quadric.evaluation.floor import product_space_basis, product_space_floor
 
 

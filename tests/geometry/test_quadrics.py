@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+import quadric
 from quadric.geometry.quadrics import AffineForm, lens_affine_form, raw_affine_form, read_quadric
 
 D = 7
@@ -46,24 +47,24 @@ CASES = [
 @pytest.mark.parametrize(("eigenvalues", "centre", "opens", "shape"), CASES)
 def test_a_known_quadric_is_read_back(eigenvalues: list[float], centre: list[float], opens: float, shape: str) -> None:
     lifted, own, v0 = known(eigenvalues, centre, opens)
-    quadric = read_quadric(lens_affine_form(lifted, 0.4))
-    assert quadric.shape == shape
-    assert_close(quadric.centre, v0)
-    assert quadric.value_at_centre == pytest.approx(0.3)
-    assert sorted(quadric.eigenvalues.tolist()) == pytest.approx(sorted(eigenvalues))
-    assert sorted(quadric.radii.tolist()) == pytest.approx(sorted(1 / math.sqrt(abs(value)) for value in eigenvalues))
-    assert_close(quadric.axes @ quadric.axes.mT, own @ own.mT)
-    assert_close(quadric.direction, opens * frame()[:, -1])
-    assert quadric.is_cylinder
+    found = read_quadric(lens_affine_form(lifted, 0.4))
+    assert found.shape == shape
+    assert_close(found.centre, v0)
+    assert found.value_at_centre == pytest.approx(0.3)
+    assert sorted(found.eigenvalues.tolist()) == pytest.approx(sorted(eigenvalues))
+    assert sorted(found.radii.tolist()) == pytest.approx(sorted(1 / math.sqrt(abs(value)) for value in eigenvalues))
+    assert_close(found.axes @ found.axes.mT, own @ own.mT)
+    assert_close(found.direction, opens * frame()[:, -1])
+    assert found.is_cylinder
 
 
 def test_the_level_set_passes_where_the_formula_says() -> None:
     lifted, *_ = known([4.0, 1.0], [0.5, -0.2])
-    quadric = read_quadric(lens_affine_form(lifted, 0.4))
+    found = read_quadric(lens_affine_form(lifted, 0.4))
     angles = torch.linspace(0, 2 * math.pi, 12, dtype=torch.float64)
-    ellipse = torch.stack([angles.cos(), angles.sin()], 1) * quadric.radii
-    points = quadric.centre + ellipse @ quadric.axes.mT
-    assert_close(quadric.form(points), torch.full((12,), quadric.value_at_centre + 1.0, dtype=torch.float64))
+    ellipse = torch.stack([angles.cos(), angles.sin()], 1) * found.radii
+    points = found.centre + ellipse @ found.axes.mT
+    assert_close(found.form(points), torch.full((12,), found.value_at_centre + 1.0, dtype=torch.float64))
 
 
 @pytest.mark.parametrize(("eigenvalues", "centre", "opens", "shape"), CASES)
@@ -76,14 +77,14 @@ def test_the_same_quadric_in_a_raw_dictionary_with_an_offset(
     basis = frame(D + 1, seed=5)
     across, m = basis[:, :-1], basis[:, -1]
     raw = torch.cat([across, m[:, None]], 1) @ lifted @ torch.cat([across, m[:, None]], 1).mT
-    quadric = read_quadric(raw_affine_form(raw, scale * m))
-    assert quadric.shape == shape
-    assert_close(quadric.centre, across @ v0)
-    assert quadric.value_at_centre == pytest.approx(0.3)
-    assert sorted(quadric.radii.tolist()) == pytest.approx(sorted(1 / math.sqrt(abs(value)) for value in eigenvalues))
+    found = read_quadric(raw_affine_form(raw, scale * m))
+    assert found.shape == shape
+    assert_close(found.centre, across @ v0)
+    assert found.value_at_centre == pytest.approx(0.3)
+    assert sorted(found.radii.tolist()) == pytest.approx(sorted(1 / math.sqrt(abs(value)) for value in eigenvalues))
     y = torch.randn(20, D, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     u = y @ across.mT + scale * m
-    assert_close(quadric.form(y @ across.mT), torch.einsum("nd,de,ne->n", u, raw, u))
+    assert_close(found.form(y @ across.mT), torch.einsum("nd,de,ne->n", u, raw, u))
 
 
 def test_mean_times_a_direction_is_a_half_space_and_not_a_hyperboloid() -> None:
@@ -91,10 +92,10 @@ def test_mean_times_a_direction_is_a_half_space_and_not_a_hyperboloid() -> None:
     m, v = frame()[:, 0], frame()[:, 1]
     raw = (m.outer(v) + v.outer(m)) / 2
     assert torch.linalg.eigvalsh(raw).abs().max() == pytest.approx(0.5)
-    quadric = read_quadric(raw_affine_form(raw, 0.7 * m))
-    assert quadric.shape == "half-space"
-    assert quadric.curvature == pytest.approx(0, abs=1e-12)
-    assert_close(quadric.direction / quadric.direction.norm(), v)
+    found = read_quadric(raw_affine_form(raw, 0.7 * m))
+    assert found.shape == "half-space"
+    assert found.curvature == pytest.approx(0, abs=1e-12)
+    assert_close(found.direction / found.direction.norm(), v)
 
 
 def test_curvature_is_the_share_of_variance_that_no_linear_function_explains() -> None:
@@ -102,11 +103,11 @@ def test_curvature_is_the_share_of_variance_that_no_linear_function_explains() -
     generator = torch.Generator().manual_seed(3)
     mixing = torch.randn(D, D, generator=generator, dtype=torch.float64)
     v = torch.randn(400_000, D, generator=generator, dtype=torch.float64) @ mixing
-    quadric = read_quadric(lens_affine_form(lifted, 0.4), mixing.mT @ mixing)
-    z = quadric.form(v)
+    found = read_quadric(lens_affine_form(lifted, 0.4), mixing.mT @ mixing)
+    z = found.form(v)
     design = torch.cat([v, torch.ones(len(v), 1, dtype=torch.float64)], 1)
     residual = z - design @ torch.linalg.lstsq(design, z[:, None]).solution[:, 0]
-    assert quadric.curvature == pytest.approx(float(residual.var() / z.var()), abs=0.01)
+    assert found.curvature == pytest.approx(float(residual.var() / z.var()), abs=0.01)
 
 
 def test_small_eigenvalues_count_as_zero_by_their_share() -> None:
@@ -126,7 +127,21 @@ def test_empty_and_constant_forms() -> None:
 
 def test_a_centre_at_the_origin_leaves_the_raw_form_as_it_is() -> None:
     raw = torch.diag(torch.tensor([3.0, 2.0, 0.0, 0.0, 0.0, 0.0, 0.0], dtype=torch.float64))
-    quadric = read_quadric(raw_affine_form(raw, torch.zeros(D, dtype=torch.float64)))
-    assert quadric.shape == "ellipsoid"
-    assert isinstance(quadric.form, AffineForm)
-    assert len(repr(quadric)) < 120
+    found = read_quadric(raw_affine_form(raw, torch.zeros(D, dtype=torch.float64)))
+    assert found.shape == "ellipsoid"
+    assert isinstance(found.form, AffineForm)
+    assert len(repr(found)) < 120
+
+
+def test_read_takes_the_form_of_a_latent_and_says_how_curved_it_is() -> None:
+    """A latent made of the mean times a direction is a half-space about the mean, and a hyperboloid about the origin."""
+    ae = quadric.BilinearAutoencoder(d_model=D, n_latents=2, prior="atomic")
+    m, v = frame()[:, 0].float(), frame()[:, 1].float()
+    with torch.no_grad():
+        ae.left[0], ae.right[0] = m, v
+        ae.left[1], ae.right[1] = v, v
+    assert quadric.geometry.read(ae, 0).shape == "hyperboloid"
+    about_mean = quadric.geometry.read(ae, 0, centre=0.7 * m)
+    assert (about_mean.shape, about_mean.curvature) == ("half-space", pytest.approx(0, abs=1e-9))
+    slab = quadric.geometry.read(ae, 1, centre=0.7 * m)
+    assert (slab.shape, slab.curvature) == ("slab", pytest.approx(1))
