@@ -104,8 +104,8 @@ def _print(found: "list[Evaluation]", console: "Console") -> None:
     )
     console.print(_reference_table(found))
     console.print(
-        "Floor: error of PCA of xxᵀ with as many components as latents. Constant, linear, quadratic: error of each part of "
-        f"xxᵀ about the mean token{_energies(found[0])}. Copies: |cosine| over 0.95 with an earlier latent."
+        "Floor: error of PCA of xxᵀ with as many components as latents. Constant, linear, quadratic: error of each "
+        f"part of xxᵀ about the mean token{_energies(found[0])}. Copies: |cosine| over 0.95 with an earlier latent."
     )
     if (recovered := found[0].recovered) is not None:
         console.print(

@@ -134,7 +134,7 @@ def test_a_centre_at_the_origin_leaves_the_raw_form_as_it_is() -> None:
 
 
 def test_read_takes_the_form_of_a_latent_and_says_how_curved_it_is() -> None:
-    """A latent made of the mean times a direction is a half-space about the mean, and a hyperboloid about the origin."""
+    """The mean times a direction is a half-space about the mean, and a hyperboloid about the origin."""
     ae = quadric.BilinearAutoencoder(d_model=D, n_latents=2, prior="atomic")
     m, v = frame()[:, 0].float(), frame()[:, 1].float()
     with torch.no_grad():
