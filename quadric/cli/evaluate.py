@@ -102,6 +102,11 @@ def _print(found: "list[Evaluation]", console: "Console") -> None:
         f"Error: ‖X̂ − xxᵀ‖²/‖xxᵀ‖² on {found[0].measures.n_tokens:,} held-out tokens, 95 % interval over sequences. "
         "Dense: Hoyer density over 0.5. Dead: never reaches 1 % of the median latent."
     )
+    console.print(_reference_table(found))
+    console.print(
+        "Floor: error of PCA of xxᵀ with as many components as latents. Constant, linear, quadratic: error of each "
+        f"part of xxᵀ about the mean token{_energies(found[0])}. Copies: |cosine| over 0.95 with an earlier latent."
+    )
     if (recovered := found[0].recovered) is not None:
         console.print(
             "Recovered: share of the cost of zero / mean ablation that is avoided, in cross-entropy (CE) and "
@@ -129,6 +134,29 @@ def _table(found: "list[Evaluation]") -> "Table":
         ]
         table.add_row(*row, *(_recovered_cells(each) if spliced else []))
     return table
+
+
+def _reference_table(found: "list[Evaluation]") -> "Table":
+    """What the errors are to be compared with, and how many latents there really are."""
+    from rich.table import Table
+
+    table = Table()
+    for heading in ("", "floor", "constant", "linear", "quadratic", "distinct", "empty", "copies"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for number, each in enumerate(found, 1):
+        errors = (each.floor, each.error_constant, each.error_linear, each.error_quadratic)
+        cells = ["–" if error is None else f"{error:.3f}" for error in errors]
+        counts = [f"{count:,}" for count in (each.n_distinct, each.n_empty, each.n_copies)]
+        table.add_row(str(number), *cells, *counts)
+    return table
+
+
+def _energies(each: "Evaluation") -> str:
+    blocks = each.measures.blocks
+    if blocks is None:
+        return ""
+    shares = ", ".join(f"{share:.0%}" for share in blocks.energy)
+    return f", which hold {shares} of its energy"
 
 
 def _recovered_cells(each: "Evaluation") -> list[str]:

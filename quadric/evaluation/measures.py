@@ -8,6 +8,11 @@ from torch import Tensor
 
 from quadric.autoencoders import Autoencoder
 from quadric.autoencoders.objective import density_from_norms, density_norms
+from quadric.evaluation.active import TOKENS as ACTIVE_TOKENS
+from quadric.evaluation.active import ActiveError, error_by_active
+from quadric.evaluation.blocks import BlockAccumulator, BlockErrors, can_be_split
+from quadric.evaluation.floor import floor_tokens, product_space_floor
+from quadric.geometry.copies import redundancy
 
 DENSE = 0.5
 """A latent is dense if its Hoyer density exceeds this; Gaussian noise has 0.8."""
@@ -40,11 +45,21 @@ class Measures(NamedTuple):
     n_tokens: int
     error: Interval
     density: float
-    """Mean over latents of the Hoyer density over all tokens."""
+    """Hoyer density over all tokens, averaged over the latents that are not empty."""
     dense_share: float
-    """Share of dense latents. Dead latents do not count, because their density is meaningless."""
+    """Share of dense latents. Dead and empty latents do not count, because their density is meaningless."""
     dead_share: float
     by_position: list[PositionError]
+    n_empty: int
+    """Latents without a form."""
+    n_copies: int
+    """Latents whose form is that of an earlier one, |cosine| over 0.95."""
+    n_distinct: int
+    blocks: BlockErrors | None
+    """Error of the constant, linear and quadratic part; None where the dictionary is too large to split."""
+    floor: float | None
+    """Error of PCA of xxᵀ with as many components as latents; None where there are too few tokens to say."""
+    by_active: list[ActiveError]
 
 
 class ErrorAccumulator:
@@ -57,6 +72,10 @@ class ErrorAccumulator:
         self.errors: list[Tensor] = []
         self.sequences: list[Tensor] = []
         self.positions: list[Tensor] = []
+        self.blocks: BlockAccumulator | None = None
+        self.by_active: list[ActiveError] = []
+        self.sample: list[Tensor] = []
+        """Unit tokens for the floor."""
 
     @torch.no_grad()
     def add(self, tokens: Float[Tensor, "n d"], sequences: Int[Tensor, " n"], positions: Int[Tensor, " n"]) -> None:
@@ -69,10 +88,23 @@ class ErrorAccumulator:
         self.l1, self.l2_squared = self.l1 + l1.double(), self.l2_squared + l2_squared.double()
         reach = (latents if offset is None else latents - offset).abs().amax(0)
         self.largest = torch.maximum(self.largest.to(reach), reach)
-        self.errors.append(autoencoder.errors_of(unit, latents).product_space.double().cpu())
+        errors = autoencoder.errors_of(unit, latents).product_space
+        if not self.n_tokens:
+            self._open(unit, latents)
+        if self.blocks is not None:
+            self.blocks.add(unit, latents, errors)
+        if self.n_tokens < floor_tokens(autoencoder.n_latents):
+            self.sample.append(unit.float().cpu())
+        self.errors.append(errors.double().cpu())
         self.sequences.append(sequences.cpu())
         self.positions.append(positions.cpu())
         self.n_tokens += len(tokens)
+
+    def _open(self, unit: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> None:
+        """What is decided by the first batch: the centre of the tokens, and the curve over active latents."""
+        if can_be_split(self.autoencoder):
+            self.blocks = BlockAccumulator(self.autoencoder, unit.mean(0))
+        self.by_active = error_by_active(self.autoencoder, unit[:ACTIVE_TOKENS], latents[:ACTIVE_TOKENS])
 
     def measures(self) -> Measures:
         """Measures over all batches so far."""
@@ -83,13 +115,21 @@ class ErrorAccumulator:
         alive = self.largest[self.largest > 0]
         limit = DEAD * alive.median() if len(alive) else torch.ones(())
         dead = self.largest < limit
+        found = redundancy(self.autoencoder)
+        empty = found.empty.to(density.device)
         return Measures(
             n_tokens=self.n_tokens,
             error=bootstrap_interval(errors, torch.cat(self.sequences)),
-            density=density.mean().item(),
-            dense_share=((density > DENSE) & ~dead).double().mean().item(),
+            density=density[~empty].mean().item() if not bool(empty.all()) else 0.0,
+            dense_share=((density > DENSE) & ~dead & ~empty).double().mean().item(),
             dead_share=dead.double().mean().item(),
             by_position=error_by_position(errors, positions),
+            n_empty=int(found.empty.sum()),
+            n_copies=int(found.copy.sum()),
+            n_distinct=found.n_distinct,
+            blocks=None if self.blocks is None else self.blocks.result(),
+            floor=product_space_floor(torch.cat(self.sample), self.autoencoder.n_latents),
+            by_active=self.by_active,
         )
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from quadric.autoencoders import Autoencoder, BilinearAutoencoder
+from quadric.evaluation.blocks import Blocks
 from quadric.evaluation.measures import Measures
 from quadric.evaluation.recovered import Recovered
 
@@ -43,6 +44,41 @@ class Evaluation:
         """Share of latents that never reach 1 % of the median latent."""
         return self.measures.dead_share
 
+    @property
+    def error_constant(self) -> float | None:
+        """Relative error of the constant block, α²mmᵀ with m the direction of the mean token."""
+        return self.measures.blocks.error.constant if self.measures.blocks else None
+
+    @property
+    def error_linear(self) -> float | None:
+        """Relative error of the linear block, α(myᵀ + ymᵀ)."""
+        return self.measures.blocks.error.linear if self.measures.blocks else None
+
+    @property
+    def error_quadratic(self) -> float | None:
+        """Relative error of the quadratic block yyᵀ, y ⟂ m: what is left of the shapes."""
+        return self.measures.blocks.error.quadratic if self.measures.blocks else None
+
+    @property
+    def floor(self) -> float | None:
+        """Least error that any tied dictionary of this size could have on such tokens, by PCA of xxᵀ."""
+        return self.measures.floor
+
+    @property
+    def n_empty(self) -> int:
+        """Latents without a form."""
+        return self.measures.n_empty
+
+    @property
+    def n_copies(self) -> int:
+        """Latents whose form is that of an earlier one."""
+        return self.measures.n_copies
+
+    @property
+    def n_distinct(self) -> int:
+        """Latents that are neither empty nor copies."""
+        return self.measures.n_distinct
+
     def to_dict(self) -> dict[str, Any]:
         """All numbers as one flat dictionary."""
         return self.as_row()
@@ -62,12 +98,22 @@ class Evaluation:
             "density": f"{self.density:.3f}",
             "dense latents": f"{self.dense_share:.1%}",
             "dead latents": f"{self.dead_share:.1%}",
+            "distinct latents": f"{self.n_distinct:,}  ({self.n_empty:,} empty, {self.n_copies:,} copies)",
             "tokens": f"{measures.n_tokens:,}",
         }
+        rows |= self._reference_rows()
         if self.recovered is not None:
             rows["cross-entropy recovered"] = f"{self.recovered.cross_entropy(self.recovered.zero):.1%}"
         width = max(map(len, rows))
         return "\n".join([self._title(), *(f"  {name:<{width}}  {value}" for name, value in rows.items())])
+
+    def _reference_rows(self) -> dict[str, str]:
+        """What the error is to be compared with: the floor, and the blocks that it is made of."""
+        rows = {} if self.floor is None else {"floor (PCA)": f"{self.floor:.4f}"}
+        if (blocks := self.measures.blocks) is None:
+            return rows
+        parts = zip(("constant", "linear", "quadratic"), blocks.error, blocks.energy, strict=True)
+        return rows | {f"error, {name}": f"{error:.3f}  ({energy:.0%} of the energy)" for name, error, energy in parts}
 
     def __repr__(self) -> str:
         return (
@@ -90,6 +136,12 @@ class Evaluation:
             "density": measures.density,
             "dense_share": measures.dense_share,
             "dead_share": measures.dead_share,
+            "n_empty": measures.n_empty,
+            "n_copies": measures.n_copies,
+            "n_distinct": measures.n_distinct,
+            "floor": measures.floor,
+            **{f"error_{name}": getattr(self, f"error_{name}") for name in ("constant", "linear", "quadratic")},
+            **_energies(measures),
         }
         if recovered is None:
             return row
@@ -106,10 +158,19 @@ class Evaluation:
         }
 
     def as_json(self) -> dict[str, Any]:
-        """The table row and the error by position."""
-        return self.as_row() | {"by_position": [each._asdict() for each in self.measures.by_position]}
+        """The table row, and the error by active latents and by position."""
+        return self.as_row() | {
+            "by_active": [each._asdict() for each in self.measures.by_active],
+            "by_position": [each._asdict() for each in self.measures.by_position],
+        }
 
 
 def kind_of(autoencoder: Autoencoder) -> str:
     """The prior, or the kind of a linear baseline."""
     return autoencoder.prior if isinstance(autoencoder, BilinearAutoencoder) else autoencoder.kind
+
+
+def _energies(measures: Measures) -> dict[str, float | None]:
+    """Share of the tokens' energy in each block."""
+    energy = measures.blocks.energy._asdict() if measures.blocks else dict.fromkeys(Blocks._fields)
+    return {f"energy_{name}": value for name, value in energy.items()}

@@ -5,6 +5,8 @@ statistics(ae)           the table of all latents: importance, effective rank, c
 dictionary_geometry(ae)  every latent decomposed once, for all of these; kept in a run by `kept_geometry`
 latent_form(ae, i)       a latent as a `Form`, which can be added, subtracted, scaled and evaluated
 shape_of, level_set      which quadric a spectrum describes, and its axes and radii
+read(ae, i, centre)      a latent as a quadric about the centre of the tokens: its linear part, shape and curvature
+redundancy(ae)           which latents are empty, and which are copies of others
 receptive_field_share    how much of the unit sphere a latent fires on
 neighbours(ae)           the latents that live in nearly the same subspace
 frobenius_similarity, hungarian_similarity, compare    how much two autoencoders agree
@@ -12,12 +14,14 @@ description_length(ae)   how many bits the latents take
 """
 
 from quadric.geometry.comparison import Agreement, Comparison, compare
+from quadric.geometry.copies import Redundancy, redundancy
 from quadric.geometry.decomposition import Decomposition, decompose, leading_axes
 from quadric.geometry.description_length import DescriptionLength, description_length
 from quadric.geometry.dictionary_geometry import DictionaryGeometry, dictionary_geometry
 from quadric.geometry.eigenpairs import Eigenpairs
 from quadric.geometry.forms import Form, combination, latent_form
 from quadric.geometry.neighbours import Neighbours, neighbours
+from quadric.geometry.quadrics import AffineForm, Quadric, read, read_quadric
 from quadric.geometry.receptive_field import (
     half_space_share,
     log_half_space_share,
@@ -33,6 +37,7 @@ from quadric.geometry.statistics import LatentStatistics, statistics
 from quadric.geometry.stored import kept_geometry, load_geometry, save_geometry, stored_geometry
 
 __all__ = [
+    "AffineForm",
     "Agreement",
     "Comparison",
     "Decomposition",
@@ -44,6 +49,8 @@ __all__ = [
     "LatentStatistics",
     "LevelSet",
     "Neighbours",
+    "Quadric",
+    "Redundancy",
     "Shape",
     "all_eigenvalues",
     "combination",
@@ -63,7 +70,10 @@ __all__ = [
     "log_receptive_field_share",
     "log_slab_share",
     "neighbours",
+    "read",
+    "read_quadric",
     "receptive_field_share",
+    "redundancy",
     "save_geometry",
     "shape_of",
     "slab_share",

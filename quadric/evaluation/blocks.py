@@ -1,0 +1,112 @@
+"""The error of a dictionary by block: constant, linear and quadratic part of what it rebuilds.
+
+With m the direction of the mean token and u = αm + y, y ⟂ m, the target uuᵀ has three blocks,
+
+    α²mmᵀ (constant),    α(myᵀ + ymᵀ) (linear),    yyᵀ (quadratic),
+
+whose squared norms α⁴, 2α²‖y‖², ‖y‖⁴ add up to one. Tokens of a language model have a large mean, so that one error for
+all blocks says little about shapes: a dictionary may lose most of the quadratic block behind a small total.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from quadric.autoencoders import Autoencoder, BilinearAutoencoder
+from quadric.autoencoders.bilinear import LARGEST_DENSE_GRAM
+from quadric.autoencoders.kernels.kernel import atom_gram
+from quadric.autoencoders.topk import LinearAutoencoder
+
+
+class Blocks(NamedTuple):
+    """One number for each block."""
+
+    constant: float
+    linear: float
+    quadratic: float
+
+
+class BlockErrors(NamedTuple):
+    """Errors by block, and how much of the tokens' energy each block holds."""
+
+    error: Blocks
+    """‖block of X̂ − block of X‖² over ‖block of X‖², both summed over tokens."""
+    energy: Blocks
+    """Share of Σ‖X‖²."""
+
+
+class BlockAccumulator:
+    """Adds up the errors of one autoencoder by block, about a given centre of the unit tokens."""
+
+    def __init__(self, autoencoder: Autoencoder, centre: Float[Tensor, " d"]) -> None:
+        length: Tensor = torch.linalg.vector_norm(centre)
+        self.direction = centre / length.clamp(min=1e-12)
+        self.autoencoder = autoencoder
+        self.across: _AcrossKernel | None = None
+        if isinstance(autoencoder, BilinearAutoencoder):
+            self.across = _AcrossKernel(autoencoder, self.direction)
+        self.errors = torch.zeros(3, dtype=torch.float64)
+        self.energies = torch.zeros(3, dtype=torch.float64)
+
+    @torch.no_grad()
+    def add(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"], errors: Float[Tensor, " n"]) -> None:
+        """Add unit tokens with their latents and their product-space errors."""
+        along = tokens @ self.direction
+        y = tokens - along[:, None] * self.direction
+        constant, quadratic = self._errors(along, y, latents)
+        rest = y.square().sum(-1)
+        self.errors += _sums(constant, errors - constant - quadratic, quadratic)
+        self.energies += _sums(along**4, 2 * along.square() * rest, rest.square())
+
+    def _errors(self, along: Tensor, y: Tensor, latents: Tensor) -> tuple[Tensor, Tensor]:
+        """Squared errors of the constant and of the quadratic block; the linear one is what is left of the whole."""
+        if self.across is not None:
+            return self.across.errors(along, y, latents)
+        assert isinstance(self.autoencoder, LinearAutoencoder)
+        rebuilt = self.autoencoder.decode(latents)
+        rebuilt_along = rebuilt @ self.direction
+        rebuilt_y = rebuilt - rebuilt_along[:, None] * self.direction
+        constant = (along.square() - rebuilt_along.square()).square()
+        overlap = (y * rebuilt_y).sum(-1).square()
+        quadratic = y.square().sum(-1).square() + rebuilt_y.square().sum(-1).square() - 2 * overlap
+        return constant, quadratic
+
+    def result(self) -> BlockErrors:
+        """Errors and energies over all tokens so far; a block that the tokens do not have counts as error 0."""
+        relative = torch.where(self.energies > 0, self.errors / self.energies.clamp(min=1e-30), 0)
+        return BlockErrors(Blocks(*relative.tolist()), Blocks(*(self.energies / self.energies.sum()).tolist()))
+
+
+class _AcrossKernel:
+    """What the blocks of a bilinear reconstruction need: the forms restricted to the complement of m, and along m."""
+
+    def __init__(self, autoencoder: BilinearAutoencoder, direction: Float[Tensor, " d"]) -> None:
+        dtype = torch.promote_types(autoencoder.left.dtype, torch.float32)
+        left, right = autoencoder.left.detach().to(dtype), autoencoder.right.detach().to(dtype)
+        direction = direction.to(left)
+        left_along, right_along = left @ direction, right @ direction
+        used = autoencoder.mixing.used_atoms
+        across = [left - left_along[:, None] * direction, right - right_along[:, None] * direction]
+        across = across if used is None else [each.index_select(0, used) for each in across]
+        self.autoencoder = autoencoder
+        self.kernel = autoencoder.mixing.kernel(atom_gram(across[0], across[1], autoencoder.symmetric)).detach()
+        self.along = autoencoder.mixing.mix((left_along * right_along)[None])[0].detach()
+        """mᵀW_i m."""
+
+    def errors(self, along: Tensor, y: Tensor, latents: Tensor) -> tuple[Tensor, Tensor]:
+        constant = (latents @ self.along.to(latents) - along.square()).square()
+        across = self.autoencoder.encode_prepared(y)
+        rebuilt = ((latents @ self.kernel.to(latents)) * latents).sum(-1)
+        quadratic = rebuilt - 2 * (latents * across).sum(-1) + y.square().sum(-1).square()
+        return constant, quadratic
+
+
+def can_be_split(autoencoder: Autoencoder) -> bool:
+    """Whether the kernel of the restricted forms fits into memory."""
+    return not isinstance(autoencoder, BilinearAutoencoder) or autoencoder.n_hidden <= LARGEST_DENSE_GRAM
+
+
+def _sums(*blocks: Tensor) -> Float[Tensor, " 3"]:
+    return torch.stack([each.double().sum().cpu() for each in blocks])

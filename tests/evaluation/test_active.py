@@ -1,0 +1,37 @@
+"""The curve over active latents: its ends are known, and dropping latents by hand gives every point of it."""
+
+import pytest
+import torch
+
+from quadric import BilinearAutoencoder, TopKAutoencoder
+from quadric.autoencoders.objective import unit_tokens
+from quadric.evaluation.active import error_by_active
+
+
+def unit(n: int = 40, d: int = 6) -> torch.Tensor:
+    return unit_tokens(torch.randn(n, d, generator=torch.Generator().manual_seed(0), dtype=torch.float64))
+
+
+@torch.no_grad()
+def test_every_point_is_the_error_of_the_kept_forms() -> None:
+    x, ae = unit(), BilinearAutoencoder(d_model=6, n_latents=5, prior="atomic").double()
+    latents = ae.encode_prepared(x)
+    forms = torch.stack([ae.form(i) for i in range(5)])
+    found = error_by_active(ae, x, latents)
+    assert [each.n_active for each in found] == [1, 2, 4, 5]
+    for count, error in found:
+        kept = torch.zeros_like(latents)
+        for row, values in enumerate(latents):
+            chosen = values.abs().topk(count).indices
+            kept[row, chosen] = values[chosen]
+        difference = torch.einsum("nk,kde->nde", kept, forms) - torch.einsum("nd,ne->nde", x, x)
+        assert error == pytest.approx(difference.square().sum((1, 2)).mean().item())
+    assert found[-1].error == pytest.approx(ae.error(x).mean().item())
+
+
+@torch.no_grad()
+def test_a_linear_dictionary_is_flat_beyond_its_active_latents() -> None:
+    x, ae = unit(), TopKAutoencoder(d_model=6, n_latents=16, n_active=4).double().eval()
+    found = {each.n_active: each.error for each in error_by_active(ae, x, ae.encode_prepared(x))}
+    assert list(found) == [1, 2, 4, 8, 16]
+    assert found[4] == found[8] == found[16] == pytest.approx(ae.error(x).mean().item())

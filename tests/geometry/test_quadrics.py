@@ -1,0 +1,147 @@
+"""Forms made by hand from known quadrics, plus an offset, are read back exactly."""
+
+import math
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+import quadric
+from quadric.geometry.quadrics import AffineForm, lens_affine_form, raw_affine_form, read_quadric
+
+D = 7
+
+
+def frame(d: int = D, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.linalg.qr(torch.randn(d, d, generator=generator, dtype=torch.float64)).Q
+
+
+def known(
+    eigenvalues: list[float], centre: list[float], opens: float = 0.0, at_centre: float = 0.3, scale: float = 0.4
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """W̃ = [[Q, b/2], [bᵀ/2, a]] of Σλ_j(q_j·(v − v₀))² + c·b_⊥·v + z₀, its axes and its centre."""
+    axes = frame()
+    own = axes[:, : len(eigenvalues)]
+    values = torch.tensor(eigenvalues, dtype=torch.float64)
+    v0 = own @ torch.tensor(centre, dtype=torch.float64)
+    quadratic = own @ values.diag() @ own.mT
+    linear = -2 / scale * quadratic @ v0 + opens * axes[:, -1]
+    constant = (at_centre + v0 @ quadratic @ v0) / scale**2
+    lifted = torch.zeros(D + 1, D + 1, dtype=torch.float64)
+    lifted[:-1, :-1], lifted[:-1, -1], lifted[-1, :-1], lifted[-1, -1] = quadratic, linear / 2, linear / 2, constant
+    return lifted, own, v0
+
+
+CASES = [
+    ([4.0], [0.5], 0.0, "slab"),
+    ([4.0, 4.0], [0.5, -0.2], 0.0, "ellipsoid"),
+    ([-4.0, -1.0, -2.0], [0.1, 0.2, 0.3], 0.0, "ellipsoid"),
+    ([4.0, -2.0], [0.0, 0.0], 0.0, "hyperboloid"),
+    ([4.0, 2.0], [0.1, 0.2], 9.0, "elliptic paraboloid"),
+    ([4.0, -2.0, 1.0], [0.1, 0.2, 0.0], 9.0, "hyperbolic paraboloid"),
+    ([], [], 3.0, "half-space"),
+]
+
+
+@pytest.mark.parametrize(("eigenvalues", "centre", "opens", "shape"), CASES)
+def test_a_known_quadric_is_read_back(eigenvalues: list[float], centre: list[float], opens: float, shape: str) -> None:
+    lifted, own, v0 = known(eigenvalues, centre, opens)
+    found = read_quadric(lens_affine_form(lifted, 0.4))
+    assert found.shape == shape
+    assert_close(found.centre, v0)
+    assert found.value_at_centre == pytest.approx(0.3)
+    assert sorted(found.eigenvalues.tolist()) == pytest.approx(sorted(eigenvalues))
+    assert sorted(found.radii.tolist()) == pytest.approx(sorted(1 / math.sqrt(abs(value)) for value in eigenvalues))
+    assert_close(found.axes @ found.axes.mT, own @ own.mT)
+    assert_close(found.direction, opens * frame()[:, -1])
+    assert found.is_cylinder
+
+
+def test_the_level_set_passes_where_the_formula_says() -> None:
+    lifted, *_ = known([4.0, 1.0], [0.5, -0.2])
+    found = read_quadric(lens_affine_form(lifted, 0.4))
+    angles = torch.linspace(0, 2 * math.pi, 12, dtype=torch.float64)
+    ellipse = torch.stack([angles.cos(), angles.sin()], 1) * found.radii
+    points = found.centre + ellipse @ found.axes.mT
+    assert_close(found.form(points), torch.full((12,), found.value_at_centre + 1.0, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(("eigenvalues", "centre", "opens", "shape"), CASES)
+def test_the_same_quadric_in_a_raw_dictionary_with_an_offset(
+    eigenvalues: list[float], centre: list[float], opens: float, shape: str
+) -> None:
+    """Raw tokens u = αm + y: the form on [y; α] is a raw matrix, and its centre comes by argument."""
+    scale = 0.4
+    lifted, _, v0 = known(eigenvalues, centre, opens, scale=scale)
+    basis = frame(D + 1, seed=5)
+    across, m = basis[:, :-1], basis[:, -1]
+    raw = torch.cat([across, m[:, None]], 1) @ lifted @ torch.cat([across, m[:, None]], 1).mT
+    found = read_quadric(raw_affine_form(raw, scale * m))
+    assert found.shape == shape
+    assert_close(found.centre, across @ v0)
+    assert found.value_at_centre == pytest.approx(0.3)
+    assert sorted(found.radii.tolist()) == pytest.approx(sorted(1 / math.sqrt(abs(value)) for value in eigenvalues))
+    y = torch.randn(20, D, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    u = y @ across.mT + scale * m
+    assert_close(found.form(y @ across.mT), torch.einsum("nd,de,ne->n", u, raw, u))
+
+
+def test_mean_times_a_direction_is_a_half_space_and_not_a_hyperboloid() -> None:
+    """The artefact that half of a raw dictionary consists of: (μ̂·x)(v·x) has eigenvalues ±½ and is linear."""
+    m, v = frame()[:, 0], frame()[:, 1]
+    raw = (m.outer(v) + v.outer(m)) / 2
+    assert torch.linalg.eigvalsh(raw).abs().max() == pytest.approx(0.5)
+    found = read_quadric(raw_affine_form(raw, 0.7 * m))
+    assert found.shape == "half-space"
+    assert found.curvature == pytest.approx(0, abs=1e-12)
+    assert_close(found.direction / found.direction.norm(), v)
+
+
+def test_curvature_is_the_share_of_variance_that_no_linear_function_explains() -> None:
+    lifted, _, _ = known([2.0, -1.0], [0.3, 0.1], opens=1.0)
+    generator = torch.Generator().manual_seed(3)
+    mixing = torch.randn(D, D, generator=generator, dtype=torch.float64)
+    v = torch.randn(400_000, D, generator=generator, dtype=torch.float64) @ mixing
+    found = read_quadric(lens_affine_form(lifted, 0.4), mixing.mT @ mixing)
+    z = found.form(v)
+    design = torch.cat([v, torch.ones(len(v), 1, dtype=torch.float64)], 1)
+    residual = z - design @ torch.linalg.lstsq(design, z[:, None]).solution[:, 0]
+    assert found.curvature == pytest.approx(float(residual.var() / z.var()), abs=0.01)
+
+
+def test_small_eigenvalues_count_as_zero_by_their_share() -> None:
+    lifted, *_ = known([1.0, 1.0, -0.02], [0.0, 0.0, 0.0])
+    assert read_quadric(lens_affine_form(lifted, 0.4)).shape == "ellipsoid"
+    assert read_quadric(lens_affine_form(lifted, 0.4), tolerance=0.001).shape == "hyperboloid"
+
+
+def test_empty_and_constant_forms() -> None:
+    nothing = torch.zeros(D + 1, D + 1, dtype=torch.float64)
+    assert read_quadric(lens_affine_form(nothing, 0.4)).shape == "empty"
+    nothing[-1, -1] = 2.0
+    constant = read_quadric(lens_affine_form(nothing, 0.4))
+    assert constant.shape == "constant"
+    assert constant.value_at_centre == pytest.approx(2 * 0.4**2)
+
+
+def test_a_centre_at_the_origin_leaves_the_raw_form_as_it_is() -> None:
+    raw = torch.diag(torch.tensor([3.0, 2.0, 0.0, 0.0, 0.0, 0.0, 0.0], dtype=torch.float64))
+    found = read_quadric(raw_affine_form(raw, torch.zeros(D, dtype=torch.float64)))
+    assert found.shape == "ellipsoid"
+    assert isinstance(found.form, AffineForm)
+    assert len(repr(found)) < 120
+
+
+def test_read_takes_the_form_of_a_latent_and_says_how_curved_it_is() -> None:
+    """The mean times a direction is a half-space about the mean, and a hyperboloid about the origin."""
+    ae = quadric.BilinearAutoencoder(d_model=D, n_latents=2, prior="atomic")
+    m, v = frame()[:, 0].float(), frame()[:, 1].float()
+    with torch.no_grad():
+        ae.left[0], ae.right[0] = m, v
+        ae.left[1], ae.right[1] = v, v
+    assert quadric.geometry.read(ae, 0).shape == "hyperboloid"
+    about_mean = quadric.geometry.read(ae, 0, centre=0.7 * m)
+    assert (about_mean.shape, about_mean.curvature) == ("half-space", pytest.approx(0, abs=1e-9))
+    slab = quadric.geometry.read(ae, 1, centre=0.7 * m)
+    assert (slab.shape, slab.curvature) == ("slab", pytest.approx(1))
