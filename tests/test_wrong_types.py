@@ -29,8 +29,8 @@ def test_wrong_types_are_named_with_the_remedy():
     result = fresh_process.run(SCRIPT)
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines() == [
-        "d_model=2.5 is not a whole number ≥ 1",
-        "d_model=True is not a whole number ≥ 1",
+        "d_model=2.5 is not a whole number ≥ 1; give at least 1",
+        "d_model=True is not a whole number ≥ 1; give at least 1",
         "prior='cubic' is unknown; choose one of atomic, composite, quadratic",
         "init='normal' is unknown; choose one of orthogonal, xavier",
         "mixing density '0.1' is outside (0, 1]; the paper keeps 0.001 of the entries",

@@ -89,9 +89,9 @@ def view(
     if latent is not None and latent < 0:
         raise ValueError(f"latent={latent} is negative; latents are numbered from 0")
     folder, scratch = _site(target, evidence)
-    route = _route(folder, name, latent)
+    page = route(folder, name, latent)
     server = site_server(folder, port)
-    viewer = Viewer(server, address_of(server) + route, scratch)
+    viewer = Viewer(server, address_of(server) + page, scratch)
     if open_browser:
         webbrowser.open(viewer.address)
     if wait:
@@ -117,7 +117,7 @@ def _site(target: str | Path | Autoencoder, evidence: Evidence | None) -> tuple[
     return site_folder(folder), None
 
 
-def _route(folder: Path, name: str | None, latent: int | None) -> str:
+def route(folder: Path, name: str | None, latent: int | None) -> str:
     """The page to open: a latent, the map of one autoencoder, or the start page."""
     if name is not None:
         names = [each["name"] for each in json.loads((folder / MANIFEST).read_bytes())["dictionaries"]]

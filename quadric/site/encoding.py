@@ -39,7 +39,8 @@ def quantized(
     """Quantize each row to signed planes; its scale is its largest magnitude."""
     scales = np.abs(values).max(axis=1, initial=0.0).astype(np.float32)
     steps = (1 << (8 * width - 1)) - 1
-    unit = values / np.where(scales > 0, scales, 1)[:, None]
+    # float64: rounding a float32 quotient first could move a value to the next step.
+    unit = values.astype(np.float64) / np.where(scales > 0, scales, 1)[:, None]
     return planes(np.rint(unit * steps).astype(np.int64), width), scales
 
 

@@ -89,7 +89,7 @@ def test_an_unknown_repository_is_one_clear_message(tmp_path):
 @pytest.mark.slow
 def test_no_network_is_one_clear_message(tmp_path):
     message = run("pull", "someone/nothing", tmp_path, "http://127.0.0.1:9", offline=True)
-    assert message.startswith("ConnectionError: no folder 'someone/nothing' here")
+    assert message.startswith("ConnectionError: no local folder 'someone/nothing', and it could not be downloaded")
     message = run("push", "someone/circles", tmp_path, "http://127.0.0.1:9", offline=True)
     assert message.startswith("ConnectionError: could not push to 'someone/circles'")
 

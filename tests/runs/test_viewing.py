@@ -1,5 +1,6 @@
 """`quadric.view` serves a site on the loopback address until it is closed."""
 
+import json
 import urllib.error
 import urllib.request
 import webbrowser
@@ -9,7 +10,7 @@ import pytest
 
 from quadric import BilinearAutoencoder
 from quadric.evidence import Evidence
-from quadric.runs.viewing import view
+from quadric.runs.viewing import route, view
 from tests.site.synthetic import write_synthetic_site
 
 
@@ -46,3 +47,31 @@ def test_contradictory_arguments_are_refused(site: Path, tmp_path: Path) -> None
         view(BilinearAutoencoder(d_model=4, n_latents=8))
     with pytest.raises(ValueError, match="evidence= is for an autoencoder"):
         view(site, object.__new__(Evidence))
+
+
+@pytest.fixture
+def named_site(tmp_path: Path) -> Path:
+    (tmp_path / "site/data").mkdir(parents=True)
+    manifest = {"dictionaries": [{"name": "first"}, {"name": "a/b ü"}]}
+    (tmp_path / "site/data/site.json").write_text(json.dumps(manifest))
+    return tmp_path / "site"
+
+
+@pytest.mark.parametrize(
+    ("name", "latent", "expected"),
+    [
+        (None, None, ""),
+        (None, 17, "#/latent/17"),
+        ("first", None, "#/first"),
+        ("a/b ü", 3, "#/a%2Fb%20%C3%BC/latent/3"),
+    ],
+)
+def test_the_address_names_autoencoder_and_latent(
+    named_site: Path, name: str | None, latent: int | None, expected: str
+) -> None:
+    assert route(named_site, name, latent) == expected
+
+
+def test_a_name_that_the_site_does_not_have_is_refused_with_the_choices(named_site: Path) -> None:
+    with pytest.raises(ValueError, match=r"name='third' is not in the site .*; choose from: first, a/b ü"):
+        route(named_site, "third", None)
