@@ -82,7 +82,7 @@ def test_resuming_with_other_rows_or_other_arguments_is_refused(tmp_path: Path) 
     again = {**SMALL, "out": tmp_path / "run", "resume": True}
     with pytest.raises(ValueError, match=r"was started with other arguments \(alpha: 0.3 before, 0.1 now\)"):
         quadric.fit(rows(), **again, alpha=0.1)
-    with pytest.raises(ValueError, match=r"was started .*\(learning_rate: 0.03 there, 0.1 here\)"):
+    with pytest.raises(ValueError, match=r"\(learning_rate: 0.03 before, 0.1 now\)"):
         quadric.fit(rows(), **again, learning_rate=0.1)
     with pytest.raises(ValueError, match=r"steps=4 is fewer than the 8"):
         quadric.fit(rows(), **again | {"steps": 4})
