@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from quadric.autoencoders import BilinearAutoencoder
+from quadric.autoencoders.lens import PaperLens
 from quadric.autoencoders.mixing import Dense, Identity, Sparse
 
 
@@ -22,26 +23,50 @@ def mixing_matrix(ae: BilinearAutoencoder) -> Tensor:
 
 
 def forms(ae: BilinearAutoencoder) -> Tensor:
-    """All W_i, (k, d, d), as the decoder uses them."""
+    """All W_i in the lens's coordinates, (k, w, w), as the decoder uses them."""
     lifted = torch.einsum("kh,hd,he->kde", mixing_matrix(ae), ae.left, ae.right)
     return (lifted + lifted.mT) / 2 if ae.symmetric else lifted
 
 
 def lift(tokens: Tensor) -> Tensor:
-    """X = xxᵀ of every token."""
+    """xxᵀ of every vector."""
     return tokens[:, :, None] * tokens[:, None, :]
 
 
+def seen(ae: BilinearAutoencoder, tokens: Tensor) -> Tensor:
+    """x̃ = [u − μ; c] of unit tokens, or the tokens themselves."""
+    if isinstance(ae.lens, PaperLens):
+        return tokens
+    unit = tokens / tokens.norm(dim=-1, keepdim=True)
+    return torch.cat([unit - ae.lens.centre, ae.lens.constant.expand(len(unit), 1)], dim=1)
+
+
 def latents(ae: BilinearAutoencoder, tokens: Tensor) -> Tensor:
-    """z_i = ⟨W_i, X⟩."""
-    return torch.einsum("kde,nde->nk", forms(ae), lift(tokens))
+    """z_i = ⟨W_i, X̃⟩."""
+    return torch.einsum("kde,nde->nk", forms(ae), lift(seen(ae, tokens)))
+
+
+def unit_latents(ae: BilinearAutoencoder, tokens: Tensor) -> Tensor:
+    """z_i of x̃ scaled to unit norm, as the loss has it."""
+    x = seen(ae, tokens)
+    return torch.einsum("kde,nde->nk", forms(ae), lift(x / x.norm(dim=-1, keepdim=True)))
+
+
+def objective(ae: BilinearAutoencoder, tokens: Tensor) -> Tensor:
+    """‖X̃̂ − X̃‖²/‖X̃‖² of every token: the error in the lens's own coordinates."""
+    reconstruction = torch.einsum("nk,kde->nde", latents(ae, tokens), forms(ae))
+    target = lift(seen(ae, tokens))
+    return (reconstruction - target).square().sum((1, 2)) / target.square().sum((1, 2))
 
 
 def errors(ae: BilinearAutoencoder, tokens: Tensor) -> Tensor:
-    """‖X̂ − X‖²/‖X‖² of every token."""
-    reconstruction = torch.einsum("nk,kde->nde", latents(ae, tokens), forms(ae))
-    target = lift(tokens)
-    return (reconstruction - target).square().sum((1, 2)) / target.square().sum((1, 2))
+    """‖X̂ − X‖²/‖X‖² of every token, X̂ = T X̃̂ Tᵀ by the map u = Tx̃ back to the token."""
+    if isinstance(ae.lens, PaperLens):
+        return objective(ae, tokens)
+    back = torch.cat([torch.eye(ae.d_model).to(tokens), (ae.lens.centre / ae.lens.constant)[:, None]], dim=1)
+    reconstruction = back @ torch.einsum("nk,kde->nde", latents(ae, tokens), forms(ae)) @ back.mT
+    target = lift(tokens / tokens.norm(dim=-1, keepdim=True))
+    return (reconstruction - target).square().sum((1, 2))
 
 
 def hoyer(values: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 
 from quadric import BilinearAutoencoder
+from quadric.autoencoders.lens import AffineLens
 
 _SPARSE = {"prior": "composite", "n_latents": 16, "n_hidden": 400, "mixing_density": 0.009}
 VARIETIES: dict[str, dict[str, Any]] = {
@@ -17,16 +18,27 @@ VARIETIES: dict[str, dict[str, Any]] = {
     "composite sparse printed": {**_SPARSE, "symmetric": False},
     "quadratic": {"prior": "quadratic", "n_latents": 16, "n_hidden": 40},
     "quadratic printed": {"prior": "quadratic", "n_latents": 16, "n_hidden": 40, "symmetric": False},
+    "atomic affine": {"prior": "atomic", "n_latents": 24, "lens": "affine"},
+    "composite sparse affine": {**_SPARSE, "lens": "affine"},
+    "quadratic affine": {"prior": "quadratic", "n_latents": 16, "n_hidden": 40, "lens": "affine"},
 }
 BLOCK_SIZES = (None, 15, 100)
 
 
 def make(variety: str, dtype: torch.dtype = torch.float64, block_size: int | None = None) -> BilinearAutoencoder:
     """The named variety with d = 12, its offset moved off zero so that it takes part."""
-    ae = BilinearAutoencoder(d_model=12, seed=3, dtype=dtype, block_size=block_size, **VARIETIES[variety])
+    settings = {**VARIETIES[variety]}
+    lens = affine_lens().to(dtype) if settings.pop("lens", "paper") == "affine" else None
+    ae = BilinearAutoencoder(d_model=12, seed=3, dtype=dtype, block_size=block_size, lens=lens, **settings)
     with torch.no_grad():
         ae.offset.normal_(0, 0.01, generator=torch.Generator().manual_seed(4))
     return ae
+
+
+def affine_lens() -> AffineLens:
+    """A lens about a centre as far from the origin as that of a language model's tokens."""
+    direction = torch.randn(12, generator=torch.Generator().manual_seed(6), dtype=torch.float64)
+    return AffineLens(0.7 * direction / direction.norm(), torch.tensor(0.3, dtype=torch.float64))
 
 
 def tokens(n: int = 30, d: int = 12, dtype: torch.dtype = torch.float64, seed: int = 5) -> torch.Tensor:

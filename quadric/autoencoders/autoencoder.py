@@ -1,6 +1,5 @@
 """The interface of every autoencoder, bilinear or linear: encode, loss, error, density, save."""
 
-import math
 import os
 from abc import ABC, abstractmethod
 from dataclasses import asdict
@@ -10,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from quadric.autoencoders.checks import check_weight
 from quadric.autoencoders.io import StoredAutoencoder, write_folder
 from quadric.autoencoders.objective import (
     LossSums,
@@ -97,12 +97,13 @@ class Autoencoder(nn.Module, ABC):
         Returns:
             `LossTerms(total, error, density)`.
         """
-        if not (math.isfinite(alpha) and alpha >= 0):
-            raise ValueError(f"alpha={alpha} is not a finite number ≥ 0; the paper uses 0.3")
+        check_weight("alpha", alpha, "the paper uses 0.3")
         return self.loss_sums(tokens, mask).terms(alpha)
 
-    def loss_sums(self, tokens: Tensor, mask: Tensor | None = None) -> LossSums:
+    def loss_sums(self, tokens: Tensor, mask: Tensor | None = None, overlap_penalty: float = 0.0) -> LossSums:
         """The sums that `loss` divides by the number of tokens; sums of parts of a batch can be added."""
+        if overlap_penalty:
+            raise ValueError(f"overlap_penalty={overlap_penalty} needs quadratic forms; a '{self.kind}' has none")
         tokens = self.prepare(tokens, mask)
         latents = self.encode_prepared(tokens)
         if self.training:

@@ -1,6 +1,9 @@
-"""The bilinear autoencoder: L, R and a mixing C. Its latents are quadratic forms of the token.
+"""The bilinear autoencoder: a lens, L, R and a mixing C. Its latents are quadratic forms of the token.
 
 z_i = xᵀW_i x = Σ_j C_ij (l_j·x)(r_j·x),    W_i = Σ_j C_ij ½(l_j r_jᵀ + r_j l_jᵀ),    X̂ = Σ_i z_i W_i
+
+An affine lens puts x̃ = [u − μ; c] of the unit token u in the place of x. Training then minimizes the error of x̃x̃ᵀ;
+`error` is that of uuᵀ whatever the lens, by the linear map back.
 
 `reference_loss`, below the class, is the whole loss in plain autograd; `loss` computes the same with `kernels`.
 """
@@ -13,11 +16,12 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from quadric.autoencoders.autoencoder import Autoencoder, TokenErrors
-from quadric.autoencoders.checks import check_choice, check_positive
+from quadric.autoencoders.checks import check_choice, check_positive, check_weight
 from quadric.autoencoders.io import check_shapes
 from quadric.autoencoders.kernels.blocked import blocked_quadratic_form
-from quadric.autoencoders.kernels.kernel import atom_gram
+from quadric.autoencoders.kernels.kernel import atom_gram, kernel_overlap
 from quadric.autoencoders.kernels.latents import latent_sums
+from quadric.autoencoders.lens import AffineLens, Lens, LensKind, PaperLens
 from quadric.autoencoders.mixing import (
     Composite,
     Dense,
@@ -31,7 +35,17 @@ from quadric.autoencoders.mixing import (
     mixing_from_state,
     with_density,
 )
-from quadric.autoencoders.objective import LossSums, LossTerms, kernel_error, prepare_tokens, quadratic_form
+from quadric.autoencoders.objective import (
+    LossSums,
+    LossTerms,
+    check_tokens,
+    density_norms,
+    kernel_error,
+    prepare_tokens,
+    quadratic_form,
+    unit_tokens,
+    working_dtype,
+)
 from quadric.autoencoders.provenance import Provenance
 from quadric.autoencoders.rank_one import leading_eigenpairs, rank_one_vectors
 
@@ -59,11 +73,13 @@ class BilinearArchitecture:
     tied: bool
     init: Initialization
     seed: int
+    lens: LensKind = "paper"
 
     def __post_init__(self) -> None:
         for name in ("d_model", "n_latents", "n_hidden"):
             check_positive(name, getattr(self, name))
         check_choice("prior", self.prior, get_args(Prior))
+        check_choice("lens", self.lens, get_args(LensKind))
         check_choice("init", self.init, get_args(Initialization))
         if self.prior == "atomic" and self.n_hidden != self.n_latents:
             raise ValueError(
@@ -77,6 +93,11 @@ class BilinearArchitecture:
                 f"mixing_density={self.mixing_density} has no meaning for the {self.prior} prior; leave it out, or "
                 "choose prior='composite'"
             )
+
+    @property
+    def width(self) -> int:
+        """Number of coordinates of x̃, which the forms read."""
+        return self.d_model + (self.lens == "affine")
 
 
 def default_hidden(n_latents: int, prior: Prior) -> int:
@@ -97,6 +118,7 @@ class BilinearAutoencoder(Autoencoder):
         tied: L = R.
         init: how L, R and C are initialized.
         seed: of the initial weights.
+        lens: map from tokens to the coordinates of the forms; by default the paper's, which changes nothing.
         block_size: atoms whose Gram matrix is held at once; by default all, up to 16,384.
         provenance: where the activations come from.
         device: of the parameters.
@@ -124,6 +146,7 @@ class BilinearAutoencoder(Autoencoder):
         tied: bool = False,
         init: Initialization = "orthogonal",
         seed: int = 0,
+        lens: Lens | None = None,
         block_size: int | None = None,
         provenance: Provenance | None = None,
         device: torch.device | str | None = None,
@@ -145,7 +168,10 @@ class BilinearAutoencoder(Autoencoder):
             tied=tied,
             init=init,
             seed=seed,
+            lens="paper" if lens is None else lens.kind,
         )
+        if lens is not None and lens.d_model != d_model:
+            raise ValueError(f"the lens reads tokens of width {lens.d_model}, not d_model={d_model}; estimate it anew")
         self._architecture, self.block_size = architecture, block_size
         self.provenance = provenance or Provenance()
         self.d_model, self.n_latents, self.n_hidden = d_model, n_latents, architecture.n_hidden
@@ -156,11 +182,14 @@ class BilinearAutoencoder(Autoencoder):
         self.mixing = parts.mixing
         self.offset = nn.Parameter(parts.offset)
         self.to(device=device, dtype=dtype)
+        self.lens = (PaperLens(d_model) if lens is None else lens).to(device)  # in its own precision
 
     @classmethod
     def from_tensors(cls, architecture: BilinearArchitecture, tensors: dict[str, Tensor]) -> "BilinearAutoencoder":
         check_shapes(tensors, _expected_shapes(architecture))
-        return cls(**asdict(architecture), tensors=tensors, dtype=tensors["left"].dtype)
+        sizes = {name: value for name, value in asdict(architecture).items() if name != "lens"}
+        lens = AffineLens.from_tensors(tensors) if architecture.lens == "affine" else None
+        return cls(**sizes, lens=lens, tensors=tensors, dtype=tensors["left"].dtype)
 
     @property
     def architecture(self) -> BilinearArchitecture:
@@ -172,30 +201,90 @@ class BilinearAutoencoder(Autoencoder):
         """Share of C that may differ from zero."""
         return self.mixing.n_entries / (self.n_latents * self.n_hidden)
 
-    def encode_prepared(self, tokens: Float[Tensor, "n d"]) -> Float[Tensor, "n k"]:
-        return self.mixing.latents(tokens, *self._used_factors(tokens.dtype))
+    def encode(self, tokens: Tensor) -> Float[Tensor, "n k"]:
+        """Latents z = x̃ᵀW̃x̃ of tokens as the lens shows them; `loss` and `density` scale x̃ to unit norm first.
 
-    def loss_sums(self, tokens: Tensor, mask: Tensor | None = None) -> LossSums:
+        The paper's lens shows a token at its own scale, so z grows with ‖x‖². An affine lens shows the unit token.
+
+        Args:
+            tokens: activations (n, d).
+
+        Returns:
+            Signed latents (n, k).
+        """
+        check_tokens(tokens, self.d_model)
+        return self._latents(self.lens(tokens.to(working_dtype(tokens.dtype, self.left.dtype))))
+
+    def encode_prepared(self, tokens: Float[Tensor, "n d"]) -> Float[Tensor, "n k"]:
+        return self._latents(self._inputs(tokens))
+
+    def _inputs(self, tokens: Float[Tensor, "n d"]) -> Float[Tensor, "n w"]:
+        """x̃ of unit tokens, scaled to unit norm."""
+        return tokens if isinstance(self.lens, PaperLens) else unit_tokens(self.lens(tokens))
+
+    def _latents(self, inputs: Float[Tensor, "n w"]) -> Float[Tensor, "n k"]:
+        return self.mixing.latents(inputs, *self._used_factors(inputs.dtype))
+
+    def loss(
+        self, tokens: Tensor, alpha: float = 0.3, mask: Tensor | None = None, overlap_penalty: float = 0.0
+    ) -> LossTerms:
+        """Mean error of x̃x̃ᵀ + alpha · mean density + overlap_penalty · Σ_{i≠j} cos²(W_i, W_j)/k; differentiable.
+
+        Args:
+            tokens: activations (n, d).
+            alpha: weight of the density penalty.
+            mask: (n,) of torch.bool, True where a token counts; all by default.
+            overlap_penalty: weight of the resemblance between latents; keeps several latents from learning one form.
+
+        Returns:
+            `LossTerms(total, error, density)`; the error is that of the lens's own coordinates.
+        """
+        check_weight("alpha", alpha, "the paper uses 0.3")
+        check_weight("overlap_penalty", overlap_penalty, "0 leaves it out")
+        return self.loss_sums(tokens, mask, overlap_penalty).terms(alpha)
+
+    def loss_sums(self, tokens: Tensor, mask: Tensor | None = None, overlap_penalty: float = 0.0) -> LossSums:
+        inputs = self._inputs(prepare_tokens(tokens, self.d_model, self.left.dtype, mask))
         if self._atoms_at_once() is not None:
-            return super().loss_sums(tokens, mask)
-        tokens = prepare_tokens(tokens, self.d_model, self.left.dtype, mask)
-        left, right = self._used_factors(tokens.dtype)
+            return self._blocked_sums(inputs, overlap_penalty)
+        left, right = self._used_factors(inputs.dtype)
         # K before Z: the backward pass runs in reverse and has freed the latents when G's gradient needs memory.
         kernel = self.mixing.kernel(atom_gram(left, right, self.symmetric))
-        sums = latent_sums(self.mixing.latents(tokens, left, right), kernel, self.offset.to(tokens.dtype))
-        error = sums.error.sum()
-        return LossSums(error, error, sums.l1, sums.l2_squared, len(tokens))
+        sums = latent_sums(self.mixing.latents(inputs, left, right), kernel, self.offset.to(inputs.dtype))
+        error = objective = sums.error.sum()
+        if overlap_penalty:
+            objective = error + len(inputs) * overlap_penalty * kernel_overlap(kernel)
+        return LossSums(objective, error, sums.l1, sums.l2_squared, len(inputs))
+
+    def _blocked_sums(self, inputs: Float[Tensor, "n w"], overlap_penalty: float) -> LossSums:
+        if overlap_penalty:
+            raise ValueError(
+                f"overlap_penalty={overlap_penalty} needs the whole kernel, which is never formed for "
+                f"{self.n_hidden} atoms in blocks; set it to 0"
+            )
+        latents = self._latents(inputs)
+        error = kernel_error(self._quadratic_form(latents), latents).sum()
+        return LossSums(error, error, *density_norms(latents, self.offset), len(inputs))
 
     def errors_of(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> TokenErrors:
-        error = kernel_error(self._quadratic_form(latents), latents)
-        return TokenErrors(product_space=error, objective=error)
+        own = kernel_error(self._quadratic_form(latents), latents)
+        return TokenErrors(product_space=self._raw_error(tokens, latents, own), objective=own)
 
-    def _quadratic_form(self, latents: Tensor) -> Tensor:
-        """zᵀKz per token."""
+    def _raw_error(self, tokens: Tensor, latents: Tensor, own: Tensor) -> Tensor:
+        """‖Û − uuᵀ‖² = zᵀK'z − 2z·y + 1 with the forms W' = TW̃Tᵀ on u, their kernel K' and y_i = uᵀW'_i u."""
+        if isinstance(self.lens, PaperLens):
+            return own
+        left, right = self._used_factors(tokens.dtype, raw=True)
+        latents = latents * self.lens(tokens).square().sum(-1, keepdim=True)  # from unit norm to x̃ itself
+        cross = (latents * self.mixing.latents(tokens, left, right)).sum(-1)
+        return self._quadratic_form(latents, raw=True) - 2 * cross + 1
+
+    def _quadratic_form(self, latents: Tensor, *, raw: bool = False) -> Tensor:
+        """zᵀKz per token, of the forms on x̃ or on the raw unit token."""
         block_size = self._atoms_at_once()
+        left, right = self._used_factors(latents.dtype, raw=raw)
         if block_size is None:
-            return quadratic_form(latents, self._kernel(latents.dtype))
-        left, right = self._used_factors(latents.dtype)
+            return quadratic_form(latents, self.mixing.kernel(atom_gram(left, right, self.symmetric)))
         weights, used = self.mixing.unmix(latents), self.mixing.used_atoms
         if used is not None:
             weights = weights.index_select(1, used)
@@ -207,12 +296,20 @@ class BilinearAutoencoder(Autoencoder):
             return DEFAULT_BLOCK
         return self.block_size
 
-    def _kernel(self, dtype: torch.dtype) -> Tensor:
-        return self.mixing.kernel(atom_gram(*self._used_factors(dtype), self.symmetric))
-
     def vectors_of(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> Float[Tensor, "n d"]:
-        """√λ₁ v₁ of X̂, with the sign for which x̂·x ≥ 0."""
+        """û from the last column of X̃̂ with an affine lens; else √λ₁v₁ of X̂, with the sign for which x̂·x ≥ 0."""
+        if isinstance(self.lens, PaperLens):
+            return self.rank_one_vectors_of(tokens, latents)
+        latents = latents * self.lens(tokens).square().sum(-1, keepdim=True)
         left, right = self._factors(tokens.dtype)
+        weights = self.mixing.unmix(latents)
+        return self.lens.vector_from(((weights * right[:, -1]) @ left + (weights * left[:, -1]) @ right) / 2)
+
+    def rank_one_vectors_of(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> Float[Tensor, "n d"]:
+        """√λ₁v₁ of the reconstruction of uuᵀ, with the sign for which x̂·x ≥ 0: the paper's decoding, for any lens."""
+        left, right = self._factors(tokens.dtype, raw=True)
+        if isinstance(self.lens, AffineLens):
+            latents = latents * self.lens(tokens).square().sum(-1, keepdim=True)
         parts = []
         for start in range(0, len(tokens), TOKENS_AT_ONCE):
             some = tokens[start : start + TOKENS_AT_ONCE]
@@ -253,12 +350,16 @@ class BilinearAutoencoder(Autoencoder):
 
     @torch.no_grad()
     def kernel(self) -> Float[Tensor, "k k"]:
-        """K = C G Cᵀ, the inner products between all latents' forms."""
-        return self._kernel(torch.promote_types(self.left.dtype, torch.float32))
+        """K = C G Cᵀ, the inner products between all latents' forms in the lens's coordinates."""
+        left, right = self._used_factors(torch.promote_types(self.left.dtype, torch.float32))
+        return self.mixing.kernel(atom_gram(left, right, self.symmetric))
 
     @torch.no_grad()
-    def form(self, latent: int) -> Float[Tensor, "d d"]:
-        """W_i, symmetric: the part of the form that data can see, whether or not the kernel is symmetric."""
+    def form(self, latent: int) -> Float[Tensor, "w w"]:
+        """W_i, symmetric: the part of the form that data can see, whether or not the kernel is symmetric.
+
+        With an affine lens, W̃ = [[Q, b/2], [bᵀ/2, a]] in the coordinates [v; c].
+        """
         if not 0 <= latent < self.n_latents:
             raise IndexError(f"latent {latent} is outside 0 … {self.n_latents - 1}")
         left, right = self._factors(torch.promote_types(self.left.dtype, torch.float32))
@@ -267,8 +368,8 @@ class BilinearAutoencoder(Autoencoder):
         return (form + form.mT) / 2
 
     @torch.no_grad()
-    def reconstruct(self, tokens: Tensor) -> Float[Tensor, "n d d"]:
-        """X̂ = Σ_i z_i W_i, materialized: n·d² numbers, so for small batches only."""
+    def reconstruct(self, tokens: Tensor) -> Float[Tensor, "n w w"]:
+        """X̂ = Σ_i z_i W_i in the lens's coordinates, materialized: n·w² numbers, so for small batches only."""
         weights = self.mixing.unmix(self.encode(tokens))
         left, right = self._factors(weights.dtype)
         lifted = torch.einsum("nh,hd,he->nde", weights, left, right)
@@ -278,22 +379,28 @@ class BilinearAutoencoder(Autoencoder):
         saved: dict[str, Tensor] = {"left": self.left, "offset": self.offset}
         if not self.tied:
             saved["right"] = self.right
-        return saved | self.mixing.tensors()
+        return saved | self.mixing.tensors() | self.lens.tensors()
 
     def extra_repr(self) -> str:
         return (
             f"d_model={self.d_model}, n_latents={self.n_latents}, n_hidden={self.n_hidden}, prior={self.prior!r}, "
-            f"mixing_density={self.mixing_density:.4g}, symmetric={self.symmetric}, tied={self.tied}"
+            f"mixing_density={self.mixing_density:.4g}, symmetric={self.symmetric}, tied={self.tied}, "
+            f"lens={self.lens.kind!r}"
         )
 
-    def _used_factors(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    def raw_factors(self, dtype: torch.dtype = torch.float32) -> tuple[Float[Tensor, "h d"], Float[Tensor, "h d"]]:
+        """L' = LTᵀ and R' = RTᵀ: the factors of the same reconstruction as forms on the raw unit token."""
+        return self._factors(dtype, raw=True)
+
+    def _used_factors(self, dtype: torch.dtype, *, raw: bool = False) -> tuple[Tensor, Tensor]:
         """L and R, without the atoms that no latent uses."""
-        left, right = self._factors(dtype)
+        left, right = self._factors(dtype, raw=raw)
         used = self.mixing.used_atoms
         return (left, right) if used is None else (left.index_select(0, used), right.index_select(0, used))
 
-    def _factors(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        return self.left.to(dtype), self.right.to(dtype)
+    def _factors(self, dtype: torch.dtype, *, raw: bool = False) -> tuple[Tensor, Tensor]:
+        left, right = self.left.to(dtype), self.right.to(dtype)
+        return (self.lens.to_raw(left), self.lens.to_raw(right)) if raw else (left, right)
 
 
 def reference_loss(autoencoder: BilinearAutoencoder, tokens: Float[Tensor, "n d"], alpha: float = 0.3) -> LossTerms:
@@ -314,7 +421,8 @@ def reference_loss(autoencoder: BilinearAutoencoder, tokens: Float[Tensor, "n d"
     """
     left, right, offset = autoencoder.left, autoencoder.right, autoencoder.offset
     mixing = autoencoder.mixing.matrix().to(left)  # C, (k, h)
-    x = tokens / tokens.norm(dim=-1, keepdim=True)
+    x = autoencoder.lens(tokens)
+    x = x / x.norm(dim=-1, keepdim=True)
     z = ((x @ left.mT) * (x @ right.mT)) @ mixing.mT
     gram = (left @ left.mT) * (right @ right.mT)
     if autoencoder.symmetric:
@@ -334,7 +442,7 @@ class _Parts(NamedTuple):
 
 
 def _initial_parts(architecture: BilinearArchitecture) -> _Parts:
-    d, h, k = architecture.d_model, architecture.n_hidden, architecture.n_latents
+    d, h, k = architecture.width, architecture.n_hidden, architecture.n_latents
     generator = torch.Generator().manual_seed(architecture.seed)
     left = _initial(architecture.init, h, d, generator)
     right = left if architecture.tied else _initial(architecture.init, h, d, generator)
@@ -372,8 +480,10 @@ def _stored_mixing(architecture: BilinearArchitecture, tensors: dict[str, Tensor
 
 
 def _expected_shapes(architecture: BilinearArchitecture) -> dict[str, tuple[int, ...]]:
-    d, h, k = architecture.d_model, architecture.n_hidden, architecture.n_latents
+    d, h, k = architecture.width, architecture.n_hidden, architecture.n_latents
     shapes: dict[str, tuple[int, ...]] = {"left": (h, d), "offset": (k,)}
+    if architecture.lens == "affine":
+        shapes |= {"lens_centre": (architecture.d_model,), "lens_constant": ()}
     if not architecture.tied:
         shapes["right"] = (h, d)
     if architecture.prior == "quadratic":

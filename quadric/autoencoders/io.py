@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from quadric.autoencoders.autoencoder import Autoencoder
 
 FORMAT = "quadric-autoencoder"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+ADDED_IN_VERSION_2: dict[str, dict[str, Any]] = {"bilinear": {"lens": "paper"}}
+"""Fields of an architecture that earlier files lack, by kind."""
 CONFIG_NAME = "config.json"
 
 
@@ -78,9 +80,10 @@ def read_folder(folder: str | os.PathLike[str]) -> StoredAutoencoder:
     weights = record_from_json(WeightsFile, config["weights"], f"weights in {CONFIG_NAME}")
     if not isinstance(config["kind"], str) or not isinstance(config["architecture"], dict):
         raise ValueError(f"{folder / CONFIG_NAME}: kind must be text and architecture an object; save it again")
+    added = ADDED_IN_VERSION_2.get(config["kind"], {}) if config["format_version"] < 2 else {}
     return StoredAutoencoder(
         kind=config["kind"],
-        architecture=config["architecture"],
+        architecture=config["architecture"] | added,
         provenance=record_from_json(Provenance, config["provenance"], f"provenance in {CONFIG_NAME}"),
         tensors=_read_weights(folder, weights),
     )

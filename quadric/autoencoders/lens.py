@@ -23,7 +23,12 @@ CONSTANT_SHARE = 0.1
 
 
 class PaperLens(nn.Module):
-    """x̃ = x: forms are written in the coordinates of the token itself, about the origin."""
+    """x̃ = x: forms are written in the coordinates of the token itself, about the origin.
+
+    Example:
+        >>> PaperLens(8)(torch.ones(2, 8)).shape
+        torch.Size([2, 8])
+    """
 
     kind: LensKind = "paper"
     centre: Tensor | None = None
@@ -40,6 +45,10 @@ class PaperLens(nn.Module):
     def to_raw(self, factors: Float[Tensor, "h w"]) -> Float[Tensor, "h d"]:
         """Factors L of forms on x̃ as factors LTᵀ of forms on u."""
         return factors
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What an autoencoder saves of its lens."""
+        return {}
 
     def extra_repr(self) -> str:
         return f"d_model={self.d_model}"
@@ -94,6 +103,20 @@ class AffineLens(nn.Module):
         if self.projection is not None:
             offset = offset @ torch.linalg.pinv(self.projection.to(column.dtype)).mT
         return offset + self.centre.to(column.dtype)
+
+    @classmethod
+    def unknown(cls, d_model: int) -> "AffineLens":
+        """A lens whose values are still to be restored; until then every latent is NaN."""
+        return cls(torch.full((d_model,), torch.nan), torch.tensor(torch.nan))
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What an autoencoder saves of its lens."""
+        return {"lens_centre": self.centre, "lens_constant": self.constant}
+
+    @classmethod
+    def from_tensors(cls, tensors: dict[str, Tensor]) -> "AffineLens":
+        """The lens that `tensors` saved."""
+        return cls(tensors["lens_centre"], tensors["lens_constant"])
 
     def extra_repr(self) -> str:
         return f"d_model={self.d_model}, width={self.width}, constant={float(self.constant):.4g}"

@@ -30,6 +30,7 @@ class LossSums(NamedTuple):
     """Sums over tokens that make up a loss; those of two batches, or of two processes, can be added."""
 
     objective: Float[Tensor, ""]
+    """Error that is minimized, with the overlap penalty of every token if there is one."""
     error: Float[Tensor, ""]
     l1: Float[Tensor, " k"]
     l2_squared: Float[Tensor, " k"]

@@ -12,6 +12,8 @@ from quadric.autoencoders import (
     TopKAutoencoder,
 )
 from quadric.autoencoders.bilinear import Initialization, default_hidden
+from quadric.autoencoders.checks import check_weight
+from quadric.autoencoders.lens import AffineLens, Lens, LensKind
 from quadric.autoencoders.mixing import Prior, check_density
 
 Kind = Literal["bilinear", "topk", "batch_topk"]
@@ -45,11 +47,15 @@ class AutoencoderConfig:
     """Initialization of L, R and C."""
     seed: int = 0
     """Seed of the initial weights."""
+    lens: LensKind = "paper"
+    """Coordinates of the forms: the token itself (paper), or the centred token beside a constant (affine)."""
+    overlap_penalty: float = 0.0
+    """Weight of Σ_{i≠j} cos²(W_i, W_j)/k, which keeps several latents from learning the same form."""
 
     def __post_init__(self) -> None:
         check_density(self.mixing_density)
-        if not self.alpha >= 0:
-            raise ValueError(f"alpha={self.alpha} is not ≥ 0; the paper uses 0.3")
+        check_weight("alpha", self.alpha, "the paper uses 0.3")
+        check_weight("overlap_penalty", self.overlap_penalty, "the paper uses none: 0")
         self._check_sizes()
 
     def _check_sizes(self) -> None:
@@ -67,6 +73,7 @@ class AutoencoderConfig:
             tied=self.tied,
             init=self.init,
             seed=self.seed,
+            lens=self.lens,
         )
 
     @property
@@ -74,14 +81,25 @@ class AutoencoderConfig:
         """Distinguishes the autoencoders of a run; also the name of the folder of this one."""
         if self.kind != "bilinear":
             return f"{self.hook_point}-{self.kind}-k{self.n_latents}-active{self.n_active}-seed{self.seed}"
-        variant = "".join(["-printed" * (not self.symmetric), "-tied" * self.tied, "-xavier" * (self.init == "xavier")])
+        variant = "".join(
+            [
+                "-affine" * (self.lens == "affine"),
+                "-printed" * (not self.symmetric),
+                "-tied" * self.tied,
+                "-xavier" * (self.init == "xavier"),
+            ]
+        )
         hidden = "" if self.n_hidden is None else f"-h{self.n_hidden}"
         density = f"-density{self.mixing_density:g}" if self.prior == "composite" else ""
         sizes = f"k{self.n_latents}{hidden}{density}"
-        return f"{self.hook_point}-{self.prior}{variant}-{sizes}-alpha{self.alpha:g}-seed{self.seed}"
+        overlap = f"-overlap{self.overlap_penalty:g}" if self.overlap_penalty else ""
+        return f"{self.hook_point}-{self.prior}{variant}-{sizes}-alpha{self.alpha:g}{overlap}-seed{self.seed}"
 
-    def build(self, d_model: int) -> Autoencoder:
-        """The untrained autoencoder; a composite one starts with all entries of C."""
+    def build(self, d_model: int, lens: Lens | None = None) -> Autoencoder:
+        """The untrained autoencoder; a composite one starts with all entries of C.
+
+        An affine lens must be estimated from tokens and given, unless weights are restored into the autoencoder.
+        """
         if self.kind != "bilinear":
             linear = TopKAutoencoder if self.kind == "topk" else BatchTopKAutoencoder
             return linear(d_model=d_model, n_latents=self.n_latents, n_active=self.n_active, seed=self.seed)
@@ -95,6 +113,7 @@ class AutoencoderConfig:
             tied=self.tied,
             init=self.init,
             seed=self.seed,
+            lens=AffineLens.unknown(d_model) if lens is None and self.lens == "affine" else lens,
         )
 
 

@@ -147,6 +147,37 @@ class _DenseKernel(torch.autograd.Function):
         return grad_weight, grad_gram
 
 
+def kernel_overlap(kernel: Float[Tensor, "k k"]) -> Float[Tensor, ""]:
+    """How much the latents' forms resemble each other: Σ_{i≠j} cos²(W_i, W_j) / k.
+
+    Zero for orthogonal forms; each pair of copies adds 2/k. An empty form has no direction and adds nothing.
+    """
+    return _KernelOverlap.apply(kernel)  # type: ignore[no-untyped-call, no-any-return]
+
+
+class _KernelOverlap(torch.autograd.Function):
+    """∂/∂K_ij = 2K_ij / (K_ii K_jj) / k, and ∂/∂K_ii = −2 Σ_{j≠i} cos²_ij / K_ii / k: one k×k temporary each way."""
+
+    @staticmethod
+    def forward(ctx: Any, kernel: Tensor) -> Tensor:
+        norms = kernel.diagonal()
+        inverse = torch.where(norms > torch.finfo(norms.dtype).tiny, 1 / norms, 0)
+        squares = kernel.square().mul_(inverse[:, None]).mul_(inverse)
+        squares.diagonal().zero_()
+        rows: Tensor = squares.sum(1)
+        ctx.save_for_backward(kernel, inverse, rows)
+        return rows.sum() / len(kernel)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        kernel, inverse, rows = ctx.saved_tensors
+        scale = 2 * grad / len(kernel)
+        share = (kernel * inverse[:, None]).mul_(inverse).mul_(scale)
+        share.diagonal().copy_(-scale * rows * inverse)
+        return share
+
+
 def sparse_kernel(
     values: Float[Tensor, " nnz"], pattern: CsrPattern, gram: Float[Tensor, "cols cols"]
 ) -> Float[Tensor, "rows rows"]:
