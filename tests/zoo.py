@@ -38,7 +38,9 @@ def make(variety: str, dtype: torch.dtype = torch.float64, block_size: int | Non
 def affine_lens() -> AffineLens:
     """A lens about a centre as far from the origin as that of a language model's tokens."""
     direction = torch.randn(12, generator=torch.Generator().manual_seed(6), dtype=torch.float64)
-    return AffineLens(0.7 * direction / direction.norm(), torch.tensor(0.3, dtype=torch.float64))
+    covariance = 0.51 / 12 * torch.eye(12, dtype=torch.float64)
+    constant = torch.tensor(0.3, dtype=torch.float64)
+    return AffineLens(0.7 * direction / direction.norm(), constant, covariance, torch.tensor(1000))
 
 
 def tokens(n: int = 30, d: int = 12, dtype: torch.dtype = torch.float64, seed: int = 5) -> torch.Tensor:

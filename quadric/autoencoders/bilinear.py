@@ -368,10 +368,13 @@ class BilinearAutoencoder(Autoencoder):
         return (form + form.mT) / 2
 
     @torch.no_grad()
-    def reconstruct(self, tokens: Tensor) -> Float[Tensor, "n w w"]:
-        """X̂ = Σ_i z_i W_i in the lens's coordinates, materialized: n·w² numbers, so for small batches only."""
+    def reconstruct(self, tokens: Tensor) -> Float[Tensor, "n d d"]:
+        """X̂ = Σ_i z_i W_i, materialized: n·d² numbers, so for small batches only.
+
+        With an affine lens it is mapped back to the reconstruction of uuᵀ.
+        """
         weights = self.mixing.unmix(self.encode(tokens))
-        left, right = self._factors(weights.dtype)
+        left, right = self._factors(weights.dtype, raw=True)
         lifted = torch.einsum("nh,hd,he->nde", weights, left, right)
         return (lifted + lifted.mT) / 2 if self.symmetric else lifted
 
@@ -483,7 +486,9 @@ def _expected_shapes(architecture: BilinearArchitecture) -> dict[str, tuple[int,
     d, h, k = architecture.width, architecture.n_hidden, architecture.n_latents
     shapes: dict[str, tuple[int, ...]] = {"left": (h, d), "offset": (k,)}
     if architecture.lens == "affine":
-        shapes |= {"lens_centre": (architecture.d_model,), "lens_constant": ()}
+        d_model = architecture.d_model
+        shapes |= {"lens_centre": (d_model,), "lens_covariance": (d_model, d_model)}
+        shapes |= {"lens_constant": (), "lens_n_tokens": ()}
     if not architecture.tied:
         shapes["right"] = (h, d)
     if architecture.prior == "quadratic":

@@ -11,6 +11,7 @@ from torch.testing import assert_close
 from quadric import BilinearAutoencoder
 from quadric.autoencoders import bilinear, reference_loss
 from quadric.autoencoders.kernels.kernel import atom_gram
+from quadric.autoencoders.lens import AffineLens
 from quadric.autoencoders.mixing import Masked, Sparse
 from tests import naive, zoo
 
@@ -142,9 +143,8 @@ def test_reconstruct_is_what_the_error_measures():
     for variety in zoo.VARIETIES:
         ae = zoo.make(variety)
         x = zoo.tokens(5)
-        target = naive.lift(x)
-        error = (ae.reconstruct(x) - target).square().sum((1, 2)) / target.square().sum((1, 2))
-        assert_close(error, ae.error(x))
+        unit = x / x.norm(dim=-1, keepdim=True)
+        assert_close((ae.reconstruct(unit) - naive.lift(unit)).square().sum((1, 2)), ae.error(x))
 
 
 def test_tied_atoms_are_positive_semidefinite_of_rank_one():
@@ -265,3 +265,50 @@ def test_the_examples_in_the_docstrings_run():
     results = doctest.testmod(bilinear)
     assert results.attempted > 0
     assert results.failed == 0
+
+
+@pytest.mark.parametrize("variety", zoo.VARIETIES)
+def test_encode_is_the_form_of_what_the_lens_shows(variety):
+    ae, x = zoo.make(variety), zoo.tokens()
+    assert_close(ae.encode(x), naive.latents(ae, x))
+
+
+@pytest.mark.parametrize("variety", zoo.VARIETIES)
+def test_the_overlap_penalty_is_the_sum_of_squared_cosines(variety):
+    ae, x = zoo.make(variety), zoo.tokens()
+    parameters = dict(ae.named_parameters())
+    forms = naive.forms(ae).flatten(1)
+    cosines = torch.nn.functional.normalize(forms) @ torch.nn.functional.normalize(forms).mT
+    expected = (cosines.square().sum() - cosines.diagonal().square().sum()) / ae.n_latents
+    ours = ae.loss(x, 0.3, overlap_penalty=0.7).total - ae.loss(x, 0.3).total
+    assert_close(ours, 0.7 * expected)
+    wanted = torch.autograd.grad(0.7 * expected, parameters.values(), allow_unused=True)
+    for name, got, want in zip(parameters, torch.autograd.grad(ours, parameters.values()), wanted, strict=True):
+        assert_close(got, torch.zeros_like(got) if want is None else want, msg=f"gradient of {name}")
+
+
+def test_an_overlap_penalty_without_the_whole_kernel_is_refused():
+    ae = zoo.make("atomic", block_size=5)
+    with pytest.raises(ValueError, match=r"overlap_penalty=0.1 needs the whole kernel.*set it to 0"):
+        ae.loss(zoo.tokens(), overlap_penalty=0.1)
+
+
+def test_a_lens_of_another_width_is_refused():
+    with pytest.raises(ValueError, match=r"the lens reads tokens of width 12, not d_model=8"):
+        BilinearAutoencoder(d_model=8, n_latents=4, prior="atomic", lens=zoo.affine_lens())
+
+
+def test_a_vector_read_from_the_last_column_has_its_own_sign():
+    """Forms that span all of x̃x̃ᵀ rebuild it, and then the token itself, sign and all."""
+    lens = AffineLens(torch.tensor([0.5, 0.2]), torch.tensor(0.4), torch.eye(2), torch.tensor(10)).double()
+    ae = BilinearAutoencoder(d_model=2, n_latents=6, prior="atomic", lens=lens, dtype=torch.float64)
+    pairs = [(i, j) for i in range(3) for j in range(i, 3)]
+    with torch.no_grad():
+        for row, (i, j) in enumerate(pairs):
+            ae.left[row] = torch.eye(3, dtype=torch.float64)[i]
+            ae.right[row] = torch.eye(3, dtype=torch.float64)[j] * (1 if i == j else 2**0.5)
+    x = zoo.tokens(20, d=2)
+    assert_close(ae.error(x), torch.zeros(20, dtype=torch.float64), atol=1e-12, rtol=0)
+    assert_close(ae.rebuild(x), x)
+    unit = ae.prepare(x)
+    assert_close(ae.rank_one_vectors_of(unit, ae.encode_prepared(unit)), unit, atol=1e-4, rtol=0)

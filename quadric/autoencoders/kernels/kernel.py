@@ -164,7 +164,7 @@ class _KernelOverlap(torch.autograd.Function):
         inverse = torch.where(norms > torch.finfo(norms.dtype).tiny, 1 / norms, 0)
         squares = kernel.square().mul_(inverse[:, None]).mul_(inverse)
         squares.diagonal().zero_()
-        rows: Tensor = squares.sum(1)
+        rows = squares.sum(1)
         ctx.save_for_backward(kernel, inverse, rows)
         return rows.sum() / len(kernel)
 
@@ -173,7 +173,7 @@ class _KernelOverlap(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         kernel, inverse, rows = ctx.saved_tensors
         scale = 2 * grad / len(kernel)
-        share = (kernel * inverse[:, None]).mul_(inverse).mul_(scale)
+        share: Tensor = (kernel * inverse[:, None]).mul_(inverse).mul_(scale)
         share.diagonal().copy_(-scale * rows * inverse)
         return share
 

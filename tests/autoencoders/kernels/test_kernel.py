@@ -6,7 +6,7 @@ from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
 from quadric.autoencoders.kernels import products
-from quadric.autoencoders.kernels.kernel import atom_gram, cross_gram, dense_kernel, sparse_kernel
+from quadric.autoencoders.kernels.kernel import atom_gram, cross_gram, dense_kernel, kernel_overlap, sparse_kernel
 from quadric.autoencoders.kernels.products import csr_pattern
 from tests.exactness import DTYPES, assert_same, random, small_blocks  # noqa: F401
 
@@ -78,3 +78,22 @@ def test_sparse_kernel_and_gradients_match_the_dense_one(columns_at_once, dtype,
         return weight @ (m + m.mT) @ weight.mT
 
     assert_same(lambda v, m: sparse_kernel(v, pattern, m + m.mT), dense, values, half)
+
+
+def test_overlap_of_a_kernel_and_its_gradient():
+    def plain_overlap(kernel):
+        norms = kernel.diagonal().sqrt()
+        squares = (kernel / norms[:, None] / norms).square()
+        return (squares.sum() - squares.diagonal().sum()) / len(kernel)
+
+    factor = random(9, 4)
+    assert_same(lambda f: kernel_overlap(f @ f.mT)[None], lambda f: plain_overlap(f @ f.mT)[None], factor)
+
+
+def test_an_empty_form_overlaps_nothing():
+    kernel = torch.tensor([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 0.0]], requires_grad=True)
+    overlap = kernel_overlap(kernel)
+    assert overlap.item() == pytest.approx(2 / 3)  # one pair of copies, counted both ways, over three latents
+    (gradient,) = torch.autograd.grad(overlap, kernel)
+    assert gradient.isfinite().all()
+    assert gradient[2].eq(0).all()
