@@ -222,6 +222,13 @@ class BilinearAutoencoder(Autoencoder):
         """x̃ of unit tokens, scaled to unit norm."""
         return tokens if isinstance(self.lens, PaperLens) else unit_tokens(self.lens(tokens))
 
+    def at_own_scale(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> Float[Tensor, "n k"]:
+        """From latents of x̃ at unit norm (`encode_prepared`) to those of x̃ itself (`encode`), for unit tokens."""
+        if isinstance(self.lens, PaperLens):
+            return latents
+        shown: Tensor = self.lens(tokens)
+        return latents * shown.square().sum(-1, keepdim=True)
+
     def _latents(self, inputs: Float[Tensor, "n w"]) -> Float[Tensor, "n k"]:
         return self.mixing.latents(inputs, *self._used_factors(inputs.dtype))
 
@@ -275,7 +282,7 @@ class BilinearAutoencoder(Autoencoder):
         if isinstance(self.lens, PaperLens):
             return own
         left, right = self._used_factors(tokens.dtype, raw=True)
-        latents = latents * self.lens(tokens).square().sum(-1, keepdim=True)  # from unit norm to x̃ itself
+        latents = self.at_own_scale(tokens, latents)
         cross = (latents * self.mixing.latents(tokens, left, right)).sum(-1)
         return self._quadratic_form(latents, raw=True) - 2 * cross + 1
 
@@ -300,16 +307,21 @@ class BilinearAutoencoder(Autoencoder):
         """û from the last column of X̃̂ with an affine lens; else √λ₁v₁ of X̂, with the sign for which x̂·x ≥ 0."""
         if isinstance(self.lens, PaperLens):
             return self.rank_one_vectors_of(tokens, latents)
-        latents = latents * self.lens(tokens).square().sum(-1, keepdim=True)
         left, right = self._factors(tokens.dtype)
-        weights = self.mixing.unmix(latents)
+        weights = self.mixing.unmix(self.at_own_scale(tokens, latents))
         return self.lens.vector_from(((weights * right[:, -1]) @ left + (weights * left[:, -1]) @ right) / 2)
+
+    @torch.no_grad()
+    def rebuild_by_rank_one(self, tokens: Tensor) -> Float[Tensor, "n d"]:
+        """Like `rebuild`, by the leading eigenvector of the reconstruction, with its sign taken from the token."""
+        unit = self.prepare(tokens)
+        norms: Tensor = torch.linalg.vector_norm(tokens, dim=-1, keepdim=True, dtype=unit.dtype)
+        return self.rank_one_vectors_of(unit, self.encode_prepared(unit)) * norms
 
     def rank_one_vectors_of(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> Float[Tensor, "n d"]:
         """√λ₁v₁ of the reconstruction of uuᵀ, with the sign for which x̂·x ≥ 0: the paper's decoding, for any lens."""
         left, right = self._factors(tokens.dtype, raw=True)
-        if isinstance(self.lens, AffineLens):
-            latents = latents * self.lens(tokens).square().sum(-1, keepdim=True)
+        latents = self.at_own_scale(tokens, latents)
         parts = []
         for start in range(0, len(tokens), TOKENS_AT_ONCE):
             some = tokens[start : start + TOKENS_AT_ONCE]
@@ -391,9 +403,9 @@ class BilinearAutoencoder(Autoencoder):
             f"lens={self.lens.kind!r}"
         )
 
-    def raw_factors(self, dtype: torch.dtype = torch.float32) -> tuple[Float[Tensor, "h d"], Float[Tensor, "h d"]]:
+    def raw_factors(self) -> tuple[Float[Tensor, "h d"], Float[Tensor, "h d"]]:
         """L' = LTᵀ and R' = RTᵀ: the factors of the same reconstruction as forms on the raw unit token."""
-        return self._factors(dtype, raw=True)
+        return self._factors(torch.promote_types(self.left.dtype, torch.float32), raw=True)
 
     def _used_factors(self, dtype: torch.dtype, *, raw: bool = False) -> tuple[Tensor, Tensor]:
         """L and R, without the atoms that no latent uses."""

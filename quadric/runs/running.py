@@ -27,6 +27,7 @@ from quadric.runs.telemetry import open_sinks, values_of
 from quadric.training import Learner, StepReport, resume, train
 from quadric.training.checkpoints import Damaged, newest_step
 from quadric.training.distributed import barrier, current_rank
+from quadric.training.lenses import estimate_lenses
 
 CHECKPOINTS = "checkpoints"
 
@@ -135,6 +136,7 @@ def train_run(
     _check_same_source(stream, folder / PROVENANCE)
     learners = make_learners(config, stream, chosen_device(device), start)
     damaged = resume(folder / CHECKPOINTS, learners, stream)
+    estimate_lenses(learners, stream)
     step = learners[0].next_step
     if not current_rank().is_first:
         train(learners, stream, config.training, folder / CHECKPOINTS)

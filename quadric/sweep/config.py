@@ -13,7 +13,9 @@ from quadric.runs.recipes import Grid, Scale, make_run_config
 
 FILE_NAME = "sweep.json"
 FORMAT = "quadric-sweep"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+ADDED_IN_VERSION_2 = {"atoms_per_latent": None, "lens": "paper", "overlap_penalty": 0.0}
+"""Fields of the scale that earlier files lack."""
 MAY_CHANGE = ("grid", "cells_together", "live")
 """Fields that may differ when a sweep is resumed or extended, because they do not affect finished cells."""
 
@@ -68,8 +70,10 @@ def read_sweep_config(folder: Path) -> SweepConfig:
         raise ValueError(f"{path} is not valid JSON ({problem}); restore it") from None
     if not isinstance(record, dict) or record.pop("format", None) != FORMAT:
         raise ValueError(f"{path} does not describe a sweep (no format: {FORMAT!r})")
-    if (version := record.pop("format_version", None)) != FORMAT_VERSION:
-        raise ValueError(f"{path} has format version {version!r}; this Quadric reads {FORMAT_VERSION}")
+    if (version := record.pop("format_version", None)) not in (1, FORMAT_VERSION):
+        raise ValueError(f"{path} has format version {version!r}; this Quadric reads up to {FORMAT_VERSION}")
+    if version == 1 and isinstance(record.get("scale"), dict):
+        record["scale"] |= ADDED_IN_VERSION_2
     return record_from_json(SweepConfig, record, str(path))
 
 
