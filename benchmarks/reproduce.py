@@ -29,8 +29,8 @@ ROOT = Path(__file__).parents[1]
 ALPHAS = "0 0.1 0.2 0.3 0.4 0.5 0.6 0.7 0.8 0.9 1"
 # 1.85 % of 864 atoms are 16 per latent, as many as the paper's 0.1 % of 16,384.
 SIZES = (
-    "--n-latents 432 --mixing-density 0.0185 --steps 128 --sequences-per-step 8 --epochs 2 --checkpoint-every 32 "
-    "--keep-checkpoints 1 --held-out-tokens 8192"
+    "--recipe paper --n-latents 432 --mixing-density 0.0185 --steps 128 --sequences-per-step 8 --epochs 2 "
+    "--checkpoint-every 32 --keep-checkpoints 1 --held-out-tokens 8192"
 )
 
 

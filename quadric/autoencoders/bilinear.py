@@ -411,11 +411,19 @@ class BilinearAutoencoder(Autoencoder):
         """L and R, without the atoms that no latent uses."""
         left, right = self._factors(dtype, raw=raw)
         used = self.mixing.used_atoms
-        return (left, right) if used is None else (left.index_select(0, used), right.index_select(0, used))
+        if used is None:
+            return left, right
+        left_used = left.index_select(0, used)
+        return left_used, left_used if right is left else right.index_select(0, used)
 
     def _factors(self, dtype: torch.dtype, *, raw: bool = False) -> tuple[Tensor, Tensor]:
-        left, right = self.left.to(dtype), self.right.to(dtype)
-        return (self.lens.to_raw(left), self.lens.to_raw(right)) if raw else (left, right)
+        """L and R; one and the same tensor if they are tied, which the kernels make use of."""
+        left = self.left.to(dtype)
+        left = self.lens.to_raw(left) if raw else left
+        if self.tied:
+            return left, left
+        right = self.right.to(dtype)
+        return left, self.lens.to_raw(right) if raw else right
 
 
 def reference_loss(autoencoder: BilinearAutoencoder, tokens: Float[Tensor, "n d"], alpha: float = 0.3) -> LossTerms:

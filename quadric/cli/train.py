@@ -146,6 +146,9 @@ class Train(ScaleFlags):
         return 0
 
 
+LAST_BATCH = "Last batch, each in the coordinates of its lens (evaluate compares them on held-out text)"
+
+
 def _default_folder(config: "RunConfig") -> Path:
     model = Path(config.reading.model).name.removesuffix(".gguf")
     layers = "+".join(dict.fromkeys(each.hook_point for each in config.autoencoders))
@@ -163,9 +166,7 @@ def _print_result(folder: Path) -> None:
     from quadric.runs.telemetry import read_metrics
 
     last = {line["autoencoder"]: line for line in read_metrics(folder)}
-    table = Table(
-        "autoencoder", "error", "density", title="Last batch (evaluate on held-out text for more)", title_justify="left"
-    )
+    table = Table("autoencoder", "error", "density", title=LAST_BATCH, title_justify="left")
     for name, line in last.items():
         table.add_row(name, f"{line['error']:.3f}", f"{line['density']:.3f}")
     console = Console()

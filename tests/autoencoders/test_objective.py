@@ -20,7 +20,7 @@ def random(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> to
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(n=st.integers(1, 5), k=st.integers(1, 6))
 def test_quadratic_form_has_the_right_value_and_gradient(n, k):
     half = random(k, k, seed=1)
