@@ -88,7 +88,7 @@ def main() -> None:
     header = ["layer", "norm of the mean unit token", "spread of α / mean", *BLOCKS]
     notes = (
         f"`python benchmarks/bench_centre.py --name {options.name}`: residual stream into each layer, {TOKENS:,} "
-        "tokens of wiki-leads, special tokens and outliers dropped. Shares of the energy of uuᵀ about the mean unit token."
+        "tokens of wiki-leads, special tokens and outliers dropped. Shares of the energy of uuᵀ about the mean token."
     )
     write_table(f"centre-{options.name}", f"Energy by block: {options.name}", header, rows, notes)
 
