@@ -13,7 +13,7 @@ part, so there U holds the directions along which z varies most: the leading eig
 
     E ∇z∇zᵀ = 4σ²Q² + c²bbᵀ    for tokens with variance σ² in every direction.
 
-The centre in unit tokens is μ − (c/2)Q⁺b, with Q⁺ from the leading eigenpairs, one per curved dimension of the manifold.
+The centre in unit tokens is μ − (c/2)Q⁺b, with Q⁺ from the leading eigenpairs, one per curved dimension.
 """
 
 import math
@@ -164,7 +164,8 @@ def leading_directions(
         gradients.append(curved @ curved.mT + form.scale**2 * form.linear.outer(form.linear))
     values, vectors = torch.linalg.eigh(torch.stack(gradients))
     there = (values > 1e-12 * values[:, -1:]).double()
-    return (vectors * there[:, None])[..., -count:].flip(-1)
+    leading: Tensor = (vectors * there[:, None])[..., -count:].flip(-1)
+    return leading
 
 
 def quadric_centre(form: AffineForm, rank: int) -> Float[Tensor, " d"]:
