@@ -42,7 +42,7 @@ def test_full_reproduction_writes_the_page_of_claims(
         [
             *("--work", str(tmp_path / "work"), "--results", str(tmp_path / "results"), "--layers", "1,2"),
             *("--main-layer", "2", "--alphas", "0 0.3 1", "--sizes", SIZES, "--more", more, "--model", str(model)),
-            *("--planted", PLANTED),
+            *("--corpus", str(world / "text.txt"), "--planted", PLANTED),
         ]
     )
     reproduce.run(options)
