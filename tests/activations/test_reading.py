@@ -37,7 +37,8 @@ def test_the_vectors_are_those_of_a_plain_forward_pass() -> None:
     acts = harvested()
     ids = torch.tensor([tokenizer(TEXTS[0], add_special_tokens=False)["input_ids"]])
     expected = causal(ids, output_hidden_states=True).hidden_states[2][0]
-    assert torch.allclose(acts.vectors[: len(expected)], expected, atol=1e-5)
+    # Batches of another size add up in another order, and entries reach 30.
+    assert torch.allclose(acts.vectors[: len(expected)], expected, rtol=1e-4, atol=1e-4)
 
 
 def test_a_model_in_training_mode_is_read_in_eval_mode_and_left_as_it_was() -> None:

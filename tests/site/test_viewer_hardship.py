@@ -222,5 +222,7 @@ def test_a_skeleton_stands_while_data_is_on_its_way(open_viewer, address):
     viewer.page.route("**/latents/00002.st", lambda route: waiting.append(route))
     viewer.page.goto(address + LATENT)
     expect(viewer.page.get_by_role("status", name="Loading latent 2")).to_be_visible()
+    while not waiting:  # the page shows the skeleton before it asks for the data
+        viewer.page.wait_for_timeout(20)
     waiting.pop().continue_()
     expect(viewer.page.locator(".latent-page")).to_be_visible()
