@@ -146,14 +146,23 @@ def scored(learner: Learner, planted: Planted, offset: float, state: str) -> Ite
     if not isinstance(autoencoder, BilinearAutoencoder):
         yield from scored_directions(autoencoder, planted, seed, state)
         return
-    lens = learner.config.hook_point
-    # Without an offset a raw form is read about the origin, as in the paper.
-    mean = planted.mean if offset or lens == "affine" else torch.zeros_like(planted.mean)
-    forms = read_forms(autoencoder, mean, planted.lens if lens == "affine" else None)
+    name, origin = f"{autoencoder.prior}, {learner.config.hook_point}{state}", torch.zeros_like(planted.mean)
+    if learner.config.hook_point == "affine":
+        yield from scored_forms(read_forms(autoencoder, planted.mean, planted.lens), planted, planted.mean, seed, name)
+    elif not offset:
+        yield from scored_forms(read_forms(autoencoder, origin, None), planted, origin, seed, name)
+    else:
+        raw = read_forms(autoencoder, origin, None)
+        yield from scored_forms(raw, planted, origin, seed, f"{name}, read about the origin")
+        yield from scored_forms(read_forms(autoencoder, planted.mean, None), planted, planted.mean, seed, name)
+
+
+def scored_forms(forms: list[AffineForm], planted: Planted, mean: Tensor, seed: int, name: str) -> Iterator[Score]:
+    """Score each manifold on its matched latent, with latents read about `mean`."""
     variance = float(1 - mean.square().sum()) / len(mean)
     for manifold, found in zip(planted.manifolds, recover(forms, mean, planted.known, variance), strict=True):
         distance = found.centre_distance if has_centre(manifold) else None
-        yield Score(f"{autoencoder.prior}, {lens}{state}", seed, manifold.kind, found.overlap, distance)
+        yield Score(name, seed, manifold.kind, found.overlap, distance)
 
 
 def read_forms(autoencoder: BilinearAutoencoder, mean: Tensor, lens: AffineLens | None) -> list[AffineForm]:
@@ -209,7 +218,8 @@ def notes(options: argparse.Namespace, mean_norm: float) -> str:
         f"norm {mean_norm:.2f}.\n\n"
         "Mean overlap ‖UᵀB‖²/r of the matched latent's r leading directions with the manifold's r-dimensional subspace "
         "(1 means found exactly) ± standard deviation over seeds. The directions are eigenvectors of the quadratic "
-        "part about the mean token, and for directions and paraboloids the linear part counts too. In parentheses: "
+        "part about the mean token (about the origin for raw forms without an offset, and where the row says so), and "
+        "for directions and paraboloids the linear part counts too. In parentheses: "
         "median distance of the quadric's centre from the planted one within the subspace, in radii; for shifted "
         "circles and spheres, of those whose centre lies inside their subspace. `mean token` is the distance of the "
         "mean token from those centres, which a latent without a centre of its own would get. A single direction "
