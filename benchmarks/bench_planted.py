@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 from measure import RESULTS, write_table
+from planted_objectives import train_sparse_forms, train_subspaces
 from torch import Tensor
 
 from quadric.activations.planted import (
@@ -40,6 +41,7 @@ from quadric.runs.recipes import Grid, Scale, autoencoders
 from quadric.training import AutoencoderConfig, Learner, TrainingConfig, train
 
 KINDS = ("direction", "circle", "sphere", "cone", "cluster", "shifted circle", "shifted sphere", "paraboloid")
+LARGEST_RANK = 3
 PRIORS = ("atomic", "composite", "quadratic")
 MEASURED_ON = 10**6
 """Number of the batch that centres are measured on, which training does not reach."""
@@ -125,7 +127,29 @@ def run(options: argparse.Namespace, seed: int, offset: float) -> list[Score]:
         scores += [s for each in learners if each.config.hook_point == "paper"
                    for s in scored(each, planted, offset, ", untrained")]  # fmt: skip
     train(learners, stream, training, None)
-    return scores + [score for each in learners for score in scored(each, planted, offset, state)]
+    scores += [score for each in learners for score in scored(each, planted, offset, state)]
+    return scores + other_objectives(options, planted, config, seed) if offset else scores
+
+
+def other_objectives(options: argparse.Namespace, planted: Planted, config: PlantedConfig, seed: int) -> list[Score]:
+    """Score the two objectives of planted_objectives.py, which keep a few latents per token."""
+    stream = PlantedStream(planted.manifolds, config, options.batch, seed)
+    (composite,) = (each for each in dictionaries(options, seed) if each.name.startswith("affine-composite"))
+    forms = train_sparse_forms(
+        composite, lambda step: planted.lens(stream.tokens(step)), options.steps, options.kept_forms
+    )
+    subspaces = train_subspaces(
+        lambda step: planted.lens(stream.tokens(step))[:, :-1],
+        options.subspaces, LARGEST_RANK, options.kept_subspaces, options.steps, seed,
+    )  # fmt: skip
+    squares = torch.nn.functional.pad(subspaces.mT @ subspaces, (0, 1, 0, 1))
+    found = {
+        f"composite, affine, offset, top {options.kept_forms}": read_forms(forms, planted.mean, planted.lens),
+        f"subspaces, affine, offset, top {options.kept_subspaces}": [
+            lens_affine_form(square, float(planted.lens.constant)) for square in squares
+        ],
+    }
+    return [score for name, read in found.items() for score in scored_forms(read, planted, planted.mean, seed, name)]
 
 
 def dictionaries(options: argparse.Namespace, seed: int) -> list[AutoencoderConfig]:
@@ -223,7 +247,9 @@ def notes(options: argparse.Namespace, mean_norm: float) -> str:
         "median distance of the quadric's centre from the planted one within the subspace, in radii; for shifted "
         "circles and spheres, of those whose centre lies inside their subspace. `mean token` is the distance of the "
         "mean token from those centres, which a latent without a centre of its own would get. A single direction "
-        "reaches at most 1/r: ½ for circles, ⅓ for the three-dimensional kinds."
+        "reaches at most 1/r: ½ for circles, ⅓ for the three-dimensional kinds. `top m` rows are trained with another "
+        "objective, which keeps the m strongest latents of each token (benchmarks/planted_objectives.py); `subspaces` "
+        f"are {options.subspaces} forms of rank {LARGEST_RANK}."
     )
 
 
@@ -243,6 +269,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--topk-active", type=int, default=9, help="active latents of TopK; the default is three per active manifold"
     )
+    parser.add_argument("--kept-forms", type=int, default=12, help="latents per token of the sparse forms")
+    parser.add_argument("--subspaces", type=int, default=96, help="number of subspaces of rank 3")
+    parser.add_argument("--kept-subspaces", type=int, default=3, help="subspaces per token; the default is --active")
     parser.add_argument("--alpha", type=float, default=0.3)
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--batch", type=int, default=1024)
