@@ -98,8 +98,9 @@ def concepts(options: argparse.Namespace) -> None:
         if "-quadratic-" not in name or name.startswith(f"resid_pre.{options.main_layer}-")
     ]
     where = " ".join(shlex.quote(str(folder)) for folder in folders)
-    model = f"--model {shlex.quote(options.model)}" if options.model else ""
-    call(f"quadric concepts {where} {model} --out {shlex.quote(str(options.results / 'concepts.csv'))}")
+    places = {"--model": options.model, "--corpus": options.corpus}
+    given = " ".join(f"{flag} {shlex.quote(value)}" for flag, value in places.items() if value)
+    call(f"quadric concepts {where} {given} --out {shlex.quote(str(options.results / 'concepts.csv'))}")
 
 
 def planted(options: argparse.Namespace) -> None:
@@ -160,6 +161,7 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--model", default=None, help="location of the language model, if its name is not enough to find it"
     )
+    parser.add_argument("--corpus", default=None, help="location of the text, likewise")
     parser.add_argument("--planted", default="", help="flags of bench_planted.py")
     return parser.parse_args(arguments)
 
