@@ -118,6 +118,18 @@ def site_inputs(
     return inputs
 
 
+_SAME_NAME = (
+    "error_constant",
+    "error_linear",
+    "error_quadratic",
+    "floor",
+    "dense_share",
+    "n_empty",
+    "n_copies",
+    "n_distinct",
+)
+
+
 def quality_of(run: Path, name: str) -> Quality:
     """Results that `quadric evaluate` stored in the run, if it was run."""
     found = kept_in_run(run, name) or {}
@@ -126,6 +138,7 @@ def quality_of(run: Path, name: str) -> Quality:
         density=found.get("density"),
         cross_entropy_recovered=found.get("cross_entropy_recovered_zero"),
         n_tokens=found.get("tokens"),
+        **{name: found.get(name) for name in _SAME_NAME},
     )
 
 

@@ -6,11 +6,38 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from quadric.site.schema import NOTHING, SHAPES, SHARD_TOKENS, UNITS, LatentRecord, SiteDictionary, SiteText
+from quadric.site.schema import (
+    LINEAR_DIRECTION,
+    NO_AXIS,
+    NOTHING,
+    SHAPES,
+    SHARD_TOKENS,
+    UNITS,
+    LatentRecord,
+    SiteDictionary,
+    SiteText,
+)
 
 FILES_BESIDE_DATA = 32
 """Allowance for the files of the viewer."""
 
+_PER_AXIS = ("axis_quadratic", "axis_linear", "axis_kind")
+_FINITE = (
+    "eigenvalues",
+    "axis_quadratic",
+    "axis_linear",
+    "constant",
+    "rest",
+    "curvature",
+    "measured_curvature",
+    "values",
+    "coordinates",
+    "control",
+    "linear",
+    "overlaps",
+    "quantiles",
+    "lifts",
+)
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
@@ -114,6 +141,9 @@ def check_dictionary(dictionary: SiteDictionary) -> None:
             raise ValueError(f"column {name} of {entry.name!r} is not finite at latent {_first_odd(column)}")
     if len(dictionary.labels) != entry.n_latents:
         raise ValueError(f"{entry.name!r} has {len(dictionary.labels)} labels; n_latents={entry.n_latents}")
+    copied = dictionary.columns.copy_of
+    if copied.min(initial=NOTHING) < NOTHING or copied.max(initial=NOTHING) >= entry.n_latents:
+        raise ValueError(f"column copy_of of {entry.name!r} must hold latents or {NOTHING}")
     if dictionary.columns.shape.min(initial=0) < 0 or dictionary.columns.shape.max(initial=0) >= len(SHAPES):
         raise ValueError(f"column shape of {entry.name!r} must hold indices into {SHAPES}")
 
@@ -129,13 +159,17 @@ def check_latent(record: LatentRecord, expected: int, dictionary: SiteDictionary
         raise ValueError(f"{where} was given where latent {expected} was expected; give them in order from 0")
     if record.coordinates.shape[1] != dictionary.entry.n_axes:
         raise ValueError(f"{where} has {record.coordinates.shape[1]} axes; the entry says {dictionary.entry.n_axes}")
-    for name in ("eigenvalues", "values", "coordinates", "control", "overlaps", "quantiles", "lifts"):
+    for name in _PER_AXIS:
+        if len(getattr(record, name)) != dictionary.entry.n_axes:
+            raise ValueError(f"{where} has {len(getattr(record, name))} {name}; n_axes={dictionary.entry.n_axes}")
+    for name in _FINITE:
         if not np.isfinite(getattr(record, name)).all():
             raise ValueError(f"{where} has numbers in {name} that are not finite")
-    if bool((np.diff(np.abs(record.values)) > 0).any()):
-        raise ValueError(f"points of {where} must be sorted by |z| descending")
+    if bool((np.diff(np.abs(record.values - np.float32(record.rest))) > 0).any()):
+        raise ValueError(f"points of {where} must be sorted by |z − rest| descending")
     m, n, k = len(record.places), len(text.token_ids), dictionary.entry.n_latents
     bounds = {"places": (0, n), "tokens": (0, len(text.vocabulary)), "contexts": (NOTHING, m), "neighbours": (0, k)}
+    bounds |= {"axis_kind": (NO_AXIS, LINEAR_DIRECTION + 1)}
     tokens = {"context_tokens": (NOTHING, len(text.vocabulary)), "lift_tokens": (NOTHING, len(text.vocabulary))}
     for name, (low, high) in (bounds | tokens).items():
         numbers = getattr(record, name)

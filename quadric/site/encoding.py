@@ -50,11 +50,19 @@ def latent_tensors(record: LatentRecord) -> dict[str, np.ndarray]:
     coarse, coarse_scales = quantized(record.coordinates.T[FINE_AXES:], 1)
     control, control_scales = quantized(record.control.T, 1)
     values, value_scale = quantized(record.values[None], 2)
+    linear, linear_scale = quantized(record.linear[None], 2)
     return {
         "latent": np.array([record.latent], dtype=np.int32),
         "eigenvalues": record.eigenvalues[:MOST_EIGENVALUES],
         "rank": np.array([record.rank], dtype=np.int32),
         "total_weight": np.array([record.total_weight], dtype=np.float32),
+        "axis_quadratic": record.axis_quadratic,
+        "axis_linear": record.axis_linear,
+        "axis_kind": record.axis_kind,
+        "constant": np.array([record.constant], dtype=np.float32),
+        "rest": np.array([record.rest], dtype=np.float32),
+        "curvature": np.array([record.curvature], dtype=np.float32),
+        "measured_curvature": np.array([record.measured_curvature], dtype=np.float32),
         "places": planes(record.places),
         "tokens": planes(record.tokens),
         "values": values[:, 0],
@@ -64,6 +72,8 @@ def latent_tensors(record: LatentRecord) -> dict[str, np.ndarray]:
         "coordinate_scales": np.concatenate([fine_scales, coarse_scales]),
         "control": control,
         "control_scales": control_scales,
+        "linear": linear[:, 0],
+        "linear_scale": linear_scale,
         "contexts": record.contexts,
         "context_tokens": record.context_tokens,
         "neighbours": record.neighbours,

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,7 @@ from quadric.site.checking import HostingLimits
 from quadric.site.latent_pages import latent_records
 from quadric.site.layout import describe, umap_layout
 from quadric.site.schema import (
+    NOTHING,
     SHAPES,
     TOKEN,
     DictionaryEntry,
@@ -30,7 +31,7 @@ from quadric.site.schema import (
 from quadric.site.writer import STATIC, check_replaceable, check_viewer_built, write_site
 
 WEIGHT_EXPONENT = 4.0
-UNKNOWN = Quality(error=None, density=None, cross_entropy_recovered=None, n_tokens=None)
+UNKNOWN = Quality(**{field.name: None for field in fields(Quality)})
 
 OnProgress = Callable[[str, int, int], None]
 """Called with the name of a part, how much of it is done, and its total."""
@@ -193,6 +194,9 @@ def _entry(given: SiteInput, text: str, umap: str | None) -> DictionaryEntry:
         n_hidden=autoencoder.n_hidden,
         n_latents=autoencoder.n_latents,
         n_axes=settings.n_axes,
+        lens=autoencoder.lens.kind,
+        centre_norm=0.0,
+        ranking="importance",
         mixing_density=autoencoder.mixing_density if autoencoder.prior == "composite" else None,
         source=given.source,
         source_autoencoder=given.source_autoencoder,
@@ -209,6 +213,7 @@ def _entry(given: SiteInput, text: str, umap: str | None) -> DictionaryEntry:
             positive_share="Σz²",
             quantile_probabilities=tuple(evidence.statistics.probabilities),
             control_seed=settings.seed,
+            linear_control="none",
         ),
         quality=given.quality,
         labels=LabelMethods(
@@ -231,6 +236,10 @@ def _columns(evidence: Evidence, table: LatentStatistics, layout: np.ndarray | N
         positive_share=np.asarray(found.positive_share),
         firing_share=np.asarray(found.firing_share),
         mean_square=np.asarray(found.mean_square),
+        curvature=np.ones(len(table), dtype=np.float32),
+        measured_curvature=np.ones(len(table), dtype=np.float32),
+        copy_of=np.full(len(table), NOTHING, dtype=np.float32),
+        worth=table.importance.float().numpy(),
         umap_x=None if layout is None else layout[:, 0].copy(),
         umap_y=None if layout is None else layout[:, 1].copy(),
     )

@@ -8,7 +8,7 @@ from jaxtyping import Int32, Int64
 
 from quadric.evidence import Evidence, TextRead
 from quadric.geometry import LatentStatistics, Neighbours
-from quadric.site.schema import CONTEXT_REACH, MOST_EIGENVALUES, NOTHING, LatentRecord
+from quadric.site.schema import CONTEXT_REACH, EIGENVECTOR, MOST_EIGENVALUES, NO_AXIS, NOTHING, LatentRecord
 
 Array = np.ndarray
 
@@ -23,17 +23,25 @@ def latent_record(evidence: Evidence, table: LatentStatistics, close: Neighbours
     """The page of one latent; its points include its strongest contexts."""
     shown = _points_with_contexts(evidence, latent)
     eigenvalues = table.eigenvalues[latent]
-    found = evidence.statistics
+    found, n_axes = evidence.statistics, evidence.settings.n_axes
     return LatentRecord(
         latent=latent,
         eigenvalues=eigenvalues[eigenvalues != 0][:MOST_EIGENVALUES].float().numpy(),
         rank=int((eigenvalues != 0).sum()),
         total_weight=eigenvalues.abs().sum().item(),
+        axis_quadratic=np.resize(np.append(eigenvalues.float().numpy(), np.zeros(n_axes)), n_axes).astype(np.float32),
+        axis_linear=np.zeros(n_axes, dtype=np.float32),
+        axis_kind=np.where(np.arange(n_axes) < int((eigenvalues != 0).sum()), EIGENVECTOR, NO_AXIS).astype(np.int32),
+        constant=0.0,
+        rest=0.0,
+        curvature=1.0,
+        measured_curvature=1.0,
         places=shown.places,
         tokens=evidence.text.token_ids[shown.places],
         values=shown.values,
         coordinates=shown.coordinates,
         control=shown.control,
+        linear=np.zeros(len(shown.places), dtype=np.float32),
         contexts=shown.contexts,
         context_tokens=_windows(evidence.text, shown),
         neighbours=close.latents[latent].int().numpy(),

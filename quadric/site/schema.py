@@ -1,4 +1,4 @@
-"""The format of a static site, schema version 1: everything that the viewer reads.
+"""The format of a static site, schema version 2: everything that the viewer reads.
 
     SITE/index.html, assets/…           the viewer itself, copied from quadric/site/static
     SITE/data/site.json                 SiteManifest, plain JSON
@@ -14,6 +14,14 @@ Every `.st` is a gzip'd safetensors file. Numbers are split into byte planes, wh
 plane b of a tensor (planes, …) holds byte b of each, lowest first. Signed planes of width w bits mean
 scale · integer / (2^(w−1) − 1). `web/src/data/schema.ts` mirrors this module; tests/site/test_schema.py compares them.
 
+Every latent is shown about the centre of the tokens. On the slice through the centre that its axes span, with
+coordinates ξ_j = v·axis_j,
+
+    z = Σ_j (axis_quadratic_j ξ_j² + axis_linear_j ξ_j) + constant,
+
+so that the viewer can draw shifted ellipsoids and paraboloids as they are. A latent and its negative are the same
+dictionary: here the side with more energy is positive.
+
 A site can also show rows of a user's own tensor: each row is then a sequence of length one whose only token is the
 row's text, and the text's `unit` is "row".
 """
@@ -27,7 +35,7 @@ from jaxtyping import Float32, Int32, Int64
 from quadric.autoencoders.provenance import Provenance
 
 FORMAT = "quadric-site"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 SHARD_TOKENS = 65_536
 """Token ids per corpus shard."""
 FINE_AXES = 3
@@ -38,8 +46,19 @@ CONTEXT_REACH = 4
 """Tokens on each side of a context in a latent's file."""
 TOKENS_PER_LATENT = 32
 """Tokens per latent in the search index."""
-SHAPES = ("empty", "slab", "ellipsoid", "hyperboloid")
-"""Kinds of `quadric.geometry.shapes`; the column `shape` holds indices into this tuple."""
+SHAPES = (
+    "empty",
+    "constant",
+    "half-space",
+    "slab",
+    "ellipsoid",
+    "hyperboloid",
+    "elliptic paraboloid",
+    "hyperbolic paraboloid",
+)
+"""The shapes of `quadric.geometry`; the column `shape` holds indices into this tuple."""
+EIGENVECTOR, LINEAR_DIRECTION, NO_AXIS = 0, 1, -1
+"""What an axis can be: an eigenvector of the quadratic part, the direction of the linear part, or nothing."""
 TOKEN, ROW = UNITS = ("token", "row")
 """What a point of a scatter can be: a token that a language model read, or a row of a user's own tensor."""
 NOTHING = -1
@@ -61,18 +80,20 @@ class Sampling:
     n_points: int
     """Largest number of points per latent."""
     weight_exponent: float
-    """p of the sampling weight (|z| + ε)^p."""
+    """p of the sampling weight (|z − rest| + ε)^p."""
     epsilon: float
     """ε of the sampling weight."""
     seed: int
     firing_threshold: str
-    """Which |z| counts as firing, in words, e.g. '|z| > 0.01'."""
+    """What counts as firing, in words, e.g. '|z − rest| > 2 · root mean square of z − rest'."""
     positive_share: str
-    """The quantity of which `positive_share` is a share, e.g. 'Σz²'."""
+    """The quantity of which `positive_share` is a share, e.g. 'Σ(z − rest)²'."""
     quantile_probabilities: tuple[float, ...]
     """Probabilities of the quantiles stored for every latent."""
     control_seed: int | None
     """Seed of the random orthonormal frame of the control."""
+    linear_control: str
+    """How the linear direction of every latent was found, in words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +107,20 @@ class Quality:
     cross_entropy_recovered: float | None
     n_tokens: int | None
     """Tokens it was measured on."""
+    error_constant: float | None
+    """Relative error of the constant block of xxᵀ about the centre."""
+    error_linear: float | None
+    """Relative error of the linear block."""
+    error_quadratic: float | None
+    """Relative error of the quadratic block: what is left of the shapes."""
+    floor: float | None
+    """Least error that any tied dictionary of this size could have, by PCA of xxᵀ."""
+    dense_share: float | None
+    """Share of latents that are dense: Hoyer density over 0.5."""
+    n_empty: int | None
+    n_copies: int | None
+    n_distinct: int | None
+    """Latents that are neither empty nor copies."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +144,13 @@ class DictionaryEntry:
     n_hidden: int
     n_latents: int
     n_axes: int
-    """Number of eigenvectors on which points have coordinates."""
+    """Number of axes on which points have coordinates."""
+    lens: str
+    """paper or affine: the map from tokens to the coordinates of the forms."""
+    centre_norm: float
+    """‖μ‖ of the centre about which latents are shown, the mean of the unit tokens; 0 for the origin."""
+    ranking: str
+    """How the column `worth` is computed, in words."""
     mixing_density: float | None
     source: str | None
     """What `quadric.load` takes: a folder or a hub id. None for an autoencoder that was never saved."""
@@ -180,31 +221,58 @@ class LatentColumns:
     positive_share: Float32[np.ndarray, " k"]
     firing_share: Float32[np.ndarray, " k"]
     mean_square: Float32[np.ndarray, " k"]
+    """Mean of (z − rest)²."""
+    curvature: Float32[np.ndarray, " k"]
+    """Share of the variance of z that no linear function of the token explains, from weights and covariance."""
+    measured_curvature: Float32[np.ndarray, " k"]
+    """The same, measured: 1 − corr²(z, best linear predictor) over the tokens scored."""
+    copy_of: Float32[np.ndarray, " k"]
+    """The earlier latent with nearly the same form, or NOTHING."""
+    worth: Float32[np.ndarray, " k"]
+    """Larger first: curved, sparse, distinct latents. The entry's `ranking` states the rule."""
     umap_x: Float32[np.ndarray, " k"] | None
     umap_y: Float32[np.ndarray, " k"] | None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LatentRecord:
-    """latents/NNNNN.st: the page of one latent. Points are sorted by |z| descending and include every context."""
+    """latents/NNNNN.st: the page of one latent. Points are sorted by |z − rest| descending.
+
+    They include every context.
+    """
 
     latent: int
     eigenvalues: Float32[np.ndarray, " r"]
-    """By |λ| descending, at most MOST_EIGENVALUES."""
+    """Of the quadratic part, by |λ| descending, at most MOST_EIGENVALUES."""
     rank: int
     """Number of nonzero eigenvalues, listed or not."""
     total_weight: float
-    """Σ|λ| over all eigenvalues: captured = Σ|λ| of the three axes shown / total_weight."""
+    """Σ|λ| over all eigenvalues: captured = Σ|λ| of the eigenvectors shown / total_weight."""
+    axis_quadratic: Float32[np.ndarray, " a"]
+    """axisᵀQ axis of each axis: λ where it is an eigenvector."""
+    axis_linear: Float32[np.ndarray, " a"]
+    """Slope of z along each axis at the centre."""
+    axis_kind: Int32[np.ndarray, " a"]
+    """EIGENVECTOR, LINEAR_DIRECTION or NO_AXIS."""
+    constant: float
+    """z at the centre of the tokens."""
+    rest: float
+    """Median of z: points are far from it, most tokens near."""
+    curvature: float
+    measured_curvature: float
+    """As the columns of that name."""
     places: Int64[np.ndarray, " m"]
     """Index of each point in the text."""
     tokens: Int32[np.ndarray, " m"]
     """Token of each point, an id of the text's vocabulary."""
     values: Float32[np.ndarray, " m"]
-    """z of the unit-norm token, signed."""
+    """z, in the sign for which the side with more energy is positive."""
     coordinates: Float32[np.ndarray, "m a"]
-    """x·v_j on the leading eigenvectors."""
+    """v·axis_j, with v the unit token about the centre."""
     control: Float32[np.ndarray, "m 3"]
-    """x·q_j on a random orthonormal frame, shared by all latents."""
+    """v·q_j on a random orthonormal frame, shared by all latents."""
+    linear: Float32[np.ndarray, " m"]
+    """v·l on the unit vector l whose linear function predicts z best."""
     contexts: Int32[np.ndarray, "2 c"]
     """Points with the strongest contexts, positive then negative, strongest first; padded with NOTHING."""
     context_tokens: Int32[np.ndarray, "2 c 9"]

@@ -1,6 +1,7 @@
 """A small site with known shapes and readable text, to develop and test the viewer against.
 
-z is exactly Σ λ_j u_j² over the stored axes, so the level set drawn by the viewer must pass through the points.
+z is exactly Σ (axis_quadratic_j u_j² + axis_linear_j u_j) + constant over the stored axes, so the level set drawn by
+the viewer must pass through the points.
 """
 
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ import numpy as np
 from quadric.autoencoders.provenance import Provenance
 from quadric.site.schema import (
     CONTEXT_REACH,
+    EIGENVECTOR,
+    NO_AXIS,
     NOTHING,
     SHAPES,
     DictionaryEntry,
@@ -27,6 +30,8 @@ from quadric.site.schema import (
 from quadric.site.writer import write_site
 
 N_AXES = 8
+COPY = 13, 7
+"""A latent that copies an earlier one of the same form, and that one."""
 HOSTILE = [
     "<img src=x onerror=alert(1)>",
     "<script>alert(2)</script>",
@@ -133,6 +138,9 @@ def synthetic_entry(name: str, text: str, n_latents: int, n_points: int) -> Dict
         n_hidden=2 * n_latents,
         n_latents=n_latents,
         n_axes=N_AXES,
+        lens="affine",
+        centre_norm=0.72,
+        ranking="measured curvature · (1 − density), 0 for dense latents and copies",
         mixing_density=0.006,
         source="runs/synthetic",
         source_autoencoder=name,
@@ -145,12 +153,26 @@ def synthetic_entry(name: str, text: str, n_latents: int, n_points: int) -> Dict
             weight_exponent=4.0,
             epsilon=1e-3,
             seed=0,
-            firing_threshold="|z| > 0.01",
-            positive_share="Σz²",
+            firing_threshold="|z − rest| > 0.01",
+            positive_share="Σ(z − rest)²",
             quantile_probabilities=(0.0, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0),
             control_seed=1,
+            linear_control="ridge regression of z on the tokens",
         ),
-        quality=Quality(error=0.231, density=0.12, cross_entropy_recovered=None, n_tokens=20_000),
+        quality=Quality(
+            error=0.231,
+            density=0.12,
+            cross_entropy_recovered=None,
+            n_tokens=20_000,
+            error_constant=0.002,
+            error_linear=0.11,
+            error_quadratic=0.62,
+            floor=0.17,
+            dense_share=0.09,
+            n_empty=0,
+            n_copies=1,
+            n_distinct=n_latents - 1,
+        ),
         labels=LabelMethods(offline="most over-represented tokens of each sign", written=None),
     )
 
@@ -183,16 +205,23 @@ def _columns(latents: list[Latent], eigenvalues: list[np.ndarray], seed: int) ->
     captured = np.array([np.abs(values[:3]).sum() for values in eigenvalues]) / weight
     family = np.array([list(FORMS).index(latent.form) for latent in latents])
     angle = 2 * np.pi * family / len(FORMS)
+    density = np.where(np.arange(k) % 11 == 4, 0.8, generator.beta(2, 8, k))
+    curvature = generator.uniform(0.3, 1.0, k)
+    copy_of = np.where(np.arange(k) == COPY[0], COPY[1], NOTHING)
     columns = {
         "importance": energy / energy.mean(),
         "effective_rank": weight**2 / energy,
         "captured": captured,
         "support": generator.integers(1, 12, k),
-        "density": np.where(np.arange(k) % 11 == 4, 0.8, generator.beta(2, 8, k)),
+        "density": density,
         "shape": [SHAPES.index(FORMS[latent.form][1]) for latent in latents],
         "positive_share": [np.square(values[values > 0]).sum() / np.square(values).sum() for values in eigenvalues],
         "firing_share": generator.beta(1, 12, k),
         "mean_square": generator.beta(1, 40, k),
+        "curvature": np.ones(k),
+        "measured_curvature": curvature,
+        "copy_of": copy_of,
+        "worth": np.where((density > 0.5) | (copy_of != NOTHING), 0, curvature * (1 - density)),
         "umap_x": 3 * np.cos(angle) + generator.normal(0, 0.5, k),
         "umap_y": 3 * np.sin(angle) + generator.normal(0, 0.5, k),
     }
@@ -269,11 +298,19 @@ def _record(
         eigenvalues=values,
         rank=len(values),
         total_weight=np.abs(values).sum().item(),
+        axis_quadratic=np.pad(values, (0, N_AXES - len(values))),
+        axis_linear=np.zeros(N_AXES, dtype=np.float32),
+        axis_kind=np.where(np.arange(N_AXES) < len(values), EIGENVECTOR, NO_AXIS).astype(np.int32),
+        constant=0.0,
+        rest=0.0,
+        curvature=1.0,
+        measured_curvature=0.8,
         places=places,
         tokens=tokens,
         values=z,
         coordinates=coordinates,
         control=generator.normal(0, 0.12, (len(places), 3)).astype(np.float32),
+        linear=(0.3 * coordinates[:, 0] + generator.normal(0, 0.1, len(places))).astype(np.float32),
         contexts=contexts,
         context_tokens=np.stack([[_window(text, places, point) for point in row] for row in contexts]),
         neighbours=others.astype(np.int32),

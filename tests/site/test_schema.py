@@ -58,7 +58,7 @@ def test_a_number_is_the_same(name):
 
 def listed(name: str) -> list[str]:
     (body,) = re.findall(rf"export const {name} = \[(.*?)\] as const", TWIN, re.DOTALL)
-    return re.findall(r'"(\w+)"', body)
+    return re.findall(r'"([\w -]+)"', body)
 
 
 def test_names_are_the_same():
