@@ -27,17 +27,19 @@ from quadric.cli import main as command
 from quadric.concepts.finding import Named, find_concepts
 
 WORK = Path(tempfile.gettempdir()) / "quadric-benchmarks"
-STEPS, BATCH, N_LATENTS = 300, 4096, 512
+STEPS, BATCH, N_LATENTS = 300, 2048, 512
 PAPER = {"lens": "paper", "overlap_penalty": 0}
 DICTIONARIES: dict[str, dict[str, Any]] = {
     "paper, 6 atoms (the demo before)": {**PAPER, "atoms_per_latent": 6},
+    "affine (default)": {},
+    "TopK, K = 32": {"prior": "topk"},
+    "affine, no penalty": {"overlap_penalty": 0},
     "paper": PAPER,
     "paper, overlap penalty": {"lens": "paper"},
-    "affine, no penalty": {"overlap_penalty": 0},
-    "affine (default)": {},
+    "paper, atomic": {**PAPER, "prior": "atomic"},
+    "paper, quadratic": {**PAPER, "prior": "quadratic"},
     "affine, atomic": {"prior": "atomic"},
     "affine, quadratic": {"prior": "quadratic"},
-    "TopK, K = 32": {"prior": "topk"},
 }
 NUMBERS = (
     "error", "floor", "error_constant", "error_linear", "error_quadratic", "density", "dense_share", "n_empty",
