@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from quadric._array_file import read_arrays, write_arrays
-from quadric._files import read_versioned_json, write_atomically
+from quadric._files import is_plain_name, read_versioned_json, sha256_of_file, write_atomically
 from quadric._records import record_from_json
 from quadric.autoencoders import Provenance
 from quadric.evidence.record import (
@@ -144,10 +144,12 @@ def _store(folder: Path, name: str, arrays: Mapping[str, Array]) -> StoredFile:
 def _load(folder: Path, values: dict[str, Any]) -> dict[str, Array]:
     stored = record_from_json(StoredFile, values, f"a file in {folder / NAME}")
     path = folder / stored.file
-    if path.parent != folder or not path.is_file():
+    if not is_plain_name(stored.file) or not path.is_file():
         raise FileNotFoundError(f"'{stored.file}' named by {folder / NAME} is missing; collect the evidence again")
     if path.stat().st_size != stored.bytes:
         raise ValueError(f"{path} has {path.stat().st_size} bytes, expected {stored.bytes}; collect the evidence again")
+    if sha256_of_file(path) != stored.sha256:
+        raise ValueError(f"{path} is damaged: its sha256 is not the recorded one; collect the evidence again")
     return read_arrays(path).arrays
 
 
