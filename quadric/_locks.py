@@ -74,7 +74,7 @@ def _make(folder: Path) -> list[Path]:
             break
         missing.append(path)
     with name_disk_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+        Path(os.path.realpath(folder)).mkdir(parents=True, exist_ok=True)  # a link may point to a folder yet to be made
     return missing
 
 
