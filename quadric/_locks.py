@@ -61,6 +61,23 @@ def only_writer(folder: Path, work: str) -> Iterator[None]:
         _remove_empty(made)
 
 
+def writer_of(folder: Path) -> str | None:
+    """Who is writing to the folder now; None if nobody is."""
+    try:
+        descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _owner(descriptor)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return None
+
+
 def entries(folder: Path) -> list[Path]:
     """What a folder holds apart from a lock; nothing if there is no such folder."""
     return sorted(path for path in folder.iterdir() if path.name != LOCK) if folder.is_dir() else []
@@ -109,14 +126,19 @@ def _flock(descriptor: int, folder: Path) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        owner = os.pread(descriptor, LONGEST_OWNER, 0).decode(errors="replace") or "another process"
-        raise BusyError(f"'{folder}' is being written by {owner}; wait for it to end, or give another folder") from None
+        raise BusyError(
+            f"'{folder}' is being written by {_owner(descriptor)}; wait for it to end, or give another folder"
+        ) from None
     except OSError as problem:
         if problem.errno not in _WITHOUT_LOCKS:
             raise
         warnings.warn(
             f"the file system of '{folder}' has no locks; make sure that only one process writes there", stacklevel=2
         )
+
+
+def _owner(descriptor: int) -> str:
+    return os.pread(descriptor, LONGEST_OWNER, 0).decode(errors="replace") or "another process"
 
 
 def _is_at(path: Path, descriptor: int) -> bool:

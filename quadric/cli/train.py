@@ -1,6 +1,7 @@
 """`quadric train`: one run, or several autoencoders from one pass of the language model."""
 
 import sys
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -64,29 +65,31 @@ class Train(ScaleFlags):
 
         rank = join_job()
         try:
-            folder = self._create(rank.is_first) if resume is None else self._extend(resume, rank.is_first)
-            return self._train(folder, rank.is_first)
+            if resume is not None:
+                return self._train(self._extend(resume, rank.is_first), rank.is_first)
+            with ExitStack() as unless_it_fails:
+                return self._train(self._create(rank.is_first, unless_it_fails), rank.is_first)
         finally:
             leave_job()
 
-    def _create(self, is_first: bool) -> Path:
+    def _create(self, is_first: bool, unless_it_fails: ExitStack) -> Path:
         from quadric.runs.recipes import make_run_config
         from quadric.training.distributed import barrier
 
         config = make_run_config(self.scale(), self.activation_config(), self.grid(), cache=self.output.cache)
         folder = self.output.out or _default_folder(config)
         if is_first:
-            self._start(config, folder)
+            self._start(config, folder, unless_it_fails)
         barrier()  # until the first process has made the folder
         return folder
 
-    def _start(self, config: "RunConfig", folder: Path) -> None:
+    def _start(self, config: "RunConfig", folder: Path, unless_it_fails: ExitStack) -> None:
         from quadric.activations.models import preparation
-        from quadric.runs.running import create_run
+        from quadric.runs.running import new_run
 
         if (first := preparation(self.model_name)) is not None:
             print(first, file=sys.stderr)
-        create_run(config, folder, device=self.device)
+        unless_it_fails.enter_context(new_run(config, folder, device=self.device))
         tokens = config.sequences_per_step * config.reading.corpus.block_length
         print(
             f"Training {len(config.autoencoders)} autoencoder(s) in {folder}: {config.training.steps:,} steps of "

@@ -26,7 +26,6 @@ from quadric.evidence.record import (
     EvidenceSettings,
     FiringStatistics,
     Labels,
-    ModelLabels,
     Points,
     TextRead,
 )

@@ -1,6 +1,7 @@
 """`quadric.fit`: train a dictionary on activations, in one call."""
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +15,7 @@ from quadric.autoencoders.bilinear import default_hidden
 from quadric.autoencoders.io import weights_sha256
 from quadric.runs.config import FILE_NAME, RunConfig, read_run_config
 from quadric.runs.folder import load
-from quadric.runs.running import create_run, extend_run, is_finished, make_learners, train_run
+from quadric.runs.running import extend_run, is_finished, make_learners, new_run, train_run
 from quadric.training import AutoencoderConfig, StepReport, TrainingConfig, train
 
 PAPER_ATOMS_PER_LATENT = 16
@@ -129,12 +130,13 @@ def _fit_run(
     callback: Callback | None,
     progress: bool,
 ) -> Autoencoder:
-    if resume and (folder / FILE_NAME).is_file():
-        _continue_with(config, folder)
-    else:
-        create_run(config, folder, device=device)
-    if not is_finished(folder):
-        with progress_bar("fit", shown=progress) as advance:
+    with ExitStack() as stack:
+        if resume and (folder / FILE_NAME).is_file():
+            _continue_with(config, folder)
+        else:
+            stack.enter_context(new_run(config, folder, device=device))
+        if not is_finished(folder):
+            advance = stack.enter_context(progress_bar("fit", shown=progress))
             report = _reporter(config, advance, callback)
             train_run(folder, device=device, stream=_stream(source, config), start=start, on_step=report)
     return load(folder).to(chosen_device(device))

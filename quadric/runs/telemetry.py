@@ -12,6 +12,7 @@ from quadric._files import write_atomically
 from quadric.training import StepReport
 
 METRICS = "metrics.jsonl"
+TENSORBOARD = "tensorboard"
 
 
 @runtime_checkable
@@ -27,7 +28,7 @@ def open_sinks(folder: Path, resumed_at: int, *, tensorboard: bool, wandb_projec
     with ExitStack() as stack:
         sinks: list[Sink] = [stack.enter_context(_metrics_file(folder / METRICS, resumed_at))]
         if tensorboard:
-            sinks.append(stack.enter_context(_tensorboard(folder / "tensorboard", resumed_at)))
+            sinks.append(stack.enter_context(_tensorboard(folder / TENSORBOARD, resumed_at)))
         if wandb_project is not None:
             sinks.append(stack.enter_context(_wandb(folder, wandb_project)))
         yield sinks

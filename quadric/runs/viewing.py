@@ -11,7 +11,7 @@ from urllib.parse import quote
 from quadric.autoencoders import Autoencoder
 from quadric.evidence import Evidence
 from quadric.runs.evidence import WantedEvidence
-from quadric.runs.folder import autoencoder_folders
+from quadric.runs.folder import RUN_CONFIG_NAME, autoencoder_folders, chosen_names
 from quadric.runs.sites import SITE, export_site, site_of_runs
 from quadric.site.serve import DEFAULT_PORT, address_of, site_folder, site_server
 from quadric.site.writer import MANIFEST, is_site
@@ -112,9 +112,18 @@ def _site(target: str | Path | Autoencoder, evidence: Evidence | None) -> tuple[
         raise ValueError(f"evidence= is for an autoencoder; '{target}' is a folder with its own evidence, leave it out")
     folder = Path(target)
     own = folder / SITE
-    if folder.is_dir() and not is_site(folder) and not is_site(own) and autoencoder_folders(folder):
+    if needs_site(folder):
         site_of_runs([folder], own, WantedEvidence())
     return site_folder(folder), None
+
+
+def needs_site(folder: Path) -> bool:
+    """Whether the folder is a run without a site, for which one can be built; a run without weights is an error."""
+    if not folder.is_dir() or is_site(folder) or is_site(folder / SITE):
+        return False
+    if (folder / RUN_CONFIG_NAME).is_file():
+        chosen_names(folder)  # raises, with the remedy, if there is nothing to show yet
+    return bool(autoencoder_folders(folder))
 
 
 def route(folder: Path, name: str | None, latent: int | None) -> str:

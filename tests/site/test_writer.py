@@ -3,6 +3,7 @@
 import errno
 import json
 import threading
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -201,10 +202,8 @@ def test_an_export_killed_while_it_takes_its_place_is_undone_by_the_next(tmp_pat
     with monkeypatch.context() as patch:
         patch.setattr(Path, "rename", rename_or_die)
         patch.setattr(writer.shutil, "rmtree", lambda *_, **__: None)  # a killed process cleans nothing up
-        try:
+        with suppress(Killed):
             write(folder, static, text, n_latents=3)
-        except Killed:
-            pass
     writer.check_replaceable(folder)
     if (folder / writer.FORMER).exists():
         writer._recover(folder)
@@ -253,7 +252,7 @@ def test_a_full_disk_names_the_folder_and_keeps_the_former_site(tmp_path, static
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(DiskFullError, match="no room for site in .*free some space"):
+    with pytest.raises(DiskFullError, match=r"no room for site in .*free some space"):
         write(tmp_path / "site", static, text, n_latents=3)
     monkeypatch.undo()
     assert files(tmp_path / "site") == before
