@@ -110,11 +110,8 @@ def read_manifest(folder: Path) -> Manifest:
 
 def _manifest(record: dict[str, Any]) -> Manifest:
     check_keys(record, {field.name for field in fields(Manifest)}, NAME)
-    provenance = record["provenance"]
-    if not isinstance(provenance, dict):
-        raise ValueError(f"provenance is {shown(provenance)}")
     rest = record_from_json(_Rest, {name: value for name, value in record.items() if name != "provenance"}, NAME)
-    return Manifest(provenance=StreamProvenance.from_dict(provenance), **vars(rest))
+    return Manifest(provenance=StreamProvenance.from_dict(record["provenance"]), **vars(rest))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ import tyro
 from quadric.activations.settings import ActivationConfig
 from quadric.cli.flags import OptionalPath, OptionalText, check_resumes_with
 from quadric.cli.invocation import announce, this_command
+from quadric.cli.output import say
 from quadric.cli.scale_flags import ScaleFlags
 from quadric.corpus.config import CorpusConfig
 from quadric.runs.scales import Scale
@@ -88,10 +89,10 @@ class Train(ScaleFlags):
         from quadric.runs.running import new_run
 
         if (first := preparation(self.model_name)) is not None:
-            print(first, file=sys.stderr)
+            say(first, file=sys.stderr)
         unless_it_fails.enter_context(new_run(config, folder, device=self.device))
         tokens = config.sequences_per_step * config.reading.corpus.block_length
-        print(
+        say(
             f"Training {len(config.autoencoders)} autoencoder(s) in {folder}: {config.training.steps:,} steps of "
             f"{tokens:,} tokens of {config.reading.model}.",
             file=sys.stderr,
@@ -126,7 +127,7 @@ class Train(ScaleFlags):
 
         config = read_run_config(folder)
         if is_finished(folder):
-            print(f"Nothing is left to do: the run in {folder} is finished. Train it for longer with --steps.")
+            say(f"Nothing is left to do: the run in {folder} is finished. Train it for longer with --steps.")
             return 0
         try:
             with progress() as display:
@@ -142,7 +143,7 @@ class Train(ScaleFlags):
                 )
         except InterruptedTraining as stopped:
             if is_first:
-                print(f"{stopped}; continue with: {this_command()} train --resume {folder}", file=sys.stderr)
+                say(f"{stopped}; continue with: {this_command()} train --resume {folder}", file=sys.stderr)
             raise
         if is_first:
             _print_result(folder)
@@ -159,9 +160,9 @@ def _default_folder(config: "RunConfig") -> Path:
 
 
 def _print_result(folder: Path) -> None:
-    from rich.console import Console
     from rich.table import Table
 
+    from quadric._terminal import safe_console
     from quadric.runs.folder import autoencoder_folders
     from quadric.runs.telemetry import read_metrics
 
@@ -171,7 +172,7 @@ def _print_result(folder: Path) -> None:
     )
     for name, line in last.items():
         table.add_row(name, f"{line['error']:.3f}", f"{line['density']:.3f}")
-    console = Console()
+    console = safe_console()
     console.print(table)
     more = "" if len(autoencoder_folders(folder)) == 1 else f", name={next(iter(last))!r}"
     console.print(

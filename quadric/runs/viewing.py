@@ -1,6 +1,5 @@
 """`quadric.view`: open the viewer in the browser for a run, a site, or an autoencoder with its evidence."""
 
-import json
 import tempfile
 import threading
 import webbrowser
@@ -8,6 +7,8 @@ from http.server import ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import quote
 
+from quadric._files import read_json
+from quadric._terminal import printable
 from quadric.autoencoders import Autoencoder
 from quadric.evidence import Evidence
 from quadric.runs.evidence import WantedEvidence
@@ -96,7 +97,7 @@ def view(
         webbrowser.open(viewer.address)
     if wait:
         shown = "The viewer" if isinstance(target, Autoencoder) else target
-        print(f"{shown} is at {viewer.address}  (Ctrl-C stops it)", flush=True)
+        print(f"{printable(str(shown))} is at {viewer.address}  (Ctrl-C stops it)", flush=True)
         viewer.wait()
     return viewer
 
@@ -129,7 +130,7 @@ def needs_site(folder: Path) -> bool:
 def route(folder: Path, name: str | None, latent: int | None) -> str:
     """The page to open: a latent, the map of one autoencoder, or the start page."""
     if name is not None:
-        names = [each["name"] for each in json.loads((folder / MANIFEST).read_bytes())["dictionaries"]]
+        names = [each["name"] for each in read_json(folder / MANIFEST, "export it again")["dictionaries"]]
         if name not in names:
             raise ValueError(f"name={name!r} is not in the site '{folder}'; choose from: {', '.join(names)}")
     parts = [] if name is None else [quote(name, safe="")]

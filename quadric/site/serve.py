@@ -1,6 +1,5 @@
 """Serve a site on the loopback address only, under its own Host, and nothing but its files."""
 
-import json
 from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from quadric._files import read_json
 from quadric.site.schema import SCHEMA_VERSION
 from quadric.site.writer import MANIFEST, check_viewer_built, is_site
 
@@ -68,7 +68,7 @@ def site_folder(site_or_run: Path) -> Path:
 
 
 def _check_servable(folder: Path) -> None:
-    version = json.loads((folder / MANIFEST).read_bytes()).get("schema_version")
+    version = read_json(folder / MANIFEST, "export it again").get("schema_version")
     if version != SCHEMA_VERSION:
         raise ValueError(
             f"'{folder}' has schema version {version!r}; this Quadric serves version {SCHEMA_VERSION}: "
