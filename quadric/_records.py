@@ -16,7 +16,11 @@ def record_from_json(record: type[Record], values: object, where: str) -> Record
         raise ValueError(f"{where} is {shown(values)}; expected an object")
     check_keys(values, {field.name for field in fields(record)}, where)  # type: ignore[arg-type]
     hints = get_type_hints(record)
-    return record(**{name: _field(values[name], hints[name], f"{where}: {name}") for name in hints})
+    given = {name: _field(values[name], hints[name], f"{where}: {name}") for name in hints}
+    try:
+        return record(**given)
+    except ValueError as problem:  # the record's own checks know nothing of the file
+        raise ValueError(f"{where}: {problem}") from None
 
 
 def _field(value: object, hint: Any, where: str) -> object:
@@ -37,7 +41,7 @@ def _field(value: object, hint: Any, where: str) -> object:
 
 
 def _check_type(where: str, value: object, hint: Any) -> None:
-    """Raise if a JSON value has the wrong type for its field; the record itself checks the choices of a Literal."""
+    """Raise if a JSON value has the wrong type for its field or is none of the choices of a Literal."""
     options = get_args(hint) if get_origin(hint) is UnionType else (hint,)
     types = [str if get_origin(each) is Literal else get_origin(each) or each for each in options]
     fits = isinstance(value, (*types, int) if float in types else tuple(types))
@@ -46,6 +50,9 @@ def _check_type(where: str, value: object, hint: Any) -> None:
     if not fits or (isinstance(value, bool) and bool not in types):
         expected = " or ".join("null" if each is type(None) else each.__name__ for each in types)
         raise ValueError(f"{where}={shown(value)} is not {expected}; was the file edited?")
+    choices = [choice for each in options if get_origin(each) is Literal for choice in get_args(each)]
+    if isinstance(value, str) and choices and str not in options and value not in choices:
+        raise ValueError(f"{where}={shown(value)} is unknown; choose one of {', '.join(map(str, choices))}")
 
 
 def check_keys(values: dict[str, Any], expected: set[str], where: str) -> None:

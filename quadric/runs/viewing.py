@@ -127,10 +127,18 @@ def needs_site(folder: Path) -> bool:
     return bool(autoencoder_folders(folder))
 
 
+def _dictionary_names(folder: Path) -> list[str]:
+    manifest = read_json(folder / MANIFEST, "export the site again")
+    found = manifest.get("dictionaries") if isinstance(manifest, dict) else None
+    if not isinstance(found, list) or not all(isinstance(each, dict) and "name" in each for each in found):
+        raise ValueError(f"{folder / MANIFEST} is damaged; export the site again with quadric site")
+    return [str(each["name"]) for each in found]
+
+
 def route(folder: Path, name: str | None, latent: int | None) -> str:
     """The page to open: a latent, the map of one autoencoder, or the start page."""
     if name is not None:
-        names = [each["name"] for each in read_json(folder / MANIFEST, "export it again")["dictionaries"]]
+        names = _dictionary_names(folder)
         if name not in names:
             raise ValueError(f"name={name!r} is not in the site '{folder}'; choose from: {', '.join(names)}")
     parts = [] if name is None else [quote(name, safe="")]

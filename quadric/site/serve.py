@@ -79,6 +79,8 @@ def site_folder(site_or_run: Path) -> Path:
         if is_site(folder):
             _check_servable(folder)
             return folder
+        if (folder / MANIFEST).is_file():
+            raise ValueError(f"{folder / MANIFEST} is damaged; export the site again with quadric site")
     raise FileNotFoundError(
         f"'{site_or_run}' holds no site; make one: quadric site {site_or_run} --out {site_or_run / 'site'}"
     )
