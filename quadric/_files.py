@@ -102,7 +102,7 @@ def name_disk_errors(path: Path) -> Iterator[None]:
 def remove_leftovers(folder: Path, names: str) -> None:
     """Delete temporary files that killed writers left, for file names that match the pattern `names`."""
     pattern = re.compile(rf"\.(?:{names})\.\d+")
-    for path in folder.iterdir():
+    for path in folder.iterdir() if folder.is_dir() else ():
         if pattern.fullmatch(path.name) and path.is_file():
             path.unlink(missing_ok=True)
 

@@ -16,12 +16,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from quadric._files import name_disk_errors
+from quadric._files import name_disk_errors, remove_leftovers
 from quadric._locks import only_writer
 from quadric.evidence.endpoints import Endpoint
 from quadric.evidence.places import as_text
 from quadric.evidence.record import MISSING, NEGATIVE, POSITIVE, Evidence, Labels, ModelLabels
-from quadric.evidence.storage import replace_labels
+from quadric.evidence.storage import LEFTOVERS, replace_labels
 
 ANSWERS = "model_labels.jsonl"
 ATTEMPTS_PER_LABEL = 2
@@ -98,6 +98,7 @@ def _label(
     on_progress: Callable[[int], None],
 ) -> LabellingReport:
     evidence = Evidence.load(folder)
+    remove_leftovers(folder, LEFTOVERS)
     for latent in latents:
         if not 0 <= latent < evidence.n_latents:
             raise ValueError(

@@ -24,11 +24,12 @@ from quadric.activations import (
 from quadric.activations.models import chosen_device
 from quadric.activations.provenance import ProvenanceError, StreamProvenance
 from quadric.autoencoders import Autoencoder
+from quadric.autoencoders.io import CONFIG_NAME, WEIGHTS_NAME
 from quadric.runs.config import RunConfig, check_enough, check_text_suffices, read_run_config, write_run_config
 from quadric.runs.folder import AUTOENCODERS, RUN_CONFIG_NAME, autoencoder_folders
 from quadric.runs.telemetry import METRICS, TENSORBOARD, open_sinks, values_of
 from quadric.training import Learner, StepReport, resume, train
-from quadric.training.checkpoints import Damaged, newest_step
+from quadric.training.checkpoints import Damaged, newest_step, remove_old, remove_unfinished
 from quadric.training.distributed import barrier, current_rank
 
 CHECKPOINTS = "checkpoints"
@@ -189,6 +190,8 @@ def _train(
     _check_same_source(stream, folder / PROVENANCE)
     learners = make_learners(config, stream, chosen_device(device), start)
     damaged = resume(folder / CHECKPOINTS, learners, stream)
+    if current_rank().is_first:
+        _remove_leftovers(config, folder, all_whole=not damaged)
     step = learners[0].next_step
     if not current_rank().is_first:
         train(learners, stream, config.training, folder / CHECKPOINTS)
@@ -207,6 +210,16 @@ def _train(
     for learner in learners:
         learner.autoencoder.save_pretrained(folder / AUTOENCODERS / learner.config.name)
     barrier()
+
+
+def _remove_leftovers(config: RunConfig, folder: Path, *, all_whole: bool) -> None:
+    """Delete what killed processes left in a run; older checkpoints only if the newest ones are whole."""
+    remove_leftovers(folder, "|".join(map(re.escape, (RUN_CONFIG_NAME, PROVENANCE, METRICS, "evaluation.json"))))
+    for each in config.autoencoders:
+        remove_leftovers(folder / AUTOENCODERS / each.name, rf"{re.escape(CONFIG_NAME)}|{WEIGHTS_NAME.pattern}")
+    remove_unfinished(folder / CHECKPOINTS)
+    if all_whole:
+        remove_old(folder / CHECKPOINTS, config.training.keep_checkpoints)
 
 
 def open_stream(config: RunConfig, *, device: str = "auto") -> ActivationStream:

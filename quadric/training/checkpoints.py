@@ -60,8 +60,7 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint, keep: int) -> Path:
             sync_to_disk(folder)  # the rename must be on the disk before older checkpoints are deleted
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
-    for old in _newest_first(folder)[keep:]:
-        shutil.rmtree(old)
+    remove_old(folder, keep)
     return target
 
 
@@ -73,6 +72,12 @@ def _write_files(folder: Path, checkpoint: Checkpoint) -> None:
         write_atomically(folder / f"{name}.safetensors", blob)
     state = {"step": checkpoint.step, "cursors": checkpoint.cursors, "sha256": files}
     write_atomically(folder / STATE_NAME, json.dumps({**state, OWN_HASH: _hash(state)}).encode())
+
+
+def remove_old(folder: Path, keep: int) -> None:
+    """Delete all checkpoints but the newest `keep`."""
+    for old in _newest_first(folder)[keep:]:
+        shutil.rmtree(old)
 
 
 def remove_unfinished(folder: Path) -> None:
