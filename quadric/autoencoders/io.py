@@ -30,7 +30,7 @@ CONFIG_NAME = "config.json"
 UNSET_BEFORE_TRAINING = ("threshold",)
 """Tensors that are NaN until training sets them."""
 WEIGHTS_NAME = re.compile(r"weights-[0-9a-f]{12}\.safetensors")
-"""Only files of such names are deleted, whatever config.json says."""
+"""Files of such names are deleted when others take their place; what config.json says does not matter."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,8 @@ def write_folder(folder: str | os.PathLike[str], stored: StoredAutoencoder, pack
     """Save into the folder; replaces an autoencoder that is there and refuses to replace anything else."""
     folder = Path(folder)
     config_path = folder / CONFIG_NAME
-    previous = _weights_file(_read_config(config_path)) if config_path.exists() else None
+    if config_path.exists():
+        _read_config(config_path)  # raises if it is something else
     blob = serialize_tensors({name: tensor.contiguous() for name, tensor in stored.tensors.items()})
     digest = hashlib.sha256(blob).hexdigest()
     weights = WeightsFile(file=f"weights-{digest[:12]}.safetensors", bytes=len(blob), sha256=digest)
@@ -71,10 +72,11 @@ def write_folder(folder: str | os.PathLike[str], stored: StoredAutoencoder, pack
     }
     with name_disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(folder / weights.file, blob)
-    write_json(config_path, config)
-    if previous and previous.file != weights.file and WEIGHTS_NAME.fullmatch(previous.file):
-        (folder / previous.file).unlink(missing_ok=True)
+        write_atomically(folder / weights.file, blob)
+        write_json(config_path, config)
+        for path in folder.iterdir():
+            if WEIGHTS_NAME.fullmatch(path.name) and path.name != weights.file:
+                path.unlink(missing_ok=True)
 
 
 def read_folder(folder: str | os.PathLike[str]) -> StoredAutoencoder:

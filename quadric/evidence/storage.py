@@ -72,6 +72,10 @@ def save_evidence(evidence: Evidence, folder: str | os.PathLike[str]) -> None:
     folder = Path(folder)
     with name_disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
+        _save(evidence, folder)
+
+
+def _save(evidence: Evidence, folder: Path) -> None:
     remove_leftovers(folder, LEFTOVERS)
     points = _store(folder, "points", _arrays(evidence.points, ""))
     rest = _store(folder, "rest", _rest(evidence))

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from quadric._array_file import read_arrays, write_arrays
-from quadric._files import is_plain_name, read_versioned_json, sha256_of_file, write_json
+from quadric._files import is_plain_name, name_disk_errors, read_versioned_json, sha256_of_file, write_json
 from quadric._records import record_from_json
 from quadric.autoencoders import Autoencoder, BilinearAutoencoder
 from quadric.autoencoders.io import weights_sha256
@@ -83,6 +83,11 @@ def stored_geometry(autoencoder: Autoencoder, folder: Path) -> DictionaryGeometr
 
 def save_geometry(geometry: DictionaryGeometry, folder: Path) -> None:
     """Write into the folder; if it is interrupted, the folder holds the old geometry or the new one, complete."""
+    with name_disk_errors(folder):
+        _save(geometry, folder)
+
+
+def _save(geometry: DictionaryGeometry, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     arrays = {name: tensor.numpy() for name, tensor in _tensors(geometry).items()}
     fresh = folder / "tensors-new.safetensors"

@@ -60,7 +60,7 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint, keep: int) -> Path:
             sync_to_disk(folder)  # the rename must be on the disk before older checkpoints are deleted
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
-    remove_old(folder, keep)
+        remove_old(folder, keep)
     return target
 
 
