@@ -11,3 +11,9 @@ def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     """Refuse a value that is not one of the choices."""
     if value not in choices:
         raise ValueError(f"{name}={value!r} is unknown; choose one of {', '.join(choices)}")
+
+
+def check_seed(seed: int) -> None:
+    """Refuse a seed that torch would cut to 32 bits: 2³² would give the weights of 0."""
+    if not 0 <= seed < 2**32:
+        raise ValueError(f"seed={seed} is outside 0 … {2**32 - 1}; give one inside, since torch uses 32 bits of a seed")

@@ -165,6 +165,7 @@ def _print_result(folder: Path) -> None:
     from quadric._terminal import safe_console
     from quadric.runs.folder import autoencoder_folders
     from quadric.runs.telemetry import read_metrics
+    from quadric.training.loop import EXPLODED
 
     last = {line["autoencoder"]: line for line in read_metrics(folder)}
     table = Table(
@@ -172,6 +173,12 @@ def _print_result(folder: Path) -> None:
     )
     for name, line in last.items():
         table.add_row(name, f"{line['error']:.3f}", f"{line['density']:.3f}")
+        if line["error"] > EXPLODED:
+            say(
+                f"quadric: the error of {name} is {line['error']:.2g}, where reconstructing nothing has 1; train again "
+                "with a lower learning rate",
+                file=sys.stderr,
+            )
     console = safe_console()
     console.print(table)
     more = "" if len(autoencoder_folders(folder)) == 1 else f", name={next(iter(last))!r}"

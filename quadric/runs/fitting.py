@@ -1,5 +1,6 @@
 """`quadric.fit`: train a dictionary on activations, in one call."""
 
+import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -17,6 +18,7 @@ from quadric.runs.config import FILE_NAME, RunConfig, read_run_config
 from quadric.runs.folder import load
 from quadric.runs.running import extend_run, is_finished, make_learners, new_run, train_run
 from quadric.training import AutoencoderConfig, StepReport, TrainingConfig, train
+from quadric.training.loop import remark
 
 PAPER_ATOMS_PER_LATENT = 16
 """0.1 % of the paper's 16,384 atoms."""
@@ -183,6 +185,8 @@ def _reporter(
         advance(step, config.training.steps, f"error {each.error:.3f}  density {each.density:.3f}")
         if callback is not None:
             callback(step, each)
+        if step == config.training.steps and (words := remark("the autoencoder", each, config.training)):
+            warnings.warn(words, stacklevel=2)
 
     return report
 

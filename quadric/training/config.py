@@ -12,6 +12,7 @@ from quadric.autoencoders import (
     TopKAutoencoder,
 )
 from quadric.autoencoders.bilinear import Initialization, default_hidden
+from quadric.autoencoders.checks import check_seed
 from quadric.autoencoders.mixing import Prior, check_density
 
 Kind = Literal["bilinear", "topk", "batch_topk"]
@@ -48,6 +49,7 @@ class AutoencoderConfig:
 
     def __post_init__(self) -> None:
         check_density(self.mixing_density)
+        check_seed(self.seed)
         if not self.alpha >= 0:
             raise ValueError(f"alpha={self.alpha} is not ≥ 0; the paper uses 0.3")
         self._check_sizes()

@@ -15,6 +15,8 @@ from quadric.training.distributed import barrier, current_rank, gather_objects
 from quadric.training.learner import DivergedError, Learner, StepReport
 
 STEPS_BETWEEN_AGREEMENTS = 16
+EXPLODED = 10.0
+"""Error of the last batch above which a training is remarked on."""
 
 
 @runtime_checkable
@@ -92,6 +94,16 @@ def _step_all(learners: list[Learner], batch: Batch, config: TrainingConfig) -> 
             f"{problem}, on documents {int(batch.documents.min())} to {int(batch.documents.max())}; the last "
             f"checkpoint is untouched: lower learning_rate={config.learning_rate}, or look at that text"
         ) from None
+
+
+def remark(name: str, report: StepReport, config: TrainingConfig) -> str | None:
+    """What to say about a training that ends far worse than reconstructing nothing, whose error is 1; None if well."""
+    if report.error <= EXPLODED:
+        return None
+    return (
+        f"the error of {name} is {report.error:.2g} after training, where reconstructing nothing has 1; "
+        f"lower learning_rate={config.learning_rate} and train again"
+    )
 
 
 def save(checkpoints: Path | None, learners: list[Learner], stream: Stream, config: TrainingConfig) -> None:

@@ -38,6 +38,18 @@ def deaths(stage: str, operations: int) -> list[tuple[signal.Signals, int]]:
     return [(number, generator.randint(1, operations)) for number in numbers]
 
 
+def final(folder: Path) -> dict[str, str]:
+    return final_files(result(folder))
+
+
+def final_files(files: dict[str, str]) -> dict[str, str]:
+    """Without older checkpoints: SIGTERM saves one at whatever step it finds, so others are left at the end."""
+    checkpoints = sorted({Path(name).parts[1] for name in files if name.startswith("checkpoints/")})
+    older = tuple(f"checkpoints/{name}/" for name in checkpoints[:-1])
+    assert len(checkpoints) <= 2
+    return {name: digest for name, digest in files.items() if not name.startswith(older or "/")}
+
+
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_killed_stage_ends_as_if_it_had_not_been(
     stage: str, world: Path, whole: Path, static: Path, tmp_path: Path, count: Callable[[], None]
@@ -59,4 +71,4 @@ def test_a_killed_stage_ends_as_if_it_had_not_been(
             assert killed.returncode in (0, 143), killed.stderr  # 0 where the signal came after the last step
         again = run(stage, places)
         assert again.returncode == 0, f"killed at {at} of {operations}: {again.stderr}"
-        assert result(places.out) == expected, f"killed at {at} of {operations}"
+        assert final(places.out) == final_files(expected), f"killed at {at} of {operations}"
