@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from quadric.autoencoders.autoencoder import Autoencoder, TokenErrors
-from quadric.autoencoders.checks import check_choice, check_positive, check_weight
+from quadric.autoencoders.checks import check_choice, check_positive, check_seed, check_weight
 from quadric.autoencoders.io import check_shapes
 from quadric.autoencoders.kernels.blocked import blocked_quadratic_form
 from quadric.autoencoders.kernels.kernel import atom_gram, kernel_overlap
@@ -466,6 +466,7 @@ class _Parts(NamedTuple):
 
 def _initial_parts(architecture: BilinearArchitecture) -> _Parts:
     d, h, k = architecture.width, architecture.n_hidden, architecture.n_latents
+    check_seed(architecture.seed)
     generator = torch.Generator().manual_seed(architecture.seed)
     left = _initial(architecture.init, h, d, generator)
     right = left if architecture.tied else _initial(architecture.init, h, d, generator)

@@ -8,6 +8,7 @@ import tyro
 
 from quadric.cli.flags import OptionalPath, OptionalText, Texts
 from quadric.cli.invocation import announce
+from quadric.cli.output import say, say_json
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -48,12 +49,9 @@ class Concepts:
     """Print everything as JSON instead of a table."""
 
     def run(self) -> int:
-        import json
-
         announce("concepts", f"loading {', '.join(self.run_folders)}")
-        from rich.console import Console
-
         from quadric._files import write_atomically
+        from quadric._terminal import safe_console
         from quadric.cli.progress import progress
         from quadric.concepts import find_concepts
         from quadric.concepts.finding import Named
@@ -75,15 +73,14 @@ class Concepts:
             )
         rows = [each.as_row() for each in found]
         if self.json:
-            json.dump(rows, sys.stdout, ensure_ascii=False, allow_nan=False, indent=1)
-            print()
+            say_json(rows, indent=1)
         else:
             for table in _tables(found):
-                Console().print(table)
+                safe_console().print(table)
         if self.out is not None:
             self.out.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(self.out, as_csv(rows).encode())
-            print(f"wrote {self.out}", file=sys.stderr)
+            say(f"wrote {self.out}", file=sys.stderr)
         return 0
 
 

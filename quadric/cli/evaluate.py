@@ -9,6 +9,7 @@ import tyro
 from quadric.cli.activation_flags import Computation
 from quadric.cli.flags import FlagGroup, Paths, Texts, flag_group, take
 from quadric.cli.invocation import announce
+from quadric.cli.output import say, say_json
 from quadric.evaluation.settings import EvaluationSettings
 
 if TYPE_CHECKING:
@@ -72,20 +73,17 @@ class Evaluate:
         self._show(found)
         for path in self.output.out:
             write_evaluations(found, path)
-            print(f"wrote {path}", file=sys.stderr)
+            say(f"wrote {path}", file=sys.stderr)
         _keep(found)
         return 0
 
     def _show(self, found: "list[Evaluation]") -> None:
-        import json
-
-        from rich.console import Console
+        from quadric._terminal import safe_console
 
         if self.output.json:
-            json.dump([each.as_json() for each in found], sys.stdout, ensure_ascii=False, indent=1)
-            print()
+            say_json([each.as_json() for each in found], indent=1, allow_nan=True)
         else:
-            _print(found, Console())
+            _print(found, safe_console())
         sys.stdout.flush()
 
 
@@ -96,7 +94,7 @@ def _keep(found: "list[Evaluation]") -> None:
     try:
         keep_in_runs(found)
     except OSError as problem:
-        print(f"quadric: not kept in the run folder ({problem}); quadric site will not show it", file=sys.stderr)
+        say(f"quadric: not kept in the run folder ({problem}); quadric site will not show it", file=sys.stderr)
 
 
 def _print(found: "list[Evaluation]", console: "Console") -> None:

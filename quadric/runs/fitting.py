@@ -1,6 +1,8 @@
 """`quadric.fit`: train a dictionary on activations, in one call."""
 
+import warnings
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,10 +17,11 @@ from quadric.autoencoders.lens import LensKind
 from quadric.runs.config import FILE_NAME, RunConfig, read_run_config
 from quadric.runs.folder import load
 from quadric.runs.recipes import autoencoders
-from quadric.runs.running import create_run, extend_run, is_finished, make_learners, train_run
+from quadric.runs.running import extend_run, is_finished, make_learners, new_run, train_run
 from quadric.runs.scales import FIT, Dictionary, Grid, resized
 from quadric.training import AutoencoderConfig, StepReport, TrainingConfig, train
 from quadric.training.lenses import estimate_lenses
+from quadric.training.loop import remark
 
 CHANGEABLE = ("alpha", "overlap_penalty", "seed")
 """Arguments that may differ when a trained dictionary is continued."""
@@ -136,12 +139,13 @@ def _fit_run(
     callback: Callback | None,
     progress: bool,
 ) -> Autoencoder:
-    if resume and (folder / FILE_NAME).is_file():
-        _continue_with(config, folder)
-    else:
-        create_run(config, folder, device=device)
-    if not is_finished(folder):
-        with progress_bar("fit", shown=progress) as advance:
+    with ExitStack() as stack:
+        if resume and (folder / FILE_NAME).is_file():
+            _continue_with(config, folder)
+        else:
+            stack.enter_context(new_run(config, folder, device=device))
+        if not is_finished(folder):
+            advance = stack.enter_context(progress_bar("fit", shown=progress))
             report = _reporter(config, advance, callback)
             train_run(folder, device=device, stream=_stream(source, config), start=start, on_step=report)
     return load(folder).to(chosen_device(device))
@@ -188,6 +192,8 @@ def _reporter(
         advance(step, config.training.steps, f"error {each.error:.3f}  density {each.density:.3f}")
         if callback is not None:
             callback(step, each)
+        if step == config.training.steps and (words := remark("the autoencoder", each, config.training)):
+            warnings.warn(words, stacklevel=2)
 
     return report
 
