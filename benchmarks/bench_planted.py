@@ -1,141 +1,302 @@
 """Claim: bilinear autoencoders find manifolds. Which dictionary finds each planted manifold's subspace in ONE latent?
 
-Directions (antipodal pairs), circles, spheres, cones and clusters lie in random subspaces, whose dimensions add up to
-more than d. Each token is a sum of points from a few of them. All dictionaries train on the same batches. Each manifold
-is matched with a different latent. The untrained autoencoders give the chance level.
+Directions (antipodal pairs), circles, spheres, cones, clusters, circles and spheres about a centre of their own, and
+paraboloids lie in random subspaces, whose dimensions add up to more than d. Each token is a sum of points from a few of
+them, without and with a common offset that is as large as in a language model. All dictionaries train on the same
+batches, through the paper's lens and the affine one. Each manifold is matched with a different latent. The untrained
+autoencoders give the chance level.
 """
 
 import argparse
 import statistics
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import torch
 from measure import RESULTS, write_table
+from planted_objectives import train_sparse_forms, train_subspaces
+from torch import Tensor
 
-from quadric.activations.planted import PlantedConfig, PlantedManifold, PlantedStream, plant
+from quadric.activations.planted import (
+    PlantedBatch,
+    PlantedConfig,
+    PlantedManifold,
+    PlantedStream,
+    plant,
+    planted_centres,
+)
 from quadric.autoencoders import Autoencoder, BilinearAutoencoder
+from quadric.autoencoders.lens import AffineLens, affine_lens, token_moments
+from quadric.geometry.quadrics import AffineForm, lens_affine_form, raw_affine_form
 from quadric.geometry.recovery import (
+    KnownManifold,
     best_span,
-    largest_angle,
-    leading_eigenvectors,
     match_subspaces,
     overlaps,
+    recover,
     unit_directions,
 )
-from quadric.runs.recipes import Dictionary, Grid, Scale, autoencoders
-from quadric.training import Learner, TrainingConfig, train
+from quadric.runs.recipes import Grid, Scale, autoencoders
+from quadric.training import AutoencoderConfig, Learner, TrainingConfig, train
 
-KINDS = ("direction", "circle", "sphere", "cone", "cluster")
-DICTIONARIES: tuple[Dictionary, ...] = ("atomic", "composite", "quadratic", "topk")
+KINDS = ("direction", "circle", "sphere", "cone", "cluster", "shifted circle", "shifted sphere", "paraboloid")
 LARGEST_RANK = 3
+PRIORS = ("atomic", "composite", "quadratic")
+MEASURED_ON = 10**6
+"""Number of the batch that centres are measured on, which training does not reach."""
+
+
+def has_centre(manifold: PlantedManifold) -> bool:
+    """Whether there is a centre to recover: not of a direction, which may be a linear latent, nor of clusters, which
+    lie on many quadrics. Of shifted manifolds, only those count whose centre lies inside their subspace."""
+    if manifold.shift is not None:
+        return bool((manifold.basis.mT @ manifold.shift).norm() > 0.01)
+    return manifold.kind not in ("direction", "cluster")
 
 
 class Score(NamedTuple):
     """How well one dictionary finds one manifold."""
 
     dictionary: str
+    seed: int
     kind: str
-    overlap: float
-    angle: float
+    overlap: float | None
+    centre_distance: float | None
 
 
-def planted_config(options: argparse.Namespace) -> PlantedConfig:
+class Planted(NamedTuple):
+    """The manifolds of one seed, as ground truth in the coordinates of unit tokens."""
+
+    manifolds: list[PlantedManifold]
+    known: list[KnownManifold]
+    mean: Tensor
+    """Mean unit token."""
+    lens: AffineLens
+
+
+class LensedStream:
+    """Planted tokens at the hook point `paper`, and as the affine lens shows them at `affine`."""
+
+    def __init__(self, stream: PlantedStream, lens: AffineLens) -> None:
+        self.stream, self.lens = stream, lens
+
+    def __iter__(self) -> Iterator[PlantedBatch]:
+        for batch in self.stream:
+            tokens = batch.activations[self.stream.hook_point]
+            yield PlantedBatch({"paper": tokens, "affine": self.lens(tokens)}, batch.documents)
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.stream.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.stream.load_state_dict(state)
+
+
+def planted_config(options: argparse.Namespace, offset: float) -> PlantedConfig:
     many, few = options.manifolds, -(-2 * options.manifolds // 3)
     return PlantedConfig(
         d_model=options.d_model, n_directions=many, n_circles=many, n_spheres=few, n_cones=few, n_clusters=few,
-        n_active=options.active, noise=0.02,
+        n_shifted_circles=few, n_shifted_spheres=few, n_paraboloids=few, n_active=options.active, noise=0.02,
+        offset=offset,
     )  # fmt: skip
 
 
-def run(options: argparse.Namespace, seed: int) -> list[Score]:
+def ground_truth(manifolds: list[PlantedManifold], config: PlantedConfig, seed: int) -> Planted:
+    """Centres, radii, the mean token and the lens, from tokens that training does not see."""
+    mixture = PlantedStream(manifolds, config, 2**15, seed).mixture(MEASURED_ON)
+    known = []
+    for manifold, place in zip(manifolds, planted_centres(manifolds, mixture), strict=True):
+        curved, has_linear = manifold.curved, manifold.kind in ("direction", "paraboloid")
+        centre = place.centre[: curved.shape[1]]
+        known.append(KnownManifold(manifold.basis.double(), curved, has_linear, centre, place.radius))
+    lens = affine_lens(token_moments(mixture.tokens))
+    return Planted(manifolds, known, lens.centre, lens)
+
+
+def run(options: argparse.Namespace, seed: int, offset: float) -> list[Score]:
     """Train every dictionary on the same stream, and score it before and after training."""
-    planted = planted_config(options)
-    manifolds = plant(planted, seed)
-    stream = PlantedStream(manifolds, planted, options.batch, seed)
-    training = TrainingConfig(steps=options.steps, alpha_warmup_steps=options.steps // 8, checkpoint_every=10**9)
-    scale = Scale(n_latents=options.latents, mixing_density=options.mixing_density, n_active=options.topk_active)
-    grid = Grid(dictionaries=DICTIONARIES, alphas=(options.alpha,), seeds=(seed,))
-    configs = autoencoders((stream.hook_point,), scale, grid)
-    learners = [Learner(config.build(planted.d_model), config, training) for config in configs]
-    scores = [score for each in learners for score in scored(each.autoencoder, manifolds, ", untrained")]
-    with TemporaryDirectory() as checkpoints:  # the run takes minutes, so resuming is not worth it
-        train(learners, stream, training, Path(checkpoints))
-    return scores + [score for each in learners for score in scored(each.autoencoder, manifolds, "")]
+    config = planted_config(options, offset)
+    planted = ground_truth(plant(config, seed), config, seed)
+    stream = LensedStream(PlantedStream(planted.manifolds, config, options.batch, seed), planted.lens)
+    training = TrainingConfig(steps=options.steps, alpha_warmup_steps=options.steps // 8)
+    learners = [Learner(each.build(width(each, config)), each, training) for each in dictionaries(options, seed)]
+    state = ", offset" if offset else ""
+    scores = list(mean_token(planted, f"mean token{state}", seed))
+    if not offset:
+        scores += [s for each in learners if each.config.hook_point == "paper"
+                   for s in scored(each, planted, offset, ", untrained")]  # fmt: skip
+    train(learners, stream, training, None)
+    scores += [score for each in learners for score in scored(each, planted, offset, state)]
+    return scores + other_objectives(options, planted, config, seed) if offset else scores
 
 
-def scored(autoencoder: Autoencoder, manifolds: list[PlantedManifold], state: str) -> Iterator[Score]:
-    """Score each manifold on its matched latent; for a linear dictionary also on its r best directions together."""
-    subspaces = [each.basis.double() for each in manifolds]
-    if isinstance(autoencoder, BilinearAutoencoder):
-        latents = leading_eigenvectors(autoencoder, LARGEST_RANK)
-        name = autoencoder.prior + state
+def other_objectives(options: argparse.Namespace, planted: Planted, config: PlantedConfig, seed: int) -> list[Score]:
+    """Score the two objectives of planted_objectives.py, which keep a few latents per token."""
+    stream = PlantedStream(planted.manifolds, config, options.batch, seed)
+    (composite,) = (each for each in dictionaries(options, seed) if each.name.startswith("affine-composite"))
+    forms = train_sparse_forms(
+        composite, lambda step: planted.lens(stream.tokens(step)), options.steps, options.kept_forms
+    )
+    subspaces = train_subspaces(
+        lambda step: planted.lens(stream.tokens(step))[:, :-1],
+        options.subspaces, LARGEST_RANK, options.kept_subspaces, options.steps, seed,
+    )  # fmt: skip
+    squares = torch.nn.functional.pad(subspaces.mT @ subspaces, (0, 1, 0, 1))
+    found = {
+        f"composite, affine, offset, top {options.kept_forms}": read_forms(forms, planted.mean, planted.lens),
+        f"subspaces, affine, offset, top {options.kept_subspaces}": [
+            lens_affine_form(square, float(planted.lens.constant)) for square in squares
+        ],
+    }
+    return [score for name, read in found.items() for score in scored_forms(read, planted, planted.mean, seed, name)]
+
+
+def dictionaries(options: argparse.Namespace, seed: int) -> list[AutoencoderConfig]:
+    density = min(1.0, options.atoms_per_latent / (2 * options.latents))
+    scale = Scale(n_latents=options.latents, mixing_density=density, n_active=options.topk_active)
+    bilinear = Grid(dictionaries=PRIORS, alphas=(options.alpha,), seeds=(seed,))
+    linear = Grid(dictionaries=("topk",), seeds=(seed,))
+    return [*autoencoders(("paper", "affine"), scale, bilinear), *autoencoders(("paper",), scale, linear)]
+
+
+def width(config: AutoencoderConfig, planted: PlantedConfig) -> int:
+    return planted.d_model + (config.hook_point == "affine")
+
+
+def scored(learner: Learner, planted: Planted, offset: float, state: str) -> Iterator[Score]:
+    """Score each manifold on its matched latent."""
+    autoencoder, seed = learner.autoencoder, learner.config.seed
+    if not isinstance(autoencoder, BilinearAutoencoder):
+        yield from scored_directions(autoencoder, planted, seed, state)
+        return
+    name, origin = f"{autoencoder.prior}, {learner.config.hook_point}{state}", torch.zeros_like(planted.mean)
+    if learner.config.hook_point == "affine":
+        yield from scored_forms(read_forms(autoencoder, planted.mean, planted.lens), planted, planted.mean, seed, name)
+    elif not offset:
+        yield from scored_forms(read_forms(autoencoder, origin, None), planted, origin, seed, name)
     else:
-        latents = unit_directions(autoencoder.decoder.detach())
-        name = "TopK" + state
-        for manifold, subspace in zip(manifolds, subspaces, strict=True):
-            span = best_span(latents, subspace)
-            together = overlaps(span[None], subspace).item()
-            yield Score(f"TopK{state}, r latents together", manifold.kind, together, largest_angle(span, subspace))
-    for manifold, match in zip(manifolds, match_subspaces(latents, subspaces), strict=True):
-        yield Score(name, manifold.kind, match.overlap, match.angle)
+        raw = read_forms(autoencoder, origin, None)
+        yield from scored_forms(raw, planted, origin, seed, f"{name}, read about the origin")
+        yield from scored_forms(read_forms(autoencoder, planted.mean, None), planted, planted.mean, seed, name)
+
+
+def scored_forms(forms: list[AffineForm], planted: Planted, mean: Tensor, seed: int, name: str) -> Iterator[Score]:
+    """Score each manifold on its matched latent, with latents read about `mean`."""
+    variance = float(1 - mean.square().sum()) / len(mean)
+    for manifold, found in zip(planted.manifolds, recover(forms, mean, planted.known, variance), strict=True):
+        distance = found.centre_distance if has_centre(manifold) else None
+        yield Score(name, seed, manifold.kind, found.overlap, distance)
+
+
+def read_forms(autoencoder: BilinearAutoencoder, mean: Tensor, lens: AffineLens | None) -> list[AffineForm]:
+    """Every latent about the mean token."""
+    matrices = [autoencoder.form(latent) for latent in range(autoencoder.n_latents)]
+    if lens is None:
+        return [raw_affine_form(matrix, mean) for matrix in matrices]
+    return [lens_affine_form(matrix, float(lens.constant)) for matrix in matrices]
+
+
+def scored_directions(autoencoder: Autoencoder, planted: Planted, seed: int, state: str) -> Iterator[Score]:
+    """Score each manifold on its matched direction, and on its r best directions together."""
+    directions = unit_directions(autoencoder.decoder.detach())
+    subspaces = [each.subspace for each in planted.known]
+    for manifold, match in zip(planted.manifolds, match_subspaces(directions, subspaces), strict=True):
+        yield Score(f"TopK{state}", seed, manifold.kind, match.overlap, None)
+        together = overlaps(best_span(directions, manifold.basis.double())[None], manifold.basis.double()).item()
+        yield Score(f"TopK{state}, r latents together", seed, manifold.kind, together, None)
+
+
+def mean_token(planted: Planted, name: str, seed: int) -> Iterator[Score]:
+    """Distance of the mean token from every centre: what a latent without a centre of its own would get."""
+    for manifold, known in zip(planted.manifolds, planted.known, strict=True):
+        distance = float((known.curved.mT @ planted.mean - known.centre).norm()) / known.radius
+        yield Score(name, seed, manifold.kind, None, distance if has_centre(manifold) else None)
 
 
 def row(dictionary: str, scores: list[Score]) -> list[str]:
-    """Mean overlap and mean largest angle per kind of manifold."""
+    """Per kind: mean overlap ± standard deviation over seeds, and the median distance of the centre."""
     cells = []
     for kind in KINDS:
         mine = [each for each in scores if (each.dictionary, each.kind) == (dictionary, kind)]
-        overlap, angle = (statistics.mean(getattr(each, name) for each in mine) for name in ("overlap", "angle"))
-        cells.append(f"{overlap:.2f} ({angle:.0f}°)")
+        parts = []
+        if mine[0].overlap is not None:
+            means = [statistics.mean(s.overlap for s in mine if s.seed == seed) for seed in {s.seed for s in mine}]
+            parts.append(f"{statistics.mean(means):.2f} ± {statistics.pstdev(means):.2f}")
+        if distances := [each.centre_distance for each in mine if each.centre_distance is not None]:
+            parts.append(f"({statistics.median(distances):.2f})")
+        cells.append(" ".join(parts) or "–")
     return [dictionary, *cells]
 
 
-def main() -> None:
+def notes(options: argparse.Namespace, mean_norm: float) -> str:
+    manifolds = plant(planted_config(options, 0.0), 0)
+    dimensions = sum(each.basis.shape[1] for each in manifolds)
+    products = sum(each.basis.shape[1] * (each.basis.shape[1] + 1) // 2 for each in manifolds)
+    return (
+        f"`python benchmarks/bench_planted.py --steps {options.steps} --seeds {options.seeds}`: {len(manifolds)} "
+        f"manifolds with {dimensions} dimensions in d = {options.d_model} ({products} dimensions of their own in the "
+        f"product space), {options.active} manifolds per token, k = {options.latents} latents, {options.steps} steps "
+        f"of {options.batch:,} tokens, {options.seeds} seeds, alpha {options.alpha:g}, {options.atoms_per_latent:g} "
+        f"atoms per composite latent, TopK K={options.topk_active}. Offset {options.offset:g}: the mean unit token has "
+        f"norm {mean_norm:.2f}.\n\n"
+        "Mean overlap ‖UᵀB‖²/r of the matched latent's r leading directions with the manifold's r-dimensional subspace "
+        "(1 means found exactly) ± standard deviation over seeds. The directions are eigenvectors of the quadratic "
+        "part about the mean token (about the origin for raw forms without an offset, and where the row says so), and "
+        "for directions and paraboloids the linear part counts too. In parentheses: "
+        "median distance of the quadric's centre from the planted one within the subspace, in radii; for shifted "
+        "circles and spheres, of those whose centre lies inside their subspace. `mean token` is the distance of the "
+        "mean token from those centres, which a latent without a centre of its own would get. A single direction "
+        "reaches at most 1/r: ½ for circles, ⅓ for the three-dimensional kinds. `top m` rows are trained with another "
+        "objective, which keeps the m strongest latents of each token (benchmarks/planted_objectives.py); `subspaces` "
+        f"are {options.subspaces} forms of rank {LARGEST_RANK}."
+    )
+
+
+def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--d-model", type=int, default=48)
     parser.add_argument(
         "--manifolds",
         type=int,
-        default=8,
+        default=6,
         help="number of directions and of circles; two thirds as many of the other kinds",
     )
     parser.add_argument("--active", type=int, default=3, help="number of manifolds summed in each token")
-    parser.add_argument("--latents", type=int, default=128)
-    parser.add_argument("--mixing-density", type=float, default=0.02)
+    parser.add_argument("--offset", type=float, default=1.85, help="length of the common offset")
+    parser.add_argument("--latents", type=int, default=192)
+    parser.add_argument("--atoms-per-latent", type=float, default=5, help="atoms per composite latent")
     parser.add_argument(
         "--topk-active", type=int, default=9, help="active latents of TopK; the default is three per active manifold"
     )
+    parser.add_argument("--kept-forms", type=int, default=12, help="latents per token of the sparse forms")
+    parser.add_argument("--subspaces", type=int, default=96, help="number of subspaces of rank 3")
+    parser.add_argument("--kept-subspaces", type=int, default=3, help="subspaces per token; the default is --active")
     parser.add_argument("--alpha", type=float, default=0.3)
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--batch", type=int, default=1024)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the table")
-    options = parser.parse_args()
-    scores = [score for seed in range(options.seeds) for score in run(options, seed)]
-    names = [
-        f"{name}{state}"
-        for state in ("", ", untrained")
-        for name in ("atomic", "composite", "quadratic", "TopK", "TopK, r latents together")
+    return parser.parse_args()
+
+
+def main() -> None:
+    options = arguments()
+    scores = [
+        score
+        for offset in (0.0, options.offset)
+        for seed in range(options.seeds)
+        for score in run(options, seed, offset)
     ]
-    names = [
-        name.replace("TopK, r latents together, untrained", "TopK, untrained, r latents together") for name in names
-    ]
-    planted = planted_config(options)
-    dimensions = sum(each.basis.shape[1] for each in plant(planted, 0))
+    config = planted_config(options, options.offset)
+    mean = ground_truth(plant(config, 0), config, 0).mean
+    names = dict.fromkeys(each.dictionary for each in sorted(scores, key=lambda each: "untrained" in each.dictionary))
     write_table(
         "planted",
-        "Planted manifolds: does one latent find the whole subspace?",
+        "Planted manifolds: does one latent find the whole subspace, and its centre?",
         ["dictionary", *(f"{kind}s" for kind in KINDS)],
         [row(name, scores) for name in names],
-        f"`python benchmarks/bench_planted.py --steps {options.steps} --seeds {options.seeds}`: {dimensions} planted "
-        f"dimensions in d = {options.d_model}, {options.active} manifolds per token, k = {options.latents} latents, "
-        f"{options.steps} steps of {options.batch:,} tokens, {options.seeds} seeds, alpha {options.alpha:g}, composite "
-        f"density {options.mixing_density:.0%}, TopK K={options.topk_active}. Mean overlap ‖UᵀB‖²/r of the matched "
-        "latent's leading r eigenvectors with the manifold's r-dimensional subspace (1 means found exactly), and the "
-        "mean largest principal angle. A single direction reaches at most 1/r: ½ for circles, ⅓ for spheres, cones "
-        "and clusters.",
+        notes(options, float(mean.norm())),
         options.out,
     )
 

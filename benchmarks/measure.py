@@ -67,13 +67,18 @@ def median_and_spread(values: list[float]) -> str:
     return f"{statistics.median(values) * 1e3:.1f} ms ({min(values) * 1e3:.1f}–{max(values) * 1e3:.1f})"
 
 
+def environment() -> str:
+    """What the numbers were measured with, for the last line of a page."""
+    return f"Python {platform.python_version()}, torch {torch.__version__}, {torch.get_num_threads()} threads."
+
+
 def write_table(
     name: str, title: str, header: list[str], rows: list[list[str]], notes: str, folder: Path = RESULTS
 ) -> None:
     """Print the table and write it to NAME.md in `folder`."""
     lines = [f"# {title}", "", notes, "", "| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
     lines += ["| " + " | ".join(row) + " |" for row in rows]
-    lines += ["", f"Python {platform.python_version()}, torch {torch.__version__}, {torch.get_num_threads()} threads."]
+    lines += ["", environment()]
     text = "\n".join(lines) + "\n"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{name}.md").write_text(text, encoding="utf-8")

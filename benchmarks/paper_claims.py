@@ -218,12 +218,26 @@ def known_concepts(results: Path, sweep: Path) -> str:
     for row in rows:
         if row["concept"] not in best or float(row["captured"]) > float(best[row["concept"]]["captured"]):
             best[row["concept"]] = row
-    return "; ".join(
+    captured = "; ".join(
         f"{concept}: {float(row['captured']):.0%} in latent {row['latent']} of {row['hook_point']} "
         f"(rank {row['rank']}, best random subspace {float(row['random_subspace']):.0%}, "
         f"untrained {float(row['untrained']):.0%})"
         for concept, row in best.items()
     )
+    return "; ".join([captured, *detections(read(results / "concepts.csv"))])
+
+
+def detections(rows: Rows) -> list[str]:
+    """Average precision of the best latent for every concept, over all layers, and TopK's; nothing in older files."""
+    found = []
+    for concept in dict.fromkeys(row["concept"] for row in rows if row.get("detected")):
+        best = {
+            kind: max(float(row["detected"]) for row in rows if (row["concept"], row["kind"]) == (concept, kind))
+            for kind in ("composite", "topk")
+            if any(row["kind"] == kind for row in rows)
+        }
+        found.append(f"{concept} detected {', '.join(f'{value:.2f} ({kind})' for kind, value in best.items())}")
+    return found
 
 
 def bits(results: Path, sweep: Path) -> str:

@@ -29,8 +29,8 @@ ROOT = Path(__file__).parents[1]
 ALPHAS = "0 0.1 0.2 0.3 0.4 0.5 0.6 0.7 0.8 0.9 1"
 # 1.85 % of 864 atoms are 16 per latent, as many as the paper's 0.1 % of 16,384.
 SIZES = (
-    "--n-latents 432 --mixing-density 0.0185 --steps 128 --sequences-per-step 8 --epochs 2 --checkpoint-every 32 "
-    "--keep-checkpoints 1 --held-out-tokens 8192"
+    "--recipe paper --n-latents 432 --mixing-density 0.0185 --steps 128 --sequences-per-step 8 --epochs 2 "
+    "--checkpoint-every 32 --keep-checkpoints 1 --held-out-tokens 8192"
 )
 
 
@@ -98,8 +98,9 @@ def concepts(options: argparse.Namespace) -> None:
         if "-quadratic-" not in name or name.startswith(f"resid_pre.{options.main_layer}-")
     ]
     where = " ".join(shlex.quote(str(folder)) for folder in folders)
-    model = f"--model {shlex.quote(options.model)}" if options.model else ""
-    call(f"quadric concepts {where} {model} --out {shlex.quote(str(options.results / 'concepts.csv'))}")
+    places = {"--model": options.model, "--corpus": options.corpus}
+    given = " ".join(f"{flag} {shlex.quote(value)}" for flag, value in places.items() if value)
+    call(f"quadric concepts {where} {given} --out {shlex.quote(str(options.results / 'concepts.csv'))}")
 
 
 def planted(options: argparse.Namespace) -> None:
@@ -160,6 +161,7 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--model", default=None, help="location of the language model, if its name is not enough to find it"
     )
+    parser.add_argument("--corpus", default=None, help="location of the text, likewise")
     parser.add_argument("--planted", default="", help="flags of bench_planted.py")
     return parser.parse_args(arguments)
 

@@ -1,5 +1,6 @@
 """Arrays in one safetensors file: written without a second copy in memory, read by memory mapping."""
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -60,11 +61,20 @@ def _header(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> bytes:
     return len(text).to_bytes(8, "little") + text
 
 
+def sha256_of_arrays(arrays: Mapping[str, Array], *more: str) -> str:
+    """Hash of the names, types, shapes and values of arrays, and of some text; independent of their order."""
+    digest = hashlib.sha256(json.dumps(more).encode())
+    for name, array in sorted(arrays.items()):
+        digest.update(json.dumps([name, array.dtype.name, array.shape]).encode())
+        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
+
+
 def read_arrays(path: Path) -> ReadArrays:
     """Read the arrays of a file; their bytes are loaded from disk on first access."""
     try:
         with safe_open(path, framework="pt") as file:
             arrays = {name: file.get_tensor(name).numpy() for name in file.keys()}  # noqa: SIM118, not a mapping
             return ReadArrays(arrays, file.metadata() or {})
-    except SafetensorError as problem:
+    except (SafetensorError, ValueError, TypeError, KeyError, OSError) as problem:
         raise ValueError(f"{path} is damaged ({problem}); delete it and write it again") from None

@@ -13,9 +13,9 @@ def progress_bar(label: str, *, shown: bool = True) -> Iterator[Advance]:
 
     Nothing is shown if stderr is redirected to a file, so that logs stay readable.
     """
-    from rich.console import Console
+    from quadric._terminal import safe_console
 
-    console = Console(stderr=True)
+    console = safe_console(stderr=True)
     if not shown or not (console.is_terminal or console.is_jupyter):
         yield lambda done, total, words: None
         return

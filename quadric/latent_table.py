@@ -4,7 +4,6 @@ The table is small and plain. `to_pandas`, `to_csv` and `to_parquet` hand it to 
 optional and only imported by the methods that need them.
 """
 
-import csv
 import io
 import os
 from collections.abc import Iterator
@@ -16,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from quadric._csv import csv_text
 from quadric._files import write_atomically
+from quadric._terminal import printable
 from quadric.autoencoders import Autoencoder
 from quadric.autoencoders.io import weights_sha256
 from quadric.geometry import Decomposition, statistics
@@ -112,14 +113,13 @@ class LatentTable:
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write the table as a CSV file in UTF-8 with a header line; text is quoted, numbers are not.
 
+        A label that a spreadsheet would run as a formula gets an apostrophe in front; parquet keeps it as it is.
+
         Args:
             path: The file to write.
         """
-        text = io.StringIO()
-        writer = csv.writer(text, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
-        writer.writerow(list(self.columns))
-        writer.writerows(zip(*(values.tolist() for values in self.columns.values()), strict=True))
-        write_atomically(Path(path), text.getvalue().encode())
+        rows = zip(*(values.tolist() for values in self.columns.values()), strict=True)
+        write_atomically(Path(path), csv_text(list(self.columns), rows, quote_text=True).encode())
 
     def to_parquet(self, path: str | os.PathLike[str]) -> None:
         """Write the table as a parquet file.
@@ -186,5 +186,5 @@ def _optional(package: str) -> ModuleType:
 
 
 def _cell(value: object) -> str:
-    text = f"{value:.4g}" if isinstance(value, float) else " ".join(str(value).split())
+    text = f"{value:.4g}" if isinstance(value, float) else printable(" ".join(str(value).split()))
     return text if len(text) <= LONGEST_CELL else text[: LONGEST_CELL - 1] + "…"

@@ -2,6 +2,10 @@
 
 import pytest
 import torch
+from hypothesis import settings
+
+settings.register_profile("quadric", deadline=None)  # a busy machine is no failure
+settings.load_profile("quadric")
 
 # One thread per test process: the tensors are small, and waiting for other threads costs more than it saves.
 torch.set_num_threads(1)

@@ -1,5 +1,6 @@
 """A file is on disk whole under its name, or not there at all."""
 
+import errno
 import hashlib
 import os
 import subprocess
@@ -10,6 +11,8 @@ import pytest
 
 from quadric._files import (
     DiskFullError,
+    NotWritableError,
+    read_json,
     read_versioned_json,
     remove_leftovers,
     sha256_of_file,
@@ -108,3 +111,45 @@ def test_json_of_this_or_an_older_version_is_read(version: int, tmp_path: Path) 
     values = {"format": "thing", "format_version": version}
     write_json(tmp_path / "file.json", values)
     assert read_versioned_json(tmp_path / "file.json", "thing", 2, "a thing", "make it again") == values
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\xff", b"{", b"[" * 100_000, b'{"a":' * 100_000, b'"\\ud800"', b'{"\\udfff": 1}', b"9" * 5000],
+    ids=["empty", "no utf-8", "cut", "deep", "deep objects", "half a pair", "half a pair as key", "a long number"],
+)
+def test_whatever_is_wrong_with_json_is_one_line_with_file_and_remedy(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "file.json"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"file.json is .*; make it again$") as caught:
+        read_json(path, "make it again")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_too_large_for_json_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "file.json"
+    with path.open("wb") as file:
+        file.truncate(1 << 40)  # a hole: a terabyte that takes no room
+    with pytest.raises(ValueError, match=r"is not valid JSON \(1,099,511,627,776 bytes\)"):
+        read_json(path, "make it again")
+
+
+@pytest.mark.parametrize(
+    ("number", "error", "message"),
+    [
+        (errno.ENOSPC, DiskFullError, "no room for file in .*free some space"),
+        (errno.EDQUOT, DiskFullError, "no room for file in .*free some space"),
+        (errno.EROFS, NotWritableError, "file may not be written .*give another folder"),
+        (errno.EACCES, NotWritableError, "file may not be written .*give another folder"),
+    ],
+)
+def test_what_the_disk_refuses_is_named_with_a_remedy(
+    number: int, error: type[OSError], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(descriptor: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(error, match=message):
+        write_atomically(tmp_path / "file", b"content")
+    assert list(tmp_path.iterdir()) == []

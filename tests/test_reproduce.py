@@ -13,7 +13,9 @@ SIZES = (
     "--n-latents 24 --n-active 4 --mixing-density 0.1 --steps 4 --sequences-per-step 4 --held-out-tokens 64 "
     "--block-length 32 --sequences-per-forward 2 --device cpu"
 )
-PLANTED = "--d-model 12 --manifolds 2 --active 2 --latents 16 --topk-active 4 --steps 8 --batch 64 --seeds 1"
+PLANTED = (
+    "--d-model 12 --manifolds 2 --active 2 --latents 16 --subspaces 16 --topk-active 4 --steps 8 --batch 64 --seeds 1"
+)
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +44,7 @@ def test_full_reproduction_writes_the_page_of_claims(
         [
             *("--work", str(tmp_path / "work"), "--results", str(tmp_path / "results"), "--layers", "1,2"),
             *("--main-layer", "2", "--alphas", "0 0.3 1", "--sizes", SIZES, "--more", more, "--model", str(model)),
-            *("--planted", PLANTED),
+            *("--corpus", str(world / "text.txt"), "--planted", PLANTED),
         ]
     )
     reproduce.run(options)

@@ -22,6 +22,8 @@ VARIETIES: dict[str, dict[str, Any]] = {
     "composite sparse affine": {**_SPARSE, "lens": "affine"},
     "quadratic affine": {"prior": "quadratic", "n_latents": 16, "n_hidden": 40, "lens": "affine"},
 }
+PAPER = [name for name, settings in VARIETIES.items() if "lens" not in settings]
+"""Those that read tokens as the paper does, without a lens."""
 BLOCK_SIZES = (None, 15, 100)
 
 

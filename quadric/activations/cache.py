@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from jaxtyping import Int
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from quadric._files import sha256_of_file
 from quadric.activations.batches import COLUMNS, ActivationBatch, BatchSize, check_rank, check_same_setup
-from quadric.activations.manifest import CacheError, Shard, read_manifest
+from quadric.activations.manifest import CacheError, Manifest, Shard, read_manifest
 from quadric.activations.prefetch import prefetched
 from quadric.activations.provenance import StreamProvenance
 
@@ -48,16 +48,26 @@ class ActivationCache:
         if expected is not None:
             self._check_expected(expected)
         self.shard = lru_cache(maxsize=OPEN_SHARDS)(self._open_shard)
+        self._verified: set[int] = set()
 
     def __len__(self) -> int:
         return self.manifest.rows
 
     def verify(self) -> None:
         """Read every shard and compare it with its recorded checksum."""
-        for shard in self.manifest.shards:
-            path = self.folder / shard.file
-            if not path.is_file() or sha256_of_file(path) != shard.sha256:
-                raise CacheError(f"{path} is missing or damaged; delete {self.folder} and harvest again")
+        for number in range(len(self.manifest.shards)):
+            self._verify(number)
+
+    def _verify(self, number: int, *, again: bool = True) -> None:
+        """Check the size of a shard and, the first time or `again`, its checksum."""
+        shard = self.manifest.shards[number]
+        path = self.folder / shard.file
+        whole = path.is_file() and path.stat().st_size == shard.bytes
+        if whole and (again or number not in self._verified):
+            whole = sha256_of_file(path) == shard.sha256
+        if not whole:
+            raise CacheError(f"{path} is missing or damaged; delete {self.folder} and harvest again")
+        self._verified.add(number)
 
     def sequence_tokens(self, sequence: int) -> Int[Tensor, " l"]:
         """All tokens of a sequence, including those that the token rules dropped: the context of the kept ones."""
@@ -83,19 +93,41 @@ class ActivationCache:
             )
 
     def _open_shard(self, number: int) -> OpenShard:
+        """Map a shard into memory; the first time, it is read and compared with its recorded checksum."""
+        self._verify(number, again=False)
         shard = self.manifest.shards[number]
         path = self.folder / shard.file
-        if not path.is_file() or path.stat().st_size != shard.bytes:
-            raise CacheError(f"{path} is missing or damaged; delete {self.folder} and harvest again")
-        with safe_open(path, framework="pt") as file:
-            columns = {name: file.get_tensor(name) for name in COLUMNS}
-            starts = torch.arange(shard.first_sequence, shard.first_sequence + shard.sequences + 1)
-            return OpenShard(
-                {name: file.get_tensor(f"activations.{name}") for name in self.hook_points},
-                columns,
-                file.get_tensor("sequence_tokens"),
-                torch.searchsorted(columns["sequences"], starts),
-            )
+        try:
+            with safe_open(path, framework="pt") as file:
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, not a mapping
+        except (SafetensorError, OSError) as problem:
+            raise CacheError(f"{path} is damaged ({problem}); delete {self.folder} and harvest again") from None
+        if wrong := _wrong_shape(tensors, shard, self.manifest):
+            raise CacheError(f"{path} does not fit its manifest ({wrong}); delete {self.folder} and harvest again")
+        starts = torch.arange(shard.first_sequence, shard.first_sequence + shard.sequences + 1)
+        return OpenShard(
+            {name: tensors[f"activations.{name}"] for name in self.hook_points},
+            {name: tensors[name] for name in COLUMNS},
+            tensors["sequence_tokens"],
+            torch.searchsorted(tensors["sequences"], starts),
+        )
+
+
+def _wrong_shape(tensors: dict[str, Tensor], shard: Shard, manifest: Manifest) -> str | None:
+    """The first tensor of a shard that is missing or has another shape than the manifest says; a shape that broadcasts
+    would otherwise repeat one row for all."""
+    expected: dict[str, tuple[int, ...]] = {
+        **{f"activations.{name}": (shard.rows, manifest.layout.d_model) for name in manifest.provenance.hook_points},
+        **dict.fromkeys(COLUMNS, (shard.rows,)),
+    }
+    for name, shape in expected.items():
+        if name not in tensors or tuple(tensors[name].shape) != shape:
+            found = tuple(tensors[name].shape) if name in tensors else "missing"
+            return f"{name} is {found}, expected {shape}"
+    tokens = tensors.get("sequence_tokens")
+    if tokens is None or tokens.ndim != 2 or len(tokens) != shard.sequences:
+        return f"sequence_tokens does not have {shard.sequences} rows"
+    return None
 
 
 class CachedStream:
@@ -154,6 +186,11 @@ class CachedStream:
         return {"setup": self._setup(), "epoch": self._epoch, "batch": self._next}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        if (rows := state["setup"].get("rows")) != len(self.cache):
+            raise CacheError(
+                f"{self.cache.folder} holds {len(self.cache)} tokens and held {rows} when this run read it, so their "
+                f"order is another one; harvest --tokens {rows} into another folder and give that with --cache"
+            )
         check_same_setup(state["setup"], self._setup())
         self._epoch, self._next = state["epoch"], state["batch"]
 

@@ -5,11 +5,10 @@ after `kill -9` therefore writes the same bytes as an uninterrupted one (on the 
 threads, which affect the last bits of a matrix product).
 """
 
-import fcntl
 import hashlib
-import os
-from collections.abc import Callable, Generator, Iterator
-from contextlib import closing, contextmanager
+import re
+from collections.abc import Callable, Generator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +20,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from quadric._files import remove_leftovers, write_atomically
+from quadric._locks import entries, only_writer
 from quadric.activations.batches import COLUMNS, BatchSize, concatenated
 from quadric.activations.config import ActivationConfig, provenance_of
 from quadric.activations.live_stream import ForwardPass, LiveStream
@@ -31,6 +31,7 @@ from quadric.activations.manifest import (
     Manifest,
     Shard,
     read_manifest,
+    shard_name,
     write_manifest,
 )
 from quadric.activations.models import find_model, load_model, load_shape
@@ -42,6 +43,9 @@ from quadric.activations.token_rules import TokenCounts
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
 COLUMN_DTYPES = {"token_ids": torch.int32, "positions": torch.int32}
 NO_TOKEN = -1
+OWN_FILES = rf"shard-\d+\.safetensors|{re.escape(NAME)}"
+OWN_NAME = re.compile(rf"{OWN_FILES}|\.(?:{OWN_FILES})\.\d+")
+"""Names of the files in a cache, and of what a killed harvest leaves."""
 
 
 class Progress(NamedTuple):
@@ -105,7 +109,9 @@ def fill_folder(
         sequences_per_forward=sequences_per_forward,
         sequences_per_shard=passes * sequences_per_forward,
     )
-    with _locked(folder):
+    if folder.exists() and not folder.is_dir():
+        raise CacheError(f"'{folder}' is a file; give a folder for the activations")
+    with only_writer(folder, "quadric harvest"):
         manifest = _manifest_to_continue(folder, Manifest(provenance=provenance, layout=layout), storage.tokens)
         before = manifest.rows
         if not manifest.holds(storage.tokens):
@@ -115,12 +121,13 @@ def fill_folder(
 
 def _manifest_to_continue(folder: Path, fresh: Manifest, tokens: int) -> Manifest:
     """The stored manifest, which must match `fresh`, or `fresh` itself; removes leftovers of a killed harvest."""
-    remove_leftovers(folder, rf"shard-\d+\.safetensors|{NAME}")
     if not (folder / NAME).is_file():
-        others = [path.name for path in folder.iterdir() if not path.name.startswith("shard-")]
-        if others:
+        # Before anything is deleted: a folder with other files is not a cache, whatever their names look like.
+        if others := [path.name for path in entries(folder) if not OWN_NAME.fullmatch(path.name)]:
             raise CacheError(f"{folder} holds other files ({others[0]} …); give an empty or a new folder")
+        remove_leftovers(folder, OWN_FILES)
         return fresh
+    remove_leftovers(folder, OWN_FILES)
     stored = read_manifest(folder)
     stored.check_matches(fresh.provenance, fresh.layout, folder)
     for shard in stored.shards:
@@ -170,7 +177,7 @@ def _add_shard(folder: Path, manifest: Manifest, passes: list[ForwardPass], toke
     data = save(tensors)
     rows = len(tensors["token_ids"])
     shard = Shard(
-        file=f"shard-{number:05d}.safetensors",
+        file=shard_name(number),
         sha256=hashlib.sha256(data).hexdigest(),
         bytes=len(data),
         rows=rows,
@@ -214,20 +221,3 @@ def _sequence_tokens(passes: list[ForwardPass]) -> Int[Tensor, "s l"]:
     length = max(each.sequences.tokens.shape[1] for each in passes)
     rows = [each.sequences.tokens.masked_fill(~each.sequences.mask, NO_TOKEN) for each in passes]
     return torch.cat([pad(row, (0, length - row.shape[1]), value=NO_TOKEN) for row in rows]).int().cpu().contiguous()
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Allow one harvest per folder at a time; the lock is released when the process ends, even if it is killed."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError as failure:
-        raise CacheError(f"cannot use {folder} as a folder ({failure.strerror}); give another folder") from failure
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError as busy:
-        raise CacheError(f"another harvest is writing to {folder}; wait for it, or give another folder") from busy
-    finally:
-        os.close(descriptor)

@@ -5,11 +5,12 @@ harvest ends, the listed shards are complete; anything else in the folder is lef
 """
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from quadric._files import write_atomically
+from quadric._files import read_json, shown, write_atomically
+from quadric._records import check_keys, record_from_json
 from quadric.activations.provenance import StreamProvenance, differences
 from quadric.activations.settings import StoredDtype
 from quadric.activations.token_rules import TokenCounts
@@ -90,22 +91,55 @@ def read_manifest(folder: Path) -> Manifest:
     path = folder / NAME
     if not path.is_file():
         raise CacheError(f"{folder} has no {NAME}; give a folder that `quadric harvest` wrote")
+    remedy = "delete the folder and harvest again"
     try:
-        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if (found := record.pop("format")) != FORMAT:
-            raise CacheError(f"{path} has format {found!r}, expected {FORMAT}; harvest again with this version")
-        return Manifest(
-            provenance=StreamProvenance.from_dict(record.pop("provenance")),
-            layout=Layout(**record.pop("layout")),
-            shards=tuple(_shard(shard) for shard in record.pop("shards")),
-            **record,
-        )
-    except (KeyError, TypeError, json.JSONDecodeError) as wrong:
-        raise CacheError(f"{path} is damaged ({wrong}); delete the folder and harvest again") from wrong
+        record = read_json(path, remedy)
+    except ValueError as problem:
+        raise CacheError(str(problem)) from None
+    if not isinstance(record, dict) or "format" not in record:
+        raise CacheError(f"{path} is damaged ({shown(record)} is no manifest); {remedy}")
+    if (found := record.pop("format")) != FORMAT:
+        raise CacheError(f"{path} has format {shown(found)}, expected {FORMAT}; harvest again with this version")
+    try:
+        manifest = _manifest(record)
+        _check_shards(manifest)
+    except (KeyError, TypeError, ValueError) as wrong:
+        raise CacheError(f"{path} is damaged ({wrong}); {remedy}") from None
+    return manifest
 
 
-def _shard(record: dict[str, Any]) -> Shard:
-    return Shard(**record | {"counts": TokenCounts(**record["counts"])})
+def _manifest(record: dict[str, Any]) -> Manifest:
+    check_keys(record, {field.name for field in fields(Manifest)}, NAME)
+    rest = record_from_json(_Rest, {name: value for name, value in record.items() if name != "provenance"}, NAME)
+    return Manifest(provenance=StreamProvenance.from_dict(record["provenance"]), **vars(rest))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Rest:
+    """The manifest without its provenance, which has a reader of its own."""
+
+    layout: Layout
+    shards: tuple[Shard, ...]
+    exhausted: bool
+    tail_tokens: int
+
+
+def _check_shards(manifest: Manifest) -> None:
+    """Raise unless every shard is a different file of this folder and continues the one before it."""
+    sequence = 0
+    for number, shard in enumerate(manifest.shards):
+        if shard.file != shard_name(number):
+            raise ValueError(f"shard {number} is {shown(shard.file)}, expected {shard_name(number)}")
+        if min(shard.rows, shard.sequences, shard.bytes) < 0 or shard.first_sequence != sequence:
+            raise ValueError(f"{shard.file} begins at sequence {shown(shard.first_sequence)}, expected {sequence}")
+        sequence += shard.sequences
+    if manifest.layout.d_model < 1:
+        raise ValueError(f"d_model={shown(manifest.layout.d_model)} is not positive")
+
+
+def shard_name(number: int) -> str:
+    """File name of a shard."""
+    return f"shard-{number:05d}.safetensors"
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:

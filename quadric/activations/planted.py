@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 PLANTING = 0x51AD
@@ -16,26 +16,36 @@ CONE_SLOPE = 0.5
 CLUSTERS = 5
 JITTER = 0.08
 """Standard deviation of a cluster's points around its centre."""
+PARABOLOID_AXIS = 2
+"""Column of a paraboloid's basis along which it opens; the other two span the curved part."""
 
 
 class PlantedManifold(NamedTuple):
     """A shape in a random subspace.
 
-    Cones and clusters aside, it is a unit sphere: an antipodal pair in dimension 1, a circle in 2, a sphere in 3.
+    Cones, clusters and paraboloids aside, it is a unit sphere: an antipodal pair in dimension 1, a circle in 2, a
+    sphere in 3.
     """
 
     name: str
     basis: Float[Tensor, "d r"]
     centres: Float[Tensor, "c r"] | None = None
     """Cluster centres in the coordinates of the subspace; None for other kinds."""
+    shift: Float[Tensor, " d"] | None = None
+    """Centre of a shifted circle or sphere in token space; None for the other kinds, whose centre is the origin."""
 
     @property
     def kind(self) -> str:
-        """direction, circle, sphere, cone or cluster."""
-        return self.name.partition(" ")[0]
+        """direction, circle, sphere, cone, cluster, shifted circle, shifted sphere or paraboloid."""
+        return self.name.rpartition(" ")[0]
+
+    @property
+    def curved(self) -> Float[Tensor, "d q"]:
+        """Basis of the dimensions that need a quadratic form: all of them, except the axis of a paraboloid."""
+        return self.basis[:, :PARABOLOID_AXIS] if self.kind == "paraboloid" else self.basis
 
     def points(self, n: int, generator: torch.Generator) -> Float[Tensor, "n r"]:
-        """Random points on the manifold, in the coordinates of its subspace."""
+        """Random points on the manifold, in the coordinates of its subspace about its centre."""
         points = torch.randn(n, self.basis.shape[1], generator=generator)
         if self.centres is not None:
             nearest = torch.randint(len(self.centres), (n,), generator=generator)
@@ -44,7 +54,15 @@ class PlantedManifold(NamedTuple):
             around = CONE_SLOPE * on_sphere(points[:, :2])
             height = 0.5 + torch.rand(n, 1, generator=generator)
             return height * torch.cat([around, torch.ones(n, 1)], dim=1)
+        if self.kind == "paraboloid":  # uniform over a disc; the height 2ρ² − 1 has mean zero
+            squared_radius = torch.rand(n, 1, generator=generator)
+            return torch.cat([squared_radius.sqrt() * on_sphere(points[:, :2]), 2 * squared_radius - 1], dim=1)
         return on_sphere(points)
+
+    def embed(self, points: Float[Tensor, "n r"]) -> Float[Tensor, "n d"]:
+        """Points of the subspace as vectors of token space."""
+        embedded = points @ self.basis.mT
+        return embedded if self.shift is None else embedded + self.shift
 
 
 def on_sphere(points: Float[Tensor, "n r"]) -> Float[Tensor, "n r"]:
@@ -70,10 +88,26 @@ class PlantedConfig:
     """Circular cones in three dimensions."""
     n_clusters: int = 0
     """Sets of five points on a sphere, slightly blurred: categories without an order."""
+    n_shifted_circles: int = 0
+    """Circles whose centre is not the origin: inside their plane for even ones, perpendicular to it for odd ones."""
+    n_shifted_spheres: int = 0
+    """Spheres whose centre is not the origin, likewise."""
+    n_paraboloids: int = 0
+    """Circular paraboloids in three dimensions."""
     n_active: int = 2
     """Number of manifolds that each token is a sum of."""
     noise: float = 0.05
     """Standard deviation of the isotropic noise, relative to a manifold of unit radius."""
+    shift: float = 0.7
+    """Distance of a shifted centre from the origin, relative to the radius."""
+    offset: float = 0.0
+    """Length of a vector that all tokens have in common. For three active manifolds, about 2 gives the mean unit token
+    the norm 0.72 that it has in SmolLM2."""
+
+    @property
+    def common(self) -> Float[Tensor, " d"]:
+        """The vector that all tokens have in common; along the diagonal, since the subspaces are random anyway."""
+        return torch.full((self.d_model,), self.offset / self.d_model**0.5)
 
 
 def plant(config: PlantedConfig, seed: int) -> list[PlantedManifold]:
@@ -86,18 +120,25 @@ def plant(config: PlantedConfig, seed: int) -> list[PlantedManifold]:
         ("sphere", 3, config.n_spheres),
         ("cone", 3, config.n_cones),
         ("cluster", 3, config.n_clusters),
+        # New kinds go last: a draw must not depend on kinds that are not planted.
+        ("shifted circle", 2, config.n_shifted_circles),
+        ("shifted sphere", 3, config.n_shifted_spheres),
+        ("paraboloid", 3, config.n_paraboloids),
     ]
-    return [
-        _planted(f"{kind} {i}", config.d_model, rank, generator) for kind, rank, count in kinds for i in range(count)
-    ]
+    return [_planted(f"{kind} {i}", config, rank, generator) for kind, rank, count in kinds for i in range(count)]
 
 
-def _planted(name: str, d_model: int, rank: int, generator: torch.Generator) -> PlantedManifold:
-    basis = torch.linalg.qr(torch.randn(d_model, rank, generator=generator)).Q
-    if not name.startswith("cluster"):
-        return PlantedManifold(name, basis)
-    centres = torch.randn(CLUSTERS, rank, generator=generator)
-    return PlantedManifold(name, basis, centres / torch.linalg.vector_norm(centres, dim=-1, keepdim=True))
+def _planted(name: str, config: PlantedConfig, rank: int, generator: torch.Generator) -> PlantedManifold:
+    basis = torch.linalg.qr(torch.randn(config.d_model, rank, generator=generator)).Q
+    if name.startswith("cluster"):
+        centres = torch.randn(CLUSTERS, rank, generator=generator)
+        return PlantedManifold(name, basis, centres / torch.linalg.vector_norm(centres, dim=-1, keepdim=True))
+    if name.startswith("shifted"):
+        direction = torch.randn(config.d_model, generator=generator)
+        inside = basis @ (basis.mT @ direction)
+        towards = inside if int(name.split()[-1]) % 2 == 0 else direction - inside
+        return PlantedManifold(name, basis, shift=config.shift * on_sphere(towards[None])[0])
+    return PlantedManifold(name, basis)
 
 
 @dataclass(frozen=True)
@@ -106,6 +147,25 @@ class PlantedBatch:
 
     activations: dict[str, Float[Tensor, "n d"]]
     documents: Int[Tensor, " n"]
+
+
+class Mixture(NamedTuple):
+    """Tokens with the points that they are sums of."""
+
+    tokens: Float[Tensor, "n d"]
+    active: Bool[Tensor, "n m"]
+    """Which manifolds each token contains."""
+    points: list[Tensor]
+    """Of every manifold, a point for each token, in the coordinates of its subspace; used only where it is active."""
+
+
+class PlantedCentre(NamedTuple):
+    """Where a manifold lies among unit tokens."""
+
+    centre: Float[Tensor, " r"]
+    """Its centre in the coordinates of its subspace; the apex of a cone."""
+    radius: float
+    """Length of a unit of its coordinates."""
 
 
 class PlantedStream:
@@ -133,17 +193,38 @@ class PlantedStream:
 
     def tokens(self, index: int) -> Float[Tensor, "n d"]:
         """The tokens of one batch."""
+        return self.mixture(index).tokens
+
+    def mixture(self, index: int) -> Mixture:
+        """The tokens of one batch, with what they are made of."""
         mixed = int(np.random.SeedSequence([self.seed, index]).generate_state(1)[0])
         generator = torch.Generator().manual_seed(mixed)
         order = torch.rand(self.n_tokens, len(self.manifolds), generator=generator).argsort(-1)
         active = order < self.config.n_active
         tokens = self.config.noise * torch.randn(self.n_tokens, self.d_model, generator=generator)
+        points = []
         for i, manifold in enumerate(self.manifolds):
-            tokens += active[:, i, None] * (manifold.points(self.n_tokens, generator) @ manifold.basis.mT)
-        return tokens
+            points.append(manifold.points(self.n_tokens, generator))
+            tokens += active[:, i, None] * manifold.embed(points[i])
+        return Mixture(tokens + self.config.common, active, points)
 
     def state_dict(self) -> dict[str, Any]:
         return {"next": self._next}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._next = state["next"]
+
+
+def planted_centres(manifolds: list[PlantedManifold], mixture: Mixture) -> list[PlantedCentre]:
+    """Centre and radius of every manifold among unit tokens, averaged over the tokens that contain it.
+
+    A token x = rest + Bp with norm ‖x‖ has the point p of the manifold at (Bᵀrest + p)/‖x‖ in its subspace. The rest
+    is the common offset, the manifold's own shift and the other manifolds that are active.
+    """
+    scales = 1 / torch.linalg.vector_norm(mixture.tokens, dim=-1)
+    found = []
+    for i, manifold in enumerate(manifolds):
+        there = mixture.active[:, i]
+        rest = mixture.tokens[there] @ manifold.basis - mixture.points[i][there]
+        found.append(PlantedCentre((scales[there, None] * rest).mean(0), scales[there].mean().item()))
+    return found

@@ -4,6 +4,8 @@ import json
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from quadric._files import shown
+from quadric._records import record_from_json
 from quadric.autoencoders import Provenance
 from quadric.version import __version__
 
@@ -57,15 +59,17 @@ class StreamProvenance:
         return Provenance(hook_point=None if hook_point == ROWS else hook_point, **record)
 
     @classmethod
-    def from_dict(cls, record: dict[str, Any]) -> "StreamProvenance":
+    def from_dict(cls, record: object) -> "StreamProvenance":
         """The inverse of `to_dict`; unknown or missing keys are errors."""
+        if not isinstance(record, dict):
+            raise ProvenanceError(f"provenance is {shown(record)}; expected an object")
         names = {field.name for field in fields(cls)}
         if names != {*record, "rows_sha256"}:
             raise ProvenanceError(
                 f"provenance has unknown fields {sorted(set(record) - names)} and lacks "
                 f"{sorted(names - set(record))}; it was written by another version of Quadric, which can read it"
             )
-        return cls(**record | {"hook_points": tuple(record["hook_points"])})
+        return record_from_json(cls, {"rows_sha256": None, **record}, "provenance")
 
     def differences(self, asked: "StreamProvenance") -> list[str]:
         """Every field in which the stored provenance differs from the requested one, with both values."""

@@ -10,6 +10,9 @@ from torch import Tensor
 from quadric.activations.batches import COLUMNS, ActivationBatch, check_same_setup
 from quadric.activations.provenance import ROWS, StreamProvenance
 
+REMEMBERED_ROWS = 32_768
+"""Rows of an iterator that can be read twice; a lens is estimated from fewer."""
+
 
 def checked_rows(rows: Any) -> Tensor:
     """A floating-point tensor (n, d), converted to at least float32; anything else is an error."""
@@ -80,6 +83,33 @@ class RowStream:
             {name: vectors[chosen] for name, vectors in self.rows.activations.items()},
             *(getattr(self.rows, name)[chosen] for name in COLUMNS),
         )
+
+
+class RememberedChunks:
+    """An iterator that can be read only once, with its first rows kept, so that they can be read again.
+
+    A look at the width and at the mean of the first rows comes before the reading proper; nothing else goes back.
+    """
+
+    def __init__(self, chunks: Iterator[Tensor]) -> None:
+        self._chunks = chunks
+        self._kept: list[Tensor] = []
+        self._is_past = False
+        """Whether a chunk was read that was not kept."""
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if self._is_past:
+            raise ValueError(
+                "these activations are an iterator, which has been read already; give a list of tensors, or a new "
+                "iterator for every call"
+            )
+        yield from self._kept
+        for chunk in self._chunks:
+            if sum(map(len, self._kept)) < REMEMBERED_ROWS:
+                self._kept.append(chunk)
+            else:
+                self._is_past, self._kept = True, []
+            yield chunk
 
 
 class ChunkStream:

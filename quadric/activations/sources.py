@@ -7,7 +7,6 @@
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +18,7 @@ from torch import Tensor
 from quadric.activations.batches import ActivationBatch, ActivationStream, BatchSize
 from quadric.activations.cache import ActivationCache, CachedStream
 from quadric.activations.provenance import ROWS, StreamProvenance
-from quadric.activations.row_streams import ChunkStream, RowStream, checked_rows
+from quadric.activations.row_streams import ChunkStream, RememberedChunks, RowStream, checked_rows
 
 
 class Activations(ABC):
@@ -115,12 +114,11 @@ class ActivationChunks(Activations):
     def __init__(self, chunks: Iterable[Tensor]) -> None:
         self.hook_points, self.provenance = (ROWS,), StreamProvenance(hook_points=(ROWS,))
         self.is_reiterable = iter(chunks) is not chunks
-        iterator = iter(chunks)
-        first = next(iterator, None)
+        self.chunks = chunks if self.is_reiterable else RememberedChunks(iter(chunks))
+        first = next(iter(self.chunks), None)
         if first is None:
             raise ValueError("the iterable of activations is empty; give at least one tensor of shape (n, d)")
         self.d_model = checked_rows(first).shape[1]
-        self.chunks = chunks if self.is_reiterable else chain([first], iterator)
 
     def __repr__(self) -> str:
         return f"Activations(chunks of width {self.d_model})"

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from quadric.autoencoders.autoencoder import Autoencoder, TokenErrors
-from quadric.autoencoders.checks import check_choice, check_positive, check_weight
+from quadric.autoencoders.checks import check_choice, check_positive, check_seed, check_weight
 from quadric.autoencoders.io import check_shapes
 from quadric.autoencoders.kernels.blocked import blocked_quadratic_form
 from quadric.autoencoders.kernels.kernel import atom_gram, kernel_overlap
@@ -222,6 +222,13 @@ class BilinearAutoencoder(Autoencoder):
         """x̃ of unit tokens, scaled to unit norm."""
         return tokens if isinstance(self.lens, PaperLens) else unit_tokens(self.lens(tokens))
 
+    def at_own_scale(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> Float[Tensor, "n k"]:
+        """From latents of x̃ at unit norm (`encode_prepared`) to those of x̃ itself (`encode`), for unit tokens."""
+        if isinstance(self.lens, PaperLens):
+            return latents
+        shown: Tensor = self.lens(tokens)
+        return latents * shown.square().sum(-1, keepdim=True)
+
     def _latents(self, inputs: Float[Tensor, "n w"]) -> Float[Tensor, "n k"]:
         return self.mixing.latents(inputs, *self._used_factors(inputs.dtype))
 
@@ -275,7 +282,7 @@ class BilinearAutoencoder(Autoencoder):
         if isinstance(self.lens, PaperLens):
             return own
         left, right = self._used_factors(tokens.dtype, raw=True)
-        latents = latents * self.lens(tokens).square().sum(-1, keepdim=True)  # from unit norm to x̃ itself
+        latents = self.at_own_scale(tokens, latents)
         cross = (latents * self.mixing.latents(tokens, left, right)).sum(-1)
         return self._quadratic_form(latents, raw=True) - 2 * cross + 1
 
@@ -300,16 +307,21 @@ class BilinearAutoencoder(Autoencoder):
         """û from the last column of X̃̂ with an affine lens; else √λ₁v₁ of X̂, with the sign for which x̂·x ≥ 0."""
         if isinstance(self.lens, PaperLens):
             return self.rank_one_vectors_of(tokens, latents)
-        latents = latents * self.lens(tokens).square().sum(-1, keepdim=True)
         left, right = self._factors(tokens.dtype)
-        weights = self.mixing.unmix(latents)
+        weights = self.mixing.unmix(self.at_own_scale(tokens, latents))
         return self.lens.vector_from(((weights * right[:, -1]) @ left + (weights * left[:, -1]) @ right) / 2)
+
+    @torch.no_grad()
+    def rebuild_by_rank_one(self, tokens: Tensor) -> Float[Tensor, "n d"]:
+        """Like `rebuild`, by the leading eigenvector of the reconstruction, with its sign taken from the token."""
+        unit = self.prepare(tokens)
+        norms: Tensor = torch.linalg.vector_norm(tokens, dim=-1, keepdim=True, dtype=unit.dtype)
+        return self.rank_one_vectors_of(unit, self.encode_prepared(unit)) * norms
 
     def rank_one_vectors_of(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> Float[Tensor, "n d"]:
         """√λ₁v₁ of the reconstruction of uuᵀ, with the sign for which x̂·x ≥ 0: the paper's decoding, for any lens."""
         left, right = self._factors(tokens.dtype, raw=True)
-        if isinstance(self.lens, AffineLens):
-            latents = latents * self.lens(tokens).square().sum(-1, keepdim=True)
+        latents = self.at_own_scale(tokens, latents)
         parts = []
         for start in range(0, len(tokens), TOKENS_AT_ONCE):
             some = tokens[start : start + TOKENS_AT_ONCE]
@@ -391,19 +403,27 @@ class BilinearAutoencoder(Autoencoder):
             f"lens={self.lens.kind!r}"
         )
 
-    def raw_factors(self, dtype: torch.dtype = torch.float32) -> tuple[Float[Tensor, "h d"], Float[Tensor, "h d"]]:
+    def raw_factors(self) -> tuple[Float[Tensor, "h d"], Float[Tensor, "h d"]]:
         """L' = LTᵀ and R' = RTᵀ: the factors of the same reconstruction as forms on the raw unit token."""
-        return self._factors(dtype, raw=True)
+        return self._factors(torch.promote_types(self.left.dtype, torch.float32), raw=True)
 
     def _used_factors(self, dtype: torch.dtype, *, raw: bool = False) -> tuple[Tensor, Tensor]:
         """L and R, without the atoms that no latent uses."""
         left, right = self._factors(dtype, raw=raw)
         used = self.mixing.used_atoms
-        return (left, right) if used is None else (left.index_select(0, used), right.index_select(0, used))
+        if used is None:
+            return left, right
+        left_used = left.index_select(0, used)
+        return left_used, left_used if right is left else right.index_select(0, used)
 
     def _factors(self, dtype: torch.dtype, *, raw: bool = False) -> tuple[Tensor, Tensor]:
-        left, right = self.left.to(dtype), self.right.to(dtype)
-        return (self.lens.to_raw(left), self.lens.to_raw(right)) if raw else (left, right)
+        """L and R; one and the same tensor if they are tied, which the kernels make use of."""
+        left = self.left.to(dtype)
+        left = self.lens.to_raw(left) if raw else left
+        if self.tied:
+            return left, left
+        right = self.right.to(dtype)
+        return left, self.lens.to_raw(right) if raw else right
 
 
 def reference_loss(autoencoder: BilinearAutoencoder, tokens: Float[Tensor, "n d"], alpha: float = 0.3) -> LossTerms:
@@ -446,6 +466,7 @@ class _Parts(NamedTuple):
 
 def _initial_parts(architecture: BilinearArchitecture) -> _Parts:
     d, h, k = architecture.width, architecture.n_hidden, architecture.n_latents
+    check_seed(architecture.seed)
     generator = torch.Generator().manual_seed(architecture.seed)
     left = _initial(architecture.init, h, d, generator)
     right = left if architecture.tied else _initial(architecture.init, h, d, generator)

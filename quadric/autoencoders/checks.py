@@ -19,3 +19,9 @@ def check_weight(name: str, value: float, remedy: str) -> None:
     """Refuse a weight of the loss that is not a finite number ≥ 0."""
     if not (math.isfinite(value) and value >= 0):
         raise ValueError(f"{name}={value} is not a finite number ≥ 0; {remedy}")
+
+
+def check_seed(seed: int) -> None:
+    """Refuse a seed that torch would cut to 32 bits: 2³² would give the weights of 0."""
+    if not 0 <= seed < 2**32:
+        raise ValueError(f"seed={seed} is outside 0 … {2**32 - 1}; give one inside, since torch uses 32 bits of a seed")

@@ -6,6 +6,7 @@ until the new config is in place: whenever the process is killed, the folder hol
 
 import hashlib
 import os
+import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -16,7 +17,7 @@ from safetensors.torch import load as parse_tensors
 from safetensors.torch import save as serialize_tensors
 from torch import Tensor
 
-from quadric._files import read_versioned_json, write_atomically, write_json
+from quadric._files import is_plain_name, name_disk_errors, read_versioned_json, write_atomically, write_json
 from quadric._records import check_keys, record_from_json
 from quadric.autoencoders.provenance import Provenance
 
@@ -28,6 +29,10 @@ FORMAT_VERSION = 2
 ADDED_IN_VERSION_2: dict[str, dict[str, Any]] = {"bilinear": {"lens": "paper"}}
 """Fields of an architecture that earlier files lack, by kind."""
 CONFIG_NAME = "config.json"
+UNSET_BEFORE_TRAINING = ("threshold",)
+"""Tensors that are NaN until training sets them."""
+WEIGHTS_NAME = re.compile(r"weights-[0-9a-f]{12}\.safetensors")
+"""Files of such names are deleted when others take their place; what config.json says does not matter."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +58,8 @@ def write_folder(folder: str | os.PathLike[str], stored: StoredAutoencoder, pack
     """Save into the folder; replaces an autoencoder that is there and refuses to replace anything else."""
     folder = Path(folder)
     config_path = folder / CONFIG_NAME
-    previous = _read_config(config_path) if config_path.exists() else None
-    folder.mkdir(parents=True, exist_ok=True)
+    if config_path.exists():
+        _read_config(config_path)  # raises if it is something else
     blob = serialize_tensors({name: tensor.contiguous() for name, tensor in stored.tensors.items()})
     digest = hashlib.sha256(blob).hexdigest()
     weights = WeightsFile(file=f"weights-{digest[:12]}.safetensors", bytes=len(blob), sha256=digest)
@@ -67,17 +72,20 @@ def write_folder(folder: str | os.PathLike[str], stored: StoredAutoencoder, pack
         "provenance": asdict(stored.provenance),
         "weights": asdict(weights),
     }
-    write_atomically(folder / weights.file, blob)
-    write_json(config_path, config)
-    if previous and (old := previous["weights"].get("file")) != weights.file:
-        (folder / old).unlink(missing_ok=True)
+    with name_disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / weights.file, blob)
+        write_json(config_path, config)
+        for path in folder.iterdir():
+            if WEIGHTS_NAME.fullmatch(path.name) and path.name != weights.file:
+                path.unlink(missing_ok=True)
 
 
 def read_folder(folder: str | os.PathLike[str]) -> StoredAutoencoder:
     """Read what `write_folder` saved; raises ValueError or FileNotFoundError for anything else."""
     folder = Path(folder)
     config = _read_config(folder / CONFIG_NAME)
-    weights = record_from_json(WeightsFile, config["weights"], f"weights in {CONFIG_NAME}")
+    weights = _weights_file(config)
     if not isinstance(config["kind"], str) or not isinstance(config["architecture"], dict):
         raise ValueError(f"{folder / CONFIG_NAME}: kind must be text and architecture an object; save it again")
     added = ADDED_IN_VERSION_2.get(config["kind"], {}) if config["format_version"] < 2 else {}
@@ -137,9 +145,13 @@ def _read_config(path: Path) -> dict[str, Any]:
     return config
 
 
+def _weights_file(config: dict[str, Any]) -> WeightsFile:
+    return record_from_json(WeightsFile, config["weights"], f"weights in {CONFIG_NAME}")
+
+
 def _read_weights(folder: Path, weights: WeightsFile) -> dict[str, Tensor]:
     path = folder / weights.file
-    if path.parent != folder or not path.is_file():
+    if not is_plain_name(weights.file) or not path.is_file():
         raise FileNotFoundError(f"the weights '{weights.file}' named by {folder / CONFIG_NAME} are missing; fetch them")
     blob = path.read_bytes()
     if len(blob) < weights.bytes:
@@ -147,9 +159,13 @@ def _read_weights(folder: Path, weights: WeightsFile) -> dict[str, Tensor]:
     if len(blob) != weights.bytes or hashlib.sha256(blob).hexdigest() != weights.sha256:
         raise ValueError(f"{path} was changed after it was saved: its sha256 is not the recorded one; copy it again")
     try:
-        return parse_tensors(blob)
-    except SafetensorError as problem:
+        tensors = parse_tensors(blob)
+    except (SafetensorError, ValueError, TypeError, KeyError) as problem:
         raise ValueError(f"{path} is not a safetensors file ({problem}); save the autoencoder again") from None
+    for name, tensor in tensors.items():
+        if name not in UNSET_BEFORE_TRAINING and tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+            raise ValueError(f"'{name}' in {path} holds values that are not finite; train the autoencoder again")
+    return tensors
 
 
 def check_shapes(tensors: dict[str, Tensor], expected: dict[str, tuple[int, ...]]) -> None:

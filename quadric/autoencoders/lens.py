@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from quadric.autoencoders.objective import unit_tokens
+from quadric.autoencoders.objective import check_tokens, unit_tokens
 
 LensKind = Literal["paper", "affine"]
 
@@ -49,6 +49,7 @@ class TokenMoments(NamedTuple):
 
 def token_moments(tokens: Float[Tensor, "n d"]) -> TokenMoments:
     """The sums of one batch, in float64: a mean over many tokens must not depend on how they were batched."""
+    check_tokens(tokens, tokens.shape[-1])
     unit = unit_tokens(tokens).double()
     return TokenMoments(len(unit), unit.sum(0), unit.mT @ unit)
 

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from quadric.autoencoders.autoencoder import Autoencoder, TokenErrors
-from quadric.autoencoders.checks import check_positive
+from quadric.autoencoders.checks import check_positive, check_seed
 from quadric.autoencoders.io import check_shapes
 from quadric.autoencoders.objective import LossTerms, product_space_error
 from quadric.autoencoders.provenance import Provenance
@@ -71,6 +71,7 @@ class LinearAutoencoder(Autoencoder):
 
     def _initial_tensors(self) -> dict[str, Tensor]:
         """Random unit directions, the same for encoder and decoder, without biases."""
+        check_seed(self._architecture.seed)
         generator = torch.Generator().manual_seed(self._architecture.seed)
         directions = torch.randn(self.n_latents, self.d_model, generator=generator)
         directions /= torch.linalg.vector_norm(directions, dim=-1, keepdim=True)

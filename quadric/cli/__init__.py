@@ -4,8 +4,10 @@ One file per command. A command is a frozen dataclass whose fields become flags 
 Its module imports nothing heavy at the top, so that `--help` is shown at once.
 """
 
+import errno
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +15,7 @@ from typing import Protocol
 
 import tyro
 
+from quadric._terminal import NARROWEST
 from quadric.cli.compare import Compare
 from quadric.cli.concepts import Concepts
 from quadric.cli.corpus import Corpus
@@ -21,8 +24,10 @@ from quadric.cli.evaluate import Evaluate
 from quadric.cli.figures import Figures
 from quadric.cli.harvest import Harvest
 from quadric.cli.label import Label
+from quadric.cli.output import open_missing_streams, say, say_error, stdout_failure
 from quadric.cli.plan import Plan
 from quadric.cli.report import Report
+from quadric.cli.signals import terminable
 from quadric.cli.site import Site
 from quadric.cli.sweep import Sweep
 from quadric.cli.train import Train
@@ -59,7 +64,8 @@ Example: quadric demo
          quadric train --model smollm2 --layer 15 --prior composite --out runs/first
          quadric train --help
 """
-NARROWEST = 40
+STDOUT_ERRORS = (errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EBADF)
+"""Errors that a write to standard output may give."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -68,27 +74,42 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         0 for success, 1 for a mistake in what was asked for; tyro exits with 2 for flags that it does not understand.
     """
+    open_missing_streams()
     try:
-        try:
-            return _run(sys.argv[1:] if argv is None else argv)
-        finally:
-            sys.stdout.flush()  # here, also after --help: a closed pipe cannot be handled while Python exits
-    except (ValueError, OSError) as mistake:
-        if isinstance(mistake, BrokenPipeError) and _stdout_closed():
-            return 1  # silently, like other programs whose reader has stopped reading
-        # The library names the value and the remedy in these errors; a traceback would hide them.
-        if os.environ.get("QUADRIC_DEBUG"):
-            raise
-        print(f"quadric: {mistake}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("quadric: interrupted", file=sys.stderr)
-        return 130
+        with terminable():
+            try:
+                return _run(sys.argv[1:] if argv is None else argv)
+            finally:
+                sys.stdout.flush()  # here, also after --help: a closed pipe cannot be handled while Python exits
+    except (ValueError, OSError, MemoryError) as mistake:
+        return _complain(mistake)
+    except KeyboardInterrupt as stopped:
+        if argv is None:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # another Ctrl-C while Python exits prints no traceback
+        number = getattr(stopped, "signal", signal.SIGINT)
+        say_error("terminated" if number == signal.SIGTERM else "interrupted")
+        return 128 + int(number)
+
+
+def _complain(mistake: Exception) -> int:
+    """Print an error in one line. The library names the value and the remedy; a traceback would hide them."""
+    why = stdout_failure() if isinstance(mistake, OSError) and mistake.errno in STDOUT_ERRORS else None
+    if isinstance(mistake, BrokenPipeError) and why is not None:
+        return 1  # silently, like other programs whose reader has stopped reading
+    if os.environ.get("QUADRIC_DEBUG"):
+        raise mistake
+    if why is not None and not isinstance(why, BrokenPipeError):
+        say_error(f"standard output cannot be written ({why.strerror}); redirect it elsewhere")
+    elif isinstance(mistake, MemoryError):
+        say_error(f"there is not enough memory ({mistake}); give smaller sizes, or use a larger machine")
+    else:
+        say_error(str(mistake))
+    return 1
 
 
 def _run(arguments: Sequence[str]) -> int:
     if list(arguments) == ["--version"]:
-        print(__version__)
+        say(__version__)
         return 0
     with _wide_enough():
         command: Command = tyro.extras.subcommand_cli_from_dict(
@@ -123,13 +144,3 @@ def _wide_enough() -> Iterator[None]:
         del os.environ["COLUMNS"]
         if before is not None:
             os.environ["COLUMNS"] = before
-
-
-def _stdout_closed() -> bool:
-    """Whether the reader of stdout is gone (`quadric report RUN | head -1`); then stdout is pointed at nothing."""
-    try:
-        print(flush=True)  # an empty line, since the lines that could not be written may no longer be buffered
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return True
-    return False

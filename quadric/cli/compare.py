@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from quadric.cli.flags import Paths, Texts
+from quadric.cli.output import say, say_json
 
 if TYPE_CHECKING:
     from quadric.runs.folder import Loaded
@@ -35,11 +36,9 @@ class Compare:
     """Seed of the random initializations that chance is measured with."""
 
     def run(self) -> int:
-        import json
         import sys
 
-        from rich.console import Console
-
+        from quadric._terminal import safe_console
         from quadric.cli.progress import progress
         from quadric.reports.files import check_comparison_paths, write_comparison
         from quadric.reports.run_comparison import compare_runs, steps_to_compare
@@ -56,13 +55,12 @@ class Compare:
                 on_progress=display.counted("comparing", steps_to_compare(len(loaded))),
             )
         if self.json:
-            json.dump(comparison.as_json(), sys.stdout, ensure_ascii=False, allow_nan=False)
-            print()
+            say_json(comparison.as_json())
         else:
-            Console().print(comparison_in_terminal(comparison))
+            safe_console().print(comparison_in_terminal(comparison))
         for path in self.out:
             write_comparison(comparison, path)
-            print(f"wrote {path}", file=sys.stderr)
+            say(f"wrote {path}", file=sys.stderr)
         return 0
 
     def _loaded(self) -> "list[Loaded]":

@@ -8,6 +8,7 @@ import tyro
 
 from quadric.cli.flags import OptionalPath, OptionalText, Texts
 from quadric.cli.invocation import announce
+from quadric.cli.output import say, say_json
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -23,7 +24,11 @@ class Concepts:
     at most 8 dimensions). For comparison: the best of equally many random subspaces, and the best latent of an
     untrained autoencoder.
 
+    A latent detects a concept by its average precision at telling the concept's tokens from held-out corpus tokens.
+    The latent is chosen on half of the tokens and measured on the other half.
+
     Example: quadric concepts runs/first --out concepts.csv
+    Example: quadric concepts runs/first --corpus-tokens 0
     """
 
     run_folders: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
@@ -32,6 +37,10 @@ class Concepts:
     """Look only into the autoencoders of these names."""
     model: OptionalText = None
     """Location of the language model, if its recorded name is not enough to find it."""
+    corpus: OptionalText = None
+    """Another corpus for detection, or the location of the recorded one."""
+    corpus_tokens: int = 8192
+    """Number of held-out corpus tokens to detect concepts among; 0 skips detection."""
     device: str = "auto"
     """cpu, cuda, cuda:1 or mps; auto is an accelerator if there is one, else the CPU."""
     out: OptionalPath = None
@@ -40,12 +49,9 @@ class Concepts:
     """Print everything as JSON instead of a table."""
 
     def run(self) -> int:
-        import json
-
         announce("concepts", f"loading {', '.join(self.run_folders)}")
-        from rich.console import Console
-
         from quadric._files import write_atomically
+        from quadric._terminal import safe_console
         from quadric.cli.progress import progress
         from quadric.concepts import find_concepts
         from quadric.concepts.finding import Named
@@ -57,33 +63,57 @@ class Concepts:
         named = [Named(name, autoencoder) for _, name, autoencoder in load_all(self.run_folders, self.name)]
         with progress() as display:
             advance = display.counted("autoencoders", len(named))
-            found = find_concepts(named, model=self.model, device=self.device, on_progress=advance)
+            found = find_concepts(
+                named,
+                model=self.model,
+                corpus=self.corpus,
+                corpus_tokens=self.corpus_tokens,
+                device=self.device,
+                on_progress=advance,
+            )
         rows = [each.as_row() for each in found]
         if self.json:
-            json.dump(rows, sys.stdout, ensure_ascii=False, allow_nan=False, indent=1)
-            print()
+            say_json(rows, indent=1)
         else:
-            Console().print(_table(found))
+            for table in _tables(found):
+                safe_console().print(table)
         if self.out is not None:
             self.out.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(self.out, as_csv(rows).encode())
-            print(f"wrote {self.out}", file=sys.stderr)
+            say(f"wrote {self.out}", file=sys.stderr)
         return 0
 
 
-def _table(found: "list[Finding]") -> "Table":
+def _tables(found: "list[Finding]") -> "list[Table]":
+    captured = _table(
+        found,
+        {"latent": "latent", "rank": "rank"},
+        {"captured": "captured", "most": "most", "random": "random_subspace", "untrained": "untrained"},
+        "Captured: share of the variance between words. The viewer shows latent N at #/latent/N.",
+    )
+    if all(each.detection is None for each in found):
+        return [captured]
+    detected = _table(
+        found,
+        {"latent": "detected_by", "sign": "detected_sign"},
+        {"detected": "detected", "chance": "detected_chance"},
+        "Detected: average precision of the best single latent among corpus tokens, on tokens it was not chosen by.",
+    )
+    return [captured, detected]
+
+
+def _table(found: "list[Finding]", numbers: dict[str, str], shares: dict[str, str], caption: str) -> "Table":
+    """One row per finding; `numbers` and `shares` map headings to columns of the CSV."""
     from rich.table import Table
 
-    shares = {"captured": "captured", "most": "most", "random": "random_subspace", "untrained": "untrained"}
-    table = Table(box=None, padding=(0, 1, 0, 0))
+    table = Table(box=None, padding=(0, 1, 0, 0), caption=caption, caption_justify="left")
     for heading in ("concept", "kind", "at"):
         table.add_column(heading, no_wrap=True)
-    for heading in ("latent", "rank", *shares):
+    for heading in (*numbers, *shares):
         table.add_column(heading, justify="right", no_wrap=True)
     for each in found:
         row = each.as_row()
+        counts = ("" if row[name] is None else str(row[name]) for name in numbers.values())
         cells = ("" if row[name] is None else f"{row[name]:.1%}" for name in shares.values())
-        table.add_row(each.concept, each.kind, each.hook_point, str(row["latent"]), str(row["rank"]), *cells)
-    table.caption = "Captured: share of the variance between words. The viewer shows latent N at #/latent/N."
-    table.caption_justify = "left"
+        table.add_row(each.concept, each.kind, each.hook_point, *counts, *cells)
     return table

@@ -1,6 +1,5 @@
 """`quadric corpus`: which corpora are embedded, and what a corpus contains."""
 
-import json
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -8,6 +7,7 @@ import tyro
 
 from quadric.cli.flags import FlagGroup, OptionalInt, OptionalText, flag_group, take
 from quadric.cli.invocation import this_command
+from quadric.cli.output import say, say_json
 from quadric.corpus.config import CorpusConfig
 
 if TYPE_CHECKING:
@@ -71,13 +71,11 @@ class Corpus:
 
         resources = [corpus.resource for corpus in CORPORA.values()]
         if self.output.json:
-            print(json.dumps([asdict(resource) for resource in resources], indent=1))
+            say_json([asdict(resource) for resource in resources], indent=1)
             return 0
         for resource in resources:
-            print(
-                f"{resource.name}: {resource.attribution} ({resource.licence}; {resource.package} {resource.version})"
-            )
-        print(f"Look inside with: {this_command()} corpus --corpus NAME --stats")
+            say(f"{resource.name}: {resource.attribution} ({resource.licence}; {resource.package} {resource.version})")
+        say(f"Look inside with: {this_command()} corpus --corpus NAME --stats")
         return 0
 
     def _show(self, config: CorpusConfig) -> None:
@@ -87,11 +85,11 @@ class Corpus:
 
         documents = list(islice(ordered_documents(config), self.output.show))
         if self.output.json:
-            print(json.dumps([asdict(document) for document in documents], indent=1, ensure_ascii=False))
+            say_json([asdict(document) for document in documents], indent=1)
             return
         for document in documents:
             topic = f" [{document.topic}]" if document.topic else ""
-            print(f"document {document.index}{topic}\n{document.text}\n")
+            say(f"document {document.index}{topic}\n{document.text}\n")
 
     def _stats(self, config: CorpusConfig) -> None:
         from quadric.corpus import corpus_statistics
@@ -103,21 +101,23 @@ class Corpus:
             encoder = load_shape(find_model(self.output.model)).tokenizer
         statistics = corpus_statistics(config, encoder, self.output.limit)
         if self.output.json:
-            print(json.dumps({"corpus": config.source, **asdict(statistics)}, indent=1, ensure_ascii=False))
+            # asdict makes another counter of a counter's pairs
+            say_json({"corpus": config.source, **asdict(statistics), "topics": dict(statistics.topics)}, indent=1)
         else:
             _print_table(config.source, statistics)
 
 
 def _print_table(name: str, statistics: "CorpusStatistics") -> None:
-    from rich.console import Console
     from rich.table import Table
+
+    from quadric._terminal import safe_console
 
     table = Table("", name, show_header=True)
     for label, value in _rows(statistics):
         table.add_row(label, value)
     for topic, count in statistics.topics.most_common():
         table.add_row(f"  {topic}", f"{count:,}")
-    Console().print(table)
+    safe_console().print(table)
 
 
 def _rows(statistics: "CorpusStatistics") -> list[tuple[str, Any]]:

@@ -1,12 +1,13 @@
 """`quadric demo`: the embedded default, end to end."""
 
-import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from quadric._files import read_json
 from quadric.cli.invocation import announce, this_command
+from quadric.cli.output import say
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,15 +27,15 @@ class Demo:
         if found is None:
             announce("demo", "loading the embedded model smollm2")
             found = self._made()
-        print("512 latents on the residual stream of smollm2 into layer 15. Three worth a look:")
+        say("512 latents on the residual stream of smollm2 into layer 15. Three worth a look:")
         for each in found:
             curved = "" if each.get("curvature") is None else f", {each['curvature']:.0%} curved"
-            print(f"  {each['latent']:>4}  {each['label']}  ({each['shape']}{curved})")
+            say(f"  {each['latent']:>4}  {each['label']}  ({each['shape']}{curved})")
         at = f" --latent {found[0]['latent']}" if found else ""
         command = this_command()
-        print(f"\nSee them:       {command} view {self.out}{at}")
-        print(f"How good is it? {command} evaluate {self.out}")
-        print(f"Weights alone:  {command} report {self.out}")
+        say(f"\nSee them:       {command} view {self.out}{at}")
+        say(f"How good is it? {command} evaluate {self.out}")
+        say(f"Weights alone:  {command} report {self.out}")
         return 0
 
     def _made(self) -> list[dict[str, Any]]:
@@ -43,12 +44,12 @@ class Demo:
         from quadric.runs.demonstration import PARTS, default_demonstration, demonstrate
 
         if (first := preparation("smollm2")) is not None:
-            print(first, file=sys.stderr)
+            say(first, file=sys.stderr)
         try:
             with progress(PARTS) as display:
                 found = demonstrate(self.out, default_demonstration(self.out), display.report)
         except KeyboardInterrupt:
-            print(f"\n{self.out} stays valid; the same command continues from there", file=sys.stderr)
+            say(f"\n{self.out} stays valid; the same command continues from there", file=sys.stderr)
             raise
         return [each._asdict() for each in found]
 
@@ -58,5 +59,12 @@ def _remembered(folder: Path) -> list[dict[str, Any]] | None:
     summary, site = folder / "demo.json", folder / "site" / "data" / "site.json"
     if not (summary.is_file() and site.is_file()):
         return None
-    found: list[dict[str, Any]] = json.loads(summary.read_text())
+    found = read_json(summary, f"delete it and run {this_command()} demo --out {folder} again")
+    numbers = {"latent": int, "label": str, "shape": str, "importance": (int, float)}
+    if not isinstance(found, list) or not all(_is_record(each, numbers) for each in found):
+        return None  # damaged, so it is made again
     return found
+
+
+def _is_record(value: object, types: dict[str, Any]) -> bool:
+    return isinstance(value, dict) and all(isinstance(value.get(name), kind) for name, kind in types.items())

@@ -9,13 +9,19 @@ import tyro
 from quadric.cli.activation_flags import Computation
 from quadric.cli.flags import FlagGroup, Paths, Texts, flag_group, take
 from quadric.cli.invocation import announce
+from quadric.cli.output import say, say_json
 from quadric.evaluation.settings import EvaluationSettings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rich.console import Console
     from rich.table import Table
 
     from quadric.evaluation import Evaluation
+    from quadric.evaluation.recovered import Predictions
+
+RECOVERED_HEADINGS = ("CE recov.", "sign given", "KL recov.")
 
 TextFlags = flag_group("TextFlags", take(EvaluationSettings), take(Computation))
 TextGroup: TypeAlias = Annotated[FlagGroup, tyro.conf.OmitArgPrefixes, tyro.conf.arg(constructor=TextFlags)]
@@ -67,20 +73,17 @@ class Evaluate:
         self._show(found)
         for path in self.output.out:
             write_evaluations(found, path)
-            print(f"wrote {path}", file=sys.stderr)
+            say(f"wrote {path}", file=sys.stderr)
         _keep(found)
         return 0
 
     def _show(self, found: "list[Evaluation]") -> None:
-        import json
-
-        from rich.console import Console
+        from quadric._terminal import safe_console
 
         if self.output.json:
-            json.dump([each.as_json() for each in found], sys.stdout, ensure_ascii=False, indent=1)
-            print()
+            say_json([each.as_json() for each in found], indent=1, allow_nan=True)
         else:
-            _print(found, Console())
+            _print(found, safe_console())
         sys.stdout.flush()
 
 
@@ -91,7 +94,7 @@ def _keep(found: "list[Evaluation]") -> None:
     try:
         keep_in_runs(found)
     except OSError as problem:
-        print(f"quadric: not kept in the run folder ({problem}); quadric site will not show it", file=sys.stderr)
+        say(f"quadric: not kept in the run folder ({problem}); quadric site will not show it", file=sys.stderr)
 
 
 def _print(found: "list[Evaluation]", console: "Console") -> None:
@@ -111,7 +114,8 @@ def _print(found: "list[Evaluation]", console: "Console") -> None:
         console.print(
             "Recovered: share of the cost of zero / mean ablation that is avoided, in cross-entropy (CE) and "
             f"divergence (KL), over {recovered.n_tokens:,} predictions; the model's own: {recovered.original:.3f}. "
-            "A reconstruction takes the sign for which x̂·x ≥ 0, and the length of x."
+            "All are given the length of x. Sign given: by rank-1 decoding with the sign for which x̂·x ≥ 0, the only "
+            "way with the paper's lens."
         )
 
 
@@ -120,7 +124,7 @@ def _table(found: "list[Evaluation]") -> "Table":
 
     spliced = any(each.recovered for each in found)
     table = Table()
-    for heading in ("", "error", "95 %", "density", "dense", "dead", *(("CE recov.", "KL recov.") if spliced else ())):
+    for heading in ("", "error", "95 %", "density", "dense", "dead", *(RECOVERED_HEADINGS if spliced else ())):
         table.add_column(heading, justify="right", no_wrap=True)
     for number, each in enumerate(found, 1):
         measures = each.measures
@@ -160,11 +164,15 @@ def _energies(each: "Evaluation") -> str:
 
 
 def _recovered_cells(each: "Evaluation") -> list[str]:
+    """Cross-entropy without and with the sign of x, and divergence, each against both ablations."""
     recovered = each.recovered
     if recovered is None:
-        return ["", ""]
+        return [""] * len(RECOVERED_HEADINGS)
     ablations = (recovered.zero, recovered.mean)
-    return [
-        " / ".join(f"{recovered.cross_entropy(ablation):.0%}" for ablation in ablations),
-        " / ".join(f"{recovered.divergence(ablation):.0%}" for ablation in ablations),
-    ]
+
+    def shares(measure: "Callable[..., float]", *given: "Predictions") -> str:
+        return " / ".join(f"{measure(ablation, *given):.0%}" for ablation in ablations)
+
+    own = "–" if each.lens == "paper" else shares(recovered.cross_entropy)
+    borrowed = "–" if recovered.borrowed is None else shares(recovered.cross_entropy, recovered.borrowed)
+    return [own, borrowed, shares(recovered.divergence)]

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from quadric.cli.output import say
+
 if TYPE_CHECKING:
     from quadric.figures import MissingDataError
 
@@ -50,8 +52,8 @@ class Figures:
 
 
 def _say_drawn(name: str, paths: list[Path]) -> None:
-    print(f"{name}: {', '.join(str(path) for path in paths)}")
+    say(f"{name}: {', '.join(str(path) for path in paths)}")
 
 
 def _say_missing(name: str, problem: "MissingDataError") -> None:
-    print(f"{name}: not drawn; {problem}", file=sys.stderr)
+    say(f"{name}: not drawn; {problem}", file=sys.stderr)

@@ -1,6 +1,5 @@
 """`quadric harvest`: activations of a language model, written to a folder."""
 
-import json
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from quadric.activations.settings import HarvestConfig
 from quadric.cli.activation_flags import ActivationFlags, layers_flag, model_flags
 from quadric.cli.flags import FlagGroup, flag_group, take
 from quadric.cli.invocation import announce
+from quadric.cli.output import say, say_json
 
 if TYPE_CHECKING:
     from quadric.activations.harvesting import HarvestReport
@@ -59,17 +59,17 @@ class Harvest(ActivationFlags):
         storage, out = HarvestConfig(**self.storage.given(HarvestConfig)), self.output.out
         config = self.activation_config()
         if (first := preparation(self.model_name)) is not None:
-            print(first, file=sys.stderr)
+            say(first, file=sys.stderr)
         try:
             with progress() as display, display.tokens("harvest") as show:
                 report = harvest_to_folder(config, storage, out, device=self.device, on_progress=show)
         except KeyboardInterrupt:
-            print(f"\nthe shards in {out} stay valid; the same command continues from there", file=sys.stderr)
+            say(f"\nthe shards in {out} stay valid; the same command continues from there", file=sys.stderr)
             raise
         if self.output.verify:
             ActivationCache(out).verify()
         if self.output.json:
-            print(json.dumps(_as_json(report, out), indent=1))
+            say_json(_as_json(report, out), indent=1)
         else:
             _print(report, out, storage.tokens, config.rules.outliers)
         return 0
@@ -79,17 +79,17 @@ def _print(report: "HarvestReport", out: Path, tokens: int, outliers: str) -> No
     manifest = report.manifest
     size = sum(shard.bytes for shard in manifest.shards)
     if report.nothing_to_do:
-        print(f"Nothing is left to do: {out} holds {manifest.rows:,} tokens of the {tokens:,} asked for.")
+        say(f"Nothing is left to do: {out} holds {manifest.rows:,} tokens of the {tokens:,} asked for.")
     else:
         added = manifest.rows - report.tokens_before
-        print(f"Stored {added:,} tokens in {out}, {manifest.rows:,} in all ({size / 1e6:,.1f} MB).")
+        say(f"Stored {added:,} tokens in {out}, {manifest.rows:,} in all ({size / 1e6:,.1f} MB).")
     points = ", ".join(manifest.provenance.hook_points)
-    print(f"Hook points: {points}; {manifest.layout.dtype}, d = {manifest.layout.d_model}.")
-    print(_account(manifest.counts, outliers))
+    say(f"Hook points: {points}; {manifest.layout.dtype}, d = {manifest.layout.d_model}.")
+    say(_account(manifest.counts, outliers))
     if (beyond := manifest.counts.kept - manifest.rows) > 0:
-        print(f"{beyond:,} of these lie beyond the number asked for and are not stored.")
+        say(f"{beyond:,} of these lie beyond the number asked for and are not stored.")
     if manifest.exhausted and manifest.rows < tokens:
-        print(
+        say(
             f"The corpus ended {tokens - manifest.rows:,} tokens short; its last {manifest.tail_tokens:,} tokens "
             "did not fill a block. Give a larger corpus for more."
         )

@@ -6,6 +6,8 @@ import shutil
 import sys
 from pathlib import Path
 
+from quadric.cli.output import say
+
 
 def this_command() -> str:
     """`quadric` where the shell would find this very program under that name, else its path or `python -m quadric`."""
@@ -27,4 +29,4 @@ def _as_typed(program: Path) -> str:
 def announce(command: str, words: str) -> None:
     """Say what is being started. Importing torch takes seconds, in which nothing else is shown."""
     if os.environ.get("RANK", "0") == "0":
-        print(f"quadric {command}: {words} …", file=sys.stderr, flush=True)
+        say(f"quadric {command}: {words} …", file=sys.stderr, flush=True)

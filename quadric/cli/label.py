@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from quadric.cli.flags import OptionalText
+from quadric.cli.output import say
 
 if TYPE_CHECKING:
     from quadric.evidence import Evidence
@@ -61,7 +62,7 @@ class Label:
         evidence = Evidence.load(folder)
         latents = self._most_important(own, evidence)
         if self.show_prompt:
-            print(prompt_for(evidence, latents[0]))
+            say(prompt_for(evidence, latents[0]))
             return 0
         variable = self.key_variable or KEYS[self.api]
         key = os.environ.get(variable)
@@ -90,13 +91,13 @@ class Label:
 def _said(report: "LabellingReport", latents: list[int]) -> int:
     for latent in latents:
         if latent in report.labelled:
-            print(f"{latent:>6}  {report.labelled[latent]}")
-    print(
+            say(f"{latent:>6}  {report.labelled[latent]}")
+    say(
         f"{len(report.labelled)} labels (unevaluated), {report.from_before} of them from an earlier run.",
         file=sys.stderr,
     )
     for latent, why in report.failures.items():
-        print(f"latent {latent}: {why}", file=sys.stderr)
+        say(f"latent {latent}: {why}", file=sys.stderr)
     if report.failures:
-        print(f"{len(report.failures)} latents got no label; the same command tries again", file=sys.stderr)
+        say(f"{len(report.failures)} latents got no label; the same command tries again", file=sys.stderr)
     return 1 if report.failures else 0

@@ -7,6 +7,7 @@ import tyro
 
 from quadric.activations.settings import ActivationConfig
 from quadric.cli.flags import OptionalInt
+from quadric.cli.output import say_json
 from quadric.cli.scale_flags import ScaleFlags
 from quadric.cli.train import Output
 
@@ -53,10 +54,7 @@ class Plan(ScaleFlags):
     """What is planned beyond the flags of quadric train."""
 
     def run(self) -> int:
-        import json
-
-        from rich.console import Console
-
+        from quadric._terminal import safe_console
         from quadric.training.machine import matmul_rate
 
         self._check()
@@ -65,9 +63,9 @@ class Plan(ScaleFlags):
         plan = self._plan(width, reading)
         rate = matmul_rate()
         if self.planning.json:
-            print(json.dumps(_as_json(plan, width, rate, reading), allow_nan=False))
+            say_json(_as_json(plan, width, rate, reading))
             return 0
-        console = Console()
+        console = safe_console()
         for title, each in _different(plan).items():
             console.print(_table(title, each))
         console.print(_account(plan, reading, rate, self.planning.processes), highlight=False)

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from quadric.cli.output import say
+
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
@@ -150,14 +152,16 @@ class PlainDisplay(Display):
             self.last = time.monotonic()
             (self.begun.discard if done >= total else self.begun.add)(label)
             amount = f"{done:,} of {total:,} {unit}".rstrip()
-            print(", ".join(filter(None, [f"{label}: {amount}", words])), file=sys.stderr)
+            say(", ".join(filter(None, [f"{label}: {amount}", words])), file=sys.stderr)
 
 
 @contextmanager
 def bars() -> "Iterator[RichProgress]":
     """Bars with room for a table above them; they disappear when the work is done."""
-    from rich.console import Console, RenderableType
+    from rich.console import RenderableType
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    from quadric._terminal import safe_console
 
     class Bars(Progress):
         table: RenderableType | None = None
@@ -167,8 +171,9 @@ def bars() -> "Iterator[RichProgress]":
                 yield self.table
             yield self.make_tasks_table(self.tasks)
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[words]}"))
-    with Bars(*columns, console=Console(stderr=True), transient=True) as made:
+    description, words = (TextColumn(field, markup=False) for field in ("{task.description}", "{task.fields[words]}"))
+    columns = (description, BarColumn(), MofNCompleteColumn(), words)
+    with Bars(*columns, console=safe_console(stderr=True), transient=True) as made:
         yield made
 
 
@@ -205,9 +210,9 @@ class TrainingProgress:
     def open(self, step: int, damaged: Sequence[Skipped]) -> None:
         """The run is at a step; damaged checkpoints were skipped."""
         for each in damaged:
-            print(f"skipped checkpoint {each.folder.name}: {each.reason}", file=sys.stderr)
+            say(f"skipped checkpoint {each.folder.name}: {each.reason}", file=sys.stderr)
         if step:
-            print(f"continuing after step {step} of {self.steps}", file=sys.stderr)
+            say(f"continuing after step {step} of {self.steps}", file=sys.stderr)
         self.start = time.monotonic()
         self.display.report(self.label, step, self.steps, unit="steps")
 

@@ -6,6 +6,7 @@ from typing import Annotated
 import tyro
 
 from quadric.cli.flags import OptionalText, Paths
+from quadric.cli.output import say, say_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,11 +33,9 @@ class Report:
     """Share of a latent's variation that its shape may leave out."""
 
     def run(self) -> int:
-        import json
         import sys
 
-        from rich.console import Console
-
+        from quadric._terminal import safe_console
         from quadric.cli.progress import progress
         from quadric.geometry.shapes import check_tolerance
         from quadric.reports.files import check_report_paths, write_report
@@ -55,11 +54,10 @@ class Report:
                 on_progress=lambda done, total: display.report("spectra", done, total),
             )
         if self.json:
-            json.dump(report.as_json(), sys.stdout, ensure_ascii=False, allow_nan=False)
-            print()
+            say_json(report.as_json())
         else:
-            Console().print(report_in_terminal(report, self.top))
+            safe_console().print(report_in_terminal(report, self.top))
         for path in self.out:
             write_report(report, path)
-            print(f"wrote {path}", file=sys.stderr)
+            say(f"wrote {path}", file=sys.stderr)
         return 0

@@ -7,26 +7,40 @@ import tyro
 
 from quadric.cli.activation_flags import ActivationFlags
 from quadric.cli.flags import FlagGroup, Taken, flag_group, take
-from quadric.runs.scales import PAPER, SMALL, Grid, Scale, resized
+from quadric.runs.scales import LARGE, PAPER, SMALL, Grid, Scale, resized
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
     """Where the sizes come from that are not given."""
 
-    recipe: Literal["auto", "paper", "small"] = "auto"
-    """Sizes to use where the flags below are left out; auto is small on a CPU and paper on an accelerator."""
+    recipe: Literal["auto", "small", "large", "paper"] = "auto"
+    """Settings to use where the flags below are left out; auto is small on a CPU and large on an accelerator. Large has
+    the paper's sizes; paper is the paper's method as printed."""
+
+
+RECIPES = {"small": SMALL, "large": LARGE, "paper": PAPER}
 
 
 def _defaults(name: str) -> str:
-    small, paper = getattr(SMALL, name), getattr(PAPER, name)
-    if small is None:
+    """The default of a size, for the help page: one value, or one for each recipe."""
+    if name == "n_hidden":
         return "twice --n-latents"
-    return f"{small:g}" if small == paper else f"{small:g} small, {paper:g} paper"
+    values = {recipe: getattr(scale, name) for recipe, scale in RECIPES.items()}
+    words = {
+        recipe: value if isinstance(value, str) else f"{value:g}"
+        for recipe, value in values.items()
+        if value is not None
+    }
+    if len(words) == len(values) and len(set(words.values())) == 1:
+        return words["small"]
+    return ", ".join(f"{value} {recipe}" for recipe, value in words.items())
 
 
 SIZES = {each.name: _defaults(each.name) for each in fields(Scale)}
-DICTIONARY_SIZES = ("n_latents", "n_hidden", "mixing_density", "n_active")
+DICTIONARY_SIZES = (
+    "lens", "n_latents", "n_hidden", "atoms_per_latent", "mixing_density", "overlap_penalty", "n_active",
+)  # fmt: skip
 GRID = {"dictionaries": "prior", "alphas": "alpha"}
 
 
@@ -60,8 +74,9 @@ class ScaleFlags(ActivationFlags):
     def scale(self, recipe: str | None = None) -> Scale:
         """The sizes of a recipe, with those that were given in their place."""
         chosen = Recipe(**{"recipe": recipe or "auto"} | self.dictionary.given(Recipe)).recipe
-        base = SMALL if chosen == "small" or (chosen == "auto" and self._on_cpu()) else PAPER
-        return resized(base, self.dictionary.given(Scale) | self.training.given(Scale))
+        if chosen == "auto":
+            chosen = "small" if self._on_cpu() else "large"
+        return resized(RECIPES[chosen], self.dictionary.given(Scale) | self.training.given(Scale))
 
     def _on_cpu(self) -> bool:
         from quadric.activations.models import chosen_device

@@ -9,6 +9,7 @@ import tyro
 
 from quadric.cli.flags import OptionalInt, OptionalPath, OptionalText, Texts
 from quadric.cli.invocation import announce
+from quadric.cli.output import say
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,13 +72,13 @@ class Site:
                 limits=HostingLimits() if self.hosting_limits else None,
                 progress=display.tokens,
                 on_progress=display.report,
-                on_note=lambda note: print(note, file=sys.stderr),
+                on_note=lambda note: say(note, file=sys.stderr),
             )
         n_latents = sum(entry.n_latents for entry in manifest.dictionaries)
         size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
         names = [entry.name for entry in manifest.dictionaries]
-        print(f"Wrote {out}: {n_latents:,} latents of {', '.join(names)}, {size / 1e6:,.1f} MB.")
+        say(f"Wrote {out}: {n_latents:,} latents of {', '.join(names)}, {size / 1e6:,.1f} MB.")
         for text in manifest.texts:
             if text.attribution:
-                print(f"Text {text.name}: {text.attribution}.")
+                say(f"Text {text.name}: {text.attribution}.")
         return 0

@@ -11,6 +11,7 @@ from quadric.activations.settings import ActivationConfig, TokenRules
 from quadric.cli.activation_flags import layers_flag, model_flags
 from quadric.cli.flags import FlagGroup, OptionalPath, check_resumes_with, take
 from quadric.cli.invocation import announce, this_command
+from quadric.cli.output import say
 from quadric.cli.scale_flags import GRID, ScaleFlags, dictionary_flags
 from quadric.corpus.config import CorpusConfig
 from quadric.runs.scales import Grid, Scale
@@ -86,11 +87,9 @@ class Sweep(ScaleFlags):
             with progress() as display:
                 table = sweep(folder, device=self.device, moved=moved, watcher=sweep_watcher(display))
         except KeyboardInterrupt:
-            print(f"stopped; continue with: {this_command()} sweep --resume {folder}", file=sys.stderr)
+            say(f"stopped; continue with: {this_command()} sweep --resume {folder}", file=sys.stderr)
             raise
-        print(
-            f"{len(read_rows(folder))} cells in {table} (and .csv); draw them with: {this_command()} figures {folder}"
-        )
+        say(f"{len(read_rows(folder))} cells in {table} (and .csv); draw them with: {this_command()} figures {folder}")
         return 0
 
     def _folder(self) -> Path:
@@ -108,7 +107,7 @@ class Sweep(ScaleFlags):
         from quadric.activations.models import preparation
 
         if self.output.paper is None and (first := preparation(self.model_name)) is not None:
-            print(first, file=sys.stderr)
+            say(first, file=sys.stderr)
 
     def sweep_config(self) -> "SweepConfig":
         """What the flags ask for, or the paper's choices where they ask for nothing."""

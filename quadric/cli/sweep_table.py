@@ -3,6 +3,7 @@
 import sys
 
 from quadric.activations.harvesting import Progress
+from quadric.cli.output import say
 from quadric.cli.progress import Display, TrainingProgress
 from quadric.sweep import Watcher
 from quadric.sweep.rows import Row
@@ -46,16 +47,16 @@ class LineWatcher(DisplayWatcher):
     left = 0
 
     def plan(self, cells: list[str], finished: list[Row]) -> None:
-        print(f"sweep: {len(cells)} cells, {len(finished)} finished", file=sys.stderr)
+        say(f"sweep: {len(cells)} cells, {len(finished)} finished", file=sys.stderr)
         self.left = len(cells) - len(finished)
 
     def train(self, cells: list[str], steps: int) -> None:
-        print(f"training {len(cells)} cells together, {self.left} left", file=sys.stderr)
+        say(f"training {len(cells)} cells together, {self.left} left", file=sys.stderr)
         super().train(cells, steps)
 
     def row(self, row: Row) -> None:
         self.left -= 1
-        print(
+        say(
             f"{row['cell']}: held-out error {row['error']:.3f} ({row['error_low']:.3f}–{row['error_high']:.3f}), "
             f"density {row['density']:.3f}; {self.left} left",
             file=sys.stderr,

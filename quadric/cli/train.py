@@ -1,6 +1,7 @@
 """`quadric train`: one run, or several autoencoders from one pass of the language model."""
 
 import sys
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +11,7 @@ import tyro
 from quadric.activations.settings import ActivationConfig
 from quadric.cli.flags import OptionalPath, OptionalText, check_resumes_with
 from quadric.cli.invocation import announce, this_command
+from quadric.cli.output import say
 from quadric.cli.scale_flags import ScaleFlags
 from quadric.corpus.config import CorpusConfig
 from quadric.runs.scales import Scale
@@ -64,31 +66,33 @@ class Train(ScaleFlags):
 
         rank = join_job()
         try:
-            folder = self._create(rank.is_first) if resume is None else self._extend(resume, rank.is_first)
-            return self._train(folder, rank.is_first)
+            if resume is not None:
+                return self._train(self._extend(resume, rank.is_first), rank.is_first)
+            with ExitStack() as unless_it_fails:
+                return self._train(self._create(rank.is_first, unless_it_fails), rank.is_first)
         finally:
             leave_job()
 
-    def _create(self, is_first: bool) -> Path:
+    def _create(self, is_first: bool, unless_it_fails: ExitStack) -> Path:
         from quadric.runs.recipes import make_run_config
         from quadric.training.distributed import barrier
 
         config = make_run_config(self.scale(), self.activation_config(), self.grid(), cache=self.output.cache)
         folder = self.output.out or _default_folder(config)
         if is_first:
-            self._start(config, folder)
+            self._start(config, folder, unless_it_fails)
         barrier()  # until the first process has made the folder
         return folder
 
-    def _start(self, config: "RunConfig", folder: Path) -> None:
+    def _start(self, config: "RunConfig", folder: Path, unless_it_fails: ExitStack) -> None:
         from quadric.activations.models import preparation
-        from quadric.runs.running import create_run
+        from quadric.runs.running import new_run
 
         if (first := preparation(self.model_name)) is not None:
-            print(first, file=sys.stderr)
-        create_run(config, folder, device=self.device)
+            say(first, file=sys.stderr)
+        unless_it_fails.enter_context(new_run(config, folder, device=self.device))
         tokens = config.sequences_per_step * config.reading.corpus.block_length
-        print(
+        say(
             f"Training {len(config.autoencoders)} autoencoder(s) in {folder}: {config.training.steps:,} steps of "
             f"{tokens:,} tokens of {config.reading.model}.",
             file=sys.stderr,
@@ -123,7 +127,7 @@ class Train(ScaleFlags):
 
         config = read_run_config(folder)
         if is_finished(folder):
-            print(f"Nothing is left to do: the run in {folder} is finished. Train it for longer with --steps.")
+            say(f"Nothing is left to do: the run in {folder} is finished. Train it for longer with --steps.")
             return 0
         try:
             with progress() as display:
@@ -139,11 +143,14 @@ class Train(ScaleFlags):
                 )
         except InterruptedTraining as stopped:
             if is_first:
-                print(f"{stopped}; continue with: {this_command()} train --resume {folder}", file=sys.stderr)
+                say(f"{stopped}; continue with: {this_command()} train --resume {folder}", file=sys.stderr)
             raise
         if is_first:
             _print_result(folder)
         return 0
+
+
+LAST_BATCH = "Last batch, each in the coordinates of its lens (evaluate compares them on held-out text)"
 
 
 def _default_folder(config: "RunConfig") -> Path:
@@ -156,19 +163,24 @@ def _default_folder(config: "RunConfig") -> Path:
 
 
 def _print_result(folder: Path) -> None:
-    from rich.console import Console
     from rich.table import Table
 
+    from quadric._terminal import safe_console
     from quadric.runs.folder import autoencoder_folders
     from quadric.runs.telemetry import read_metrics
+    from quadric.training.loop import EXPLODED
 
     last = {line["autoencoder"]: line for line in read_metrics(folder)}
-    table = Table(
-        "autoencoder", "error", "density", title="Last batch (evaluate on held-out text for more)", title_justify="left"
-    )
+    table = Table("autoencoder", "error", "density", title=LAST_BATCH, title_justify="left")
     for name, line in last.items():
         table.add_row(name, f"{line['error']:.3f}", f"{line['density']:.3f}")
-    console = Console()
+        if line["error"] > EXPLODED:
+            say(
+                f"quadric: the error of {name} is {line['error']:.2g}, where reconstructing nothing has 1; train again "
+                "with a lower learning rate",
+                file=sys.stderr,
+            )
+    console = safe_console()
     console.print(table)
     more = "" if len(autoencoder_folders(folder)) == 1 else f", name={next(iter(last))!r}"
     console.print(

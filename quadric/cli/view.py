@@ -32,14 +32,12 @@ class View:
 
     def run(self) -> int:
         from quadric.cli.site import Site
-        from quadric.runs.folder import autoencoder_folder, autoencoder_folders
-        from quadric.runs.viewing import view
-        from quadric.site.writer import is_site
+        from quadric.runs.folder import autoencoder_folder
+        from quadric.runs.viewing import needs_site, view
 
-        own = self.site / "site"
-        if self.site.is_dir() and not is_site(self.site) and not is_site(own) and autoencoder_folders(self.site):
+        if needs_site(self.site):
             if self.name is not None:
                 autoencoder_folder(self.site, self.name)  # raises for a wrong name, before minutes of work
-            Site(runs=(self.site,), out=own).run()
+            Site(runs=(self.site,), out=self.site / "site").run()
         view(self.site, name=self.name, latent=self.latent, port=self.port, open_browser=self.open)
         return 0

@@ -1,12 +1,14 @@
-"""Known concepts in a real model: which latent captures the weekdays, the months, the years …, compared with chance.
+"""Known concepts in a real model: which latent captures or detects the weekdays, the months, the years …, and chance.
 
 words       the concepts: words, and prompts that can be followed by any of them
-reading     activations of the language model at those words
+reading     activations of the language model at those words, and at corpus tokens
 capturing   share of a concept's variance in each latent's eigenspace, next to several chance levels
+detecting   average precision of one latent at telling the concept's tokens from corpus tokens
 finding     all concepts in all autoencoders of some runs
 """
 
 from quadric.concepts.capturing import Capture, Directions, capture_by_directions, capture_by_forms
+from quadric.concepts.detecting import Detection, average_precision, detect
 from quadric.concepts.finding import Finding, find_concepts
 from quadric.concepts.words import CONCEPTS, Concept
 
@@ -14,9 +16,12 @@ __all__ = [
     "CONCEPTS",
     "Capture",
     "Concept",
+    "Detection",
     "Directions",
     "Finding",
+    "average_precision",
     "capture_by_directions",
     "capture_by_forms",
+    "detect",
     "find_concepts",
 ]

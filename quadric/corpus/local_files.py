@@ -4,6 +4,8 @@ import glob
 import gzip
 import hashlib
 import json
+import re
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -13,6 +15,7 @@ from typing import Any
 from quadric._files import sha256_of_file
 from quadric.corpus.config import CorpusConfig, CorpusError, Document
 
+HALF_OF_A_PAIR = re.compile("[\ud800-\udfff]")
 SUFFIXES = (".txt", ".jsonl", ".parquet", ".txt.gz", ".jsonl.gz")
 
 
@@ -70,6 +73,8 @@ def _read_file(path: Path, config: CorpusConfig) -> Iterator[tuple[str, str | No
                 yield text_and_topic(record, config, f"{path}, record {place}")
     except UnicodeDecodeError as problem:
         raise CorpusError(f"{path} is not UTF-8 text ({problem.reason}); convert it, e.g. with iconv") from problem
+    except (EOFError, gzip.BadGzipFile, zlib.error) as problem:
+        raise CorpusError(f"{path} is truncated or not gzip ({problem}); copy or download it again") from problem
 
 
 def text_and_topic(record: dict[str, Any], config: CorpusConfig, place: str) -> tuple[str, str | None]:
@@ -78,6 +83,8 @@ def text_and_topic(record: dict[str, Any], config: CorpusConfig, place: str) -> 
     if not isinstance(text, str):
         found = ", ".join(record) or "none"
         raise CorpusError(f"{place} has no text in field '{config.text_field}'; choose one of its fields: {found}")
+    if HALF_OF_A_PAIR.search(text):
+        raise CorpusError(f"{place} holds half of a surrogate pair, which is no text; write it again as UTF-8")
     topic = record.get(config.topic_field) if config.topic_field else None
     return text, None if topic is None else str(topic)
 
@@ -102,10 +109,9 @@ def _read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
                 continue
             try:
                 record = json.loads(line)
-            except json.JSONDecodeError as problem:
-                raise CorpusError(
-                    f"{path}, line {number} is not JSON ({problem.msg}); use one object per line"
-                ) from problem
+            except (ValueError, RecursionError) as problem:
+                why = getattr(problem, "msg", type(problem).__name__)
+                raise CorpusError(f"{path}, line {number} is not JSON ({why}); use one object per line") from problem
             if not isinstance(record, dict):
                 raise CorpusError(f"{path}, line {number} is not a JSON object; use one object per line")
             yield record

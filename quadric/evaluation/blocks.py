@@ -55,15 +55,15 @@ class BlockAccumulator:
         """Add unit tokens with their latents and their product-space errors."""
         along = tokens @ self.direction
         y = tokens - along[:, None] * self.direction
-        constant, quadratic = self._errors(along, y, latents)
+        constant, quadratic = self._errors(along, y, tokens, latents)
         rest = y.square().sum(-1)
         self.errors += _sums(constant, errors - constant - quadratic, quadratic)
         self.energies += _sums(along**4, 2 * along.square() * rest, rest.square())
 
-    def _errors(self, along: Tensor, y: Tensor, latents: Tensor) -> tuple[Tensor, Tensor]:
+    def _errors(self, along: Tensor, y: Tensor, tokens: Tensor, latents: Tensor) -> tuple[Tensor, Tensor]:
         """Squared errors of the constant and of the quadratic block; the linear one is what is left of the whole."""
         if self.across is not None:
-            return self.across.errors(along, y, latents)
+            return self.across.errors(along, y, self.across.autoencoder.at_own_scale(tokens, latents))
         assert isinstance(self.autoencoder, LinearAutoencoder)
         rebuilt = self.autoencoder.decode(latents)
         rebuilt_along = rebuilt @ self.direction
@@ -80,24 +80,28 @@ class BlockAccumulator:
 
 
 class _AcrossKernel:
-    """What the blocks of a bilinear reconstruction need: the forms restricted to the complement of m, and along m."""
+    """What the blocks of a bilinear reconstruction need: its forms on the raw unit token, along m and across it."""
 
     def __init__(self, autoencoder: BilinearAutoencoder, direction: Float[Tensor, " d"]) -> None:
-        dtype = torch.promote_types(autoencoder.left.dtype, torch.float32)
-        left, right = autoencoder.left.detach().to(dtype), autoencoder.right.detach().to(dtype)
-        direction = direction.to(left)
-        left_along, right_along = left @ direction, right @ direction
+        factors = [each.detach() for each in autoencoder.raw_factors()]
+        direction = direction.to(factors[0])
+        along = [each @ direction for each in factors]
+        across = [each - part[:, None] * direction for each, part in zip(factors, along, strict=True)]
         used = autoencoder.mixing.used_atoms
-        across = [left - left_along[:, None] * direction, right - right_along[:, None] * direction]
-        across = across if used is None else [each.index_select(0, used) for each in across]
+        self.factors = across if used is None else [each.index_select(0, used) for each in across]
+        """L' and R' of the used atoms, restricted to the complement of m."""
         self.autoencoder = autoencoder
-        self.kernel = autoencoder.mixing.kernel(atom_gram(across[0], across[1], autoencoder.symmetric)).detach()
-        self.along = autoencoder.mixing.mix((left_along * right_along)[None])[0].detach()
+        self.kernel = autoencoder.mixing.kernel(
+            atom_gram(self.factors[0], self.factors[1], autoencoder.symmetric)
+        ).detach()
+        self.along = autoencoder.mixing.mix((along[0] * along[1])[None])[0].detach()
         """mᵀW_i m."""
 
     def errors(self, along: Tensor, y: Tensor, latents: Tensor) -> tuple[Tensor, Tensor]:
+        """Squared errors of the constant and of the quadratic block, given the latents of x̃ at its own scale."""
         constant = (latents @ self.along.to(latents) - along.square()).square()
-        across = self.autoencoder.encode_prepared(y)
+        left, right = (each.to(y) for each in self.factors)
+        across = self.autoencoder.mixing.latents(y, left, right)
         rebuilt = ((latents @ self.kernel.to(latents)) * latents).sum(-1)
         quadratic = rebuilt - 2 * (latents * across).sum(-1) + y.square().sum(-1).square()
         return constant, quadratic

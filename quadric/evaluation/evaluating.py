@@ -13,9 +13,9 @@ from quadric.activations.hook_points import HookPoint
 from quadric.activations.live_stream import ForwardPass
 from quadric.activations.provenance import ProvenanceError
 from quadric.activations.splicing import Replacement, predictions
-from quadric.autoencoders import Autoencoder
+from quadric.autoencoders import Autoencoder, BilinearAutoencoder
 from quadric.evaluation.measures import ErrorAccumulator
-from quadric.evaluation.record import Evaluation, kind_of
+from quadric.evaluation.record import Evaluation, kind_of, lens_of
 from quadric.evaluation.recovered import PredictionSums, Recovered
 from quadric.evaluation.settings import EvaluationSettings
 
@@ -74,6 +74,7 @@ def _evaluate(
             run=each.run,
             name=each.name,
             kind=kind_of(each.autoencoder),
+            lens=lens_of(each.autoencoder),
             n_latents=each.autoencoder.n_latents,
             n_hidden=getattr(each.autoencoder, "n_hidden", None),
             hook_point=each.hook_point,
@@ -133,13 +134,15 @@ def _recover(
     device = stream.model.device
     points = {name: parse_hook_point(name, stream.model.n_layers) for name in stream.hook_points}
     own = [_Condition(points[each.hook_point], each.autoencoder.rebuild, PredictionSums()) for each in group]
+    borrowed = [_with_borrowed_sign(each.autoencoder, condition) for each, condition in zip(group, own, strict=True)]
     zero = {name: _Condition(point, torch.zeros_like, PredictionSums()) for name, point in points.items()}
     mean = {
         name: _Condition(point, means[name].to(device).expand_as, PredictionSums()) for name, point in points.items()
     }
     original, done = PredictionSums(), 0
     for forward in stream.passes():
-        _predict(stream, forward, [*own, *zero.values(), *mean.values()], original)
+        others = [each for each in borrowed if each is not None and each not in own]
+        _predict(stream, forward, [*own, *others, *zero.values(), *mean.values()], original)
         done += int(forward.sequences.mask.sum())
         on_progress("predictions", min(done, tokens), tokens)
         if done >= tokens:
@@ -151,9 +154,19 @@ def _recover(
             spliced=condition.sums.mean(),
             zero=zero[each.hook_point].sums.mean(),
             mean=mean[each.hook_point].sums.mean(),
+            borrowed=None if other is None else other.sums.mean(),
         )
-        for each, condition in zip(group, own, strict=True)
+        for each, condition, other in zip(group, own, borrowed, strict=True)
     ]
+
+
+def _with_borrowed_sign(autoencoder: Autoencoder, own: _Condition) -> _Condition | None:
+    """The condition in which √λ₁v₁ takes the token's sign; the dictionary's own if it has no other decoding."""
+    if not isinstance(autoencoder, BilinearAutoencoder):
+        return None
+    if autoencoder.lens.kind == "paper":
+        return own
+    return _Condition(own.point, autoencoder.rebuild_by_rank_one, PredictionSums())
 
 
 def _predict(stream: LiveStream, forward: ForwardPass, conditions: list[_Condition], original: PredictionSums) -> None:

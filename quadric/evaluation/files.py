@@ -1,13 +1,12 @@
 """Write evaluations to files; the file extension selects the format."""
 
-import csv
-import io
 import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from quadric._files import write_atomically
+from quadric._csv import csv_of_rows
+from quadric._files import read_json, write_atomically
 from quadric.evaluation.record import Evaluation
 from quadric.reports.files import check_endings
 
@@ -25,18 +24,12 @@ def write_evaluations(found: list[Evaluation], path: Path) -> None:
     """Write the table (.csv), or the table and the error by position (.json)."""
     check_evaluation_paths([path])
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = _csv(found) if path.suffix == ".csv" else json.dumps([each.as_json() for each in found], indent=1) + "\n"
+    text = (
+        csv_of_rows([each.as_row() for each in found])
+        if path.suffix == ".csv"
+        else json.dumps([each.as_json() for each in found], indent=1) + "\n"
+    )
     write_atomically(path, text.encode())
-
-
-def _csv(found: list[Evaluation]) -> str:
-    rows = [each.as_row() for each in found]
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns)
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
 
 
 def keep_in_runs(found: list[Evaluation]) -> None:
@@ -49,5 +42,8 @@ def keep_in_runs(found: list[Evaluation]) -> None:
 def kept_in_run(run: Path, name: str) -> dict[str, Any] | None:
     """Latest stored evaluation of one autoencoder of a run, or None."""
     path = run / IN_RUN
-    rows = json.loads(path.read_bytes()) if path.is_file() else []
-    return next((row for row in rows if row["name"] == name), None)
+    remedy = "delete it, or run quadric evaluate again"
+    rows = read_json(path, remedy) if path.is_file() else []
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise ValueError(f"{path} is not a list of evaluations; {remedy}")
+    return next((row for row in rows if row.get("name") == name), None)

@@ -6,7 +6,7 @@ from quadric._progress import progress_bar
 from quadric.activations.sources import as_activations
 from quadric.autoencoders import Autoencoder
 from quadric.evaluation.measures import ErrorAccumulator
-from quadric.evaluation.record import Evaluation, kind_of
+from quadric.evaluation.record import Evaluation, kind_of, lens_of
 
 BATCH_TOKENS = 4096
 
@@ -55,6 +55,7 @@ def evaluate(
         run="",
         name="",
         kind=kind_of(autoencoder),
+        lens=lens_of(autoencoder),
         n_latents=autoencoder.n_latents,
         n_hidden=getattr(autoencoder, "n_hidden", None),
         hook_point=point,

@@ -8,6 +8,9 @@ from quadric.evaluation.blocks import Blocks
 from quadric.evaluation.measures import Measures
 from quadric.evaluation.recovered import Recovered
 
+SETTINGS = ("run", "name", "kind", "n_latents", "n_hidden", "lens", "hook_point")
+"""Columns that say what was evaluated."""
+
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Evaluation:
@@ -19,6 +22,8 @@ class Evaluation:
     """The prior, or the kind of a linear baseline."""
     n_latents: int
     n_hidden: int | None
+    lens: str | None
+    """Kind of the lens; None for a linear baseline."""
     hook_point: str
     measures: Measures
     recovered: Recovered | None
@@ -128,7 +133,7 @@ class Evaluation:
         """One flat table row."""
         measures, recovered = self.measures, self.recovered
         row = {
-            **{name: getattr(self, name) for name in ("run", "name", "kind", "n_latents", "n_hidden", "hook_point")},
+            **{name: getattr(self, name) for name in SETTINGS},
             "tokens": measures.n_tokens,
             "error": measures.error.mean,
             "error_low": measures.error.low,
@@ -155,6 +160,7 @@ class Evaluation:
             "cross_entropy_recovered_mean": recovered.cross_entropy(recovered.mean),
             "divergence_recovered_zero": recovered.divergence(recovered.zero),
             "divergence_recovered_mean": recovered.divergence(recovered.mean),
+            **_with_borrowed_sign(recovered),
         }
 
     def as_json(self) -> dict[str, Any]:
@@ -163,6 +169,22 @@ class Evaluation:
             "by_active": [each._asdict() for each in self.measures.by_active],
             "by_position": [each._asdict() for each in self.measures.by_position],
         }
+
+
+def _with_borrowed_sign(recovered: Recovered) -> dict[str, float | None]:
+    """Recovered predictions where the sign of every vector is the token's; None for linear dictionaries."""
+    found = recovered.borrowed
+    return {
+        f"cross_entropy_recovered_{name}_borrowed_sign": None
+        if found is None
+        else recovered.cross_entropy(getattr(recovered, name), found)
+        for name in ("zero", "mean")
+    }
+
+
+def lens_of(autoencoder: Autoencoder) -> str | None:
+    """The kind of a bilinear autoencoder's lens."""
+    return autoencoder.lens.kind if isinstance(autoencoder, BilinearAutoencoder) else None
 
 
 def kind_of(autoencoder: Autoencoder) -> str:

@@ -6,8 +6,9 @@ for cross-entropy and for the divergence KL(original ‖ spliced), with two abla
 or to the mean vector. 1 means that nothing is lost; 0 is as bad as the ablation. Only tokens that the token rules keep
 are replaced; BOS, special tokens and attention sinks are unchanged.
 
-A bilinear autoencoder reconstructs xxᵀ, which does not contain the sign of x. Its x̂ = √λ₁v₁ takes the sign for which
-x̂·x ≥ 0 and the norm of x. The linear baselines are given the norm as well, but must encode the sign themselves.
+With the paper's lens a bilinear autoencoder reconstructs xxᵀ, which does not contain the sign of x. Its x̂ = √λ₁v₁ takes
+the sign for which x̂·x ≥ 0 and the norm of x. Linear dictionaries and those with an affine lens are given the norm as
+well, but find the sign themselves; for the latter, √λ₁v₁ with the token's sign is measured beside it.
 """
 
 from typing import NamedTuple
@@ -32,16 +33,21 @@ class Recovered(NamedTuple):
     original: float
     """Cross-entropy of the unmodified model."""
     spliced: Predictions
+    """With vectors as the dictionary itself decodes them."""
     zero: Predictions
     mean: Predictions
+    borrowed: Predictions | None = None
+    """With √λ₁v₁, whose sign is taken from the token; None for linear dictionaries. The paper's lens has no other
+    decoding, so there it equals `spliced`."""
 
-    def cross_entropy(self, ablation: Predictions) -> float:
-        """(ablated − spliced) / (ablated − original) for the cross-entropy."""
-        return (ablation.cross_entropy - self.spliced.cross_entropy) / (ablation.cross_entropy - self.original)
+    def cross_entropy(self, ablation: Predictions, spliced: Predictions | None = None) -> float:
+        """(ablated − spliced) / (ablated − original) for the cross-entropy; of `spliced` if no other is given."""
+        found = spliced or self.spliced
+        return (ablation.cross_entropy - found.cross_entropy) / (ablation.cross_entropy - self.original)
 
-    def divergence(self, ablation: Predictions) -> float:
+    def divergence(self, ablation: Predictions, spliced: Predictions | None = None) -> float:
         """The same for the divergence, which is zero for the unmodified model."""
-        return 1 - self.spliced.divergence / ablation.divergence
+        return 1 - (spliced or self.spliced).divergence / ablation.divergence
 
 
 class PredictionSums:

@@ -6,7 +6,7 @@ A pass that writes to disk saves its state now and then; if it is killed, the sa
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from quadric._array_file import read_arrays, write_arrays
+from quadric._array_file import read_arrays, sha256_of_arrays, write_arrays
+from quadric._locks import only_writer
 from quadric.activations.batches import ActivationBatch, ActivationStream
 from quadric.activations.harvesting import Progress
 from quadric.autoencoders import BilinearAutoencoder
@@ -130,11 +131,14 @@ def collect_together(
         for state in states:
             state.save_if_due(position)
 
-    position = resume(states, stream)
-    gather_together(collectors, stream, text, n_tokens, position, after_batch=after_batch, on_progress=on_progress)
-    for job, collector, provenance, state in zip(jobs, collectors, provenances, states, strict=True):
-        evidence_of(collector, text, provenance, _notes(collector.n_tokens, n_tokens)).save(job.folder)
-        state.remove()
+    with ExitStack() as locks:
+        for job in jobs:
+            locks.enter_context(only_writer(job.folder, "quadric site (evidence)"))
+        position = resume(states, stream)
+        gather_together(collectors, stream, text, n_tokens, position, after_batch=after_batch, on_progress=on_progress)
+        for job, collector, provenance, state in zip(jobs, collectors, provenances, states, strict=True):
+            evidence_of(collector, text, provenance, _notes(collector.n_tokens, n_tokens)).save(job.folder)
+            state.remove()
     return [Evidence.load(job.folder) for job in jobs]
 
 
@@ -252,7 +256,11 @@ class State:
         if not self.path.is_file():
             return None
         arrays, metadata = read_arrays(self.path)
-        found, own = json.loads(metadata["identity"]), json.loads(self._identity())
+        own = json.loads(self._identity())
+        described = [metadata.get(name, "") for name in ("identity", "saved")]
+        if metadata.get("sha256") != sha256_of_arrays(arrays, *described):
+            raise ValueError(f"{self.path} is damaged; delete it to start again")
+        found, saved = json.loads(described[0]), Saved(**json.loads(described[1]))
         if found != own:
             differing = [name for name in own if found.get(name) != own[name]]
             raise ValueError(
@@ -260,7 +268,7 @@ class State:
                 "delete it to start again, or give the same"
             )
         self.collector.restore(arrays)
-        return Saved(**json.loads(metadata["saved"]))
+        return saved
 
     def save_if_due(self, position: int) -> None:
         """Save if the last time is long enough ago."""
@@ -273,7 +281,9 @@ class State:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         saved = Saved(position, self.stream.state_dict())
         metadata = {"identity": self._identity(), "saved": json.dumps(saved._asdict())}
-        write_arrays(self.path, self.collector.arrays(), metadata)
+        arrays = self.collector.arrays()
+        metadata["sha256"] = sha256_of_arrays(arrays, *metadata.values())
+        write_arrays(self.path, arrays, metadata)
 
     def remove(self) -> None:
         """Delete the file."""

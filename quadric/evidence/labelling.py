@@ -5,20 +5,23 @@ Answers are stored as they arrive, so that a second run requests only the missin
 
 import hashlib
 import json
+import queue
+import threading
 import time
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from quadric._files import name_disk_errors, remove_leftovers
+from quadric._locks import only_writer
 from quadric.evidence.endpoints import Endpoint
 from quadric.evidence.places import as_text
 from quadric.evidence.record import MISSING, NEGATIVE, POSITIVE, Evidence, Labels, ModelLabels
-from quadric.evidence.storage import replace_labels
+from quadric.evidence.storage import LEFTOVERS, replace_labels
 
 ANSWERS = "model_labels.jsonl"
 ATTEMPTS_PER_LABEL = 2
@@ -82,7 +85,20 @@ def label_latents(
         raise ValueError(
             f"concurrency={concurrency} is not positive; give the number of requests that may be open at once"
         )
+    with only_writer(folder, "quadric label"):
+        return _label(folder, latents, endpoint, concurrency, sleep, on_progress)
+
+
+def _label(
+    folder: Path,
+    latents: Sequence[int],
+    endpoint: Endpoint,
+    concurrency: int,
+    sleep: Callable[[float], None],
+    on_progress: Callable[[int], None],
+) -> LabellingReport:
     evidence = Evidence.load(folder)
+    remove_leftovers(folder, LEFTOVERS)
     for latent in latents:
         if not 0 <= latent < evidence.n_latents:
             raise ValueError(
@@ -112,18 +128,42 @@ def label_latents(
 def _answers(
     prompts: dict[int, str], endpoint: Endpoint, concurrency: int, sleep: Callable[[float], None]
 ) -> Iterator[tuple[int, str | AnswerError]]:
-    """Labels as they arrive; any error but an unreadable answer ends the iteration, and no new request is sent."""
-    pool = ThreadPoolExecutor(concurrency)
+    """Labels as they arrive; any error but an unreadable answer ends the iteration, and no new request is sent.
+
+    Requests run in daemon threads, which are not waited for: after Ctrl-C an open one may take minutes to fail.
+    """
+    waiting: queue.SimpleQueue[tuple[int, str]] = queue.SimpleQueue()
+    done: queue.SimpleQueue[tuple[int, str | AnswerError | BaseException]] = queue.SimpleQueue()
+    stop = threading.Event()
+    for latent, prompt in prompts.items():
+        waiting.put((latent, prompt))
+
+    def pause(seconds: float) -> None:
+        sleep(seconds)
+        if stop.is_set():
+            raise InterruptedError("labelling was stopped")
+
+    def work() -> None:
+        while not stop.is_set():
+            try:
+                latent, prompt = waiting.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                done.put((latent, _request_label(endpoint, prompt, pause)))
+            except BaseException as problem:
+                done.put((latent, problem))
+
+    for _ in range(min(concurrency, len(prompts))):
+        threading.Thread(target=work, name="quadric-label", daemon=True).start()
     try:
-        waiting: dict[Future[str | AnswerError], int] = {
-            pool.submit(_request_label, endpoint, prompt, sleep): latent for latent, prompt in prompts.items()
-        }
-        while waiting:
-            done, _ = wait(waiting, return_when=FIRST_COMPLETED)
-            for each in done:
-                yield waiting.pop(each), each.result()
+        for _ in prompts:
+            latent, outcome = done.get()
+            if isinstance(outcome, BaseException) and not isinstance(outcome, AnswerError):
+                raise outcome
+            yield latent, outcome
     finally:
-        pool.shutdown(cancel_futures=True)
+        stop.set()
 
 
 def _request_label(endpoint: Endpoint, prompt: str, sleep: Callable[[float], None]) -> str | AnswerError:
@@ -154,19 +194,20 @@ def _read(path: Path) -> dict[str, str]:
     if not path.is_file():
         return {}
     known = {}
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in path.read_bytes().split(b"\n"):
         try:
             record = json.loads(line)
-            known[record["key"]] = record["label"]
-        except (ValueError, KeyError, TypeError):
+            key, label = record["key"], label_in(json.dumps({"label": record["label"]}))
+        except (ValueError, KeyError, TypeError, RecursionError):
             continue
+        known[key] = label
     return known
 
 
 def _append(path: Path, key: str, label: str) -> None:
     """Append an answer on a line of its own, even after one that was cut off."""
     cut = path.is_file() and path.stat().st_size and not path.read_bytes().endswith(b"\n")
-    with path.open("a", encoding="utf-8") as file:
+    with name_disk_errors(path), path.open("a", encoding="utf-8") as file:
         file.write(("\n" if cut else "") + json.dumps({"key": key, "label": label}, ensure_ascii=False) + "\n")
 
 
@@ -215,7 +256,7 @@ def label_in(answer: str) -> str:
     start, end = answer.find("{"), answer.rfind("}")
     try:
         found = json.loads(answer[start : end + 1])["label"] if 0 <= start < end else None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         found = None
     if not isinstance(found, str):
         raise AnswerError(f'the answer {answer[:80]!r} holds no {{"label": "..."}}')

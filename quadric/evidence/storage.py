@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 
 from quadric._array_file import read_arrays, write_arrays
-from quadric._files import read_versioned_json, write_atomically
+from quadric._files import (
+    is_plain_name,
+    name_disk_errors,
+    read_versioned_json,
+    remove_leftovers,
+    sha256_of_file,
+    write_atomically,
+)
 from quadric._records import record_from_json
 from quadric.autoencoders import Provenance
 from quadric.evidence.calibration import Calibration
@@ -20,7 +27,6 @@ from quadric.evidence.record import (
     EvidenceSettings,
     FiringStatistics,
     Labels,
-    ModelLabels,
     Points,
     TextRead,
 )
@@ -28,6 +34,9 @@ from quadric.evidence.record import (
 FORMAT = "quadric-evidence"
 FORMAT_VERSION = 2
 NAME = "evidence.json"
+AGAIN = "collect the evidence again: delete the folder, then quadric site"
+LEFTOVERS = r"(?:points|rest)-new\.safetensors|collecting\.safetensors|evidence\.json"
+"""Files that a killed process may have left under temporary names."""
 
 Array = np.ndarray
 
@@ -66,7 +75,13 @@ class EvidenceFile:
 def save_evidence(evidence: Evidence, folder: str | os.PathLike[str]) -> None:
     """Write into the folder; if it is interrupted, the folder holds the old evidence or the new, complete."""
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    with name_disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        _save(evidence, folder)
+
+
+def _save(evidence: Evidence, folder: Path) -> None:
+    remove_leftovers(folder, LEFTOVERS)
     points = _store(folder, "points", _arrays(evidence.points, ""))
     rest = _store(folder, "rest", _rest(evidence))
     record = EvidenceFile(
@@ -96,6 +111,8 @@ def load_evidence(folder: str | os.PathLike[str]) -> Evidence:
     points = _load(folder, record.points)
     rest = _load(folder, record.rest)
     where = str(folder / NAME)
+    labels = _labels_from_json(record.labels, where)
+    _check_arrays(points, rest, len(labels.texts), where)
     return Evidence(
         settings=record_from_json(EvidenceSettings, record.settings, f"settings in {where}"),
         n_tokens=record.n_tokens,
@@ -106,7 +123,7 @@ def load_evidence(folder: str | os.PathLike[str]) -> Evidence:
         points=Points(**points),
         contexts=Contexts(**_part(rest, "contexts.")),
         statistics=FiringStatistics(**_part(rest, "statistics."), probabilities=tuple(record.probabilities)),
-        labels=_labels_from_json(record.labels, where),
+        labels=labels,
         calibration=Calibration.from_arrays(_part(rest, "calibration.")),
         notes=record.notes,
     )
@@ -155,10 +172,12 @@ def _store(folder: Path, name: str, arrays: Mapping[str, Array]) -> StoredFile:
 def _load(folder: Path, values: dict[str, Any]) -> dict[str, Array]:
     stored = record_from_json(StoredFile, values, f"a file in {folder / NAME}")
     path = folder / stored.file
-    if path.parent != folder or not path.is_file():
-        raise FileNotFoundError(f"'{stored.file}' named by {folder / NAME} is missing; collect the evidence again")
+    if not is_plain_name(stored.file) or not path.is_file():
+        raise FileNotFoundError(f"'{stored.file}' named by {folder / NAME} is missing; {AGAIN}")
     if path.stat().st_size != stored.bytes:
-        raise ValueError(f"{path} has {path.stat().st_size} bytes, expected {stored.bytes}; collect the evidence again")
+        raise ValueError(f"{path} has {path.stat().st_size} bytes, expected {stored.bytes}; {AGAIN}")
+    if sha256_of_file(path) != stored.sha256:
+        raise ValueError(f"{path} is damaged: its sha256 is not the recorded one; {AGAIN}")
     return read_arrays(path).arrays
 
 
@@ -183,10 +202,29 @@ def _rest(evidence: Evidence) -> dict[str, Array]:
     }
 
 
+def _check_arrays(points: dict[str, Array], rest: dict[str, Array], n_latents: int, where: str) -> None:
+    """Raise unless every array is there, with one row per latent where it is about latents."""
+    expected = {
+        **{field.name: points for field in fields(Points)},
+        **{f"calibration.{name}": rest for name in ("signs", "rest", "linear")},
+        **{f"contexts.{field.name}": rest for field in fields(Contexts)},
+        **{f"statistics.{field.name}": rest for field in fields(FiringStatistics) if field.name != "probabilities"},
+    }
+    others = {f"text.{field.name}" for field in fields(TextRead) if field.name != "vocabulary"}
+    others |= {f"calibration.{field.name}" for field in fields(Calibration)} - expected.keys()
+    others |= {"vocabulary.bytes", "vocabulary.ends"}
+    missing = [name for name, arrays in expected.items() if name not in arrays] + sorted(others - rest.keys())
+    if missing or points.keys() | rest.keys() != {*expected, *others}:
+        raise ValueError(f"the arrays named by {where} lack {', '.join(missing) or 'nothing but have others'}; {AGAIN}")
+    for name, arrays in expected.items():
+        if arrays[name].ndim < 1 or len(arrays[name]) != n_latents:
+            raise ValueError(f"{name} named by {where} is not about {n_latents} latents; {AGAIN}")
+
+
 def _text(rest: dict[str, Array], where: str) -> TextRead:
     letters, ends = rest["vocabulary.bytes"].tobytes(), rest["vocabulary.ends"].tolist()
-    if ends and ends[-1] != len(letters):
-        raise ValueError(f"the vocabulary named by {where} is damaged; collect the evidence again")
+    if ends != sorted(ends) or (ends and (ends[0] < 0 or ends[-1] != len(letters))):
+        raise ValueError(f"the vocabulary named by {where} is damaged; {AGAIN}")
     vocabulary = [letters[start:end] for start, end in zip([0, *ends], ends, strict=False)]
     return TextRead(**_part(rest, "text."), vocabulary=vocabulary)
 
@@ -200,10 +238,13 @@ def _labels_as_json(labels: Labels) -> dict[str, Any]:
 
 def _labels_from_json(values: dict[str, Any], where: str) -> Labels:
     written = values.get("from_model")
-    if written is not None:
-        texts = {int(latent): text for latent, text in written["texts"].items()}
-        written = record_from_json(ModelLabels, {**written, "texts": texts}, f"labels in {where}")
-    expected = {field.name for field in fields(Labels)}
-    if values.keys() != expected:
-        raise ValueError(f"labels in {where} have the keys {sorted(values)}; expected {sorted(expected)}")
-    return Labels(**{**values, "from_model": written})
+    if isinstance(written, dict) and isinstance(written.get("texts"), dict):
+        try:
+            texts = {int(latent): text for latent, text in written["texts"].items()}
+        except ValueError as problem:
+            raise ValueError(f"labels in {where} are not by latent ({problem}); {AGAIN}") from None
+        values = {**values, "from_model": {**written, "texts": texts}}
+    labels = record_from_json(Labels, values, f"labels in {where}")
+    if not len(labels.texts) == len(labels.positive) == len(labels.negative):
+        raise ValueError(f"labels in {where} are about different numbers of latents; {AGAIN}")
+    return labels

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from quadric._array_file import read_arrays, write_arrays
-from quadric._files import read_versioned_json, sha256_of_file, write_json
+from quadric._files import is_plain_name, name_disk_errors, read_versioned_json, sha256_of_file, write_json
 from quadric._records import record_from_json
 from quadric.autoencoders import Autoencoder, BilinearAutoencoder
 from quadric.autoencoders.io import weights_sha256
@@ -110,6 +110,11 @@ def stored_geometry(
 
 def save_geometry(geometry: DictionaryGeometry, folder: Path) -> None:
     """Write into the folder; if it is interrupted, the folder holds the old geometry or the new one, complete."""
+    with name_disk_errors(folder):
+        _save(geometry, folder)
+
+
+def _save(geometry: DictionaryGeometry, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     arrays = {name: tensor.numpy() for name, tensor in _tensors(geometry).items()}
     fresh = folder / "tensors-new.safetensors"
@@ -140,7 +145,7 @@ def load_geometry(folder: Path) -> DictionaryGeometry:
         raise ValueError(f"{path} has format version {record.format_version}, expected {FORMAT_VERSION}; {remedy}")
     stored = record_from_json(TensorFile, record.tensors, f"tensors in {path}")
     file = folder / stored.file
-    if file.parent != folder or file.stat().st_size != stored.bytes or sha256_of_file(file) != stored.sha256:
+    if not is_plain_name(stored.file) or file.stat().st_size != stored.bytes or sha256_of_file(file) != stored.sha256:
         raise ValueError(f"{file} is not the file that {path} describes; {remedy}")
     tensors = {name: torch.from_numpy(array) for name, array in read_arrays(file).arrays.items()}
     parts: dict[str, Any] = {

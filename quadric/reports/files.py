@@ -1,12 +1,12 @@
 """A report as a file, its kind chosen by the name's ending."""
 
-import csv
 import io
 import json
 from collections.abc import Callable, Iterable
 from importlib.util import find_spec
 from pathlib import Path
 
+from quadric._csv import csv_text
 from quadric._files import write_atomically
 from quadric.reports.heat_map import comparison_as_png
 from quadric.reports.page import report_as_page
@@ -24,11 +24,7 @@ def _page(report: RunReport) -> bytes:
 
 def _csv(report: RunReport) -> bytes:
     columns = report.columns()
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(zip(*columns.values(), strict=True))
-    return text.getvalue().encode()
+    return csv_text(list(columns), zip(*columns.values(), strict=True)).encode()
 
 
 def _parquet(report: RunReport) -> bytes:

@@ -17,8 +17,10 @@ from quadric.training import AutoencoderConfig, TrainingConfig
 
 FILE_NAME = RUN_CONFIG_NAME
 FORMAT = "quadric-run"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 ADDED_IN_VERSION_2: dict[str, Any] = {"tokens_per_step": None, "continued_from": [], "started_from": None}
+ADDED_IN_VERSION_3: dict[str, Any] = {"lens": "paper", "overlap_penalty": 0.0}
+"""Fields of every autoencoder that earlier files lack."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,8 +82,12 @@ def read_run_config(folder: Path) -> RunConfig:
     if not path.is_file():
         raise FileNotFoundError(f"no {FILE_NAME} in '{folder}'; give a folder written by quadric train")
     record = read_versioned_json(path, FORMAT, FORMAT_VERSION, "a run", "restore it")
-    if record["format_version"] == 1:
+    if record["format_version"] < 2:
         record |= ADDED_IN_VERSION_2
+    if record["format_version"] < 3 and isinstance(record.get("autoencoders"), list):
+        record["autoencoders"] = [
+            each | ADDED_IN_VERSION_3 if isinstance(each, dict) else each for each in record["autoencoders"]
+        ]
     del record["format"], record["format_version"]
     return record_from_json(RunConfig, record, str(path))
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from quadric._files import write_atomically
+from quadric._locks import entries, only_writer
 from quadric.activations import HarvestConfig, harvest_to_folder
 from quadric.activations.harvesting import Progress
 from quadric.evidence import Evidence
@@ -66,6 +67,13 @@ def default_demonstration(folder: Path) -> Demonstration:
 
 def demonstrate(folder: Path, wanted: Demonstration, on_progress: OnProgress) -> list[WorthALook]:
     """Run the stages that are not finished, and return three latents worth a look."""
+    if folder.exists() and not folder.is_dir():
+        raise FileExistsError(f"'{folder}' is a file; choose a folder with --out")
+    with only_writer(folder, "quadric demo"):
+        return _demonstrate(folder, wanted, on_progress)
+
+
+def _demonstrate(folder: Path, wanted: Demonstration, on_progress: OnProgress) -> list[WorthALook]:
     _prepare(folder, wanted.config)
     if not is_finished(folder):
         _harvest(folder, wanted, on_progress)
@@ -114,9 +122,8 @@ def _prepare(folder: Path, config: RunConfig) -> None:
         if read_run_config(folder) != config:
             raise FileExistsError(f"'{folder}' holds another run, not the demo; choose another folder with --out")
         return
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if entries(folder):
         raise FileExistsError(f"'{folder}' exists and is not empty; choose another folder with --out")
-    folder.mkdir(parents=True, exist_ok=True)
     write_run_config(config, folder)
 
 

@@ -1,26 +1,30 @@
 """`quadric.fit`: train a dictionary on activations, in one call."""
 
+import warnings
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from quadric._progress import progress_bar
 from quadric.activations.models import chosen_device
 from quadric.activations.provenance import ROWS
 from quadric.activations.sources import Activations, as_activations
 from quadric.autoencoders import Autoencoder, BilinearAutoencoder
-from quadric.autoencoders.bilinear import default_hidden
 from quadric.autoencoders.io import weights_sha256
+from quadric.autoencoders.lens import LensKind
 from quadric.runs.config import FILE_NAME, RunConfig, read_run_config
 from quadric.runs.folder import load
-from quadric.runs.running import create_run, extend_run, is_finished, make_learners, train_run
+from quadric.runs.recipes import autoencoders
+from quadric.runs.running import extend_run, is_finished, make_learners, new_run, train_run
+from quadric.runs.scales import FIT, Dictionary, Grid, resized
 from quadric.training import AutoencoderConfig, StepReport, TrainingConfig, train
+from quadric.training.lenses import estimate_lenses
+from quadric.training.loop import remark
 
-PAPER_ATOMS_PER_LATENT = 16
-"""0.1 % of the paper's 16,384 atoms."""
-
-Dictionary = Literal["atomic", "composite", "quadratic", "topk", "batch_topk"]
+CHANGEABLE = ("alpha", "overlap_penalty", "seed")
+"""Arguments that may differ when a trained dictionary is continued."""
 Callback = Callable[[int, StepReport], object]
 
 
@@ -31,7 +35,9 @@ def fit(
     prior: Dictionary | None = None,
     n_hidden: int | None = None,
     atoms_per_latent: int | float | None = None,
+    lens: LensKind | None = None,
     alpha: int | float | None = None,
+    overlap_penalty: int | float | None = None,
     n_active: int | None = None,
     steps: int = 300,
     batch_tokens: int = 2048,
@@ -54,7 +60,10 @@ def fit(
         prior: `composite` (default), `atomic` or `quadratic`, or a linear baseline: `topk`, `batch_topk`.
         n_hidden: Number of atoms; by default twice `n_latents`, or equal to it if the prior is atomic.
         atoms_per_latent: Average number of atoms per composite latent once C is sparse; 16 by default, as in the paper.
+        lens: `affine` (default) writes forms in centred tokens beside a constant; `paper` in the tokens themselves.
         alpha: Weight of the density penalty; 0.3 by default.
+        overlap_penalty: Weight of the penalty that keeps latents from being copies of each other; 0.01 by default
+            and 0 as printed in the paper.
         n_active: Latents that fire per token, in the linear baselines; 32 by default.
         steps: Number of training steps, one batch each. The schedules of alpha and of the density of C span all steps.
         batch_tokens: Rows per batch.
@@ -82,7 +91,7 @@ def fit(
     begun = load(start) if isinstance(start, str | Path) else start
     asked: dict[str, Any] = {
         "n_latents": n_latents, "prior": prior, "n_hidden": n_hidden, "atoms_per_latent": atoms_per_latent,
-        "alpha": alpha, "n_active": n_active, "seed": seed,
+        "lens": lens, "alpha": alpha, "overlap_penalty": overlap_penalty, "n_active": n_active, "seed": seed,
     }  # fmt: skip
     own = _config_of(begun, asked) if begun is not None else _config(**asked)
     config = RunConfig(
@@ -114,6 +123,7 @@ def _fit_in_memory(
 ) -> Autoencoder:
     stream = _stream(source, config)
     learners = make_learners(config, stream, chosen_device(device), start)
+    estimate_lenses(learners, stream)
     with progress_bar("fit", shown=progress) as advance:
         train(learners, stream, config.training, None, _reporter(config, advance, callback))
     return learners[0].autoencoder.eval()
@@ -129,12 +139,13 @@ def _fit_run(
     callback: Callback | None,
     progress: bool,
 ) -> Autoencoder:
-    if resume and (folder / FILE_NAME).is_file():
-        _continue_with(config, folder)
-    else:
-        create_run(config, folder, device=device)
-    if not is_finished(folder):
-        with progress_bar("fit", shown=progress) as advance:
+    with ExitStack() as stack:
+        if resume and (folder / FILE_NAME).is_file():
+            _continue_with(config, folder)
+        else:
+            stack.enter_context(new_run(config, folder, device=device))
+        if not is_finished(folder):
+            advance = stack.enter_context(progress_bar("fit", shown=progress))
             report = _reporter(config, advance, callback)
             train_run(folder, device=device, stream=_stream(source, config), start=start, on_step=report)
     return load(folder).to(chosen_device(device))
@@ -181,6 +192,8 @@ def _reporter(
         advance(step, config.training.steps, f"error {each.error:.3f}  density {each.density:.3f}")
         if callback is not None:
             callback(step, each)
+        if step == config.training.steps and (words := remark("the autoencoder", each, config.training)):
+            warnings.warn(words, stacklevel=2)
 
     return report
 
@@ -191,44 +204,35 @@ def _config(
     prior: Dictionary | None,
     n_hidden: int | None,
     atoms_per_latent: int | float | None,
+    lens: LensKind | None,
     alpha: int | float | None,
+    overlap_penalty: int | float | None,
     n_active: int | None,
     seed: int,
 ) -> AutoencoderConfig:
     """The config of the dictionary to train; an argument that the prior does not use is an error."""
     prior = prior or "composite"
-    n_latents = 512 if n_latents is None else n_latents
     if prior == "topk" or prior == "batch_topk":
-        _refuse_ignored(prior, n_hidden=n_hidden, atoms_per_latent=atoms_per_latent, alpha=alpha)
-        active = 32 if n_active is None else n_active
-        return AutoencoderConfig(
-            hook_point=ROWS, kind=prior, n_latents=n_latents, n_active=active, alpha=0.0, seed=seed
-        )
-    _refuse_ignored(prior, n_active=n_active)
-    if prior != "composite":
-        _refuse_ignored(prior, atoms_per_latent=atoms_per_latent)
-    config = AutoencoderConfig(
-        hook_point=ROWS,
-        prior=prior,
-        n_latents=n_latents,
-        n_hidden=n_hidden,
-        alpha=0.3 if alpha is None else alpha,
-        seed=seed,
-    )
-    if prior != "composite":
-        return config
-    return replace(config, mixing_density=_mixing_density(config, atoms_per_latent))
+        _refuse_ignored(
+            prior, n_hidden=n_hidden, atoms_per_latent=atoms_per_latent, lens=lens, alpha=alpha,
+            overlap_penalty=overlap_penalty,
+        )  # fmt: skip
+    else:
+        _refuse_ignored(prior, n_active=n_active)
+        if prior != "composite":
+            _refuse_ignored(prior, atoms_per_latent=atoms_per_latent)
+    sizes = {
+        "n_latents": n_latents, "n_hidden": n_hidden, "atoms_per_latent": _as_float(atoms_per_latent), "lens": lens,
+        "overlap_penalty": _as_float(overlap_penalty), "n_active": n_active,
+    }  # fmt: skip
+    scale = resized(FIT, {name: value for name, value in sizes.items() if value is not None})
+    grid = Grid(dictionaries=(prior,), alphas=(0.3 if alpha is None else float(alpha),), seeds=(seed,))
+    (config,) = autoencoders((ROWS,), scale, grid)
+    return config
 
 
-def _mixing_density(config: AutoencoderConfig, atoms_per_latent: int | float | None) -> float:
-    hidden = default_hidden(config.n_latents, config.prior) if config.n_hidden is None else config.n_hidden
-    if atoms_per_latent is None:
-        return min(1.0, PAPER_ATOMS_PER_LATENT / hidden)
-    if not 0 < atoms_per_latent <= hidden:
-        raise ValueError(
-            f"atoms_per_latent={atoms_per_latent} is outside (0, {hidden}]; give at most the number of atoms"
-        )
-    return atoms_per_latent / hidden
+def _as_float(value: int | float | None) -> float | None:
+    return None if value is None else float(value)
 
 
 def _refuse_ignored(prior: str, **given: object) -> None:
@@ -238,7 +242,7 @@ def _refuse_ignored(prior: str, **given: object) -> None:
 
 def _config_of(start: Autoencoder, asked: dict[str, Any]) -> AutoencoderConfig:
     """The config that continues a trained dictionary: the dictionary's own sizes and the requested alpha."""
-    fixed = {name: value for name, value in asked.items() if name not in ("alpha", "seed") and value is not None}
+    fixed = {name: value for name, value in asked.items() if name not in CHANGEABLE and value is not None}
     if fixed:
         raise ValueError(f"{', '.join(fixed)} cannot be given with start=, which determines it; leave it out")
     architecture = start.architecture
@@ -252,8 +256,10 @@ def _config_of(start: Autoencoder, asked: dict[str, Any]) -> AutoencoderConfig:
         prior=start.prior,
         n_latents=start.n_latents,
         n_hidden=start.n_hidden,
-        mixing_density=start.mixing_density if start.prior == "composite" else 0.001,
+        mixing_density=start.mixing_density if start.prior == "composite" else AutoencoderConfig.mixing_density,
         alpha=0.3 if asked["alpha"] is None else asked["alpha"],
+        lens=start.lens.kind,
+        overlap_penalty=FIT.overlap_penalty if asked["overlap_penalty"] is None else asked["overlap_penalty"],
         symmetric=start.symmetric,
         tied=start.tied,
         init=architecture.init,

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from quadric._locks import writer_of
 from quadric.autoencoders import Autoencoder, load_pretrained
 from quadric.autoencoders.io import CONFIG_NAME
 from quadric.runs.hub import download
@@ -113,9 +114,9 @@ def autoencoder_folder(folder: Path, name: str | None = None) -> Path:
     """The folder of one autoencoder of a run; `name` is optional if there is only one."""
     folders = autoencoder_folders(folder)
     if not folders and (folder / RUN_CONFIG_NAME).is_file():
-        raise FileNotFoundError(
-            f"'{folder}' holds no trained autoencoder yet; finish it with quadric train --resume {folder}"
-        )
+        writer = writer_of(folder)
+        remedy = f"finish it with quadric train --resume {folder}" if writer is None else f"wait for {writer}"
+        raise FileNotFoundError(f"'{folder}' holds no trained autoencoder yet; {remedy}")
     if not folders:
         raise FileNotFoundError(f"no {CONFIG_NAME} in '{folder}'; expected a run, or a folder made by save_pretrained")
     if name is None and len(folders) == 1:

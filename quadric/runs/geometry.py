@@ -1,9 +1,12 @@
 """The geometry of a run's dictionaries, computed once and kept in RUN/geometry/NAME."""
 
+from contextlib import ExitStack
 from pathlib import Path
 
+from quadric._files import NotWritableError, remove_leftovers
+from quadric._locks import BusyError, only_writer
 from quadric.autoencoders import Autoencoder
-from quadric.geometry import DictionaryGeometry, kept_geometry, stored_geometry
+from quadric.geometry import DictionaryGeometry, dictionary_geometry, kept_geometry, stored_geometry
 from quadric.geometry.centring import CentreLike
 from quadric.geometry.dictionary import Progress, no_progress
 from quadric.runs.folder import autoencoder_folder, geometry_folder
@@ -31,7 +34,16 @@ def geometry_of_run(
     Returns:
         The geometry of exactly these weights about exactly this centre.
     """
-    return kept_geometry(autoencoder, geometry_folder(run, name), on_progress, moments=moments)
+    folder = geometry_folder(run, name)
+    if (known := stored_geometry(autoencoder, folder, moments=moments)) is not None:
+        return known
+    with ExitStack() as lock:
+        try:
+            lock.enter_context(only_writer(folder, "quadric site (geometry)"))
+        except (BusyError, NotWritableError):  # another process stores it, or nobody can
+            return dictionary_geometry(autoencoder, on_progress, moments=moments)
+        remove_leftovers(folder, r"tensors-new\.safetensors|geometry\.json")
+        return kept_geometry(autoencoder, folder, on_progress, moments=moments)
 
 
 def known_geometry(run: str | Path, autoencoder: Autoencoder, name: str | None = None) -> DictionaryGeometry | None:

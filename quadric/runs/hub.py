@@ -37,8 +37,11 @@ def push(autoencoder: Autoencoder, hub_id: str, *, private: bool = False, token:
                 delete_patterns=["weights-*.safetensors"],
                 commit_message="Upload autoencoder",
             )
-        except (OSError, ValueError, hub.errors.HfHubHTTPError) as problem:
-            raise ConnectionError(f"could not push to '{hub_id}': {_first_line(problem)}") from problem
+        except Exception as problem:  # the hub's client has errors of many libraries
+            raise ConnectionError(
+                f"could not push to '{hub_id}' ({_first_line(problem)}); check the name, the network, proxies in the "
+                "environment, and your access token"
+            ) from problem
     return str(commit.commit_url)
 
 
@@ -49,7 +52,7 @@ def download(hub_id: str, revision: str | None = None) -> Path:
         folder = hub.snapshot_download(
             hub_id, revision=revision, allow_patterns=["config.json", "weights-*.safetensors"]
         )
-    except (OSError, ValueError, hub.errors.HfHubHTTPError) as problem:
+    except Exception as problem:  # the hub's client has errors of many libraries
         raise ConnectionError(
             f"no local folder '{hub_id}', and it could not be downloaded from the hub ({_first_line(problem)}); "
             "check the name, the network, and your access token if it is private"

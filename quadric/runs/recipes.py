@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from quadric.activations import ActivationConfig, find_model, parse_hook_points
 from quadric.activations.models import load_shape
+from quadric.autoencoders.bilinear import default_hidden
 from quadric.corpus import CorpusConfig
 from quadric.runs.config import RunConfig
 from quadric.runs.scales import DEMO, PAPER, SMALL, Dictionary, Grid, Scale
@@ -174,10 +175,14 @@ def autoencoders(hook_points: tuple[str, ...], scale: Scale, grid: Grid) -> tupl
 def _autoencoder(scale: Scale, config: AutoencoderConfig, dictionary: Dictionary) -> AutoencoderConfig:
     if dictionary == "topk" or dictionary == "batch_topk":
         return replace(config, kind=dictionary, n_latents=scale.n_latents, n_active=scale.n_active, alpha=0.0)
+    hidden = None if dictionary == "atomic" else scale.n_hidden
+    density = scale.density_of(hidden or default_hidden(scale.n_latents, dictionary))
     return replace(
         config,
         prior=dictionary,
         n_latents=scale.n_latents,
-        n_hidden=None if dictionary == "atomic" else scale.n_hidden,
-        mixing_density=scale.mixing_density,
+        n_hidden=hidden,
+        mixing_density=density if dictionary == "composite" else AutoencoderConfig.mixing_density,
+        lens=scale.lens,
+        overlap_penalty=scale.overlap_penalty,
     )

@@ -1,14 +1,17 @@
 """Train a run: open the stream, build the learners, run the training loop, save the result."""
 
-import json
-from collections.abc import Callable
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
-from quadric._files import write_json
+from quadric._files import read_json, remove_leftovers, write_json
+from quadric._locks import LOCK, BusyError, entries, only_writer
 from quadric.activations import (
     ActivationCache,
     ActivationConfig,
@@ -21,12 +24,14 @@ from quadric.activations import (
 from quadric.activations.models import chosen_device
 from quadric.activations.provenance import ProvenanceError, StreamProvenance
 from quadric.autoencoders import Autoencoder
+from quadric.autoencoders.io import CONFIG_NAME, WEIGHTS_NAME
 from quadric.runs.config import RunConfig, check_enough, check_text_suffices, read_run_config, write_run_config
-from quadric.runs.folder import AUTOENCODERS, autoencoder_folders
-from quadric.runs.telemetry import open_sinks, values_of
+from quadric.runs.folder import AUTOENCODERS, RUN_CONFIG_NAME, autoencoder_folders
+from quadric.runs.telemetry import METRICS, TENSORBOARD, open_sinks, values_of
 from quadric.training import Learner, StepReport, resume, train
-from quadric.training.checkpoints import Damaged, newest_step
+from quadric.training.checkpoints import Damaged, newest_step, remove_old, remove_unfinished
 from quadric.training.distributed import barrier, current_rank
+from quadric.training.lenses import estimate_lenses
 
 CHECKPOINTS = "checkpoints"
 
@@ -57,17 +62,51 @@ class Moved:
 
 def create_run(config: RunConfig, folder: Path, *, device: str = "auto") -> None:
     """Create the folder of a new run; if the run cannot be trained as configured, raise before creating it."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FileExistsError(
-            f"'{folder}' exists and is not empty; choose another folder, or continue the run in it with: "
-            f"quadric train --resume {folder}"
-        )
+    _check_new(folder)
     _check_processes(config)
     if config.cache is not None:
         _open_cache(config, device)
     _check_enough_to_read(config)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_run_config(config, folder)
+    with only_writer(folder, "quadric train"):
+        _check_new(folder)  # again, now that no other process can create it
+        remove_leftovers(folder, re.escape(RUN_CONFIG_NAME))
+        write_run_config(config, folder)
+
+
+def _check_new(folder: Path) -> None:
+    left = re.compile(rf"\.{re.escape(RUN_CONFIG_NAME)}\.\d+")  # of a process that was killed while it created the run
+    there = folder.exists() and not folder.is_dir()
+    if there or any(not left.fullmatch(path.name) for path in entries(folder)):
+        raise FileExistsError(
+            f"'{folder}' exists and is not empty; choose another folder, or continue the run in it with: "
+            f"quadric train --resume {folder}"
+        )
+
+
+@contextmanager
+def new_run(config: RunConfig, folder: Path, *, device: str = "auto") -> Iterator[None]:
+    """Create a run to be trained inside the block; if that fails before its first checkpoint, remove it again.
+
+    A folder with nothing but a config would stop the next attempt. After Ctrl-C the run stays and can be resumed.
+    """
+    create_run(config, folder, device=device)
+    try:
+        yield
+    except Exception:
+        with suppress(BusyError), only_writer(folder, "quadric train"):
+            if newest_step(folder / CHECKPOINTS) is None:
+                _remove_unstarted(folder)
+        raise
+
+
+def _remove_unstarted(folder: Path) -> None:
+    for name in (RUN_CONFIG_NAME, PROVENANCE, METRICS):
+        (folder / name).unlink(missing_ok=True)
+    for name in (CHECKPOINTS, TENSORBOARD):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    (folder / LOCK).unlink(missing_ok=True)  # so that the folder is empty; it is locked until the block ends
+    with suppress(OSError):
+        folder.rmdir()
 
 
 def _check_enough_to_read(config: RunConfig) -> None:
@@ -110,7 +149,8 @@ def extend_run(folder: Path, steps: int) -> None:
         continued_from=(*config.continued_from, before),
     )
     _check_enough_to_read(longer)
-    write_run_config(longer, folder)
+    with only_writer(folder, "quadric train"):
+        write_run_config(longer, folder)
 
 
 def train_run(
@@ -129,12 +169,31 @@ def train_run(
 
     `on_open` is called with the number of finished steps and the damaged checkpoints that were skipped.
     """
+    # Only the first process writes, so only that one takes the lock.
+    with only_writer(folder, "quadric train") if current_rank().is_first else nullcontext():
+        _train(folder, device, moved, tensorboard, wandb_project, stream, start, on_open, on_step)
+
+
+def _train(
+    folder: Path,
+    device: str,
+    moved: Moved | None,
+    tensorboard: bool,
+    wandb_project: str | None,
+    stream: ActivationStream | None,
+    start: Autoencoder | None,
+    on_open: Callable[[int, list[Damaged]], None],
+    on_step: OnStep,
+) -> None:
     config = (moved or Moved()).apply(read_run_config(folder))
     _check_processes(config)
     stream = open_stream(config, device=device) if stream is None else stream
     _check_same_source(stream, folder / PROVENANCE)
     learners = make_learners(config, stream, chosen_device(device), start)
     damaged = resume(folder / CHECKPOINTS, learners, stream)
+    if current_rank().is_first:
+        _remove_leftovers(config, folder, all_whole=not damaged)
+    estimate_lenses(learners, stream)
     step = learners[0].next_step
     if not current_rank().is_first:
         train(learners, stream, config.training, folder / CHECKPOINTS)
@@ -153,6 +212,16 @@ def train_run(
     for learner in learners:
         learner.autoencoder.save_pretrained(folder / AUTOENCODERS / learner.config.name)
     barrier()
+
+
+def _remove_leftovers(config: RunConfig, folder: Path, *, all_whole: bool) -> None:
+    """Delete what killed processes left in a run; older checkpoints only if the newest ones are whole."""
+    remove_leftovers(folder, "|".join(map(re.escape, (RUN_CONFIG_NAME, PROVENANCE, METRICS, "evaluation.json"))))
+    for each in config.autoencoders:
+        remove_leftovers(folder / AUTOENCODERS / each.name, rf"{re.escape(CONFIG_NAME)}|{WEIGHTS_NAME.pattern}")
+    remove_unfinished(folder / CHECKPOINTS)
+    if all_whole:
+        remove_old(folder / CHECKPOINTS, config.training.keep_checkpoints)
 
 
 def open_stream(config: RunConfig, *, device: str = "auto") -> ActivationStream:
@@ -195,7 +264,7 @@ def _open_cache(config: RunConfig, device: str) -> ActivationCache:
 def _check_same_source(stream: ActivationStream, path: Path) -> None:
     """Raise unless the stream has the model and text that the run was started with, wherever they are now."""
     if path.exists():
-        begun = StreamProvenance.from_dict(json.loads(path.read_bytes()))
+        begun = _read_provenance(path)
         if found := begun.differences(stream.provenance):
             raise ProvenanceError(
                 f"the run in '{path.parent}' began with other activations ({'; '.join(found)}); "
@@ -203,6 +272,15 @@ def _check_same_source(stream: ActivationStream, path: Path) -> None:
             )
     elif current_rank().is_first:
         write_json(path, stream.provenance.to_dict())
+
+
+def _read_provenance(path: Path) -> StreamProvenance:
+    remedy = "restore the file, or delete it if the model and the text are still the same"
+    record = read_json(path, remedy)
+    try:
+        return StreamProvenance.from_dict(record)
+    except (TypeError, ValueError) as problem:
+        raise ProvenanceError(f"{path} is damaged ({problem}); {remedy}") from None
 
 
 def _check_processes(config: RunConfig) -> None:

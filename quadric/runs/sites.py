@@ -74,12 +74,19 @@ def site_of_runs(
 
     `names` selects autoencoders by name in every run; by default all.
     """
+    _check_apart(runs, out)
     writer.check_replaceable(out)
     writer.check_viewer_built(writer.STATIC)
     inputs = site_inputs(runs, wanted, names=names, progress=progress, on_progress=on_progress, on_note=on_note)
     return build_site(
         inputs, out, title=title, with_map=with_map, limits=limits, static=writer.STATIC, on_progress=on_progress
     )
+
+
+def _check_apart(runs: Sequence[Path], out: Path) -> None:
+    for run in runs:
+        if run.resolve().is_relative_to(out.resolve()):
+            raise ValueError(f"'{out}' holds the run '{run}'; name a folder of its own for the site, e.g. {run / SITE}")
 
 
 def site_inputs(

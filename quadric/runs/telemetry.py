@@ -12,6 +12,7 @@ from quadric._files import write_atomically
 from quadric.training import StepReport
 
 METRICS = "metrics.jsonl"
+TENSORBOARD = "tensorboard"
 
 
 @runtime_checkable
@@ -27,7 +28,7 @@ def open_sinks(folder: Path, resumed_at: int, *, tensorboard: bool, wandb_projec
     with ExitStack() as stack:
         sinks: list[Sink] = [stack.enter_context(_metrics_file(folder / METRICS, resumed_at))]
         if tensorboard:
-            sinks.append(stack.enter_context(_tensorboard(folder / "tensorboard", resumed_at)))
+            sinks.append(stack.enter_context(_tensorboard(folder / TENSORBOARD, resumed_at)))
         if wandb_project is not None:
             sinks.append(stack.enter_context(_wandb(folder, wandb_project)))
         yield sinks
@@ -42,8 +43,18 @@ def values_of(report: StepReport) -> dict[str, float]:
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
     """The metrics of a run, one record per complete line; a killed process may have left half a line at the end."""
     path = folder / METRICS
-    lines = path.read_text().split("\n") if path.exists() else [""]
-    return [json.loads(line) for line in lines[:-1]]
+    lines = path.read_bytes().split(b"\n") if path.exists() else [b""]
+    return [_record(line, path, number) for number, line in enumerate(lines[:-1], 1)]
+
+
+def _record(line: bytes, path: Path, number: int) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        record = None
+    if not isinstance(record, dict) or not isinstance(record.get("step"), int) or "autoencoder" not in record:
+        raise ValueError(f"line {number} of {path} is not a record of a step; delete the line, or the file")
+    return record
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """`quadric.view`: open the viewer in the browser for a run, a site, or an autoencoder with its evidence."""
 
-import json
 import tempfile
 import threading
 import webbrowser
@@ -8,10 +7,12 @@ from http.server import ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import quote
 
+from quadric._files import read_json
+from quadric._terminal import printable
 from quadric.autoencoders import Autoencoder
 from quadric.evidence import Evidence
 from quadric.runs.evidence import WantedEvidence
-from quadric.runs.folder import autoencoder_folders
+from quadric.runs.folder import RUN_CONFIG_NAME, autoencoder_folders, chosen_names
 from quadric.runs.sites import SITE, export_site, site_of_runs
 from quadric.site.serve import DEFAULT_PORT, address_of, site_folder, site_server
 from quadric.site.writer import MANIFEST, is_site
@@ -96,7 +97,7 @@ def view(
         webbrowser.open(viewer.address)
     if wait:
         shown = "The viewer" if isinstance(target, Autoencoder) else target
-        print(f"{shown} is at {viewer.address}  (Ctrl-C stops it)", flush=True)
+        print(f"{printable(str(shown))} is at {viewer.address}  (Ctrl-C stops it)", flush=True)
         viewer.wait()
     return viewer
 
@@ -112,15 +113,32 @@ def _site(target: str | Path | Autoencoder, evidence: Evidence | None) -> tuple[
         raise ValueError(f"evidence= is for an autoencoder; '{target}' is a folder with its own evidence, leave it out")
     folder = Path(target)
     own = folder / SITE
-    if folder.is_dir() and not is_site(folder) and not is_site(own) and autoencoder_folders(folder):
+    if needs_site(folder):
         site_of_runs([folder], own, WantedEvidence())
     return site_folder(folder), None
+
+
+def needs_site(folder: Path) -> bool:
+    """Whether the folder is a run without a site, for which one can be built; a run without weights is an error."""
+    if not folder.is_dir() or is_site(folder) or is_site(folder / SITE):
+        return False
+    if (folder / RUN_CONFIG_NAME).is_file():
+        chosen_names(folder)  # raises, with the remedy, if there is nothing to show yet
+    return bool(autoencoder_folders(folder))
+
+
+def _dictionary_names(folder: Path) -> list[str]:
+    manifest = read_json(folder / MANIFEST, "export the site again")
+    found = manifest.get("dictionaries") if isinstance(manifest, dict) else None
+    if not isinstance(found, list) or not all(isinstance(each, dict) and "name" in each for each in found):
+        raise ValueError(f"{folder / MANIFEST} is damaged; export the site again with quadric site")
+    return [str(each["name"]) for each in found]
 
 
 def route(folder: Path, name: str | None, latent: int | None) -> str:
     """The page to open: a latent, the map of one autoencoder, or the start page."""
     if name is not None:
-        names = [each["name"] for each in json.loads((folder / MANIFEST).read_bytes())["dictionaries"]]
+        names = _dictionary_names(folder)
         if name not in names:
             raise ValueError(f"name={name!r} is not in the site '{folder}'; choose from: {', '.join(names)}")
     parts = [] if name is None else [quote(name, safe="")]

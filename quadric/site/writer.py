@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
+from quadric._files import name_disk_errors, read_json, sync_to_disk
+from quadric._locks import entries, only_writer
 from quadric.site.checking import (
     HostingLimits,
     Tally,
@@ -37,6 +40,13 @@ from quadric.version import __version__
 
 MANIFEST = "data/site.json"
 STATIC = Path(__file__).parent / "static"
+UNFINISHED, FORMER = ".quadric-site-unfinished", ".quadric-site-former"
+"""Folders in the site's folder while it is being replaced; a killed export leaves them."""
+OWN_FOLDERS = ("assets", "data")
+OWN_FILE = re.compile(
+    r"assets/[^/]+\.(?:css|js|svg|txt|woff2)|data/site\.json|data/[^/]+/(?:[^/]+/)?[^/]+\.(?:st|json|json\.gz)"
+)
+"""Files that an export writes into its own folders."""
 
 
 def no_progress(latents: int) -> None:
@@ -53,10 +63,11 @@ def write_site(
     static: Path = STATIC,
     on_progress: Callable[[int], None] = no_progress,
 ) -> SiteManifest:
-    """Write a whole site or nothing: files go to a temporary folder that is renamed at the end.
+    """Write a whole site or nothing: files go to a hidden folder in `folder` and take their places at the end.
 
-    An existing site is replaced; any other folder that is not empty is refused. `limits=None` is for a site that stays
-    on this machine. `on_progress` is called with the number of latents just written.
+    An existing site is replaced, and files in its folder that do not belong to it (.git, CNAME) are left alone; any
+    other folder that is not empty is refused. `limits=None` is for a site that stays on this machine. `on_progress` is
+    called with the number of latents just written.
     """
     check_names(texts, dictionaries)
     check_file_count(texts, dictionaries, limits)
@@ -66,29 +77,44 @@ def write_site(
         check_dictionary(dictionary)
     check_replaceable(folder)
     check_viewer_built(static)
-    beside = folder.with_name(f".{folder.name}.{os.getpid()}")
-    try:
-        manifest = _write(beside, title, texts, dictionaries, Tally(limits), static, on_progress)
-        _take_place(beside, folder)
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
+    with only_writer(folder, "quadric site"), name_disk_errors(folder):
+        _recover(folder)
+        unfinished = folder / UNFINISHED
+        try:
+            manifest = _write(unfinished, title, texts, dictionaries, Tally(limits), static, on_progress)
+            _take_place(unfinished, folder)
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
     return manifest
 
 
 def is_site(folder: Path) -> bool:
     """Whether the folder holds a site, of any schema version."""
     try:
-        return bool(json.loads((folder / MANIFEST).read_bytes()).get("format") == FORMAT)
+        return bool(read_json(folder / MANIFEST, "export again").get("format") == FORMAT)
     except (OSError, ValueError, AttributeError):
         return False
 
 
 def check_replaceable(folder: Path) -> None:
-    """Refuse to overwrite anything but a site or an empty folder."""
+    """Refuse to overwrite anything but a site, what a killed export left, or an empty folder."""
     if folder.exists() and not folder.is_dir():
         raise FileExistsError(f"'{folder}' is a file; name a folder for the site")
-    if folder.is_dir() and any(folder.iterdir()) and not is_site(folder):
+    names = {path.name for path in entries(folder)}
+    if names - {UNFINISHED} and FORMER not in names and not is_site(folder):
         raise FileExistsError(f"'{folder}' is not empty and not a site made by Quadric; name another folder")
+    if foreign := _foreign_file(folder):
+        raise FileExistsError(f"'{foreign}' does not belong to the site in '{folder}'; move it, or name another folder")
+
+
+def _foreign_file(folder: Path) -> Path | None:
+    """A file in the site's own subfolders that no export wrote, which replacing them would delete."""
+    for top in OWN_FOLDERS:
+        for path in sorted((folder / top).rglob("*")):
+            inside = path.relative_to(folder).as_posix()
+            if path.is_symlink() or (path.is_file() and not OWN_FILE.fullmatch(inside)):
+                return path
+    return None
 
 
 def check_viewer_built(static: Path = STATIC) -> None:
@@ -195,11 +221,31 @@ def _put(folder: Path, name: str, content: bytes, tally: Tally) -> None:
     path.write_bytes(content)
 
 
-def _take_place(beside: Path, folder: Path) -> None:
-    """Rename a finished site into place; the former one is deleted after the new one is on disk."""
+def _take_place(unfinished: Path, folder: Path) -> None:
+    """Move a finished site into place, one entry of the folder at a time; nothing else in the folder is touched.
+
+    The former entries are kept until all new ones are in place and on disk. If the process is killed in between, the
+    next export restores them first.
+    """
     os.sync()  # once for thousands of files: an fsync per file would take most of the time
-    former = folder.with_name(f".{folder.name}.{os.getpid()}.former")
-    if folder.exists():
-        folder.rename(former)
-    beside.rename(folder)
-    shutil.rmtree(former, ignore_errors=True)
+    former = folder / FORMER
+    former.mkdir()
+    for new in sorted(unfinished.iterdir()):
+        place = folder / new.name
+        if place.is_symlink() or place.exists():
+            place.rename(former / new.name)
+        new.rename(place)
+    sync_to_disk(folder)
+    shutil.rmtree(former)
+
+
+def _recover(folder: Path) -> None:
+    """Undo what a killed export left: put former entries back, and delete unfinished ones."""
+    former = folder / FORMER
+    for entry in former.iterdir() if former.is_dir() else ():
+        place = folder / entry.name
+        if place.is_dir() and not place.is_symlink():
+            shutil.rmtree(place)
+        entry.replace(place)
+    for name in (FORMER, UNFINISHED):
+        shutil.rmtree(folder / name, ignore_errors=True)

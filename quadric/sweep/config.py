@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from quadric._files import write_atomically
+from quadric._files import read_versioned_json, write_atomically
 from quadric._records import record_from_json
 from quadric.activations import ActivationConfig
 from quadric.activations.provenance import differences
@@ -13,7 +13,9 @@ from quadric.runs.recipes import Grid, Scale, make_run_config
 
 FILE_NAME = "sweep.json"
 FORMAT = "quadric-sweep"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+ADDED_IN_VERSION_2 = {"atoms_per_latent": None, "lens": "paper", "overlap_penalty": 0.0}
+"""Fields of the scale that earlier files lack."""
 MAY_CHANGE = ("grid", "cells_together", "live")
 """Fields that may differ when a sweep is resumed or extended, because they do not affect finished cells."""
 
@@ -62,14 +64,10 @@ def read_sweep_config(folder: Path) -> SweepConfig:
     path = folder / FILE_NAME
     if not path.is_file():
         raise FileNotFoundError(f"no {FILE_NAME} in '{folder}'; give a folder written by quadric sweep")
-    try:
-        record = json.loads(path.read_bytes())
-    except ValueError as problem:
-        raise ValueError(f"{path} is not valid JSON ({problem}); restore it") from None
-    if not isinstance(record, dict) or record.pop("format", None) != FORMAT:
-        raise ValueError(f"{path} does not describe a sweep (no format: {FORMAT!r})")
-    if (version := record.pop("format_version", None)) != FORMAT_VERSION:
-        raise ValueError(f"{path} has format version {version!r}; this Quadric reads {FORMAT_VERSION}")
+    record = read_versioned_json(path, FORMAT, FORMAT_VERSION, "a sweep", "restore it")
+    if record["format_version"] < 2 and isinstance(record.get("scale"), dict):
+        record["scale"] |= ADDED_IN_VERSION_2
+    del record["format"], record["format_version"]
     return record_from_json(SweepConfig, record, str(path))
 
 

@@ -1,11 +1,11 @@
 """Rows on disk: one small file per cell, so that no cell is lost or measured twice, and all rows as one table."""
 
-import csv
 import io
 import json
 from pathlib import Path
 
-from quadric._files import write_atomically
+from quadric._csv import csv_of_rows
+from quadric._files import read_json, write_atomically
 from quadric.sweep.rows import Row
 
 ROWS = "rows"
@@ -31,12 +31,10 @@ def read_rows(folder: Path) -> list[Row]:
 
 
 def _read(path: Path) -> Row:
-    try:
-        row: Row = json.loads(path.read_bytes())
-    except ValueError as problem:
-        raise ValueError(
-            f"{path} is not valid JSON ({problem}); delete it and run quadric sweep to measure the cell again"
-        ) from None
+    remedy = "delete it and run quadric sweep to measure the cell again"
+    row = read_json(path, remedy)
+    if not isinstance(row, dict) or not row.keys() >= {"layer", "kind", "alpha", "seed", "cell"}:
+        raise ValueError(f"{path} is not a row of a sweep; {remedy}")
     return row
 
 
@@ -64,8 +62,4 @@ def columns(rows: list[Row]) -> list[str]:
 
 def as_csv(rows: list[Row]) -> str:
     """The rows as CSV with a header."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns(rows), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+    return csv_of_rows(rows)

@@ -4,6 +4,7 @@ from typing import Any
 
 from quadric.autoencoders import Autoencoder, BilinearAutoencoder
 from quadric.evaluation import Evaluation
+from quadric.evaluation.record import SETTINGS
 from quadric.geometry import description_length, statistics
 from quadric.runs.config import RunConfig
 from quadric.training import AutoencoderConfig
@@ -20,7 +21,7 @@ def cell_row(
     """All columns of one cell, in the order of the table."""
     bilinear = isinstance(autoencoder, BilinearAutoencoder)
     measured = evaluation.as_row()
-    for name in ("run", "name", "kind", "hook_point", "n_latents", "n_hidden"):
+    for name in SETTINGS:
         measured.pop(name)
     return {
         "cell": cell.name,
@@ -29,6 +30,7 @@ def cell_row(
         "hook_point": cell.hook_point,
         "layer": int(cell.hook_point.rpartition(".")[2]),
         "kind": evaluation.kind,
+        "lens": evaluation.lens,
         "alpha": cell.alpha if bilinear else None,
         "seed": cell.seed,
         "d_model": autoencoder.d_model,

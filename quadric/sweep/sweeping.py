@@ -1,8 +1,10 @@
 """Run a sweep from its config to its table. An interrupted sweep resumes; finished cells are not repeated."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
+from quadric._locks import only_writer
 from quadric.activations import HarvestConfig, harvest_to_folder
 from quadric.activations.harvesting import Progress
 from quadric.autoencoders import load_pretrained
@@ -10,7 +12,7 @@ from quadric.evaluation import EvaluationSettings, evaluate_on_text
 from quadric.evaluation.evaluating import Candidate
 from quadric.runs.config import RunConfig
 from quadric.runs.folder import autoencoder_folder
-from quadric.runs.running import Moved, create_run, is_finished, train_run
+from quadric.runs.running import Moved, is_finished, new_run, train_run
 from quadric.sweep.config import SweepConfig, read_sweep_config, write_sweep_config
 from quadric.sweep.groups import Group, groups
 from quadric.sweep.results import read_rows, row_path, write_row, write_table
@@ -59,21 +61,22 @@ def sweep(folder: Path, *, device: str = "auto", moved: Moved | None = None, wat
     config = replace(config, activations=moved.activations(config.activations))
     found = groups(config, folder)
     watcher.plan([cell.name for group in found for cell in group.config.autoencoders], read_rows(folder))
-    for group in found:
-        if group.is_new or not is_finished(group.folder):
-            _train(config, group, found, device, moved, watcher)
-        _measure(config, group, folder, device, moved, watcher)
-    return write_table(folder, read_rows(folder))[0]
+    with only_writer(folder, "quadric sweep"):
+        for group in found:
+            if group.is_new or not is_finished(group.folder):
+                _train(config, group, found, device, moved, watcher)
+            _measure(config, group, folder, device, moved, watcher)
+        return write_table(folder, read_rows(folder))[0]
 
 
 def _train(config: SweepConfig, group: Group, every: list[Group], device: str, moved: Moved, watcher: Watcher) -> None:
     if group.cache is not None:
         _fill_cache(config, group.cache, every, device, watcher)
     places = Moved(model=moved.model, corpus=moved.corpus, cache=str(group.cache) if group.cache else None)
-    if group.is_new:
-        create_run(places.apply(group.config), group.folder, device=device)
-    watcher.train([cell.name for cell in group.config.autoencoders], group.config.training.steps)
-    train_run(group.folder, device=device, moved=places, on_open=watcher.opened, on_step=watcher.step)
+    created = new_run(places.apply(group.config), group.folder, device=device) if group.is_new else nullcontext()
+    with created:
+        watcher.train([cell.name for cell in group.config.autoencoders], group.config.training.steps)
+        train_run(group.folder, device=device, moved=places, on_open=watcher.opened, on_step=watcher.step)
 
 
 def _fill_cache(config: SweepConfig, cache: Path, every: list[Group], device: str, watcher: Watcher) -> None:

@@ -12,7 +12,7 @@ from quadric.autoencoders import (
     TopKAutoencoder,
 )
 from quadric.autoencoders.bilinear import Initialization, default_hidden
-from quadric.autoencoders.checks import check_weight
+from quadric.autoencoders.checks import check_seed, check_weight
 from quadric.autoencoders.lens import AffineLens, Lens, LensKind
 from quadric.autoencoders.mixing import Prior, check_density
 
@@ -54,6 +54,7 @@ class AutoencoderConfig:
 
     def __post_init__(self) -> None:
         check_density(self.mixing_density)
+        check_seed(self.seed)
         check_weight("alpha", self.alpha, "the paper uses 0.3")
         check_weight("overlap_penalty", self.overlap_penalty, "the paper uses none: 0")
         self._check_sizes()

@@ -25,6 +25,7 @@ class StepSize:
     """Everything that the cost of a step depends on."""
 
     d_model: int
+    """Coordinates that the forms read."""
     n_tokens: int
     """Tokens per batch and process."""
     n_latents: int
@@ -33,6 +34,7 @@ class StepSize:
     mixing_density: float = 1.0
     """Share of C that is kept at this step; used for composite steps only."""
     symmetric: bool = True
+    has_overlap_penalty: bool = False
 
     @property
     def is_sparse(self) -> bool:
@@ -101,13 +103,14 @@ def phases(config: AutoencoderConfig, d_model: int, n_tokens: int, steps: int) -
 
     def size(density: float) -> StepSize:
         return StepSize(
-            d_model=d_model,
+            d_model=d_model + (config.lens == "affine"),  # the constant is one more coordinate
             n_tokens=n_tokens,
             n_latents=config.n_latents,
             n_hidden=hidden,
             prior=config.prior,
             mixing_density=density,
             symmetric=config.symmetric,
+            has_overlap_penalty=config.overlap_penalty > 0,
         )
 
     if config.prior != "composite":
@@ -222,9 +225,10 @@ def _moments(size: StepSize) -> list[int]:
     chunk = 4 * min(n, TOKENS_AT_ONCE) * h if size.is_sparse else 0
     used = 2 * h * d if size.is_sparse else 0  # the factors of the used atoms
     factor_grads = 2 * h * d
+    penalty = k**2 if size.has_overlap_penalty else 0  # its own gradient of K
     return [
         overlaps + h**2 + 2 * mixed + used,  # forward: G and CG
-        kept + latents + overlaps + mixed + 9 * n * k // 4 + k**2 + used,  # gradient of the error: P, ∂Z and S
+        kept + latents + overlaps + mixed + 9 * n * k // 4 + k**2 + penalty + used,  # gradient of the error: P, ∂Z, S
         kept
         + n * k
         + (n * h if mixed and kept else chunk)

@@ -83,8 +83,8 @@ class Learner:
         terms = sums.terms(alpha)
         # One transfer, before the backward pass: the GPU is synchronized once per step, with most work still queued.
         total, error, mean_density = torch.stack(terms).tolist()
-        if not isfinite(total):
-            raise DivergedError(f"the loss of {config.name} is {total} at step {step}")
+        if not (isfinite(total) and isfinite(error)):
+            raise DivergedError(f"the loss of {config.name} is {total} (error {error}) at step {step}")
         terms.total.backward()  # type: ignore[no-untyped-call]
         if self.n_processes > 1:
             sum_gradients(self.autoencoder)

@@ -15,6 +15,8 @@ from quadric.training.distributed import barrier, current_rank, gather_objects
 from quadric.training.learner import DivergedError, Learner, StepReport
 
 STEPS_BETWEEN_AGREEMENTS = 16
+EXPLODED = 10.0
+"""Error of the last batch above which a training is remarked on."""
 
 
 @runtime_checkable
@@ -41,6 +43,10 @@ class Stream(Protocol):
 
 class InterruptedTraining(KeyboardInterrupt):
     """Training was interrupted and has saved its state."""
+
+    def __init__(self, message: str, number: int = signal.SIGINT) -> None:
+        super().__init__(message)
+        self.signal = number
 
 
 def train(
@@ -71,11 +77,12 @@ def train(
             reports = _step_all(learners, batch, config)
             step += 1
             on_step(step, reports)
-            stopping = _agree_to_stop(stop_requested(), step)
+            stopping = _agree_to_stop(stop_requested() is not None, step)
             if step % config.checkpoint_every == 0 or step == config.steps or stopping:
                 save(checkpoints, learners, stream, config)
             if stopping and step < config.steps:
-                raise InterruptedTraining(f"stopped after step {step} of {config.steps}")
+                number = stop_requested() or signal.SIGINT
+                raise InterruptedTraining(f"stopped after step {step} of {config.steps}", number)
 
 
 def _step_all(learners: list[Learner], batch: Batch, config: TrainingConfig) -> dict[str, StepReport]:
@@ -87,6 +94,16 @@ def _step_all(learners: list[Learner], batch: Batch, config: TrainingConfig) -> 
             f"{problem}, on documents {int(batch.documents.min())} to {int(batch.documents.max())}; the last "
             f"checkpoint is untouched: lower learning_rate={config.learning_rate}, or look at that text"
         ) from None
+
+
+def remark(name: str, report: StepReport, config: TrainingConfig) -> str | None:
+    """What to say about a training that ends far worse than reconstructing nothing, whose error is 1; None if well."""
+    if report.error <= EXPLODED:
+        return None
+    return (
+        f"the error of {name} is {report.error:.2g} after training, where reconstructing nothing has 1; "
+        f"lower learning_rate={config.learning_rate} and train again"
+    )
 
 
 def save(checkpoints: Path | None, learners: list[Learner], stream: Stream, config: TrainingConfig) -> None:
@@ -125,22 +142,26 @@ def _agree_to_stop(requested: bool, step: int) -> bool:
 
 
 @contextmanager
-def _stop_requests() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C lets the step finish, so that no half-updated state is saved; a second one stops immediately."""
-    requested = False
+def _stop_requests() -> Iterator[Callable[[], int | None]]:
+    """The signal that asked to stop, if any: SIGINT (Ctrl-C) or SIGTERM.
+
+    The step is finished first, so that no half-updated state is saved; a second signal stops immediately.
+    """
+    requested: int | None = None
 
     def remember(number: int, frame: FrameType | None) -> None:
         nonlocal requested
-        if requested:
+        if requested is not None:
             raise KeyboardInterrupt
-        requested = True
+        requested = number
 
     try:
-        before = signal.signal(signal.SIGINT, remember)
+        before = {number: signal.signal(number, remember) for number in (signal.SIGINT, signal.SIGTERM)}
     except ValueError:  # not the main thread, which is the only one that may handle signals
-        yield lambda: False
+        yield lambda: None
         return
     try:
         yield lambda: requested
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

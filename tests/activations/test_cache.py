@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
+from quadric._files import sha256_of_file
 from quadric.activations import (
     ActivationBatch,
     ActivationCache,
@@ -21,6 +23,7 @@ from quadric.activations import (
     describe,
     harvest_to_folder,
 )
+from quadric.activations import cache as cache_module
 from quadric.activations.manifest import CacheError
 from quadric.corpus import CorpusConfig
 
@@ -196,6 +199,92 @@ def test_verifying_finds_a_flipped_bit(config: ActivationConfig, tmp_path: Path)
     path.unlink()
     with pytest.raises(CacheError, match="missing or damaged"):
         list(CachedStream(cache, batch=BatchSize(tokens=60)))
+
+
+def test_a_flipped_bit_is_found_before_it_is_trained_on(config: ActivationConfig, tmp_path: Path) -> None:
+    harvest_to_folder(config, HarvestConfig(tokens=200, sequences_per_shard=4), tmp_path, device="cpu")
+    path = tmp_path / "shard-00001.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(CacheError, match=r"shard-00001.safetensors is missing or damaged; delete .* harvest again"):
+        list(CachedStream(ActivationCache(tmp_path), batch=BatchSize(tokens=60)))
+
+
+def test_each_shard_is_hashed_once_per_cache(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hashed: list[str] = []
+    original = cache_module.sha256_of_file
+    monkeypatch.setattr(cache_module, "sha256_of_file", lambda path: (hashed.append(path.name), original(path))[1])
+    monkeypatch.setattr(cache_module, "OPEN_SHARDS", 1)  # so that shards are opened again and again
+    cache = ActivationCache(folder)
+    for _ in range(2):
+        list(CachedStream(cache, batch=BatchSize(tokens=60)))
+    assert sorted(hashed) == [shard.file for shard in cache.manifest.shards]
+
+
+def rewritten(folder: Path, change: Any) -> Path:
+    """Change the tensors of a shard, with a manifest that has the right size and hash for them."""
+    path = folder / "shard-00001.safetensors"
+    tensors = load_file(path)
+    change(tensors)
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["shards"][1] |= {"bytes": path.stat().st_size, "sha256": sha256_of_file(path)}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return folder
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda tensors: tensors.update({"activations.resid_pre.3": tensors["activations.resid_pre.3"][:1]}),
+        lambda tensors: tensors.update({"activations.resid_pre.3": tensors["activations.resid_pre.3"][:, :1]}),
+        lambda tensors: tensors.update({"documents": tensors["documents"][:1]}),
+        lambda tensors: tensors.update({"sequence_tokens": tensors["sequence_tokens"][:1]}),
+        lambda tensors: tensors.pop("positions"),
+    ],
+    ids=["one row", "one column", "one document", "one sequence", "a column missing"],
+)
+def test_shapes_that_would_broadcast_are_refused(config: ActivationConfig, tmp_path: Path, change: Any) -> None:
+    harvest_to_folder(config, HarvestConfig(tokens=200, sequences_per_shard=4), tmp_path, device="cpu")
+    with pytest.raises(CacheError, match=r"shard-00001.safetensors does not fit its manifest .*; delete"):
+        list(CachedStream(ActivationCache(rewritten(tmp_path, change)), batch=BatchSize(tokens=60)))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda shards: shards.__setitem__(1, shards[0]),
+        lambda shards: shards.pop(0),
+        lambda shards: shards[0].update(file="../outside.safetensors"),
+        lambda shards: shards[1].update(rows="many"),
+        lambda shards: shards[1].update(first_sequence=0),
+    ],
+    ids=["twice", "one missing", "outside", "not a number", "overlap"],
+)
+def test_a_manifest_with_other_shards_is_refused(config: ActivationConfig, tmp_path: Path, change: Any) -> None:
+    harvest_to_folder(config, HarvestConfig(tokens=200, sequences_per_shard=4), tmp_path, device="cpu")
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    change(manifest["shards"])
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(CacheError, match=r"manifest.json is damaged .*; delete the folder and harvest again"):
+        ActivationCache(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["null", "", "[]", "{}", "1", "[" * 100_000, '{"format": 1}', '{"\\ud800": 1}'])
+def test_a_manifest_that_is_none_is_one_line(tmp_path: Path, content: str) -> None:
+    (tmp_path / "manifest.json").write_text(content)
+    with pytest.raises(CacheError, match=r"manifest.json is .*; delete the folder and harvest again$"):
+        ActivationCache(tmp_path)
+
+
+def test_a_cache_that_was_harvested_further_says_how_to_go_on(config: ActivationConfig, tmp_path: Path) -> None:
+    harvest_to_folder(config, HarvestConfig(tokens=100, sequences_per_shard=4), tmp_path, device="cpu")
+    before = CachedStream(ActivationCache(tmp_path), batch=BatchSize(tokens=60)).state_dict()
+    harvest_to_folder(config, HarvestConfig(tokens=200, sequences_per_shard=4), tmp_path, device="cpu")
+    stream = CachedStream(ActivationCache(tmp_path), batch=BatchSize(tokens=60))
+    with pytest.raises(CacheError, match=r"held 100 .*; harvest --tokens 100 into another folder .* --cache"):
+        stream.load_state_dict(before)
 
 
 def test_a_folder_without_a_cache_is_refused(tmp_path: Path) -> None:

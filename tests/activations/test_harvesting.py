@@ -13,8 +13,17 @@ import torch
 from safetensors.torch import load_file
 
 from quadric._files import DiskFullError
-from quadric.activations import ActivationConfig, BatchSize, HarvestConfig, LiveStream, TokenRules, harvest_to_folder
-from quadric.activations.harvesting import Progress, stored_as
+from quadric._locks import LOCK, BusyError
+from quadric.activations import (
+    ActivationConfig,
+    BatchSize,
+    HarvestConfig,
+    LiveStream,
+    TokenRules,
+    describe,
+    harvest_to_folder,
+)
+from quadric.activations.harvesting import Progress, fill_folder, stored_as
 from quadric.activations.manifest import CacheError, Manifest, read_manifest
 from quadric.corpus import CorpusConfig
 from tests import fresh_process
@@ -243,20 +252,40 @@ def test_values_that_the_format_cannot_hold_are_refused() -> None:
 def test_two_harvests_at_once_are_refused(config: ActivationConfig, tmp_path: Path) -> None:
     folder = tmp_path / "cache"
     folder.mkdir()
-    descriptor = os.open(folder, os.O_RDONLY)
+    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        with pytest.raises(CacheError, match="another harvest is writing"):
+        with pytest.raises(BusyError, match="is being written by another process; wait for it"):
             run(config, folder)
     finally:
         os.close(descriptor)
+    assert run(config, folder).rows == 600  # the lock file of a dead process is no lock
+    assert not (folder / LOCK).exists()
 
 
 def test_a_folder_with_other_files_is_left_alone(config: ActivationConfig, tmp_path: Path) -> None:
-    (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(CacheError, match=r"holds other files \(thesis.tex"):
+    """Even one whose names look like those of a killed harvest."""
+    mine = {
+        "thesis.tex": b"years of work",
+        "chapter.partial": b"months of work",
+        ".shard-00000.safetensors.123": b"a day of work",
+    }
+    for name, text in mine.items():
+        (tmp_path / name).write_bytes(text)
+    with pytest.raises(CacheError, match=r"holds other files \(chapter.partial"):
         run(config, tmp_path)
-    assert content(tmp_path) == {"thesis.tex": b"years of work"}
+    assert content(tmp_path) == mine
+
+
+def test_a_harvest_that_cannot_begin_makes_nothing(config: ActivationConfig, tmp_path: Path) -> None:
+    storage = replace(STORAGE, dtype="float16")
+
+    def fail() -> LiveStream:
+        raise ValueError("no model")
+
+    with pytest.raises(ValueError, match="no model"):
+        fill_folder(tmp_path / "a/b", storage, describe(config, device="cpu"), 32, 2, fail)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_missing_shard_is_an_error(config: ActivationConfig, tmp_path: Path) -> None:
@@ -270,7 +299,7 @@ def test_a_damaged_manifest_is_an_error(config: ActivationConfig, tmp_path: Path
     run(config, tmp_path / "cache", replace(STORAGE, tokens=10))
     path = tmp_path / "cache" / "manifest.json"
     path.write_text(path.read_text()[:100])
-    with pytest.raises(CacheError, match=r"manifest.json is damaged"):
+    with pytest.raises(CacheError, match=r"manifest.json is not valid JSON .*; delete the folder and harvest again"):
         run(config, tmp_path / "cache", replace(STORAGE, tokens=10))
 
 

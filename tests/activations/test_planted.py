@@ -4,7 +4,15 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from quadric.activations.planted import CONE_SLOPE, JITTER, PlantedConfig, PlantedStream, on_sphere, plant
+from quadric.activations.planted import (
+    CONE_SLOPE,
+    JITTER,
+    PlantedConfig,
+    PlantedStream,
+    on_sphere,
+    plant,
+    planted_centres,
+)
 from quadric.autoencoders import TopKAutoencoder
 
 CONFIG = PlantedConfig(noise=0.0)
@@ -74,3 +82,60 @@ def test_a_draw_at_the_origin_is_still_a_point_of_the_manifold():
     points = torch.tensor([[0.0], [-0.5], [2.0]])
     assert on_sphere(points).tolist() == [[1.0], [-1.0], [1.0]]
     assert on_sphere(torch.zeros(1, 3)).norm().item() == 1.0
+
+
+def test_shifted_circles_and_spheres_lie_about_their_own_centre():
+    config = PlantedConfig(
+        n_directions=0, n_circles=0, n_spheres=0, n_shifted_circles=2, n_shifted_spheres=2, n_active=1, noise=0.0
+    )
+    for manifold in plant(config, seed=0):
+        tokens = PlantedStream([manifold], config, 50, seed=1).tokens(0)
+        assert_close((tokens - manifold.shift).norm(dim=-1), torch.ones(50))
+        assert manifold.shift.norm().item() == pytest.approx(config.shift)
+        inside = (manifold.basis.mT @ manifold.shift).norm().item()
+        assert inside == pytest.approx(config.shift if manifold.name.endswith("0") else 0.0, abs=1e-6)
+    assert [each.kind for each in plant(config, 0)] == ["shifted circle"] * 2 + ["shifted sphere"] * 2
+
+
+def test_a_paraboloid_opens_along_its_axis_alone():
+    config = PlantedConfig(n_directions=0, n_circles=0, n_spheres=0, n_paraboloids=1, n_active=1, noise=0.0)
+    (paraboloid,) = plant(config, seed=0)
+    points = PlantedStream([paraboloid], config, 2000, seed=1).tokens(0) @ paraboloid.basis
+    assert_close(points[:, 2], 2 * points[:, :2].square().sum(1) - 1)
+    assert abs(points[:, 2].mean().item()) < 0.05
+    assert_close(paraboloid.curved, paraboloid.basis[:, :2])
+
+
+def test_kinds_that_are_not_planted_do_not_change_the_draw_of_the_others():
+    more = PlantedConfig(n_shifted_circles=2, n_shifted_spheres=1, n_paraboloids=1)
+    for one, other in zip(plant(CONFIG, seed=3), plant(more, seed=3), strict=False):
+        assert torch.equal(one.basis, other.basis)
+
+
+def test_an_offset_is_common_to_all_tokens_and_moves_nothing_else():
+    manifolds = plant(CONFIG, seed=0)
+    offset = PlantedConfig(noise=0.0, offset=2.0)
+    plain = PlantedStream(manifolds, CONFIG, 20, seed=1).tokens(0)
+    moved = PlantedStream(manifolds, offset, 20, seed=1).tokens(0)
+    assert_close(moved - plain, offset.common.expand(20, -1), atol=1e-5, rtol=0)
+    assert offset.common.norm().item() == pytest.approx(2.0)
+
+
+def test_centres_are_those_of_spheres_fitted_to_the_unit_tokens_of_one_manifold():
+    config = PlantedConfig(
+        n_directions=0, n_circles=1, n_spheres=0, n_shifted_circles=2, n_shifted_spheres=2, n_active=1, noise=0.0,
+        offset=30.0,
+    )  # fmt: skip
+    for manifold in plant(config, seed=0):
+        stream = PlantedStream([manifold], config, 4000, seed=1)
+        (found,) = planted_centres([manifold], stream.mixture(0))
+        tokens = stream.tokens(0)
+        unit = tokens / tokens.norm(dim=-1, keepdim=True)
+        inside = (unit @ manifold.basis).double()
+        # |y|² = 2c·y + (r² − |c|²) on a sphere, so a least-squares fit finds c; a large offset keeps unit tokens round
+        design = torch.cat([2 * inside, torch.ones(len(inside), 1)], dim=1)
+        fitted = torch.linalg.lstsq(design, inside.square().sum(1, keepdim=True)).solution[:, 0]
+        centre = fitted[:-1]
+        assert_close(found.centre.double(), centre, atol=0.05 * found.radius, rtol=0)
+        radius = (fitted[-1] + centre.square().sum()).sqrt().item()
+        assert found.radius == pytest.approx(radius, rel=0.1)  # scaling to unit norm shortens what is along the offset

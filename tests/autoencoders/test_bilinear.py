@@ -78,7 +78,7 @@ def test_repr_is_one_short_line(variety):
     assert len(text) < 200
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     n=st.integers(1, 9),
     d=st.integers(1, 9),

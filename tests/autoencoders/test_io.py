@@ -204,3 +204,44 @@ def test_write_atomically_replaces_and_cleans_up(tmp_path):
     write_atomically(path, b"two")
     assert path.read_bytes() == b"two"
     assert os.listdir(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize("name", ["../victim", "/{absolute}", "notes.txt", "./../ae/notes.txt"])
+def test_saving_over_a_hostile_config_deletes_nothing_but_weights(saved, name):
+    victim, notes = saved.parent / "victim", saved / "notes.txt"
+    victim.write_text("precious")
+    notes.write_text("mine")
+    config = json.loads((saved / "config.json").read_text())
+    config["weights"]["file"] = name.replace("/{absolute}", str(victim))
+    (saved / "config.json").write_text(json.dumps(config))
+    zoo.make("atomic", torch.float32).save_pretrained(saved)
+    assert (victim.read_text(), notes.read_text()) == ("precious", "mine")
+    quadric.load(saved)
+
+
+@pytest.mark.parametrize("name", ["../victim", "", ".", "..", "weights\0.safetensors", "a/b"])
+def test_weights_outside_the_folder_are_not_read(saved, name):
+    (saved.parent / "victim").write_bytes(weights_of(saved).read_bytes())
+    config = json.loads((saved / "config.json").read_text())
+    config["weights"]["file"] = name
+    (saved / "config.json").write_text(json.dumps(config))
+    with pytest.raises(FileNotFoundError, match="are missing; fetch them"):
+        quadric.load(saved)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_weights_that_are_not_finite_are_refused_even_with_a_valid_hash(saved, value):
+    ae = quadric.load(saved)
+    with torch.no_grad():
+        ae.left[0, 0] = value
+    ae.save_pretrained(saved)
+    with pytest.raises(ValueError, match=r"'left' in .* holds values that are not finite; train the autoencoder again"):
+        quadric.load(saved)
+
+
+def test_an_untrained_baseline_can_be_loaded(tmp_path):
+    for number, ae in enumerate(baselines()):
+        ae.save_pretrained(tmp_path / str(number))
+        quadric.load(tmp_path / str(number))
+    quadric.BatchTopKAutoencoder(d_model=12, n_latents=40, n_active=5).save_pretrained(tmp_path / "new")
+    quadric.load(tmp_path / "new")

@@ -7,12 +7,17 @@ from quadric import BilinearAutoencoder, TopKAutoencoder
 from tests import zoo
 
 
-@pytest.mark.parametrize("variety", zoo.VARIETIES)
+@pytest.mark.parametrize("variety", zoo.PAPER)
 def test_bilinear_latents_and_errors_ignore_the_sign(variety):
     ae, x = zoo.make(variety), zoo.tokens()
     signs = torch.where(torch.arange(len(x)) % 2 == 0, 1.0, -1.0)[:, None]
     torch.testing.assert_close(ae.encode(signs * x), ae.encode(x), rtol=0, atol=0)
     torch.testing.assert_close(ae.loss(signs * x, 0.3), ae.loss(x, 0.3))
+
+
+def test_an_affine_lens_tells_a_token_from_its_negative():
+    ae, x = zoo.make("quadratic affine"), zoo.tokens()
+    assert not torch.allclose(ae.encode(-x), ae.encode(x), rtol=0.1)
 
 
 def test_one_bilinear_latent_replaces_two_linear_ones():

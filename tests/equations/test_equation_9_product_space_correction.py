@@ -1,7 +1,7 @@
 """Equation 9: the error of a linear reconstruction in the product space, in its three printed forms."""
 
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
@@ -9,7 +9,6 @@ from quadric.autoencoders.objective import product_space_error
 from tests import naive, zoo
 
 
-@settings(deadline=None)
 @given(st.integers(0, 1000), st.floats(0.01, 3))
 def test_the_three_forms_agree(seed, size):
     x = torch.nn.functional.normalize(zoo.tokens(seed=seed), dim=-1)

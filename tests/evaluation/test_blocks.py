@@ -5,15 +5,19 @@ import torch
 from torch.testing import assert_close
 
 from quadric import BilinearAutoencoder, TopKAutoencoder
+from quadric.autoencoders.lens import AffineLens
 from quadric.autoencoders.objective import unit_tokens
 from quadric.evaluation.blocks import BlockAccumulator
 
 D = 7
+LENS = AffineLens(torch.full((D,), 0.25), torch.tensor(0.3), torch.eye(D), torch.tensor(100))
 DICTIONARIES = {
     "atomic": BilinearAutoencoder(d_model=D, n_latents=9, prior="atomic"),
     "sparse composite": BilinearAutoencoder(d_model=D, n_latents=40, prior="composite", mixing_density=0.005),
     "printed": BilinearAutoencoder(d_model=D, n_latents=9, prior="quadratic", symmetric=False),
     "tied": BilinearAutoencoder(d_model=D, n_latents=9, prior="atomic", tied=True),
+    "affine": BilinearAutoencoder(d_model=D, n_latents=9, prior="atomic", lens=LENS),
+    "sparse affine": BilinearAutoencoder(d_model=D, n_latents=40, mixing_density=0.005, lens=LENS),
     "topk": TopKAutoencoder(d_model=D, n_latents=9, n_active=3),
 }
 

@@ -51,7 +51,7 @@ def test_values_beyond_the_histogram_are_bounded_by_what_was_seen() -> None:
     assert sums_of(np.array([0.3, 0.31])).quantiles((0.0, 1.0))[0].tolist() == pytest.approx([0.3, 0.31])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.floats(-10, 10, width=32), min_size=1, max_size=60), st.integers(1, 60))
 def test_parts_add_up(values: list[float], cut: int) -> None:
     whole, first, second = (sums_of(np.array(part)) for part in (values, values[:cut], values[cut:]))

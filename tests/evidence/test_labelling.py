@@ -1,11 +1,16 @@
 """Labels by a model: requested once, stored at once, marked unevaluated; the key is sent to the endpoint only."""
 
 import json
+import socket
+import ssl
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
+from quadric._locks import BusyError, only_writer
 from quadric.evidence import Evidence
 from quadric.evidence.endpoints import ATTEMPTS, Endpoint, EndpointError
 from quadric.evidence.labelling import ANSWERS, AnswerError, label_in, label_latents, prompt_for
@@ -186,3 +191,149 @@ def test_a_latent_that_is_not_there_and_no_concurrency_are_refused(folder: Path)
         label_latents(folder, [6], endpoint)
     with pytest.raises(ValueError, match="concurrency=0"):
         label_latents(folder, [0], endpoint, concurrency=0)
+
+
+@contextmanager
+def listening(answer: Callable[[socket.socket], None]) -> Iterator[int]:
+    """A server on loopback that handles one connection after another with `answer`; yields its port."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                with connection:
+                    answer(connection)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)  # ends accept
+    thread.join()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_proxy_never_sees_a_request_to_this_machine(folder: Path, monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+    seen: list[bytes] = []
+
+    def proxy(connection: socket.socket) -> None:
+        seen.append(connection.recv(4096))
+
+    with serving(label_of) as server, listening(proxy) as port:
+        for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "all_proxy"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{port}")
+        monkeypatch.delenv("no_proxy", raising=False)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        url = server.url.replace("127.0.0.1", host)
+        report = label_latents(folder, [0], Endpoint(url=url, model="m", key=KEY), sleep=lambda _: None)
+    assert len(report.labelled) == 1
+    assert seen == []
+
+
+@pytest.mark.parametrize(
+    "beginning", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", b"HTTP/1.1 401 No\r\n\r\n"]
+)
+def test_an_endpoint_that_drips_bytes_meets_a_deadline(folder: Path, beginning: bytes) -> None:
+    ended = threading.Event()
+
+    def drip(connection: socket.socket) -> None:
+        with suppress(OSError):
+            connection.recv(65536)
+            connection.sendall(beginning)
+            while not ended.wait(0.01):
+                connection.sendall(b"x")
+
+    with listening(drip) as port:
+        endpoint = Endpoint(url=f"http://127.0.0.1:{port}/v1", model="m", deadline=0.3)
+        try:
+            with pytest.raises(EndpointError, match=r"did not finish an answer in 0.3 s; try later"):
+                label_latents(folder, [0, 1], endpoint, concurrency=1)
+        finally:
+            ended.set()
+
+
+def test_an_interrupt_waits_for_no_open_request(folder: Path) -> None:
+    interrupted = threading.Event()
+    outcomes: list[bool] = []
+
+    def slow_after_the_first(number: int, request: Request) -> Reply:
+        if number:
+            outcomes.append(interrupted.wait(60))  # True if the call below ended while this request was open
+        return label_of(number, request)
+
+    def stop(finished: int) -> None:
+        if finished:
+            raise KeyboardInterrupt
+
+    with serving(slow_after_the_first) as server:
+        with pytest.raises(KeyboardInterrupt):
+            label_latents(folder, range(4), Endpoint(url=server.url, model="m"), concurrency=2, on_progress=stop)
+        interrupted.set()
+    assert all(outcomes)
+    written = Evidence.load(folder).labels.from_model
+    assert written is not None
+    assert len(written.texts) == 1  # what had arrived is kept
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [socket.gaierror(-2, "Name or service not known"), ssl.SSLCertVerificationError("certificate has expired")],
+    ids=["no such host", "bad certificate"],
+)
+def test_an_address_that_cannot_work_is_tried_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, failure: OSError
+) -> None:
+    def connect(*arguments: object, **options: object) -> socket.socket:
+        attempts.append(1)
+        raise failure
+
+    attempts: list[int] = []
+    monkeypatch.setattr(socket, "create_connection", connect)
+    endpoint = Endpoint(url="https://labels.example/v1", model="m", key=KEY)
+    with pytest.raises(EndpointError, match=r"no connection to https://labels.example/v1 .*; check the address"):
+        label_latents(folder, [0], endpoint, sleep=lambda _: None)
+    assert len(attempts) == 1
+
+
+@pytest.mark.parametrize("status", [400, 404, 413, 422, 501, 505])
+def test_a_permanent_refusal_is_tried_once_and_shown_harmless(folder: Path, status: int) -> None:
+    with serving(lambda *_: Reply(status, b"no\x1b[31m\nreally \xe2\x80\xae")) as server:
+        with pytest.raises(EndpointError, match=f"refused with status {status}") as caught:
+            label_latents(folder, [0], Endpoint(url=server.url, model="m"), sleep=lambda _: None)
+        assert len(server.requests) == 1
+    assert "(no\\x1b[31m really \\u202e)" in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["", "sk\n123", "sk 123", "schlüssel"])
+def test_a_key_that_no_header_can_hold_is_refused_without_showing_it(key: str) -> None:
+    with pytest.raises(ValueError, match="the key is empty or holds spaces") as caught:
+        Endpoint(url="https://labels.example/v1", model="m", key=key)
+    assert not key or key not in str(caught.value)
+
+
+def test_two_at_once_are_refused(folder: Path) -> None:
+    with only_writer(folder, "quadric label"), serving(label_of) as server:
+        refused: list[BusyError] = []
+
+        def second() -> None:
+            try:
+                label_latents(folder, [0], Endpoint(url=server.url, model="m"))
+            except BusyError as busy:
+                refused.append(busy)
+
+        thread = threading.Thread(target=second)
+        thread.start()
+        thread.join()
+        assert server.requests == []
+    assert len(refused) == 1
+
+
+@pytest.mark.parametrize("damage", [b"\xff\xfe\n", b"null\n", b"[" * 100_000 + b"\n", b'{"key": 1, "label": {}}\n'])
+def test_damaged_answers_of_earlier_runs_are_asked_again(folder: Path, damage: bytes) -> None:
+    with serving(label_of) as server:
+        endpoint = Endpoint(url=server.url, model="m")
+        label_latents(folder, [0], endpoint)
+        (folder / ANSWERS).write_bytes(damage + (folder / ANSWERS).read_bytes())
+        assert label_latents(folder, [0, 1], endpoint, concurrency=1).from_before == 1

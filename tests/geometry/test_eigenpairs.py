@@ -38,7 +38,7 @@ def terms(draw):
 
 
 @given(terms())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_eigenpairs_are_those_of_the_matrix(given_terms):
     left, right, weights = given_terms
     matrix = dense(left, right, weights)

@@ -27,7 +27,7 @@ def test_a_latents_form_is_its_matrix(variety):
 
 
 @given(st.integers(0, 19), st.integers(0, 19), st.floats(-3, 3), st.floats(-3, 3))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_combining_forms_combines_matrices_and_latents(i, j, a, b):
     ae = trained()
     form = a * latent_form(ae, i) - latent_form(ae, j) * b + -latent_form(ae, 0) / 2

@@ -99,7 +99,7 @@ def test_weighted_sums_of_squares_against_sampling(values, threshold):
     st.integers(8, 16384),
     st.floats(0.1, 10),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_shares_are_probabilities_that_do_not_depend_on_scale(values, threshold, d, scale):
     eigenvalues = torch.tensor(values, dtype=torch.float64)
     found = log_receptive_field_share(eigenvalues, threshold, d)

@@ -8,12 +8,17 @@ from torch.testing import assert_close
 
 from quadric.autoencoders import BilinearAutoencoder
 from quadric.geometry import spectrum
+from quadric.geometry.quadrics import AffineForm, lens_affine_form, raw_affine_form
 from quadric.geometry.recovery import (
+    KnownManifold,
     best_span,
     largest_angle,
+    leading_directions,
     leading_eigenvectors,
     match_subspaces,
     overlaps,
+    quadric_centre,
+    recover,
     unit_directions,
 )
 
@@ -68,3 +73,73 @@ def test_directions_inside_a_subspace_span_it_together() -> None:
     outside = orthonormal(10, 6, 5).mT
     found = best_span(unit_directions(torch.cat([outside, inside])), frame)
     assert overlaps(found[None], frame).item() == pytest.approx(1.0)
+
+
+D, SCALE = 10, 0.3
+
+
+def written_form(quadratic: torch.Tensor, linear: torch.Tensor) -> AffineForm:
+    """z = vᵀQv + bᵀv as a form in the coordinates [v; c] of a lens."""
+    matrix = torch.zeros(D + 1, D + 1, dtype=torch.float64)
+    matrix[:D, :D] = quadratic
+    matrix[:D, D] = matrix[D, :D] = linear / (2 * SCALE)
+    return lens_affine_form(matrix, SCALE)
+
+
+def known(subspace: torch.Tensor, n_curved: int, centre: torch.Tensor, has_linear: bool = False) -> KnownManifold:
+    return KnownManifold(subspace, subspace[:, :n_curved], has_linear, centre, radius=0.5)
+
+
+def test_a_sphere_about_its_own_centre_is_recovered_with_subspace_and_centre() -> None:
+    frame, mean = orthonormal(D, 6, 0), torch.full((D,), 0.2, dtype=torch.float64)
+    basis, centre = frame[:, :3], torch.tensor([0.3, -0.1, 0.2], dtype=torch.float64)
+    about_mean = centre - basis.mT @ mean
+    sphere = written_form(basis @ basis.mT, -2 * basis @ about_mean)  # |Bᵀv − about_mean|² up to a constant
+    other = written_form(frame[:, 3:] @ frame[:, 3:].mT, torch.zeros(D, dtype=torch.float64))
+    (found,) = recover([other, sphere], mean, [known(basis, 3, centre)], variance=0.01)
+    assert found.latent == 1
+    assert found.overlap == pytest.approx(1)
+    assert found.centre_distance == pytest.approx(0, abs=1e-9)
+    (moved,) = recover([other, sphere], mean, [known(basis, 3, centre + 0.25)], variance=0.01)
+    assert moved.centre_distance == pytest.approx(0.25 * math.sqrt(3) / 0.5)
+
+
+def test_a_raw_form_has_its_centre_where_its_gradient_vanishes_inside_the_subspace() -> None:
+    """A circle about an axis along the mean: x² + y² + 2·shift·(m·u)·x, so that the centre is at −shift·‖μ‖."""
+    frame = orthonormal(D, 3, 1)
+    m, plane = frame[:, 0], frame[:, 1:]
+    matrix = plane @ plane.mT + 0.4 * (m.outer(plane[:, 0]) + plane[:, 0].outer(m))
+    form = raw_affine_form(matrix, 0.7 * m)
+    assert_close(plane.mT @ quadric_centre(form, 2), torch.tensor([-0.4 * 0.7, 0.0], dtype=torch.float64))
+
+
+def test_the_axis_of_a_paraboloid_comes_from_its_linear_part() -> None:
+    frame = orthonormal(D, 3, 2)
+    form = written_form(2 * frame[:, :2] @ frame[:, :2].mT, -frame[:, 2])
+    zero = torch.zeros(2, dtype=torch.float64)
+    mean = torch.zeros(D, dtype=torch.float64)
+    (with_axis,) = recover([form], mean, [known(frame, 2, zero, has_linear=True)], variance=0.01)
+    (without,) = recover([form], mean, [known(frame, 2, zero)], variance=0.01)
+    assert with_axis.overlap == pytest.approx(1)
+    assert with_axis.centre_distance == pytest.approx(0, abs=1e-9)
+    assert without.overlap < 0.9
+
+
+def test_leading_directions_are_those_of_the_mean_squared_gradient() -> None:
+    generator = torch.Generator().manual_seed(3)
+    square = torch.randn(D, D, dtype=torch.float64, generator=generator)
+    linear = 3 * torch.randn(D, dtype=torch.float64, generator=generator)
+    form = written_form((square + square.mT) / 2, linear)
+    tokens = 0.5 * torch.randn(200_000, D, dtype=torch.float64, generator=generator)
+    gradients = tokens @ (square + square.mT) + linear
+    expected = torch.linalg.eigh(gradients.mT @ gradients / len(tokens)).eigenvectors[:, -1]
+    (found,) = leading_directions([form], 1, variance=0.25)
+    assert (found[:, 0] @ expected).abs().item() == pytest.approx(1, abs=1e-3)
+
+
+def test_a_linear_latent_recovers_a_direction() -> None:
+    frame = orthonormal(D, 2, 4)
+    weak = 1e-3 * frame[:, 1:] @ frame[:, 1:].mT
+    target = known(frame[:, :1], 1, torch.zeros(1, dtype=torch.float64), has_linear=True)
+    (found,) = recover([written_form(weak, frame[:, 0])], torch.zeros(D, dtype=torch.float64), [target], variance=0.01)
+    assert found.overlap == pytest.approx(1)

@@ -47,7 +47,7 @@ def test_the_tolerance_decides_what_counts_and_is_recorded():
 
 
 @given(st.lists(st.floats(0.1, 5) | st.floats(-5, -0.1), min_size=1, max_size=6), st.sampled_from([-2.0, 0.5, 3.0]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_axes_end_on_the_level_set(values, threshold):
     eigenvalues = torch.tensor(values, dtype=torch.float64)
     axes = orthonormal(8, len(values))

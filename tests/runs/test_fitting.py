@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import quadric
+from quadric.activations.sources import as_activations
 from quadric.runs.config import read_run_config
 
 SMALL = {"n_latents": 24, "steps": 8, "batch_tokens": 64, "progress": False, "device": "cpu"}
@@ -113,7 +114,10 @@ def test_start_continues_from_trained_weights(tmp_path: Path) -> None:
         rows(), start=first, steps=4, batch_tokens=64, progress=False, device="cpu", out=tmp_path / "more",
         callback=lambda _, report: errors.append(report.error),
     )  # fmt: skip
-    assert errors[0] < quadric.evaluate(quadric.fit(rows(), **SMALL | {"steps": 1}), rows()).error
+    begun: list[float] = []
+    quadric.fit(rows(), **SMALL | {"steps": 1}, callback=lambda _, report: begun.append(report.error))
+    assert errors[0] < begun[0]
+    assert torch.equal(more.lens.centre, first.lens.centre)
     assert not same_weights(first, more)
     assert read_run_config(tmp_path / "more").started_from is not None
     with pytest.raises(ValueError, match=r"n_latents cannot be given with start="):
@@ -138,3 +142,40 @@ def test_start_continues_from_trained_weights(tmp_path: Path) -> None:
 def test_bad_input_is_a_clear_error(x: object, arguments: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         quadric.fit(x, **{**SMALL, **arguments})
+
+
+def offset_rows(n: int = 3000) -> torch.Tensor:
+    return rows(n) + torch.linspace(0, 3, 12)
+
+
+def test_the_lens_centres_the_rows_it_is_estimated_from() -> None:
+    x = offset_rows()
+    ae = quadric.fit(x, **SMALL)
+    assert ae.lens.kind == "affine"
+    unit = torch.nn.functional.normalize(x, dim=1)
+    assert torch.allclose(ae.lens.centre, unit.mean(0), atol=0.02)
+    assert torch.allclose(ae.lens.covariance, torch.cov(unit.T), atol=0.02)
+    assert int(ae.lens.n_tokens) >= 16_384
+
+
+def test_the_paper_lens_is_the_paper_without_its_additions() -> None:
+    ae = quadric.fit(offset_rows(), **SMALL, lens="paper", overlap_penalty=0)
+    assert ae.lens.kind == "paper"
+    assert ae.left.shape[1] == 12
+
+
+def test_an_iterator_gives_its_first_rows_to_the_lens_and_to_training() -> None:
+    chunks = [rows(64, seed=seed) for seed in range(8)]
+    from_list, from_iterator = quadric.fit(chunks, **SMALL), quadric.fit(iter(chunks), **SMALL)
+    # A list is repeated until there are enough rows for the lens, so only what training read must be equal.
+    assert from_iterator.n_latents == from_list.n_latents
+    assert int(from_iterator.lens.n_tokens) == 8 * 64
+    read = as_activations(iter([rows(40_000, seed=seed) for seed in range(3)]))
+    quadric.fit(read, **SMALL | {"batch_tokens": 20_000, "steps": 5})
+    with pytest.raises(ValueError, match=r"iterator, which has been read already"):
+        quadric.fit(read, **SMALL)
+
+
+def test_no_latent_is_a_copy_of_another_with_the_default_penalty() -> None:
+    with_penalty = quadric.fit(offset_rows(), **SMALL | {"steps": 40}, atoms_per_latent=2)
+    assert quadric.geometry.redundancy(with_penalty).n_distinct >= 23

@@ -1,11 +1,18 @@
 """A site on disk is whole, small enough to host, and says what the schema objects said."""
 
+import errno
 import json
+import threading
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from quadric._files import DiskFullError
+from quadric._locks import LOCK, BusyError
+from quadric.site import writer
 from quadric.site.checking import HostingLimits
 from quadric.site.encoding import unpack
 from quadric.site.schema import SCHEMA_VERSION, SHARD_TOKENS
@@ -52,7 +59,7 @@ def test_every_file_of_the_format_is_there_and_no_other(tmp_path, static, text):
     beside = {"index.st", "labels.json.gz", "tokens.st"}
     texts = {f"data/texts/synthetic/{name}.st" for name in ("vocabulary", "sequences", "00000", "00001")}
     assert names == {"index.html", "data/site.json", *texts, *latents, *(f"data/composite/{name}" for name in beside)}
-    assert not list(tmp_path.glob(".site*"))
+    assert not list((tmp_path / "site").glob(".*"))
 
 
 def test_a_latent_survives_up_to_the_stated_precision(tmp_path, static, text):
@@ -133,6 +140,124 @@ def test_a_site_is_replaced_and_anything_else_refused(tmp_path, static, text):
     assert (tmp_path / "mine/thesis.txt").read_text() == "years of work"
 
 
+def files(folder):
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_files_that_are_not_the_sites_survive_its_replacement(tmp_path, static, text):
+    folder = tmp_path / "site"
+    write(folder, static, text, n_latents=9)
+    mine = {".git/HEAD": b"ref: refs/heads/pages", "CNAME": b"latents.example", ".nojekyll": b"", "notes/a.txt": b"a"}
+    for name, content in mine.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(content)
+    write(folder, static, text, n_latents=3)
+    assert mine.items() <= files(folder).items()
+    write(tmp_path / "other", static, text, n_latents=3)
+    assert files(folder) == files(tmp_path / "other") | mine
+
+
+@pytest.mark.parametrize("name", ["data/notes.txt", "data/composite/thesis.pdf", "assets/photo.png", "data/mine.json"])
+def test_a_foreign_file_inside_the_sites_folders_is_not_deleted(tmp_path, static, text, name):
+    folder = tmp_path / "site"
+    write(folder, static, text)
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).write_text("mine")
+    before = files(folder)
+    with pytest.raises(FileExistsError, match=f"{name}' does not belong to the site .*; move it, or name another"):
+        write(folder, static, text, n_latents=3)
+    assert files(folder) == before
+
+
+def test_a_link_is_followed(tmp_path, static, text):
+    (tmp_path / "link").symlink_to(tmp_path / "disk")  # which does not exist yet
+    for n_latents in (9, 3):
+        write(tmp_path / "link", static, text, n_latents=n_latents)
+        assert (tmp_path / "link").is_symlink()
+        assert len(list((tmp_path / "disk/data/composite/latents").iterdir())) == n_latents
+
+
+@pytest.mark.parametrize("after", range(8))
+def test_an_export_killed_while_it_takes_its_place_is_undone_by_the_next(tmp_path, static, text, monkeypatch, after):
+    """Killed after each of its renames in turn; then the former site is whole again, or the new one is."""
+    (static / "assets").mkdir()
+    (static / "assets/app.js").write_text("old")
+    folder = tmp_path / "site"
+    write(folder, static, text, n_latents=9)
+    former = files(folder)
+    (static / "assets/app.js").write_text("new")
+    renames = 0
+    rename = Path.rename
+
+    def rename_or_die(path, target):
+        nonlocal renames
+        if renames == after:
+            raise Killed
+        renames += 1
+        return rename(path, target)
+
+    class Killed(BaseException):
+        pass
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", rename_or_die)
+        patch.setattr(writer.shutil, "rmtree", lambda *_, **__: None)  # a killed process cleans nothing up
+        with suppress(Killed):
+            write(folder, static, text, n_latents=3)
+    writer.check_replaceable(folder)
+    if (folder / writer.FORMER).exists():
+        writer._recover(folder)
+        assert files(folder) == former
+    write(folder, static, text, n_latents=3)
+    write(tmp_path / "other", static, text, n_latents=3)
+    assert files(folder) == files(tmp_path / "other")
+
+
+def test_what_a_killed_export_left_does_not_stop_the_next(tmp_path, static, text):
+    folder = tmp_path / "site"
+    (folder / writer.UNFINISHED / "data").mkdir(parents=True)
+    (folder / LOCK).touch()
+    write(folder, static, text)
+    assert not list(folder.glob(".*"))
+
+
+def test_two_exports_at_once_are_refused(tmp_path, static, text):
+    dictionary = synthetic_dictionary(text, n_latents=7, n_points=50)
+    refused = []
+
+    def second():
+        try:
+            write(tmp_path / "site", static, text)
+        except BusyError as busy:
+            refused.append(str(busy))
+
+    def latents():
+        thread = threading.Thread(target=second)
+        thread.start()
+        thread.join()
+        yield from dictionary.latents
+
+    write_site(
+        tmp_path / "site", title="t", texts=[text], dictionaries=[replace(dictionary, latents=latents())], static=static
+    )
+    assert len(refused) == 1
+    assert "is being written by quadric site" in refused[0]
+
+
+def test_a_full_disk_names_the_folder_and_keeps_the_former_site(tmp_path, static, text, monkeypatch):
+    write(tmp_path / "site", static, text)
+    before = files(tmp_path / "site")
+
+    def full(path, content):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(DiskFullError, match=r"no room for site in .*free some space"):
+        write(tmp_path / "site", static, text, n_latents=3)
+    monkeypatch.undo()
+    assert files(tmp_path / "site") == before
+
+
 def test_a_failure_half_way_leaves_the_former_site(tmp_path, static, text):
     write(tmp_path / "site", static, text)
     dictionary = synthetic_dictionary(text, n_latents=7, n_points=50)
@@ -150,7 +275,7 @@ def test_a_failure_half_way_leaves_the_former_site(tmp_path, static, text):
             static=static,
         )
     assert len(list((tmp_path / "site/data/composite/latents").iterdir())) == 7
-    assert not list(tmp_path.glob(".site*"))
+    assert not list((tmp_path / "site").glob(".*"))
 
 
 @pytest.mark.parametrize(
@@ -210,7 +335,7 @@ def test_latents_are_streamed_one_by_one(tmp_path, static, text):
 
     def watched():
         for record in dictionary.latents:
-            seen.append(len(list(tmp_path.glob(".site*/data/composite/latents/*"))))
+            seen.append(len(list(tmp_path.glob("site/.quadric-site-unfinished/data/composite/latents/*"))))
             yield record
 
     write_site(

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from quadric.autoencoders.lens import AffineLens, affine_lens, token_moments
 from quadric.training import AutoencoderConfig, Learner, TrainingConfig
 
 RECORDED = Path(__file__).with_suffix(".json")
@@ -27,6 +28,9 @@ RUNS: dict[str, dict[str, Any]] = {
     "composite printed tied": {
         "prior": "composite", "n_latents": 96, "mixing_density": 0.005, "symmetric": False, "tied": True,
     },
+    "composite affine": {
+        "prior": "composite", "n_latents": 96, "mixing_density": 0.005, "lens": "affine", "overlap_penalty": 0.01,
+    },
     "quadratic": {"prior": "quadratic", "n_latents": 256},
     "topk": {"kind": "topk", "n_latents": 256, "n_active": 8, "alpha": 0.0},
     "batch_topk": {"kind": "batch_topk", "n_latents": 256, "n_active": 8, "alpha": 0.0},
@@ -40,11 +44,17 @@ def seeded_losses() -> dict[str, list[tuple[str, str]]]:
     losses = {}
     for name, settings in RUNS.items():
         config = AutoencoderConfig(hook_point="rows", seed=3, **settings)
-        learner = Learner(config.build(D_MODEL), config, training)
+        learner = Learner(config.build(D_MODEL, _lens(config)), config, training)
         tokens = torch.Generator().manual_seed(7)
         reports = [learner.step(_batch(tokens)) for _ in range(STEPS)]
         losses[name] = [(each.error.hex(), each.density.hex()) for each in reports]
     return losses
+
+
+def _lens(config: AutoencoderConfig) -> AffineLens | None:
+    if config.lens == "paper":
+        return None
+    return affine_lens(token_moments(_batch(torch.Generator().manual_seed(8))))
 
 
 def _batch(generator: torch.Generator) -> torch.Tensor:

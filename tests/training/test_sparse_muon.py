@@ -42,7 +42,7 @@ def dense_of(mask, values):
     return torch.zeros(mask.shape, dtype=values.dtype).masked_scatter(mask, values)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(rows=st.integers(1, 9), columns=st.integers(1, 9), density=st.sampled_from([0.1, 0.5, 1.0]))
 def test_pairs_are_all_entries_that_share_a_column(rows, columns, density):
     mask, pattern, _ = sparse(rows, columns, density)

@@ -7,6 +7,8 @@ gradient S its derivatives are
 
 four products where plain autograd takes six. Working on blocks of rows keeps every temporary except G small. The upper
 halves of A and B are computed again in the backward pass instead of being stored, which adds about one product.
+
+Tied factors, L = R, have G = A∘A and ∂/∂L = 4(S∘A)L: two products in all instead of seven.
 """
 
 from collections.abc import Iterator
@@ -35,7 +37,11 @@ def atom_gram(left: Float[Tensor, "h d"], right: Float[Tensor, "h d"], symmetric
     """Inner products of the atoms ½(l rᵀ + r lᵀ), or of the printed l rᵀ when not symmetric.
 
     G = ½(LLᵀ∘RRᵀ + LRᵀ∘RLᵀ)
+
+    Factors that are one and the same tensor are tied, which takes fewer products.
     """
+    if right is left:
+        return _TiedGram.apply(left)  # type: ignore[no-untyped-call, no-any-return]
     return _AtomGram.apply(left, right, symmetric)  # type: ignore[no-untyped-call, no-any-return]
 
 
@@ -89,6 +95,31 @@ class _AtomGram(torch.autograd.Function):
                 _spread(grad_left, grad_right, share * right_left, right, left, rows, scale)
                 _spread(grad_right, grad_left, share * left_right, left, right, rows, scale)
         return grad_left, grad_right, None
+
+
+class _TiedGram(torch.autograd.Function):
+    """G = A∘A with A = LLᵀ, whose upper half is computed again in the backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, left: Tensor) -> Tensor:
+        gram = torch.empty(len(left), len(left), dtype=left.dtype, device=left.device)
+        for rows in row_blocks(len(left)):
+            block = gram[rows, rows.start :]
+            torch.mm(left[rows], left[rows.start :].mT, out=block)
+            block.square_()
+            mirror(gram, rows)
+        ctx.save_for_backward(left)
+        return gram
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        (left,) = ctx.saved_tensors
+        grad_left = torch.zeros_like(left)
+        for rows in row_blocks(len(left)):
+            share = _overlaps(left, left, rows).mul_(symmetric_part(grad, rows))
+            _spread(grad_left, grad_left, share, left, left, rows, 4.0)
+        return grad_left
 
 
 def _overlaps(one: Tensor, other: Tensor, rows: slice) -> Tensor:

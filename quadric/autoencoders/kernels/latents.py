@@ -36,7 +36,12 @@ NUMBERS_AT_ONCE = 2**18
 def atom_activations(
     tokens: Float[Tensor, "n d"], left: Float[Tensor, "h d"], right: Float[Tensor, "h d"]
 ) -> Float[Tensor, "n h"]:
-    """(l_j·x)(r_j·x) per token and atom, stored atom by atom: mixing reads whole atoms."""
+    """(l_j·x)(r_j·x) per token and atom, stored atom by atom: mixing reads whole atoms.
+
+    Factors that are one and the same tensor are tied: (l_j·x)² takes one product.
+    """
+    if right is left:
+        return (left @ tokens.mT).square().mT
     return _AtomActivations.apply(tokens, left, right).mT  # type: ignore[no-untyped-call, no-any-return]
 
 
@@ -86,18 +91,22 @@ class _SparseLatents(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, tokens: Tensor, left: Tensor, right: Tensor, values: Tensor, pattern: CsrPattern) -> Tensor:
-        ctx.pattern = pattern
+        ctx.pattern, ctx.is_tied = pattern, right is left
         ctx.save_for_backward(tokens, left, right, values)
         sparse = csr_matrix(values, pattern)
         latents = torch.empty(pattern.shape[0], len(tokens), dtype=tokens.dtype, device=tokens.device)
         for some in slices(len(tokens), TOKENS_AT_ONCE):
-            latents[:, some] = csr_product(sparse, (left @ tokens[some].mT).mul_(right @ tokens[some].mT))
+            lefts = left @ tokens[some].mT
+            activations = lefts.square_() if right is left else lefts.mul_(right @ tokens[some].mT)
+            latents[:, some] = csr_product(sparse, activations)
         return latents
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, Tensor, Tensor, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, Tensor | None, Tensor, None]:
         tokens, left, right, values = ctx.saved_tensors
+        if ctx.is_tied:
+            return _tied_gradients(ctx, grad)
         transposed = csr_matrix(values[ctx.pattern.by_column], ctx.pattern.transposed())
         grad_left, grad_right, grad_values = (torch.zeros_like(each) for each in (left, right, values))
         grad_tokens = torch.empty_like(tokens) if ctx.needs_input_grad[0] else None
@@ -112,6 +121,23 @@ class _SparseLatents(torch.autograd.Function):
             if grad_tokens is not None:
                 grad_tokens[some] = for_left.mT @ left + for_right.mT @ right
         return grad_tokens, grad_left, grad_right, grad_values, None
+
+
+def _tied_gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, None, Tensor, None]:
+    """The gradients of `_SparseLatents` for L = R: both factors are one input, which gets the whole gradient."""
+    tokens, left, _, values = ctx.saved_tensors
+    transposed = csr_matrix(values[ctx.pattern.by_column], ctx.pattern.transposed())
+    grad_left, grad_values = torch.zeros_like(left), torch.zeros_like(values)
+    grad_tokens = torch.empty_like(tokens) if ctx.needs_input_grad[0] else None
+    for some in slices(len(tokens), TOKENS_AT_ONCE):
+        lefts = left @ tokens[some].mT
+        share = grad[:, some].contiguous()
+        grad_values += sampled_product(share, lefts.square().mT, ctx.pattern)
+        for_left = lefts.mul_(csr_product(transposed, share)).mul_(2)
+        add_gradient_product(grad_left, for_left, tokens[some], 1.0)
+        if grad_tokens is not None:
+            grad_tokens[some] = for_left.mT @ left
+    return grad_tokens, grad_left, None, grad_values, None
 
 
 class LatentSums(NamedTuple):

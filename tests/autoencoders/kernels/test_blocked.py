@@ -11,7 +11,7 @@ from quadric.autoencoders.kernels.kernel import atom_gram
 from tests.exactness import random
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     n=st.integers(1, 4), h=st.integers(1, 7), d=st.integers(1, 4), block_size=st.integers(1, 8), symmetric=st.booleans()
 )

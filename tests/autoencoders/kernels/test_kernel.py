@@ -34,6 +34,12 @@ def test_gradcheck_of_the_gram_matrix_of_tied_factors(small_blocks):  # noqa: F8
     assert torch.autograd.gradcheck(lambda a: atom_gram(a, a), random(7, 3).requires_grad_())
 
 
+@DTYPES
+@pytest.mark.parametrize("h", [1, 3, 8, 25])
+def test_gram_of_tied_factors_matches_plain_autograd(h, dtype, small_blocks):  # noqa: F811
+    assert_same(lambda a: atom_gram(a, a), lambda a: plain(a, a, True), random(h, 5, dtype=dtype))
+
+
 def test_gram_multiplies_less_than_two_thirds_of_plain_autograd():
     h, d = 2048, 8
     counts = []

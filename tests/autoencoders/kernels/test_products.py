@@ -49,7 +49,6 @@ def test_symmetric_products_save_seven_sixteenths():
     assert upper.get_total_flops() / whole.get_total_flops() == pytest.approx(9 / 16)
 
 
-@settings(deadline=None)
 @given(size=st.integers(1, 5000))
 def test_row_blocks_cover_every_row_once_in_at_most_eight_blocks(size):
     blocks = row_blocks(size)
@@ -58,7 +57,6 @@ def test_row_blocks_cover_every_row_once_in_at_most_eight_blocks(size):
     assert slices(size, size) == [slice(0, size)]
 
 
-@settings(deadline=None)
 @given(size=st.integers(1, 40), block_size=st.integers(1, 50))
 def test_block_pairs_cover_the_upper_triangle_once(size, block_size):
     seen = torch.zeros(size, size, dtype=torch.long)
@@ -80,7 +78,7 @@ def dense_of(mask, values):
     return torch.zeros(mask.shape, dtype=values.dtype).masked_scatter(mask, values)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     rows=st.integers(1, 6), columns=st.integers(1, 6), width=st.integers(1, 4), density=st.sampled_from([0.0, 0.3, 1.0])
 )
