@@ -24,9 +24,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from quadric.autoencoders import Autoencoder
+from quadric.geometry.decomposition import centred_spectra
 from quadric.geometry.dictionary import require_bilinear
 from quadric.geometry.quadrics import AffineForm
-from quadric.geometry.spectra import spectra
 
 
 class Match(NamedTuple):
@@ -41,10 +41,10 @@ class Match(NamedTuple):
 
 @torch.no_grad()
 def leading_eigenvectors(autoencoder: Autoencoder, count: int) -> Float[Tensor, "k d count"]:
-    """The leading eigenvectors of every latent by |λ|; zero beyond its rank."""
+    """The leading eigenvectors of every latent's quadratic part by |λ|; zero beyond its rank."""
     bilinear = require_bilinear(autoencoder)
     found = torch.zeros(bilinear.n_latents, bilinear.d_model, count, dtype=torch.float64)
-    for latents, eigenvalues, eigenvectors in spectra(bilinear):
+    for latents, eigenvalues, eigenvectors in centred_spectra(bilinear):
         kept = min(count, eigenvalues.shape[-1])
         there = (eigenvalues[:, None, :kept] != 0).double()
         found[latents.cpu(), :, :kept] = (eigenvectors[..., :kept] * there).cpu()

@@ -21,6 +21,7 @@ from quadric.geometry.recovery import (
     recover,
     unit_directions,
 )
+from tests import zoo
 
 
 def orthonormal(d: int, r: int, seed: int) -> torch.Tensor:
@@ -143,3 +144,14 @@ def test_a_linear_latent_recovers_a_direction() -> None:
     target = known(frame[:, :1], 1, torch.zeros(1, dtype=torch.float64), has_linear=True)
     (found,) = recover([written_form(weak, frame[:, 0])], torch.zeros(D, dtype=torch.float64), [target], variance=0.01)
     assert found.overlap == pytest.approx(1)
+
+
+def test_with_a_lens_they_are_directions_of_the_token() -> None:
+    autoencoder = zoo.make("quadratic affine")
+    found = leading_eigenvectors(autoencoder, 3)
+    assert found.shape == (16, 12, 3)
+    for latent in range(16):
+        quadratic = autoencoder.form(latent)[:-1, :-1]
+        values = torch.linalg.eigvalsh(quadratic).abs().sort(descending=True).values[:3]
+        rebuilt = (found[latent].mT @ quadratic @ found[latent]).diagonal().abs()
+        torch.testing.assert_close(rebuilt, values)
