@@ -19,7 +19,10 @@ function unsaved(latent: number): string {
 }
 
 function use(latent: number): string[] {
-  return [`spectrum = quadric.geometry.spectrum(autoencoder, ${latent})`, "print(spectrum.eigenvalues[:8])"];
+  return [
+    `shape = quadric.geometry.read(autoencoder, ${latent})  # about the mean of its data, where it is known`,
+    "print(shape, shape.eigenvalues[:8])",
+  ];
 }
 
 /** A Python string literal; JSON's are valid ones. */

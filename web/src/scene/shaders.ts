@@ -72,33 +72,32 @@ void main() {
   gl_Position = vec4(screen, 0.0, 1.0);
 }`;
 
-// The intersection of each pixel's ray with Σ λ u² = τ solves a quadratic equation, so the surface is exact at any zoom.
+// The intersection of each pixel's ray with Σ(quadratic·s² + linear·s) = level solves a quadratic equation, so the surface
+// is exact at any zoom. Its roots w/a and c/w lose no digits when the ray meets an almost flat surface (a near 0).
 export const SURFACE_FRAGMENT = `#version 300 es
 precision highp float;
 in vec2 screen; out vec4 result;
 uniform mat3 rotation; uniform vec2 aspect; uniform vec2 shift; uniform float zoom; uniform float eye;
-uniform vec3 lambda; uniform float level; uniform float far; uniform vec3 tint; uniform float bound; uniform vec3 middle;
+uniform vec3 quadratic; uniform vec3 linear; uniform float level; uniform float far; uniform vec3 tint;
+uniform float bound; uniform vec3 middle;
+const float BEYOND = 1e6;
 void main() {
   vec2 plane = (screen / aspect - shift) / zoom;
   vec3 origin = vec3(0.0, 0.0, eye) * rotation - middle;
   vec3 ray = normalize(vec3(plane, -eye)) * rotation;
-  float a = dot(lambda, ray * ray);
-  float b = dot(lambda, origin * ray);
-  float c = dot(lambda, origin * origin) - level;
-  float t;
-  if (abs(a) < 1e-6) {
-    if (far > 0.5 || abs(b) < 1e-9) discard;
-    t = -c / (2.0 * b);
-  } else {
-    float inside = b * b - a * c;
-    if (inside < 0.0) discard;
-    float root = sqrt(inside) / abs(a);
-    t = -b / a + (far > 0.5 ? root : -root);
-  }
+  float a = dot(quadratic, ray * ray);
+  float b = dot(quadratic, origin * ray) + 0.5 * dot(linear, ray);
+  float c = dot(quadratic, origin * origin) + dot(linear, origin) - level;
+  float inside = b * b - a * c;
+  if (inside < 0.0) discard;
+  float w = -(b + (b < 0.0 ? -1.0 : 1.0) * sqrt(inside));
+  float one = abs(a) > 1e-9 ? w / a : BEYOND;
+  float other = abs(w) > 1e-12 ? c / w : BEYOND;
+  float t = far > 0.5 ? max(one, other) : min(one, other);
   vec3 at = origin + t * ray;
   float reach = length(at + middle);
   if (t < 0.0 || reach > bound) discard;
-  vec3 slope = normalize(lambda * at);
+  vec3 slope = normalize(2.0 * quadratic * at + linear);
   float facing = abs(dot(slope, ray));
   vec3 seen = rotation * (at + middle);
   gl_FragDepth = clamp(-seen.z / 2.5, -0.999, 0.999) * 0.5 + 0.5;

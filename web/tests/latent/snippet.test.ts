@@ -12,6 +12,6 @@ test("the Python snippet quotes what it was given", () => {
 test("the snippet of an autoencoder that was never saved says how to save it", () => {
   const code = snippet({ source: null, source_autoencoder: null } as DictionaryEntry, 7);
   assert.match(code, /save_pretrained\("my-autoencoder"\)/);
-  assert.match(code, /spectrum\(autoencoder, 7\)/);
+  assert.match(code, /geometry\.read\(autoencoder, 7\)/);
   assert.doesNotMatch(code, /null/);
 });
