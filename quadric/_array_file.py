@@ -19,6 +19,7 @@ TYPE_NAMES = {
     "int32": "I32",
     "uint64": "U64",
     "uint8": "U8",
+    "bool": "BOOL",
 }
 PIECE = 1 << 24
 """Bytes per write."""

@@ -2,8 +2,8 @@
 
 Let x_bw be the unit activation of word w after prompt b, and x̄_b the mean over words. The concept's variance is
 S = Σ (x_bw − x̄_b)(x_bw − x̄_b)ᵀ, scaled to trace 1. It measures differences between words, not between prompts. A
-latent's eigenspace has the rounded effective rank of the latent as its dimension, but at most 8. With its orthonormal
-basis U, the share is
+latent's eigenspace is spanned by the leading eigenvectors of its quadratic part: as many as its effective rank,
+rounded, but at most 8. With its orthonormal basis U, the share is
 
     captured = tr UᵀSU.
 
@@ -19,7 +19,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from quadric.autoencoders import BilinearAutoencoder
-from quadric.geometry import spectra
+from quadric.geometry import centred_spectra
 from quadric.geometry.comparison import NULL_SEED
 from quadric.geometry.similarity import randomly_initialized
 from quadric.geometry.statistics import effective_rank
@@ -75,7 +75,7 @@ def captured_shares(
     """tr U_iᵀSU_i of every latent for each concept, and the rank of each latent."""
     shares = torch.zeros(len(variances), autoencoder.n_latents, dtype=torch.float64)
     ranks = torch.zeros(autoencoder.n_latents, dtype=torch.int64)
-    for latents, eigenvalues, eigenvectors in spectra(autoencoder):
+    for latents, eigenvalues, eigenvectors in centred_spectra(autoencoder):
         kept = eigenvectors[..., :LARGEST_RANK].double().cpu()
         rank = effective_rank(eigenvalues.double().cpu()).round().long().clamp(0, LARGEST_RANK)
         used = torch.arange(kept.shape[-1]) < rank[:, None]

@@ -8,7 +8,7 @@ from quadric.figures.figure_data import DEFAULT_ALPHA, FigureData, MissingDataEr
 from quadric.figures.similarity import measured
 from quadric.figures.style import GREY, LOOKS, Drawn, panels
 from quadric.geometry.comparison import NULL_SEED, Portrait, agreement, portrait
-from quadric.geometry.similarity import comparable, randomly_initialized
+from quadric.geometry.similarity import comparable, in_common_coordinates, randomly_initialized
 from quadric.sweep.rows import Row
 
 PRIORS = ("atomic", "composite", "quadratic")
@@ -52,8 +52,9 @@ def _families(data: FigureData) -> dict[str, list[Trained]]:
 
 def _pairs(prior: str, family: list[Trained]) -> list[Row]:
     loaded = [each.load() for each in family]
-    portraits = [portrait(comparable(each, each)[0]) for each in loaded]
-    null = portrait(randomly_initialized(loaded[0], NULL_SEED))
+    alike = in_common_coordinates([comparable(each, each)[0] for each in loaded])
+    portraits = [portrait(each) for each in alike]
+    null = portrait(randomly_initialized(alike[0], NULL_SEED))
     seeds = [each.config.seed for each in family]
     rows = [
         _row(prior, str(seeds[i]), str(seeds[j]), portraits[i], portraits[j])

@@ -1,6 +1,8 @@
 """The shape of every latent, from weights alone: no data, no forward pass.
 
-spectrum(ae, i)          eigenvalues and eigenvectors of one latent
+Where the centre of the tokens is known, from an affine lens or by argument, shapes are those about it.
+
+spectrum(ae, i)          eigenvalues and eigenvectors of one latent's whole form, in the lens's coordinates
 statistics(ae)           the table of all latents: importance, effective rank, captured, support, shape …
 dictionary_geometry(ae)  every latent decomposed once, for all of these; kept in a run by `kept_geometry`
 latent_form(ae, i)       a latent as a `Form`, which can be added, subtracted, scaled and evaluated
@@ -13,9 +15,10 @@ frobenius_similarity, hungarian_similarity, compare    how much two autoencoders
 description_length(ae)   how many bits the latents take
 """
 
+from quadric.geometry.centring import Centre, Centring, centring_of
 from quadric.geometry.comparison import Agreement, Comparison, compare
 from quadric.geometry.copies import Redundancy, redundancy
-from quadric.geometry.decomposition import Decomposition, decompose, leading_axes
+from quadric.geometry.decomposition import Decomposition, centred_spectra, decompose, leading_axes, with_signs
 from quadric.geometry.description_length import DescriptionLength, description_length
 from quadric.geometry.dictionary_geometry import DictionaryGeometry, dictionary_geometry
 from quadric.geometry.eigenpairs import Eigenpairs
@@ -30,15 +33,18 @@ from quadric.geometry.receptive_field import (
     receptive_field_share,
     slab_share,
 )
-from quadric.geometry.shapes import LevelSet, Shape, level_set, shape_of
+from quadric.geometry.shapes import SHAPES, LevelSet, Shape, level_set, shape_of
 from quadric.geometry.similarity import HungarianSimilarity, frobenius_similarity, hungarian_similarity
 from quadric.geometry.spectra import all_eigenvalues, spectra, spectrum
 from quadric.geometry.statistics import LatentStatistics, statistics
 from quadric.geometry.stored import kept_geometry, load_geometry, save_geometry, stored_geometry
 
 __all__ = [
+    "SHAPES",
     "AffineForm",
     "Agreement",
+    "Centre",
+    "Centring",
     "Comparison",
     "Decomposition",
     "DescriptionLength",
@@ -53,6 +59,8 @@ __all__ = [
     "Redundancy",
     "Shape",
     "all_eigenvalues",
+    "centred_spectra",
+    "centring_of",
     "combination",
     "compare",
     "decompose",
@@ -81,4 +89,5 @@ __all__ = [
     "spectrum",
     "statistics",
     "stored_geometry",
+    "with_signs",
 ]

@@ -57,7 +57,7 @@ class Comparison(NamedTuple):
     random: Agreement
     """The first autoencoder with a random initialization of the second one's architecture."""
     rotated_frobenius: float
-    """Expected Sim_F after a random rotation of the second autoencoder; exact, without sampling."""
+    """Expected Sim_F after a random rotation of the second autoencoder's coordinates; exact, without sampling."""
     rotated_eigenspaces: float
     """Expected overlap of eigenspaces after such a rotation."""
 
@@ -124,7 +124,7 @@ def _rotated_frobenius(mine: Portrait, other: Portrait) -> float:
         mine.traces,
         other.kernel.diagonal().double(),
         other.traces,
-        mine.autoencoder.d_model,
+        mine.autoencoder.lens.width,
     )
     return frobenius_from_norms(cross, mine.energy, other.energy)
 
@@ -134,5 +134,5 @@ def _rotated_eigenspaces(mine: Portrait, other: Portrait) -> float:
     p = coefficients.shape[1]
     ones = torch.ones(p, dtype=torch.float64, device=coefficients.device)
     eigenform_traces = coefficients.mT @ mine.traces, others.mT @ other.traces
-    expected = expected_cross_energy(ones, eigenform_traces[0], ones, eigenform_traces[1], mine.autoencoder.d_model)
+    expected = expected_cross_energy(ones, eigenform_traces[0], ones, eigenform_traces[1], mine.autoencoder.lens.width)
     return expected / p if p else 0.0

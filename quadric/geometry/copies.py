@@ -3,24 +3,31 @@
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from quadric.autoencoders import Autoencoder, BilinearAutoencoder
 from quadric.autoencoders.topk import LinearAutoencoder
+from quadric.geometry.kernels import cross_kernel
 
 COPY = 0.95
 """|cosine| between two forms above which the later one counts as a copy; the sign of a form is free."""
 EMPTY = 1e-6
 """A form is empty if its norm is below this share of the median form's."""
+NO_COPY = -1
 
 
 class Redundancy(NamedTuple):
     """Which latents of a dictionary are empty and which are copies."""
 
     empty: Bool[Tensor, " k"]
-    copy: Bool[Tensor, " k"]
-    """Nearly equal, up to sign and scale, to an earlier latent that is no copy itself."""
+    copy_of: Int[Tensor, " k"]
+    """The first earlier latent, no copy itself, to which this one is nearly equal up to sign and scale; −1 if none."""
+
+    @property
+    def copy(self) -> Bool[Tensor, " k"]:
+        """Which latents are copies."""
+        return self.copy_of != NO_COPY
 
     @property
     def n_distinct(self) -> int:
@@ -43,7 +50,7 @@ def redundancy(autoencoder: Autoencoder, threshold: float = COPY) -> Redundancy:
         threshold: |cosine| above which a latent counts as a copy.
 
     Returns:
-        Which latents are empty and which are copies.
+        Which latents are empty, which are copies, and of which.
 
     Example:
         ```python
@@ -60,21 +67,26 @@ def redundancy(autoencoder: Autoencoder, threshold: float = COPY) -> Redundancy:
     scale = torch.where(empty, 1, norms)
     near = (kernel / scale[:, None] / scale).abs_() > threshold
     near &= ~empty[:, None] & ~empty
-    return Redundancy(empty.cpu(), _later_copies(near.cpu()))
+    return Redundancy(empty.cpu(), _originals(near.cpu()))
 
 
 def form_kernel(autoencoder: Autoencoder) -> Float[Tensor, "k k"]:
-    """⟨W_i, W_j⟩ of all latents; (d_i·d_j)² where they are directions."""
+    """⟨W_i, W_j⟩ of all latents, symmetrized as data sees them; (d_i·d_j)² where they are directions."""
     if isinstance(autoencoder, BilinearAutoencoder):
-        return autoencoder.kernel()
+        return cross_kernel(autoencoder, autoencoder)
     assert isinstance(autoencoder, LinearAutoencoder)
     decoder = autoencoder.decoder.detach().float()
     return (decoder @ decoder.mT).square()
 
 
-def _later_copies(near: Bool[Tensor, "k k"]) -> Bool[Tensor, " k"]:
-    """In the order of the latents, each that is near an earlier one which was kept."""
+def _originals(near: Bool[Tensor, "k k"]) -> Int[Tensor, " k"]:
+    """In the order of the latents, the first earlier one that is near and was kept."""
+    found = torch.full((len(near),), NO_COPY)
     kept = torch.zeros(len(near), dtype=torch.bool)
     for latent in range(len(near)):
-        kept[latent] = not bool((near[latent, :latent] & kept[:latent]).any())
-    return ~kept
+        earlier = near[latent, :latent] & kept[:latent]
+        if bool(earlier.any()):
+            found[latent] = int(earlier.int().argmax())
+        else:
+            kept[latent] = True
+    return found

@@ -1,10 +1,22 @@
-"""All latents of a dictionary, each decomposed once: every eigenvalue, and the leading eigenvectors.
+"""All latents of a dictionary about the centre of the tokens, each decomposed once.
 
-Everything else that geometry reports about a whole dictionary follows from these tensors. All eigenvectors rarely fit
-into memory, so a fixed number per latent is kept: 8 in float32 take 270 MB at k = 8,192 and d = 1,024.
+Every latent is z = vᵀQv + c·bᵀv + c²a (`quadric.geometry.centring`). Kept are all eigenvalues of Q, the shape, and a
+frame of axes in which the latent is shown; everything else that geometry reports about a whole dictionary follows from
+these tensors. All eigenvectors rarely fit into memory: 8 axes in float32 take 270 MB at k = 8,192 and d = 1,024.
+
+The axes of a latent are eigenvectors of Q, those that count for its shape first, each part by |λ| descending. Where the
+level sets open, the direction of the linear part is one of them: first for a half-space; third for a paraboloid, or
+after the eigenvectors that count if there is only one. Eigenvectors that do not count are made orthogonal to it; b_⊥ is
+orthogonal to the others anyway. On the slice through the centre that some axes span, with ξ the coordinates on them,
+
+    z = Σ(axis_quadratic ξ² + axis_linear ξ) + constant,
+
+exactly for eigenvectors.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Float, Float32, Int
@@ -12,36 +24,61 @@ from torch import Tensor
 
 from quadric.autoencoders import Autoencoder
 from quadric.autoencoders.io import weights_sha256
-from quadric.geometry.dictionary import Progress, no_progress, require_bilinear, support
-from quadric.geometry.spectra import padded_table, spectra
+from quadric.geometry.centring import CentreLike, Centring, centred_factors, centring_of
+from quadric.geometry.dictionary import Progress, Terms, no_progress, require_bilinear, support, term_batches
+from quadric.geometry.eigenpairs import Eigenpairs, eigenpairs, eigenvalues
+from quadric.geometry.shapes import DEFAULT_TOLERANCE, HALF_SPACE, Reading, Readings, check_tolerance, read_shapes
+from quadric.geometry.spectra import SpectrumBatch, padded_table
 
-KEPT_VECTORS = 8
-"""Leading eigenvectors kept per latent; by default neighbours and evidence use as many."""
+KEPT_AXES = 8
+"""Axes kept per latent; by default neighbours and evidence use as many."""
+EIGENVECTOR, LINEAR_DIRECTION, NO_AXIS = 0, 1, -1
+"""Kinds of axes."""
+SMALLEST_REST = 1e-3
+"""Length of what is left of a unit vector outside the axes before it, below which it is no axis of its own."""
+WIDEST_IN_DOUBLE = 512
+"""Largest d_model for which the covariance is applied in float64; beyond, float32 changes a share by about 1e-6."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Decomposition:
-    """Eigenvalues and leading eigenvectors of every latent of one dictionary."""
+    """Every latent of one dictionary about the centre: eigenvalues of Q, axes, shape."""
 
     weights_sha256: str
     """Hash of the weights that were decomposed, see `quadric.autoencoders.io.weights_sha256`."""
+    centre_sha256: str
+    """Hash of the centre about which a raw dictionary was read; empty for the origin and for a lens's own centre."""
+    tolerance: float
+    """Share of a latent's variation that its shape may leave out."""
     eigenvalues: Float[Tensor, "k r"]
-    """All eigenvalues by |λ| descending, padded with zeros; float64."""
+    """All eigenvalues of Q by |λ| descending, padded with zeros; float64."""
     support: Int[Tensor, " k"]
     """Number of atoms that feed into each latent."""
-    eigenvectors: Float32[Tensor, "k d v"]
-    """The leading eigenvectors as columns, zero beyond a latent's rank. The sign of an eigenvector is arbitrary; here
-    its largest entry is positive, so that the same weights give the same vectors."""
+    axes: Float32[Tensor, "k d a"]
+    """The frame in which each latent is shown, orthonormal columns, zero beyond what there is. The sign of an axis is
+    arbitrary; here its largest entry is positive, so that the same weights give the same axes."""
+    axis_quadratic: Float[Tensor, "k a"]
+    """axisᵀQ axis: λ where the axis is an eigenvector."""
+    axis_linear: Float[Tensor, "k a"]
+    """c·b·axis: the slope of z along the axis at the centre."""
+    axis_kind: Int[Tensor, "k a"]
+    """EIGENVECTOR, LINEAR_DIRECTION or NO_AXIS."""
+    constant: Float[Tensor, " k"]
+    """c²a: z at the centre."""
+    energy: Float[Tensor, " k"]
+    """‖W̃‖² = Σλ² + ‖b‖²/2 + a² in the coordinates [v; c]."""
+    readings: Readings
+    """Shape and curvature of every latent."""
 
     @property
     def n_latents(self) -> int:
         return len(self.eigenvalues)
 
     def __repr__(self) -> str:
-        k, d, kept = self.eigenvectors.shape
+        k, d, kept = self.axes.shape
         return (
             f"{type(self).__name__}({k:,} latents, d_model={d}, {self.eigenvalues.shape[1]} eigenvalues and "
-            f"{kept} eigenvectors per latent, weights {self.weights_sha256[:12]})"
+            f"{kept} axes per latent, weights {self.weights_sha256[:12]})"
         )
 
     def check_weights(self, autoencoder: Autoencoder) -> None:
@@ -53,63 +90,269 @@ class Decomposition:
             )
 
     def leading(self, count: int) -> Float32[Tensor, "k d count"] | None:
-        """The `count` leading eigenvectors of every latent, zero beyond its rank; None if fewer were kept."""
-        _, d_model, kept = self.eigenvectors.shape
+        """The first `count` axes of every latent, zero beyond what there is; None if fewer were kept."""
+        _, d_model, kept = self.axes.shape
         if min(count, d_model) > kept:
             return None
-        return torch.nn.functional.pad(self.eigenvectors[..., :count], (0, max(0, count - kept)))
+        return torch.nn.functional.pad(self.axes[..., :count], (0, max(0, count - kept)))
+
+
+Geometry = TypeVar("Geometry", bound=Decomposition)
+
+
+def with_signs(geometry: Geometry, signs: Float[Tensor, " k"]) -> Geometry:
+    """The same latents with the sign of some forms changed, W → −W: what evidence in its canonical sign shows.
+
+    Args:
+        geometry: A decomposition.
+        signs: +1 or −1 for every latent.
+
+    Returns:
+        Eigenvalues, coefficients of axes and constants with those signs; axes stay as they are.
+    """
+    signs = signs.to(geometry.eigenvalues)
+    turned, found = signs < 0, geometry.readings
+    readings = found._replace(
+        positive=torch.where(turned, found.negative, found.positive),
+        negative=torch.where(turned, found.positive, found.negative),
+    )
+    return replace(
+        geometry,
+        eigenvalues=signs[:, None] * geometry.eigenvalues,
+        axis_quadratic=signs[:, None] * geometry.axis_quadratic,
+        axis_linear=signs[:, None] * geometry.axis_linear,
+        constant=signs * geometry.constant,
+        readings=readings,
+    )
 
 
 @torch.no_grad()
 def decompose(
-    autoencoder: Autoencoder, n_vectors: int = KEPT_VECTORS, on_progress: Progress = no_progress
+    autoencoder: Autoencoder,
+    n_axes: int = KEPT_AXES,
+    on_progress: Progress = no_progress,
+    *,
+    centre: CentreLike | None = None,
+    tolerance: float = DEFAULT_TOLERANCE,
 ) -> Decomposition:
-    """Decompose every latent once.
+    """Decompose every latent about the centre of the tokens, once.
 
     Args:
         autoencoder: A bilinear autoencoder.
-        n_vectors: Leading eigenvectors to keep per latent.
+        n_axes: Axes to keep per latent.
         on_progress: Called with the number of latents finished since its last call.
+        centre: Of the unit tokens that a raw dictionary reads, with their covariance if it is known; the origin if
+            left out. An affine lens has its own.
+        tolerance: Share of a latent's variation that its shape may leave out.
 
     Returns:
-        The eigenvalues of all latents and their leading eigenvectors, on the CPU.
+        Eigenvalues, axes and shape of all latents, on the CPU.
     """
+    check_tolerance(tolerance)
     bilinear = require_bilinear(autoencoder)
-    found = []
-    vectors = torch.zeros(bilinear.n_latents, bilinear.d_model, n_vectors)
-    for latents, values, directions in spectra(bilinear):
-        found.append((latents.cpu(), values.cpu()))
-        leading = _with_fixed_signs(directions[..., :n_vectors] * (values[:, None, :n_vectors] != 0))
-        vectors[latents.cpu(), :, : leading.shape[-1]] = leading.float().cpu()
-        on_progress(len(latents))
+    centring = centring_of(bilinear, centre)
+    parts: list[_Part] = []
+    values: list[tuple[Tensor, Tensor]] = []
+    for terms in term_batches(bilinear, centred_factors(bilinear, centring)):
+        part, own = _decompose_batch(terms, centring, n_axes, tolerance)
+        parts.append(part)
+        values.append((terms.latents.cpu(), own.cpu()))
+        on_progress(len(terms.latents))
+    found = _in_order(parts)
     return Decomposition(
         weights_sha256=weights_sha256(bilinear),
-        eigenvalues=padded_table(found, bilinear.n_latents),
+        centre_sha256=centring.sha256,
+        tolerance=tolerance,
+        eigenvalues=padded_table(values, bilinear.n_latents),
         support=support(bilinear).cpu(),
-        eigenvectors=vectors,
+        **found.columns,
+        readings=found.readings,
     )
 
 
-def leading_axes(
-    autoencoder: Autoencoder, n_axes: int, geometry: Decomposition | None = None
-) -> Float32[Tensor, "k d a"]:
-    """The leading eigenvectors of every latent by |λ|, zero beyond its rank; the largest entry of each is positive.
+def centred_spectra(autoencoder: Autoencoder, centre: CentreLike | None = None) -> Iterator[SpectrumBatch]:
+    """The eigenpairs of every latent's quadratic part Q, batch by batch; eigenvectors are directions of the token.
 
     Args:
         autoencoder: A bilinear autoencoder.
-        n_axes: Eigenvectors per latent.
-        geometry: Its decomposition, if it was computed before; it is used if it holds enough eigenvectors.
+        centre: As for `decompose`.
+
+    Yields:
+        Latents, eigenvalues (b, r) by |λ| descending and eigenvectors (b, d, r).
+    """
+    bilinear = require_bilinear(autoencoder)
+    for terms in term_batches(bilinear, centred_factors(bilinear, centring_of(bilinear, centre))):
+        yield SpectrumBatch(terms.latents, *_quadratic_part(terms))
+
+
+def leading_axes(
+    autoencoder: Autoencoder, n_axes: int, geometry: Decomposition | None = None, *, centre: CentreLike | None = None
+) -> Float32[Tensor, "k d a"]:
+    """The first axes of every latent, zero beyond what there is; the largest entry of each is positive.
+
+    Args:
+        autoencoder: A bilinear autoencoder.
+        n_axes: Axes per latent.
+        geometry: Its decomposition, if it was computed before; it is used if it holds enough axes.
+        centre: As for `decompose`; a geometry has its own.
 
     Returns:
-        One column per eigenvector, (k, d, n_axes).
+        One column per axis, (k, d, n_axes).
     """
     if geometry is not None:
         geometry.check_weights(autoencoder)
         if (known := geometry.leading(n_axes)) is not None:
             return known
-    return decompose(autoencoder, n_axes).eigenvectors
+    return decompose(autoencoder, n_axes, centre=centre).axes
 
 
-def _with_fixed_signs(vectors: Float[Tensor, "b d v"]) -> Float[Tensor, "b d v"]:
+class _Part(NamedTuple):
+    """Some latents."""
+
+    latents: Tensor
+    columns: dict[str, Any]
+    """Tensors of `Decomposition` by name."""
+    readings: Readings
+
+
+def _in_order(parts: list[_Part]) -> _Part:
+    latents = torch.cat([part.latents for part in parts])
+    order = latents.argsort()
+    columns = {name: torch.cat([part.columns[name] for part in parts])[order] for name in parts[0].columns}
+    readings = zip(*(part.readings for part in parts), strict=True)
+    return _Part(latents[order], columns, Readings(*(torch.cat(column)[order] for column in readings)))
+
+
+def _decompose_batch(terms: Terms, centring: Centring, n_axes: int, tolerance: float) -> tuple[_Part, Tensor]:
+    """Latents of equal support, and the eigenvalues of their quadratic parts."""
+    linear, constant = _linear_and_constant(terms)
+    if centring.at_origin and not n_axes:
+        values, directions = _without_rounding(eigenvalues(*_on_v(terms), terms.weights), terms), None
+        beta, spread = torch.zeros_like(values), centring.covariance
+        assert isinstance(spread, float)
+    else:
+        values, directions = _quadratic_part(terms)
+        beta = (linear[:, None] @ directions)[:, 0]
+        spread = _spread(directions, centring.covariance)
+    reading = read_shapes(values, beta, constant, centring.scale, spread, tolerance)
+    axes, kinds = _frame(directions, values, reading, n_axes) if directions is not None else _no_axes(linear, n_axes)
+    within = axes.mT @ directions if directions is not None else axes.new_zeros(len(axes), n_axes, values.shape[1])
+    columns = {
+        "axes": axes.float(),
+        "axis_quadratic": (within.square() * values[:, None]).sum(-1),
+        "axis_linear": centring.scale * (linear[:, None] @ axes)[:, 0],
+        "axis_kind": kinds,
+        "constant": centring.scale**2 * constant,
+        "energy": values.square().sum(-1) + linear.square().sum(-1) / 2 + constant.square(),
+    }
+    on_cpu = {name: column.cpu() for name, column in columns.items()}
+    return _Part(terms.latents.cpu(), on_cpu, Readings(*(each.cpu() for each in reading.columns))), values
+
+
+def _on_v(terms: Terms) -> tuple[Tensor, Tensor]:
+    left = terms.left[..., :-1]
+    return left, left if terms.right is terms.left else terms.right[..., :-1]
+
+
+def _quadratic_part(terms: Terms) -> Eigenpairs:
+    """Q = Σ_j C_j sym(l_v r_vᵀ)."""
+    values, directions = eigenpairs(*_on_v(terms), terms.weights)
+    return Eigenpairs(_without_rounding(values, terms), directions)
+
+
+def _linear_and_constant(terms: Terms) -> tuple[Float[Tensor, "b d"], Float[Tensor, " b"]]:
+    """b = Σ_j C_j (l_v r_c + r_v l_c) and a = Σ_j C_j l_c r_c; zero where they are rounding."""
+    (left, right), weights = _on_v(terms), terms.weights.double()
+    on_left, on_right = terms.left[..., -1].double(), terms.right[..., -1].double()
+    linear = ((weights * on_right)[:, None].to(left) @ left + (weights * on_left)[:, None].to(right) @ right)[:, 0]
+    constant = (weights * on_left * on_right).sum(-1)
+    floor = _rounding(terms, terms.left.shape[-1])
+    norms = torch.linalg.vector_norm(linear.double(), dim=-1)
+    return (
+        torch.where((norms <= floor)[:, None], 0, linear.double()),
+        torch.where(constant.abs() <= floor, 0, constant),
+    )
+
+
+def _without_rounding(values: Float[Tensor, "b r"], terms: Terms) -> Float[Tensor, "b r"]:
+    """Eigenvalues, zero where they are the rounding of l − (l·m)m: it is relative to l, not to what is left."""
+    return torch.where(values.abs() <= _rounding(terms, values.shape[-1])[:, None], 0, values)
+
+
+def _rounding(terms: Terms, count: int) -> Float[Tensor, " b"]:
+    norms = torch.linalg.vector_norm(terms.left, dim=-1) * torch.linalg.vector_norm(terms.right, dim=-1)
+    size = (terms.weights.abs() * norms).sum(-1).double()
+    floor: Tensor = torch.finfo(torch.float64).eps * max(1, count) * size
+    return floor
+
+
+def _spread(directions: Float[Tensor, "b d r"], covariance: Tensor | float) -> Float[Tensor, "b r r"] | float:
+    """Covariance of the coordinates on the eigenvectors."""
+    if isinstance(covariance, float):
+        return covariance
+    dtype = torch.float64 if len(covariance) <= WIDEST_IN_DOUBLE else torch.float32
+    basis = directions.to(dtype)
+    spread: Tensor = basis.mT @ (covariance.to(basis) @ basis)
+    return spread.double()
+
+
+def _no_axes(linear: Tensor, n_axes: int) -> tuple[Tensor, Tensor]:
+    return linear.new_zeros(*linear.shape, n_axes), torch.full((len(linear), n_axes), NO_AXIS)
+
+
+def _frame(
+    directions: Float[Tensor, "b d r"], values: Float[Tensor, "b r"], reading: Reading, n_axes: int
+) -> tuple[Float[Tensor, "b d a"], Int[Tensor, "b a"]]:
+    """The axes of every latent and their kinds."""
+    present = values != 0
+    # Counted ones first, then other eigenvectors with λ ≠ 0; both parts stay in the order of |λ|.
+    rank = torch.where(reading.counted, 0, torch.where(present, 1, 2))
+    order = rank.argsort(dim=-1, stable=True)[:, :n_axes]
+    chosen = directions.gather(2, order[:, None].expand(-1, directions.shape[1], -1))
+    chosen = chosen * present.gather(1, order)[:, None]
+    axes = torch.nn.functional.pad(chosen, (0, n_axes - chosen.shape[2]))
+    kinds = torch.where((axes != 0).any(1), EIGENVECTOR, NO_AXIS)
+    opens = reading.columns.opens.nonzero()[:, 0]
+    if len(opens) and n_axes:
+        linear = (directions[opens] @ reading.outside[opens, :, None])[..., 0]
+        counted = reading.counted[opens].sum(-1)
+        place = torch.where(reading.columns.shape[opens] == HALF_SPACE, 0, counted.clamp(max=2))
+        axes[opens], kinds[opens] = _with_linear_axis(axes[opens], linear, place)
+    return _with_fixed_signs(axes), kinds
+
+
+def _with_linear_axis(
+    axes: Float[Tensor, "b d a"], linear: Float[Tensor, "b d"], place: Int[Tensor, " b"]
+) -> tuple[Float[Tensor, "b d a"], Int[Tensor, "b a"]]:
+    """The axes with a direction inserted at some place, and all that come later made orthogonal to it."""
+    n_axes = axes.shape[2]
+    numbers = torch.arange(n_axes, device=axes.device)
+    before = numbers < place[:, None]
+    source = torch.where(before, numbers, (numbers - 1).clamp(min=0))
+    shifted = axes.gather(2, source[:, None].expand_as(axes))
+    is_linear = numbers == place[:, None]
+    shifted = torch.where(is_linear[:, None], linear[..., None], shifted)
+    frame = _orthonormal(shifted)
+    missing = (frame == 0).all(1)
+    kinds = torch.where(missing, NO_AXIS, torch.where(is_linear, LINEAR_DIRECTION, EIGENVECTOR))
+    order = missing.int().argsort(dim=-1, stable=True)
+    return frame.gather(2, order[:, None].expand_as(frame)), kinds.gather(1, order)
+
+
+def _orthonormal(vectors: Float[Tensor, "b d a"]) -> Float[Tensor, "b d a"]:
+    """Gram–Schmidt in the order of the columns; a column inside the span of those before becomes zero."""
+    frame = torch.zeros_like(vectors)
+    for column in range(vectors.shape[2]):
+        own = vectors[..., column]
+        length = torch.linalg.vector_norm(own, dim=1, keepdim=True)
+        own = own / torch.where(length > 0, length, 1)
+        for _ in range(2):  # the second pass removes the rounding of the first
+            own = own - (frame @ (frame.mT @ own[..., None]))[..., 0]
+        rest = torch.linalg.vector_norm(own, dim=1, keepdim=True)
+        frame[..., column] = torch.where(rest > SMALLEST_REST, own / rest.clamp(min=SMALLEST_REST), 0)
+    return frame
+
+
+def _with_fixed_signs(vectors: Float[Tensor, "b d a"]) -> Float[Tensor, "b d a"]:
     largest = vectors.abs().argmax(dim=1, keepdim=True)
     return vectors * torch.where(vectors.gather(1, largest) < 0, -1, 1)

@@ -20,7 +20,7 @@ class DescriptionLength(NamedTuple):
     """Bits of an autoencoder's forms, each latent taken alone and all of them together."""
 
     alone: Float[Tensor, " k"]
-    """Bits of each latent with its own copies of its atoms, or of its d(d+1)/2 entries where that is shorter."""
+    """Bits of each latent with its own copies of its atoms, or of its w(w+1)/2 entries where that is shorter."""
     atoms: float
     """Bits of the atoms that any latent uses, each counted once."""
     supports: float
@@ -45,8 +45,8 @@ class DescriptionLength(NamedTuple):
 def description_length(autoencoder: Autoencoder, precision: int | None = None) -> DescriptionLength:
     """Bits of every latent and of the whole dictionary; by default at the precision in which the weights are stored.
 
-    A latent with s of h atoms costs log₂(h + 1) + log₂ C(h, s) bits for its support, s weights and s atoms of 2d
-    numbers (d where L = R).
+    A latent with s of h atoms costs log₂(h + 1) + log₂ C(h, s) bits for its support, s weights and s atoms of 2w
+    numbers (w where L = R), with w = d, or d + 1 with an affine lens. The lens itself is not counted.
     """
     bilinear = require_bilinear(autoencoder)
     precision = 8 * bilinear.left.element_size() if precision is None else precision
@@ -56,7 +56,8 @@ def description_length(autoencoder: Autoencoder, precision: int | None = None) -
     choice = _support_bits(counts, bilinear)
     values = torch.zeros_like(counts) if bilinear.prior == "atomic" else counts * precision
     per_atom = _numbers_per_atom(bilinear) * precision
-    whole_matrix = precision * bilinear.d_model * (bilinear.d_model + 1) / 2
+    width = bilinear.lens.width
+    whole_matrix = precision * width * (width + 1) / 2
     return DescriptionLength(
         alone=(choice + values + counts * per_atom).clamp(max=whole_matrix),
         atoms=float(_atoms_in_use(bilinear) * per_atom),
@@ -67,7 +68,7 @@ def description_length(autoencoder: Autoencoder, precision: int | None = None) -
 
 
 def _numbers_per_atom(autoencoder: BilinearAutoencoder) -> int:
-    return autoencoder.d_model * (1 if autoencoder.tied else 2)
+    return autoencoder.lens.width * (1 if autoencoder.tied else 2)
 
 
 def _support_bits(counts: Tensor, autoencoder: BilinearAutoencoder) -> Tensor:

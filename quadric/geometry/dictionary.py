@@ -54,17 +54,26 @@ def support(autoencoder: Autoencoder) -> Int[Tensor, " k"]:
 
 
 @torch.no_grad()
-def term_batches(autoencoder: Autoencoder) -> Iterator[Terms]:
-    """All latents in batches of equal support, each of which can be decomposed at once; ordered by support."""
+def term_batches(
+    autoencoder: Autoencoder, factors: tuple[Float[Tensor, "h w"], Float[Tensor, "h w"]] | None = None
+) -> Iterator[Terms]:
+    """All latents in batches of equal support, each of which can be decomposed at once; ordered by support.
+
+    `factors` are the atoms' L and R in other coordinates than the lens's.
+    """
     bilinear = require_bilinear(autoencoder)
-    quadratic = isinstance(bilinear.mixing, Dense)
-    costly = quadratic and bilinear.n_hidden * bilinear.d_model**2 > CHEAP_IN_DOUBLE
-    left = bilinear.left.detach().to(torch.float32 if costly else torch.float64)
-    right = left if bilinear.tied else bilinear.right.detach().to(left)
+    left, right = _lens_factors(bilinear) if factors is None else factors
     if isinstance(bilinear.mixing, Dense):
         yield from _dense_batches(left, right, bilinear.mixing.weight.detach())
     else:
         yield from _sparse_batches(left, right, bilinear)
+
+
+def _lens_factors(bilinear: BilinearAutoencoder) -> tuple[Tensor, Tensor]:
+    quadratic = isinstance(bilinear.mixing, Dense)
+    costly = quadratic and bilinear.n_hidden * bilinear.d_model**2 > CHEAP_IN_DOUBLE
+    left = bilinear.left.detach().to(torch.float32 if costly else torch.float64)
+    return left, left if bilinear.tied else bilinear.right.detach().to(left)
 
 
 def _dense_batches(left: Tensor, right: Tensor, mixing: Tensor) -> Iterator[Terms]:

@@ -23,7 +23,8 @@ from quadric.geometry.eigenpairs import Eigenpairs, eigenpairs
 class Form:
     """W = Σ_j w_j ½(l_j r_jᵀ + r_j l_jᵀ), stored as its terms; only `matrix` builds the d×d matrix.
 
-    `+`, `-`, `*` and `/` by a number, and `sum` return forms. Values are computed in float64.
+    `+`, `-`, `*` and `/` by a number, and `sum` return forms. Values are computed in float64. A latent's form is in the
+    coordinates of its lens: those of the token, or [u − μ; c] with an affine lens, which has one more.
     """
 
     left: Float[Tensor, "m d"]
@@ -54,7 +55,7 @@ class Form:
 
     @property
     def d_model(self) -> int:
-        """Width of the tokens."""
+        """Width of the vectors that it reads: of the tokens, or of `ae.lens(tokens)` with an affine lens."""
         return self.left.shape[1]
 
     @property
@@ -63,7 +64,7 @@ class Form:
         return self.left.shape[0]
 
     def __call__(self, tokens: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
-        """z = xᵀWx of every token, without scaling it."""
+        """z = xᵀWx of every vector, without scaling it; with an affine lens, give `ae.lens(tokens)`."""
         tokens = tokens.double()
         return ((tokens @ self.left.double().mT) * (tokens @ self.right.double().mT)) @ self.weights.double()
 

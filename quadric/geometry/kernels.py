@@ -12,6 +12,7 @@ from torch import Tensor
 
 from quadric.autoencoders import BilinearAutoencoder
 from quadric.autoencoders.kernels.kernel import cross_gram
+from quadric.autoencoders.lens import AffineLens
 
 ATOM_BLOCK = 1_024
 """Atoms of one side whose inner products with all atoms of the other are held at once."""
@@ -21,11 +22,16 @@ CHEAP_IN_DOUBLE = 2**32
 
 @torch.no_grad()
 def cross_kernel(a: BilinearAutoencoder, b: BilinearAutoencoder) -> Float[Tensor, "k g"]:
-    """M_ij = ⟨W_i, W'_j⟩ between the latents of two autoencoders of one width; `cross_kernel(a, a)` is the kernel K.
+    """M_ij = ⟨W_i, W'_j⟩ between the latents of two autoencoders of one lens; `cross_kernel(a, a)` is the kernel K.
 
     Small dictionaries are multiplied in float64, large ones in float32, whose rounding changes a similarity by ~1e-7.
     """
-    cheap = a.n_hidden * b.n_hidden * a.d_model <= CHEAP_IN_DOUBLE
+    if not same_lens(a, b):
+        raise ValueError(
+            "the two autoencoders read tokens through different lenses, so their forms have different coordinates; "
+            "bring them into common ones with quadric.geometry.similarity.comparable"
+        )
+    cheap = a.n_hidden * b.n_hidden * a.lens.width <= CHEAP_IN_DOUBLE
     dtype = torch.float64 if cheap else torch.float32
     left, right = _factors(a, dtype)
     other_left, other_right = _factors(b, dtype)
@@ -34,6 +40,14 @@ def cross_kernel(a: BilinearAutoencoder, b: BilinearAutoencoder) -> Float[Tensor
         rows = slice(start, start + ATOM_BLOCK)
         half[rows] = b.mixing.mix(cross_gram(left[rows], right[rows], other_left, other_right))
     return a.mixing.mix(half.mT).mT.contiguous()  # one layout, hence one order of summation, for every prior
+
+
+def same_lens(a: BilinearAutoencoder, b: BilinearAutoencoder) -> bool:
+    """Whether the forms of two autoencoders have the same coordinates."""
+    if a.lens is b.lens or not isinstance(a.lens, AffineLens) or not isinstance(b.lens, AffineLens):
+        return a.lens.kind == b.lens.kind and a.lens.width == b.lens.width
+    mine, other = ((lens.centre.cpu().double(), lens.constant.cpu().double()) for lens in (a.lens, b.lens))
+    return all(torch.equal(one, another) for one, another in zip(mine, other, strict=True))
 
 
 @torch.no_grad()

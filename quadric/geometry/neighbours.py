@@ -1,4 +1,9 @@
-"""Latents that live in nearly the same subspace: all pairs are compared, without an eigenproblem per pair."""
+"""Latents that live in nearly the same subspace: all pairs are compared, without an eigenproblem per pair.
+
+The subspace of a latent is spanned by the leading eigenvectors of its quadratic part Q, as many as the effective rank
+of Q, rounded, but at most 8, and by the direction along which its level sets open. A half-space has that direction
+alone.
+"""
 
 import math
 from collections.abc import Iterator
@@ -9,8 +14,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from quadric.autoencoders import Autoencoder
+from quadric.geometry.centring import CentreLike
 from quadric.geometry.decomposition import Decomposition, decompose
 from quadric.geometry.dictionary import Progress, no_progress
+from quadric.geometry.shapes import HALF_SPACE
 from quadric.geometry.statistics import effective_rank
 
 DEFAULT_COUNT = 20
@@ -26,7 +33,7 @@ class Neighbours(NamedTuple):
     overlaps: Float[Tensor, "k count"]
     """‖U_iᵀU_j‖_F² / √(r_i r_j): 1 for the same subspace, 0 for orthogonal ones and for empty latents."""
     ranks: Int[Tensor, " k"]
-    """r_i, the number of leading eigenvectors that represent each latent."""
+    """r_i, the number of axes that represent each latent."""
 
     def __repr__(self) -> str:
         n_latents, count = self.latents.shape
@@ -35,7 +42,7 @@ class Neighbours(NamedTuple):
 
 
 class _Bases(NamedTuple):
-    """The leading eigenvectors of all latents that are represented by the same number of them."""
+    """The axes of all latents that are represented by the same number of them."""
 
     latents: Tensor
     vectors: Tensor  # (d, b·r): the r vectors of a latent side by side
@@ -47,19 +54,23 @@ def neighbours(
     largest_rank: int = LARGEST_RANK,
     on_progress: Progress = no_progress,
     geometry: Decomposition | None = None,
+    *,
+    centre: CentreLike | None = None,
 ) -> Neighbours:
     """Find the `count` latents with the largest subspace overlap ‖U_iᵀU_j‖_F² / √(r_i r_j) with each latent.
 
-    U_i holds as many leading eigenvectors as the latent's effective rank, rounded, but at most `largest_rank`: the
-    tail of a spectrum would make all latents of high rank look alike.
+    U_i holds as many leading eigenvectors of Q as its effective rank, rounded, and the direction along which the level
+    sets open, but at most `largest_rank` in all: the tail of a spectrum would make all latents of high rank look alike.
 
     Args:
         autoencoder: A bilinear autoencoder.
         count: Neighbours per latent.
-        largest_rank: The most eigenvectors that represent a latent.
+        largest_rank: The most axes that represent a latent.
         on_progress: Called with the number of latents finished since its last call; each latent counts twice, once
             when it is decomposed and once when its neighbours are found.
-        geometry: The autoencoder's geometry, if it was computed before; it is used if it holds enough eigenvectors.
+        geometry: The autoencoder's geometry, if it was computed before; it is used if it holds enough axes.
+        centre: Of the unit tokens that a raw dictionary reads; the origin if left out. An affine lens has its own, and
+            so does a geometry.
 
     Returns:
         The neighbours, closest first, with their overlaps.
@@ -76,7 +87,7 @@ def neighbours(
     if geometry is not None:
         geometry.check_weights(autoencoder)
     if geometry is None or geometry.leading(largest_rank) is None:
-        geometry = decompose(autoencoder, largest_rank, on_progress)
+        geometry = decompose(autoencoder, largest_rank, on_progress, centre=centre)
     else:
         on_progress(geometry.n_latents)
     return closest(geometry, count, largest_rank, on_progress)
@@ -92,7 +103,7 @@ def closest(
     _check(count, largest_rank)
     n_latents = geometry.n_latents
     count = min(count, n_latents - 1)
-    ranks = effective_rank(geometry.eigenvalues).round().long().clamp(max=largest_rank)
+    ranks = subspace_ranks(geometry, largest_rank)
     groups = _bases_by_rank(geometry, ranks)
     latents = torch.zeros(n_latents, count, dtype=torch.int64)
     overlaps = torch.zeros(n_latents, count, dtype=torch.float32)
@@ -102,6 +113,15 @@ def closest(
         latents[rows], overlaps[rows] = found.indices, found.values.clamp(min=0)
         on_progress(len(rows))
     return Neighbours(latents, overlaps, ranks)
+
+
+def subspace_ranks(geometry: Decomposition, largest_rank: int = LARGEST_RANK) -> Int[Tensor, " k"]:
+    """Number of leading axes that represent each latent: they are ordered so that its subspace comes first."""
+    found = geometry.readings
+    ranks = effective_rank(geometry.eigenvalues).round().long()
+    # The third axis of a paraboloid is the one along which it opens, so its first two eigenvectors come with it.
+    ranks = torch.where(found.opens, torch.maximum(ranks, (found.positive + found.negative).clamp(max=2)) + 1, ranks)
+    return torch.where(found.shape == HALF_SPACE, 1, ranks).clamp(max=largest_rank)
 
 
 def _check(count: int, largest_rank: int) -> None:
@@ -115,7 +135,7 @@ def _bases_by_rank(geometry: Decomposition, ranks: Int[Tensor, " k"]) -> dict[in
     groups = {}
     for rank in sorted(set(ranks.tolist())):
         latents = order[ranks[order] == rank]
-        vectors = geometry.eigenvectors[latents, :, :rank].transpose(0, 1).flatten(1).contiguous()
+        vectors = geometry.axes[latents, :, :rank].transpose(0, 1).flatten(1).contiguous()
         groups[rank] = _Bases(latents, vectors)
     return groups
 

@@ -14,29 +14,16 @@ a = mᵀWm, v = pu, and m·u, whose mean is ‖μ‖, plays the part of c.
 """
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from quadric.autoencoders import Autoencoder
+from quadric.geometry.centring import CentreLike, centred_factors, centring_of
 from quadric.geometry.dictionary import require_bilinear
-
-QuadricShape = Literal[
-    "empty",
-    "constant",
-    "half-space",
-    "slab",
-    "ellipsoid",
-    "hyperboloid",
-    "elliptic paraboloid",
-    "hyperbolic paraboloid",
-]
-
-DEFAULT_TOLERANCE = 0.05
-"""Share of a latent's variation that a shape may leave out: eigenvalues by their share of Σ|λ|, the linear part outside
-their span and the whole quadratic part by their share of the variance of z."""
+from quadric.geometry.shapes import DEFAULT_TOLERANCE, QuadricShape, Shape, read_shapes
 
 
 class AffineForm(NamedTuple):
@@ -74,6 +61,8 @@ class Quadric:
     """b_⊥: along it a paraboloid opens, and a half-space begins; zero for the other shapes."""
     curvature: float
     """Share of the variance of z that no linear function explains, were the tokens Gaussian with the given spread."""
+    signature: Shape
+    """The shape with the numbers of positive and negative eigenvalues, and its specific name, e.g. circle."""
     form: AffineForm
     tolerance: float
 
@@ -81,6 +70,21 @@ class Quadric:
     def radii(self) -> Float[Tensor, " r"]:
         """1/√|λ_j|: distance from the centre at which an axis meets the level set z₀ ± 1."""
         return self.eigenvalues.abs().rsqrt()
+
+    @property
+    def quadratic(self) -> Float[Tensor, "w w"]:
+        """Q."""
+        return (self.form.eigenvectors * self.form.eigenvalues) @ self.form.eigenvectors.mT
+
+    @property
+    def linear(self) -> Float[Tensor, " w"]:
+        """c·b: the gradient of z at the centre of the tokens."""
+        return self.form.scale * self.form.linear
+
+    @property
+    def constant(self) -> float:
+        """c²a: z at the centre of the tokens."""
+        return self.form.scale**2 * self.form.constant
 
     @property
     def is_cylinder(self) -> bool:
@@ -99,7 +103,7 @@ class Quadric:
 def read(
     autoencoder: Autoencoder,
     latent: int,
-    centre: Float[Tensor, " d"] | None = None,
+    centre: CentreLike | None = None,
     *,
     covariance: Float[Tensor, "..."] | float | None = None,
     tolerance: float = DEFAULT_TOLERANCE,
@@ -109,9 +113,10 @@ def read(
     Args:
         autoencoder: A bilinear autoencoder.
         latent: Index of the latent.
-        centre: Mean of the unit tokens that it reads; the origin if left out.
+        centre: Mean of the unit tokens that a raw dictionary reads, or a `Centre` with their covariance; the origin if
+            left out. An affine lens has its own centre, constant and covariance, which are used.
         covariance: Of the unit tokens about the centre: a matrix (d, d), d variances, or one variance for all. By
-            default all directions have the same, (1 − ‖centre‖²)/d.
+            default the lens's or the centre's; without, all directions have the same, (1 − ‖centre‖²)/d.
         tolerance: Share of a latent's variation that its shape may leave out.
 
     Returns:
@@ -127,11 +132,15 @@ def read(
         print(quadric.geometry.read(ae, 0, centre=x.mean(0)))
         ```
     """
-    matrix = require_bilinear(autoencoder).form(latent).cpu()
-    centre = torch.zeros(len(matrix)) if centre is None else centre.detach().cpu()
-    if covariance is None:
-        covariance = max(1e-6, 1 - float(centre.double().square().sum())) / len(matrix)
-    return read_quadric(raw_affine_form(matrix, centre), covariance, tolerance)
+    bilinear = require_bilinear(autoencoder)
+    if not 0 <= latent < bilinear.n_latents:
+        raise IndexError(f"latent {latent} is outside 0 … {bilinear.n_latents - 1}")
+    centring = centring_of(bilinear, centre)
+    atoms, weights = bilinear.mixing.row(latent)
+    left, right = (factors[atoms].double().cpu() for factors in centred_factors(bilinear, centring))
+    half = left.mT @ (weights.detach().double().cpu()[:, None] * right)
+    form = lens_affine_form((half + half.mT) / 2, centring.scale)
+    return read_quadric(form, centring.covariance if covariance is None else covariance, tolerance)
 
 
 def raw_affine_form(matrix: Float[Tensor, "d d"], centre: Float[Tensor, " d"]) -> AffineForm:
@@ -170,54 +179,39 @@ def read_quadric(
     `covariance` is that of the coordinates v: a matrix, their variances, or one variance for all. Whether a curved part
     matters depends on how far tokens go along it.
     """
-    if not 0 <= tolerance < 1:
-        raise ValueError(f"tolerance={tolerance} is not in [0, 1); it is a share, e.g. {DEFAULT_TOLERANCE}")
-    spread = _covariance(covariance, len(form.linear))
-    along = form.eigenvectors.mT @ spread @ form.eigenvectors
-    curved = 2 * float((form.eigenvalues.outer(form.eigenvalues) * along.square()).sum())
-    total = curved + form.scale**2 * float(form.linear @ spread @ form.linear)
-    curvature = curved / total if total else 0.0
-    counted = _counted(form.eigenvalues * along.diagonal(), tolerance) if curvature > tolerance else slice(0, 0)
-    values, axes = form.eigenvalues[counted], form.eigenvectors[:, counted]
-    inside = axes.mT @ form.linear
-    outside = form.linear - axes @ inside
-    if form.scale**2 * float(outside @ spread @ outside) <= tolerance * total:
-        outside = torch.zeros_like(outside)
-    offsets = -form.scale / 2 * inside / values
+    basis, values = _basis_with_linear_part(form)
+    spread = basis.mT @ _covariance(covariance, len(form.linear)) @ basis
+    beta = form.linear @ basis
+    constant = torch.tensor([form.constant], dtype=torch.float64)
+    found = read_shapes(values[None], beta[None], constant, form.scale, spread[None], tolerance)
+    counted, outside = found.counted[0], found.outside[0]
+    axes, own = basis[:, counted], values[counted]
+    offsets = -form.scale / 2 * beta[counted] / own
+    signature = found.columns.shape_of(0, tolerance)
     return Quadric(
-        shape=_shape(values, bool(outside.any()), form),
+        shape=signature.kind,
         centre=axes @ offsets,
-        value_at_centre=form.scale**2 * form.constant - float((values * offsets.square()).sum()),
+        value_at_centre=form.scale**2 * form.constant - float((own * offsets.square()).sum()),
         axes=axes,
-        eigenvalues=values,
-        direction=outside,
-        curvature=curvature,
+        eigenvalues=own,
+        direction=basis @ outside,
+        curvature=float(found.columns.curvature[0]),
+        signature=signature,
         form=form,
         tolerance=tolerance,
     )
 
 
+def _basis_with_linear_part(form: AffineForm) -> tuple[Float[Tensor, "w r"], Float[Tensor, " r"]]:
+    """The eigenvectors, and one more with λ = 0 if b has a part outside their span."""
+    beyond = form.linear - form.eigenvectors @ (form.eigenvectors.mT @ form.linear)
+    length = torch.linalg.vector_norm(beyond)
+    if length <= 1e-12 * torch.linalg.vector_norm(form.linear):
+        return form.eigenvectors, form.eigenvalues
+    basis = torch.cat([form.eigenvectors, (beyond / length)[:, None]], dim=1)
+    return basis, torch.nn.functional.pad(form.eigenvalues, (0, 1))
+
+
 def _covariance(given: Tensor | float, width: int) -> Float[Tensor, "w w"]:
     values = torch.as_tensor(given, dtype=torch.float64)
     return values if values.ndim == 2 else values.expand(width).diag()
-
-
-def _counted(weights: Float[Tensor, " r"], tolerance: float) -> slice | Tensor:
-    """The fewest eigenvalues, largest first, whose |weight| makes up all but the tolerance of the sum."""
-    order = weights.abs().argsort(descending=True, stable=True)
-    shares = weights.abs()[order].cumsum(0) / weights.abs().sum()
-    n_counted = int((shares < 1 - tolerance).sum()) + 1
-    return order[:n_counted].sort().values
-
-
-def _shape(values: Float[Tensor, " r"], opens: bool, form: AffineForm) -> QuadricShape:
-    both_signs = bool((values > 0).any() and (values < 0).any())
-    if not len(values):
-        if opens:
-            return "half-space"
-        return "constant" if form.constant else "empty"
-    if opens:
-        return "hyperbolic paraboloid" if both_signs else "elliptic paraboloid"
-    if both_signs:
-        return "hyperboloid"
-    return "slab" if len(values) == 1 else "ellipsoid"

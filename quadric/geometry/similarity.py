@@ -11,8 +11,13 @@ The paper's Sim_F read on k×k kernels would depend on the order of latents; tr(
 Sim_H as printed compares how the matched latents lie among each other, not where they lie: two dictionaries of
 orthonormal forms have K = K' = I and hence Sim_H = 1 even if their forms are unrelated. Compare it with its random
 null, or use the alignment instead.
+
+Dictionaries with different lenses have forms in different coordinates. Those of a second affine lens are brought into
+the coordinates of the first exactly, x̃₂ = A x̃₁ with A = [[I, (μ₁ − μ₂)/c₁], [0, c₂/c₁]]. If one dictionary is raw, all
+are compared by their forms on the raw unit token, those of which their reconstructions consist.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -21,8 +26,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from quadric.autoencoders import Autoencoder, BilinearAutoencoder
+from quadric.autoencoders.lens import AffineLens
 from quadric.geometry.dictionary import require_bilinear
-from quadric.geometry.kernels import cross_kernel, inner, squared_norm
+from quadric.geometry.kernels import cross_kernel, inner, same_lens, squared_norm
 
 
 class HungarianSimilarity(NamedTuple):
@@ -118,7 +124,7 @@ def _assignment(scores: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def comparable(a: Autoencoder, b: Autoencoder, force: bool = False) -> tuple[BilinearAutoencoder, BilinearAutoencoder]:
-    """Both autoencoders, if they read the same vectors, else raise.
+    """Both autoencoders in common coordinates, if they read the same vectors, else raise.
 
     `force` allows different hook points, and different widths: the axes of the narrower one are then the first axes of
     the wider one.
@@ -138,16 +144,69 @@ def comparable(a: Autoencoder, b: Autoencoder, force: bool = False) -> tuple[Bil
                     "of one hook point, or force it (force=True, --force)"
                 )
     width = max(first.d_model, second.d_model)
-    return _widened(first, width), _widened(second, width)
+    mine, other = in_common_coordinates([widened(first, width), widened(second, width)])
+    return mine, other
 
 
-def _widened(autoencoder: BilinearAutoencoder, width: int) -> BilinearAutoencoder:
+@torch.no_grad()
+def in_common_coordinates(autoencoders: Sequence[BilinearAutoencoder]) -> list[BilinearAutoencoder]:
+    """Autoencoders of one width with their forms in the same coordinates; unchanged if they have one lens.
+
+    Args:
+        autoencoders: Any number of them.
+
+    Returns:
+        Their forms in the coordinates of the first one's lens, or on the raw unit token if any of them is raw.
+    """
+    first = autoencoders[0]
+    if all(same_lens(first, other) for other in autoencoders):
+        return list(autoencoders)
+    if all(isinstance(each.lens, AffineLens) for each in autoencoders):
+        return [first, *(_through_lens_of(first, other) for other in autoencoders[1:])]
+    return [_raw(each) for each in autoencoders]
+
+
+def _through_lens_of(first: BilinearAutoencoder, other: BilinearAutoencoder) -> BilinearAutoencoder:
+    """The same forms on x̃₁: factors Aᵀl with x̃₂ = A x̃₁."""
+    mine, lens = first.lens, other.lens
+    assert isinstance(mine, AffineLens)
+    assert isinstance(lens, AffineLens)
+    shift, constant = mine.centre.double() - lens.centre.double(), mine.constant.double()
+
+    def moved(factors: Float[Tensor, "h w"]) -> Float[Tensor, "h w"]:
+        on_v, on_constant = factors[:, :-1], factors[:, -1:]
+        beside = (on_v @ shift)[:, None] + lens.constant.double() * on_constant
+        return torch.cat([on_v, beside / constant], dim=1)
+
+    tensors = _with_factors(other, moved)
+    return BilinearAutoencoder.from_tensors(other.architecture, tensors | mine.tensors())
+
+
+def _raw(autoencoder: BilinearAutoencoder) -> BilinearAutoencoder:
+    """The same reconstruction as forms on the raw unit token: factors LTᵀ."""
+    tensors = _with_factors(autoencoder, autoencoder.lens.to_raw)
+    kept = {name: tensor for name, tensor in tensors.items() if not name.startswith("lens_")}
+    return BilinearAutoencoder.from_tensors(replace(autoencoder.architecture, lens="paper"), kept)
+
+
+def _with_factors(autoencoder: BilinearAutoencoder, change: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
+    tensors = {name: tensor.detach() for name, tensor in autoencoder.tensors().items()}
+    return tensors | {name: change(tensors[name].double()) for name in tensors.keys() & {"left", "right"}}
+
+
+def widened(autoencoder: Autoencoder, width: int) -> BilinearAutoencoder:
+    """The same forms on wider tokens, whose further axes they ignore."""
+    autoencoder = require_bilinear(autoencoder)
     missing = width - autoencoder.d_model
     if not missing:
         return autoencoder
     tensors = {name: tensor.detach() for name, tensor in autoencoder.tensors().items()}
     for name in tensors.keys() & {"left", "right"}:
-        tensors[name] = torch.nn.functional.pad(tensors[name], (0, missing))
+        on_v, beside = tensors[name][:, : autoencoder.d_model], tensors[name][:, autoencoder.d_model :]
+        tensors[name] = torch.cat([torch.nn.functional.pad(on_v, (0, missing)), beside], dim=1)
+    if isinstance(autoencoder.lens, AffineLens):
+        tensors["lens_centre"] = torch.nn.functional.pad(tensors["lens_centre"], (0, missing))
+        tensors["lens_covariance"] = torch.nn.functional.pad(tensors["lens_covariance"], (0, missing, 0, missing))
     architecture = replace(autoencoder.architecture, d_model=width)
     return BilinearAutoencoder.from_tensors(architecture, tensors)
 
@@ -165,6 +224,7 @@ def randomly_initialized(autoencoder: BilinearAutoencoder, seed: int) -> Bilinea
         tied=shape.tied,
         init=shape.init,
         seed=seed,
+        lens=autoencoder.lens if isinstance(autoencoder.lens, AffineLens) else None,
         provenance=autoencoder.provenance,
         device=autoencoder.left.device,
         dtype=autoencoder.left.dtype,

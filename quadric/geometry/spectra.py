@@ -1,4 +1,8 @@
-"""The eigenvalues and eigenvectors of every latent, from weights alone."""
+"""The eigenvalues and eigenvectors of every latent's whole form, in the lens's coordinates, from weights alone.
+
+With an affine lens those are [v; c], one more than the token has: `quadric.geometry.decompose` splits the forms into
+their quadratic, linear and constant parts instead.
+"""
 
 from collections.abc import Iterator
 from typing import NamedTuple

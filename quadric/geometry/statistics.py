@@ -1,4 +1,6 @@
-"""One table with the numbers of every latent that need no data: those that the paper's viewer shows, and a few more."""
+"""One table with the numbers of every latent that need no data: those that the paper's viewer shows, and a few more.
+
+Numbers are about the centre of the tokens, where it is known: eigenvalues are those of the quadratic part Q."""
 
 from collections import Counter
 from dataclasses import dataclass, fields
@@ -9,10 +11,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from quadric.autoencoders import Autoencoder
-from quadric.geometry.decomposition import Decomposition
-from quadric.geometry.dictionary import Progress, no_progress, support
-from quadric.geometry.shapes import DEFAULT_TOLERANCE, Shape, check_tolerance, shape_of
-from quadric.geometry.spectra import all_eigenvalues
+from quadric.geometry.centring import CentreLike
+from quadric.geometry.copies import Redundancy, redundancy
+from quadric.geometry.decomposition import Decomposition, decompose
+from quadric.geometry.dictionary import Progress, no_progress
+from quadric.geometry.shapes import DEFAULT_TOLERANCE, check_tolerance
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -20,7 +23,7 @@ class LatentStatistics:
     """One row per latent; each column is an attribute, and `columns` gives them all as plain lists."""
 
     importance: Float[Tensor, " k"]
-    """Σ_j λ_j², divided by its average over latents."""
+    """‖W‖² in the coordinates [v; c], divided by its average over latents; Σλ² where there is no linear part."""
     effective_rank: Float[Tensor, " k"]
     """(Σ|λ|)² / Σλ²: how many eigenvalues carry weight; 0 for an empty latent."""
     captured_1: Float[Tensor, " k"]
@@ -32,17 +35,21 @@ class LatentStatistics:
     support: Int[Tensor, " k"]
     """Number of atoms that feed into the latent."""
     positive: Int[Tensor, " k"]
-    """Number of positive eigenvalues beyond the tolerance."""
+    """Number of positive eigenvalues that count for the shape."""
     negative: Int[Tensor, " k"]
-    """Number of negative eigenvalues beyond the tolerance."""
+    """Number of negative eigenvalues that count for the shape."""
     dimension: Int[Tensor, " k"]
-    """Dimension of the latent's own subspace: positive + negative."""
+    """Dimension of the latent's own subspace: positive + negative, and one more where the level sets open."""
     sign: Int[Tensor, " k"]
-    """+1 or −1 for a semidefinite latent, else 0."""
+    """+1 or −1 if all eigenvalues that count have that sign, else 0."""
     shape: tuple[str, ...]
-    """slab, ellipsoid, hyperboloid or empty."""
+    """One of `quadric.geometry.SHAPES`: half-space, slab, ellipsoid, hyperboloid, paraboloids, constant, empty."""
     figure: tuple[str, ...]
     """The shape's own name where it has one, e.g. circle or sphere."""
+    curvature: Float[Tensor, " k"]
+    """Share of the variance of z that no linear function of the token explains, were the tokens Gaussian."""
+    copy_of: Int[Tensor, " k"]
+    """The earlier latent of which this one is a copy, see `quadric.geometry.redundancy`; −1 if none."""
     norm: Float[Tensor, " k"]
     """‖W_i‖_F."""
     eigenvalue: Float[Tensor, " k"]
@@ -50,7 +57,7 @@ class LatentStatistics:
     eigenvalues: Float[Tensor, "k r"]
     """All eigenvalues by |λ| descending, padded with zeros."""
     tolerance: float
-    """Share of a latent's largest |λ| below which an eigenvalue counted as zero for its shape."""
+    """Share of a latent's variation that its shape may leave out."""
 
     def __len__(self) -> int:
         return len(self.importance)
@@ -85,14 +92,19 @@ def statistics(
     tolerance: float = DEFAULT_TOLERANCE,
     on_progress: Progress = no_progress,
     geometry: Decomposition | None = None,
+    *,
+    centre: CentreLike | None = None,
 ) -> LatentStatistics:
     """Compute the table of all latents from weights alone: importance, effective rank, support, shape and more.
 
     Args:
         autoencoder: A bilinear autoencoder.
-        tolerance: Share of a latent's largest |λ| below which an eigenvalue counts as zero for its shape.
+        tolerance: Share of a latent's variation that its shape may leave out.
         on_progress: Called with the number of latents finished since its last call.
-        geometry: The autoencoder's geometry, if it was computed before; then no latent is decomposed again.
+        geometry: The autoencoder's geometry, if it was computed before with that tolerance; then no latent is
+            decomposed again.
+        centre: Of the unit tokens that a raw dictionary reads: their mean, or a `Centre` with their covariance; the
+            origin if left out. An affine lens has its own, and so does a geometry.
 
     Returns:
         One row per latent, each column an attribute.
@@ -110,29 +122,36 @@ def statistics(
     if geometry is not None:
         geometry.check_weights(autoencoder)
         on_progress(geometry.n_latents)
-        return statistics_of(geometry.eigenvalues, geometry.support, tolerance)
-    return statistics_of(all_eigenvalues(autoencoder, on_progress), support(autoencoder).cpu(), tolerance)
+    if geometry is None or geometry.tolerance != tolerance:
+        geometry = decompose(autoencoder, 0, on_progress, centre=centre, tolerance=tolerance)
+    known: Redundancy | None = getattr(geometry, "redundancy", None)
+    return statistics_of(geometry, (known or redundancy(autoencoder)).copy_of)
 
 
-def statistics_of(
-    eigenvalues: Float[Tensor, "k r"], support: Int[Tensor, " k"], tolerance: float = DEFAULT_TOLERANCE
-) -> LatentStatistics:
-    """The table of latents with the given eigenvalues, by |λ| descending."""
+def statistics_of(geometry: Decomposition, copy_of: Int[Tensor, " k"]) -> LatentStatistics:
+    """The table of latents that are decomposed already."""
+    eigenvalues, found = geometry.eigenvalues, geometry.readings
     curve = captured_curve(eigenvalues)
-    energy = eigenvalues.square().sum(-1)
-    shapes = [shape_of(row, tolerance) for row in eigenvalues]
+    shapes = [found.shape_of(latent, geometry.tolerance) for latent in range(geometry.n_latents)]
     return LatentStatistics(
-        importance=_ratio(energy, energy.mean()),
+        importance=_ratio(geometry.energy, geometry.energy.mean()),
         effective_rank=effective_rank(eigenvalues),
         captured_1=_captured_by(curve, 1),
         captured=_captured_by(curve, 3),
         captured_5=_captured_by(curve, 5),
-        support=support,
-        **_shape_columns(shapes),
-        norm=energy.sqrt(),
-        eigenvalue=eigenvalues[:, 0] if eigenvalues.shape[1] else energy,
+        support=geometry.support,
+        positive=found.positive,
+        negative=found.negative,
+        dimension=found.positive + found.negative + found.opens,
+        sign=(found.positive > 0).long() - (found.negative > 0).long(),
+        shape=tuple(shape.kind for shape in shapes),
+        figure=tuple(shape.figure for shape in shapes),
+        curvature=found.curvature,
+        copy_of=copy_of,
+        norm=geometry.energy.sqrt(),
+        eigenvalue=eigenvalues[:, 0] if eigenvalues.shape[1] else geometry.energy * 0,
         eigenvalues=eigenvalues,
-        tolerance=tolerance,
+        tolerance=geometry.tolerance,
     )
 
 
@@ -155,14 +174,3 @@ def _captured_by(curve: Tensor, count: int) -> Tensor:
 def _ratio(part: Tensor, whole: Tensor) -> Tensor:
     """part / whole, and 0 where `whole` is 0."""
     return torch.where(whole == 0, 0, part / torch.where(whole == 0, 1, whole))
-
-
-def _shape_columns(shapes: list[Shape]) -> dict[str, Any]:
-    counted = {
-        name: [getattr(shape, name) for shape in shapes] for name in ("positive", "negative", "dimension", "sign")
-    }
-    return {
-        **{name: torch.tensor(values, dtype=torch.int64) for name, values in counted.items()},
-        "shape": tuple(shape.kind for shape in shapes),
-        "figure": tuple(shape.figure for shape in shapes),
-    }

@@ -1,7 +1,8 @@
 """The geometry of a dictionary on disk, so that a run computes it once.
 
 A folder holds `tensors-<hash>.safetensors` and a `geometry.json` that names the file with its size and hash, written
-last. If the stored geometry is missing, damaged, in another format or of other weights, it is computed again.
+last. If the stored geometry is missing, damaged, in another format, of other weights or
+about another centre, it is computed again.
 """
 
 import errno
@@ -16,15 +17,30 @@ from quadric._files import read_versioned_json, sha256_of_file, write_json
 from quadric._records import record_from_json
 from quadric.autoencoders import Autoencoder, BilinearAutoencoder
 from quadric.autoencoders.io import weights_sha256
-from quadric.geometry.decomposition import KEPT_VECTORS
+from quadric.geometry.centring import CentreLike, given_sha256
+from quadric.geometry.copies import Redundancy
+from quadric.geometry.decomposition import KEPT_AXES
 from quadric.geometry.dictionary import Progress, no_progress, require_bilinear
 from quadric.geometry.dictionary_geometry import DictionaryGeometry, dictionary_geometry
 from quadric.geometry.neighbours import DEFAULT_COUNT, Neighbours
+from quadric.geometry.shapes import Readings
 
 FORMAT = "quadric-geometry"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """Increase it whenever the same weights would give other tensors, so that stored ones are computed again."""
 NAME = "geometry.json"
+
+_TENSORS = (
+    "eigenvalues",
+    "support",
+    "axes",
+    "axis_quadratic",
+    "axis_linear",
+    "axis_kind",
+    "constant",
+    "energy",
+)
+_PARTS: dict[str, Any] = {"readings": Readings, "neighbours": Neighbours, "redundancy": Redundancy}
 
 _NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
 
@@ -45,23 +61,28 @@ class GeometryFile:
     format: str
     format_version: int
     weights_sha256: str
+    centre_sha256: str
+    tolerance: float
     tensors: dict[str, Any]
 
 
-def kept_geometry(autoencoder: Autoencoder, folder: Path, on_progress: Progress = no_progress) -> DictionaryGeometry:
+def kept_geometry(
+    autoencoder: Autoencoder, folder: Path, on_progress: Progress = no_progress, *, moments: CentreLike | None = None
+) -> DictionaryGeometry:
     """The geometry of a dictionary, from the folder if it holds it, else computed and saved there.
 
     Args:
         autoencoder: A bilinear autoencoder.
         folder: Where its geometry is kept, e.g. RUN/geometry/NAME; it need not exist.
         on_progress: Called as by `dictionary_geometry`, and not at all if the stored geometry is used.
+        moments: Mean and covariance of the unit tokens that a raw dictionary reads.
 
     Returns:
-        The geometry of exactly these weights.
+        The geometry of exactly these weights about exactly this centre.
     """
-    if (known := stored_geometry(autoencoder, folder)) is not None:
+    if (known := stored_geometry(autoencoder, folder, moments=moments)) is not None:
         return known
-    geometry = dictionary_geometry(autoencoder, on_progress)
+    geometry = dictionary_geometry(autoencoder, on_progress, moments=moments)
     try:
         save_geometry(geometry, folder)
     except OSError as problem:  # a read-only run folder: return the geometry without storing it
@@ -70,14 +91,20 @@ def kept_geometry(autoencoder: Autoencoder, folder: Path, on_progress: Progress 
     return geometry
 
 
-def stored_geometry(autoencoder: Autoencoder, folder: Path) -> DictionaryGeometry | None:
-    """The geometry in the folder, or None unless it is complete and that of exactly these weights."""
+def stored_geometry(
+    autoencoder: Autoencoder, folder: Path, *, moments: CentreLike | None = None, any_centre: bool = False
+) -> DictionaryGeometry | None:
+    """The geometry in the folder, or None unless it is complete and that of exactly these weights and this centre.
+
+    `any_centre` accepts whichever centre it was computed about, for readers that have no data to know one.
+    """
     bilinear = require_bilinear(autoencoder)
     try:
         geometry = load_geometry(folder)
     except (OSError, ValueError, KeyError):
         return None
     fits = geometry.weights_sha256 == weights_sha256(bilinear) and _has_expected_shapes(geometry, bilinear)
+    fits = fits and (any_centre or geometry.centre_sha256 == given_sha256(bilinear, moments))
     return geometry if fits else None
 
 
@@ -93,6 +120,8 @@ def save_geometry(geometry: DictionaryGeometry, folder: Path) -> None:
         format=FORMAT,
         format_version=FORMAT_VERSION,
         weights_sha256=geometry.weights_sha256,
+        centre_sha256=geometry.centre_sha256,
+        tolerance=geometry.tolerance,
         tensors=asdict(tensors),
     )
     write_json(folder / NAME, asdict(record))
@@ -114,29 +143,32 @@ def load_geometry(folder: Path) -> DictionaryGeometry:
     if file.parent != folder or file.stat().st_size != stored.bytes or sha256_of_file(file) != stored.sha256:
         raise ValueError(f"{file} is not the file that {path} describes; {remedy}")
     tensors = {name: torch.from_numpy(array) for name, array in read_arrays(file).arrays.items()}
+    parts: dict[str, Any] = {
+        name: kind(*(tensors[f"{name}.{field}"] for field in kind._fields)) for name, kind in _PARTS.items()
+    }
     return DictionaryGeometry(
         weights_sha256=record.weights_sha256,
-        eigenvalues=tensors["eigenvalues"],
-        support=tensors["support"],
-        eigenvectors=tensors["eigenvectors"],
-        neighbours=Neighbours(*(tensors[f"neighbours.{name}"] for name in Neighbours._fields)),
+        centre_sha256=record.centre_sha256,
+        tolerance=record.tolerance,
+        **({name: tensors[name] for name in _TENSORS} | parts),
     )
 
 
 def _tensors(geometry: DictionaryGeometry) -> dict[str, torch.Tensor]:
-    return {
-        "eigenvalues": geometry.eigenvalues,
-        "support": geometry.support,
-        "eigenvectors": geometry.eigenvectors,
-        **{f"neighbours.{name}": getattr(geometry.neighbours, name) for name in Neighbours._fields},
+    whole = {name: getattr(geometry, name) for name in _TENSORS}
+    parts = {
+        f"{name}.{field}": getattr(getattr(geometry, name), field)
+        for name, kind in _PARTS.items()
+        for field in kind._fields
     }
+    return whole | parts
 
 
 def _has_expected_shapes(geometry: DictionaryGeometry, autoencoder: BilinearAutoencoder) -> bool:
-    """Whether as many eigenvectors and neighbours are stored as this version keeps."""
+    """Whether as many axes and neighbours are stored as this version keeps."""
     k, d = autoencoder.n_latents, autoencoder.d_model
     count = min(DEFAULT_COUNT, k - 1)
-    expected = [(k, d, KEPT_VECTORS), (k,), (k, count), (k, count), (k,)]
+    expected = [(k, d, KEPT_AXES), (k,), (k, count), (k, count), (k,)]
     near = geometry.neighbours
-    tensors = (geometry.eigenvectors, geometry.support, near.latents, near.overlaps, near.ranks)
+    tensors = (geometry.axes, geometry.support, near.latents, near.overlaps, near.ranks)
     return [tuple(tensor.shape) for tensor in tensors] == expected and len(geometry.eigenvalues) == k

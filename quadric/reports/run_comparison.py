@@ -7,7 +7,13 @@ from typing import Any, NamedTuple
 from quadric.autoencoders import Autoencoder
 from quadric.geometry.comparison import NULL_SEED, Agreement, Comparison, Portrait, compare_portraits, portrait
 from quadric.geometry.dictionary import Progress, no_progress
-from quadric.geometry.similarity import HungarianSimilarity, comparable, randomly_initialized
+from quadric.geometry.similarity import (
+    HungarianSimilarity,
+    comparable,
+    in_common_coordinates,
+    randomly_initialized,
+    widened,
+)
 
 
 class Measure(NamedTuple):
@@ -71,7 +77,9 @@ def compare_runs(
 ) -> RunComparison:
     """Every measure between all pairs; `on_progress` is called for each of `steps_to_compare` steps."""
     widest = max(autoencoders, key=lambda autoencoder: autoencoder.d_model)
-    chosen = [comparable(autoencoder, widest, force)[0] for autoencoder in autoencoders]
+    for autoencoder in autoencoders:
+        comparable(autoencoder, widest, force)
+    chosen = in_common_coordinates([widened(autoencoder, widest.d_model) for autoencoder in autoencoders])
     portraits: list[Portrait] = []
     pairs: dict[tuple[int, int], Comparison] = {}
     for j, autoencoder in enumerate(chosen):

@@ -14,6 +14,7 @@ def test_copies_up_to_sign_and_scale_and_empties_are_found() -> None:
         ae.left[4] = 0
     found = redundancy(ae)
     assert found.copy.tolist() == [False, False, True, False, False, True]
+    assert found.copy_of.tolist() == [-1, -1, 0, -1, -1, 0]
     assert found.empty.tolist() == [False, False, False, False, True, False]
     assert found.n_distinct == 3
     assert repr(found) == "Redundancy(6 latents: 1 empty, 2 copies, 3 distinct)"

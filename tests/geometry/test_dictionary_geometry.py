@@ -7,11 +7,12 @@ import pytest
 import torch
 
 from quadric import BilinearAutoencoder
+from quadric.autoencoders.lens import token_moments
 from quadric.geometry import dictionary_geometry, neighbours, statistics
 from tests import zoo
 from tests.geometry.examples import planted_shapes, trained
 
-spectra_module = import_module("quadric.geometry.spectra")  # the package's attribute is the function
+decomposition = import_module("quadric.geometry.decomposition")
 
 
 def autoencoders():
@@ -26,8 +27,8 @@ def autoencoders():
 @pytest.mark.parametrize("ae", autoencoders())
 def test_statistics_are_those_computed_alone(ae):
     geometry = dictionary_geometry(ae)
-    alone = statistics(ae, tolerance=0.01)
-    for table in (geometry.statistics(0.01), statistics(ae, 0.01, geometry=geometry)):
+    alone = statistics(ae)
+    for table in (geometry.statistics(), statistics(ae, geometry=geometry)):
         for field in dataclasses.fields(alone):
             found, expected = getattr(table, field.name), getattr(alone, field.name)
             if isinstance(expected, torch.Tensor) and expected.is_floating_point():
@@ -53,19 +54,43 @@ def test_neighbours_are_those_computed_alone_to_the_bit(ae):
 def test_every_latent_is_decomposed_once_for_all_results(monkeypatch):
     ae = trained()
     decomposed: list[int] = []
-    own = spectra_module.eigenpairs
+    own = decomposition.eigenpairs
 
     def counted(left, right, weights):
         decomposed.append(len(weights))
         return own(left, right, weights)
 
-    monkeypatch.setattr(spectra_module, "eigenpairs", counted)
+    monkeypatch.setattr(decomposition, "eigenpairs", counted)
     told: list[int] = []
     geometry = dictionary_geometry(ae, told.append)
     statistics(ae, geometry=geometry)
     neighbours(ae, geometry=geometry)
     assert sum(decomposed) == ae.n_latents
     assert sum(told) == 2 * ae.n_latents
+
+
+def test_another_tolerance_than_the_geometrys_is_honoured():
+    ae = trained()
+    geometry = dictionary_geometry(ae)
+    found, alone = statistics(ae, 0.3, geometry=geometry), statistics(ae, 0.3)
+    assert found.tolerance == 0.3
+    assert found.shape == alone.shape
+    assert torch.equal(found.dimension, alone.dimension)
+    assert int(found.dimension.sum()) < int(geometry.statistics().dimension.sum())
+
+
+def test_the_centre_by_argument_is_that_of_the_moments():
+    ae = zoo.make("composite dense storage")
+    tokens = zoo.tokens(200) + 3
+    moments = token_moments(tokens)
+    geometry = dictionary_geometry(ae, moments=moments)
+    table = statistics(ae, centre=moments)
+    assert geometry.statistics().shape == table.shape
+    torch.testing.assert_close(geometry.statistics().curvature, table.curvature)
+    unit = torch.nn.functional.normalize(tokens, dim=1)
+    about_mean = statistics(ae, centre=unit.mean(0))
+    torch.testing.assert_close(about_mean.eigenvalues, table.eigenvalues)
+    assert not torch.equal(about_mean.curvature, table.curvature)  # without the covariance, all directions are alike
 
 
 def test_progress_of_known_geometry_reaches_the_same_total():

@@ -20,7 +20,7 @@ def test_a_latents_form_is_its_matrix(variety):
     for latent in (0, 7, ae.n_latents - 1):
         form, matrix = latent_form(ae, latent), ae.form(latent)
         torch.testing.assert_close(form.matrix(), matrix, **CLOSE)
-        torch.testing.assert_close(form(x), ae.encode(x)[:, latent].detach(), atol=1e-9, rtol=1e-9)
+        torch.testing.assert_close(form(ae.lens(x)), ae.encode(x)[:, latent].detach(), atol=1e-9, rtol=1e-9)
         assert form.trace() == pytest.approx(float(matrix.trace()), abs=1e-12)
         assert form.norm() == pytest.approx(float(matrix.norm()), abs=1e-12)
         assert form.inner(latent_form(ae, 1)) == pytest.approx(float((matrix * ae.form(1)).sum()), abs=1e-12)

@@ -7,21 +7,36 @@ import pytest
 import torch
 
 from quadric import BilinearAutoencoder, TopKAutoencoder
-from quadric.geometry import neighbours
+from quadric.geometry import neighbours, read
 from quadric.geometry.neighbours import BLOCK_COLUMNS
+from tests.geometry.centred import SETTINGS, centre_for, parts
 from tests.geometry.examples import by_hand, orthonormal, planted_shapes, trained
-from tests.zoo import VARIETIES, make
+from tests.zoo import make
 
 neighbours_module = import_module("quadric.geometry.neighbours")  # the package's attribute is the function
 
 
-def naive_overlaps(ae, largest_rank=8):
-    bases = []
-    for i in range(ae.n_latents):
-        values, vectors = np.linalg.eigh(ae.form(i).double().numpy())
-        order = np.argsort(-np.abs(values))
-        size = np.abs(values).sum() ** 2 / max((values**2).sum(), 1e-300)
-        bases.append(vectors[:, order[: min(largest_rank, round(size))]])
+def subspace(ae, latent, centre, largest_rank=8):
+    """Leading eigenvectors of Q, those that count first, and the direction along which the level sets open."""
+    own, alone = parts(ae, latent, centre).quadratic.numpy(), read(ae, latent, centre)
+    values, vectors = np.linalg.eigh(own)
+    order = np.argsort(-np.abs(values))
+    counted = alone.axes.numpy()
+    is_counted = np.square(counted.T @ vectors[:, order]).sum(0) > 0.5
+    order = np.concatenate([order[is_counted], order[~is_counted]])
+    size = round(np.abs(values).sum() ** 2 / max((values**2).sum(), 1e-300))
+    direction = alone.direction.numpy()[:, None] / max(float(alone.direction.norm()), 1e-300)
+    if alone.shape == "half-space":
+        return direction
+    if not alone.signature.opens:
+        return vectors[:, order[: min(largest_rank, size)]]
+    size = max(size, min(2, counted.shape[1]))
+    chosen = vectors[:, order[: min(largest_rank - 1, size)]]
+    return np.linalg.qr(np.concatenate([direction, chosen], 1)).Q
+
+
+def naive_overlaps(ae, centre=None):
+    bases = [subspace(ae, i, centre) for i in range(ae.n_latents)]
     overlaps = np.zeros((len(bases), len(bases)))
     for i, a in enumerate(bases):
         for j, b in enumerate(bases):
@@ -31,12 +46,13 @@ def naive_overlaps(ae, largest_rank=8):
 
 
 @pytest.mark.parametrize("block", [BLOCK_COLUMNS, 3])
-@pytest.mark.parametrize("variety", [*VARIETIES, "trained"])
-def test_neighbours_are_the_largest_overlaps(variety, block, monkeypatch):
+@pytest.mark.parametrize(("variety", "where"), [*SETTINGS, ("trained", "origin"), ("trained", "centre")])
+def test_neighbours_are_the_largest_overlaps(variety, where, block, monkeypatch):
     monkeypatch.setattr(neighbours_module, "BLOCK_COLUMNS", block)
     ae = trained() if variety == "trained" else make(variety)
-    expected, ranks = naive_overlaps(ae)
-    found = neighbours(ae, count=5)
+    centre = centre_for(where)
+    expected, ranks = naive_overlaps(ae, centre)
+    found = neighbours(ae, count=5, centre=centre)
     assert found.ranks.tolist() == ranks
     assert found.latents.shape == found.overlaps.shape == (ae.n_latents, 5)
     for i in range(ae.n_latents):
@@ -44,6 +60,18 @@ def test_neighbours_are_the_largest_overlaps(variety, block, monkeypatch):
         np.testing.assert_allclose(found.overlaps[i], -np.sort(-row)[:5], atol=1e-5)
         np.testing.assert_allclose(expected[i, found.latents[i]], found.overlaps[i], atol=1e-5)
         assert i not in found.latents[i].tolist()
+
+
+def test_linear_latents_are_near_by_their_direction_and_not_through_the_mean():
+    """(m·x)(v·x) for three directions v: about the origin all overlap by a half, about the mean by (v·v')²."""
+    axes = orthonormal(8, 4).mT.float()
+    m, others = axes[:1], torch.stack([axes[1], axes[2], (axes[1] + axes[3]) / 2**0.5])
+    ae = by_hand(m.expand(3, 8).contiguous(), others, torch.eye(3))
+    about_origin, about_mean = neighbours(ae, count=2), neighbours(ae, count=2, centre=0.7 * m[0])
+    assert about_origin.overlaps.min() > 0.49
+    assert about_mean.ranks.tolist() == [1, 1, 1]
+    assert about_mean.latents[0].tolist() == [2, 1]
+    assert about_mean.overlaps[0].tolist() == pytest.approx([0.5, 0], abs=1e-5)
 
 
 def test_planted_neighbours():

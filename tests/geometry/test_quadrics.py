@@ -7,6 +7,7 @@ import torch
 from torch.testing import assert_close
 
 import quadric
+from quadric.autoencoders.lens import AffineLens
 from quadric.geometry.quadrics import AffineForm, lens_affine_form, raw_affine_form, read_quadric
 
 D = 7
@@ -87,6 +88,50 @@ def test_the_same_quadric_in_a_raw_dictionary_with_an_offset(
     assert_close(found.form(y @ across.mT), torch.einsum("nd,de,ne->n", u, raw, u))
 
 
+def raw_dictionary(scale: float) -> tuple[quadric.BilinearAutoencoder, torch.Tensor]:
+    """Every known quadric as one latent of a raw dictionary, made of the eigenvectors of its matrix, and its centre."""
+    basis = frame(D + 1, seed=5)
+    raw = torch.stack(
+        [basis @ known(values, centre, opens, scale=scale)[0] @ basis.mT for values, centre, opens, _ in CASES]
+    )
+    eigenvalues, eigenvectors = torch.linalg.eigh(raw)
+    k, h = len(CASES), len(CASES) * (D + 1)
+    ae = quadric.BilinearAutoencoder(d_model=D + 1, n_latents=k, n_hidden=h, prior="quadratic", tied=True).double()
+    with torch.no_grad():
+        ae.left.copy_(eigenvectors.mT.reshape(h, D + 1))
+        ae.mixing.weight.copy_(torch.block_diag(*eigenvalues[:, None]))
+    return ae, scale * basis[:, -1]
+
+
+def test_a_raw_dictionary_made_by_hand_is_read_back_exactly() -> None:
+    """Shape, centre, radii and curvature of every latent, from the table of the dictionary and one by one."""
+    scale = 0.4
+    ae, mean = raw_dictionary(scale)
+    across = frame(D + 1, seed=5)[:, :-1]
+    covariance = 0.05 * across @ torch.linspace(1, 3, D).double().diag() @ across.mT
+    table = quadric.geometry.statistics(ae, centre=quadric.geometry.Centre(mean, covariance))
+    assert table.shape == tuple(shape for *_, shape in CASES)
+    for latent, (eigenvalues, centre, opens, shape) in enumerate(CASES):
+        lifted, own, v0 = known(eigenvalues, centre, opens, scale=scale)
+        found = quadric.geometry.read(ae, latent, quadric.geometry.Centre(mean, covariance))
+        assert found.shape == shape
+        assert_close(found.centre, across @ v0)
+        assert found.value_at_centre == pytest.approx(0.3)
+        assert sorted(found.eigenvalues.tolist()) == pytest.approx(sorted(eigenvalues))
+        assert sorted(found.radii.tolist()) == pytest.approx(sorted(1 / math.sqrt(abs(value)) for value in eigenvalues))
+        assert_close(found.axes @ found.axes.mT, across @ own @ own.mT @ across.mT)
+        assert_close(found.direction, opens * across @ frame()[:, -1], atol=1e-9, rtol=0)
+        assert_close(found.quadratic, across @ lifted[:-1, :-1] @ across.mT)
+        assert_close(found.linear, 2 * scale * across @ lifted[:-1, -1])
+        assert found.constant == pytest.approx(scale**2 * float(lifted[-1, -1]))
+        spread = 0.05 * torch.linspace(1, 3, D).double().diag()
+        product = lifted[:-1, :-1] @ spread
+        curved = 2 * float((product @ product).trace())
+        sloped = 4 * scale**2 * float(lifted[:-1, -1] @ spread @ lifted[:-1, -1])
+        assert found.curvature == pytest.approx(curved / (curved + sloped))
+        assert float(table.curvature[latent]) == pytest.approx(found.curvature)
+
+
 def test_mean_times_a_direction_is_a_half_space_and_not_a_hyperboloid() -> None:
     """The artefact that half of a raw dictionary consists of: (μ̂·x)(v·x) has eigenvalues ±½ and is linear."""
     m, v = frame()[:, 0], frame()[:, 1]
@@ -131,6 +176,26 @@ def test_a_centre_at_the_origin_leaves_the_raw_form_as_it_is() -> None:
     assert found.shape == "ellipsoid"
     assert isinstance(found.form, AffineForm)
     assert len(repr(found)) < 120
+
+
+def test_a_latent_of_an_affine_lens_is_read_about_the_lenss_own_centre() -> None:
+    lifted, _, v0 = known([4.0, 2.0], [0.1, 0.2], opens=9.0)
+    lens = AffineLens(0.7 * frame()[:, 2], torch.tensor(0.4).double(), torch.eye(D).double() / D, torch.tensor(9))
+    values, vectors = torch.linalg.eigh(lifted)
+    ae = quadric.BilinearAutoencoder(
+        d_model=D, n_latents=1, n_hidden=D + 1, prior="quadratic", tied=True, lens=lens, dtype=torch.float64
+    )
+    with torch.no_grad():
+        ae.left.copy_(vectors.mT)
+        ae.mixing.weight.copy_(values[None])
+    found = quadric.geometry.read(ae, 0)
+    assert found.shape == "elliptic paraboloid"
+    assert_close(found.centre, v0)
+    assert quadric.geometry.read(ae, 0, centre=torch.ones(D)).curvature == found.curvature
+    x = torch.randn(30, D, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    assert_close(found.form(lens(x)[:, :-1]), ae.encode(x)[:, 0].detach())
+    with pytest.raises(IndexError, match="latent 1 is outside"):
+        quadric.geometry.read(ae, 1)
 
 
 def test_read_takes_the_form_of_a_latent_and_says_how_curved_it_is() -> None:

@@ -5,8 +5,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quadric.geometry import level_set, shape_of, spectrum
+from quadric.geometry import SHAPES, level_set, shape_of, spectrum
 from quadric.geometry.eigenpairs import Eigenpairs
+from quadric.geometry.shapes import largest_shares, read_shapes
+from quadric.site import schema
 from tests.geometry.examples import orthonormal, planted_shapes
 
 
@@ -24,7 +26,8 @@ from tests.geometry.examples import orthonormal, planted_shapes
         ([3.0, 2.0, 1.0], "ellipsoid", "ellipsoid", 3, 1),
         ([1.0] * 5, "ellipsoid", "ellipsoid", 5, 1),
         ([1.0, -1.0], "hyperboloid", "hyperbola", 2, 0),
-        ([1.0, 1.0, -0.1], "hyperboloid", "hyperboloid", 3, 0),
+        ([1.0, 1.0, -0.2], "hyperboloid", "hyperboloid", 3, 0),
+        ([1.0, 1.0, -0.1], "ellipsoid", "circle", 2, 1),
     ],
 )
 def test_shapes(values, kind, figure, dimension, sign):
@@ -33,7 +36,7 @@ def test_shapes(values, kind, figure, dimension, sign):
 
 
 def test_the_tolerance_decides_what_counts_and_is_recorded():
-    values = torch.tensor([1.0, -0.05])
+    values = torch.tensor([1.0, -0.1])
     assert shape_of(values).kind == "hyperboloid"
     coarse = shape_of(values, tolerance=0.1)
     assert (coarse.kind, coarse.tolerance) == ("slab", 0.1)
@@ -49,7 +52,7 @@ def test_axes_end_on_the_level_set(values, threshold):
     eigenvalues = torch.tensor(values, dtype=torch.float64)
     axes = orthonormal(8, len(values))
     matrix = (axes * eigenvalues) @ axes.mT
-    found = level_set(Eigenpairs(eigenvalues, axes), threshold)
+    found = level_set(Eigenpairs(eigenvalues, axes), threshold, tolerance=0.0)
     ends = found.axes * found.radii
     reached = torch.einsum("dr,de,er->r", ends, matrix, ends)
     # An axis of the other sign never meets the set; its conjugate radius reaches the opposite threshold.
@@ -66,6 +69,34 @@ def test_an_ellipses_points_satisfy_its_equation():
     points = weights @ found.axes.mT
     values = torch.einsum("nd,de,ne->n", points, ae.form(5).double(), points)
     torch.testing.assert_close(values, torch.full_like(values, -2.0), atol=1e-5, rtol=0)
+
+
+@given(
+    st.lists(st.floats(0, 5), min_size=1, max_size=8),
+    st.sampled_from([0.0, 0.05, 0.3]),
+)
+@settings(max_examples=100, deadline=None)
+def test_what_counts_is_the_fewest_largest_that_leave_out_at_most_the_tolerance(sizes, tolerance):
+    weights = torch.tensor([sizes], dtype=torch.float64)
+    counted = largest_shares(weights, tolerance)[0]
+    total, kept = sum(sizes), weights[0][counted]
+    assert float(kept.sum()) >= (1 - tolerance) * total * (1 - 1e-12)
+    assert bool((kept > 0).all())
+    if len(kept):
+        assert float(kept.sum() - kept.min()) <= (1 - tolerance) * total * (1 + 1e-12)
+        assert float(kept.min()) >= float(weights[0][~counted].max() if bool((~counted).any()) else 0)
+
+
+def test_a_direction_along_which_tokens_do_not_spread_does_not_count():
+    values, nothing = torch.tensor([[5.0, 1.0]]).double(), torch.zeros(1, 2).double()
+    spread = torch.diag(torch.tensor([1e-4, 1.0])).double()[None]
+    found = read_shapes(values, nothing, torch.zeros(1).double(), 1.0, spread)
+    assert found.counted.tolist() == [[False, True]]
+    assert SHAPES[int(found.columns.shape[0])] == "slab"
+
+
+def test_the_vocabulary_is_that_of_the_viewer():
+    assert schema.SHAPES == SHAPES
 
 
 def test_level_sets_without_radii_are_refused():

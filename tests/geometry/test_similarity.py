@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 import quadric
 from quadric import BilinearAutoencoder, TopKAutoencoder
 from quadric.autoencoders import Provenance
-from quadric.geometry import frobenius_similarity, hungarian_similarity, kernels, latent_form
+from quadric.autoencoders.lens import AffineLens
+from quadric.geometry import compare, frobenius_similarity, hungarian_similarity, kernels, latent_form
 from quadric.geometry.similarity import comparable, randomly_initialized
 from tests.geometry.examples import by_hand, orthonormal, planted_shapes, trained
 from tests.naive import mixing_matrix
@@ -127,6 +128,60 @@ def test_empty_latents_match_without_nan():
     assert found.cosines[4] == 0.0
     nothing = by_hand(torch.zeros(2, 3), torch.zeros(2, 3), torch.eye(2))
     assert frobenius_similarity(nothing, nothing) == hungarian_similarity(nothing, nothing).similarity == 1.0
+
+
+def through(centre, constant, seed=0, prior="atomic"):
+    """An autoencoder with an affine lens."""
+    lens = AffineLens(centre.double(), torch.tensor(constant).double(), torch.eye(5).double() / 5, torch.tensor(10))
+    return BilinearAutoencoder(d_model=5, n_latents=7, prior=prior, seed=seed, lens=lens, dtype=torch.float64)
+
+
+def test_forms_of_another_lens_are_brought_into_the_first_ones_coordinates():
+    """The latents of both are the same functions of the token as before; inner products are those of the matrices."""
+    a, b = through(torch.full((5,), 0.3), 0.4), through(torch.tensor([0.1, -0.2, 0.5, 0.0, 0.1]), 0.7, seed=1)
+    first, second = comparable(a, b)
+    assert first is a
+    x = torch.randn(20, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(second.encode(x), b.encode(x))
+    shift, ratio = (a.lens.centre - b.lens.centre) / a.lens.constant, b.lens.constant / a.lens.constant
+    back = torch.eye(6).double()
+    back[:5, 5], back[5, 5] = shift, ratio
+    torch.testing.assert_close(a.lens(x) @ back.mT, b.lens(x))
+    moved = torch.stack([back.mT @ b.form(i) @ back for i in range(7)])
+    own = torch.stack([a.form(i) for i in range(7)])
+    cross = torch.einsum("ade,bde->ab", own, moved)
+    energy = (own.flatten(1) @ own.flatten(1).mT).square().sum() + (
+        moved.flatten(1) @ moved.flatten(1).mT
+    ).square().sum()
+    assert frobenius_similarity(a, b) == pytest.approx(float(2 * cross.square().sum() / energy))
+
+
+def test_a_raw_dictionary_and_one_with_a_lens_are_compared_on_the_raw_token():
+    a = through(torch.full((5,), 0.3), 0.4)
+    raw = BilinearAutoencoder(d_model=5, n_latents=4, prior="atomic", dtype=torch.float64)
+    left, right = (factors.detach() for factors in a.raw_factors(torch.float64))
+    own = torch.stack([(left[i].outer(right[i]) + right[i].outer(left[i])) / 2 for i in range(7)])
+    others = torch.stack([raw.form(i) for i in range(4)])
+    cross = torch.einsum("ade,bde->ab", own, others)
+    energy = (own.flatten(1) @ own.flatten(1).mT).square().sum()
+    energy = energy + (others.flatten(1) @ others.flatten(1).mT).square().sum()
+    expected = pytest.approx(float(2 * cross.square().sum() / energy))
+    assert frobenius_similarity(a, raw) == expected
+    assert frobenius_similarity(raw, a) == expected
+
+
+def test_one_lens_needs_no_map():
+    a, b = through(torch.full((5,), 0.3), 0.4), through(torch.full((5,), 0.3), 0.4, seed=1)
+    first, second = comparable(a, b)
+    assert (first, second) == (a, b)
+    assert 0 < compare(a, b).agreement.frobenius < 1
+
+
+def test_a_wider_token_leaves_the_lens_as_it_is():
+    a = through(torch.full((5,), 0.3), 0.4)
+    wide, _ = comparable(a, of(8), force=True)
+    assert wide.d_model == 8
+    assert frobenius_similarity(a, of(8), force=True) >= 0
 
 
 def of(d=4, **provenance):

@@ -79,7 +79,7 @@ def test_the_spectrum_of_one_latent(build):
         matrix, expected = dense_eigenvalues(ae, latent)
         found = spectrum(ae, latent)
         rank = len(found.eigenvalues)
-        assert found.eigenvectors.shape == (ae.d_model, rank)
+        assert found.eigenvectors.shape == (ae.lens.width, rank)
         assert bool((found.eigenvalues != 0).all())
         assert found.eigenvalues.abs().tolist() == sorted(found.eigenvalues.abs().tolist(), reverse=True)
         np.testing.assert_allclose(found.eigenvalues.abs(), np.abs(expected[:rank]), atol=1e-6)

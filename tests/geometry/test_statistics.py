@@ -5,23 +5,27 @@ import pytest
 import torch
 
 from quadric import BilinearAutoencoder, TopKAutoencoder
-from quadric.geometry import statistics
+from quadric.geometry import Centre, statistics
+from tests.geometry.centred import a_centre, curvature, parts
 from tests.geometry.examples import planted_shapes, trained
 from tests.zoo import VARIETIES, make
 
 
-def dense_statistics(ae):
-    """The appendix's formulas on numpy.linalg.eigh of every materialized form."""
-    values = np.stack([np.linalg.eigvalsh(ae.form(i).double().numpy()) for i in range(ae.n_latents)])
+def dense_statistics(ae, centre):
+    """The appendix's formulas on numpy.linalg.eigh of every materialized quadratic part."""
+    own = [parts(ae, i, centre) for i in range(ae.n_latents)]
+    values = np.stack([np.linalg.eigvalsh(each.quadratic.numpy()) for each in own])
     sizes = -np.sort(-np.abs(values), axis=1)
     nuclear, energy = sizes.sum(1), (sizes**2).sum(1)
+    norms = np.array([float(ae.form(i).double().norm()) for i in range(ae.n_latents)])
     return {
-        "importance": energy / energy.mean(),
+        "importance": norms**2 / (norms**2).mean(),
+        "curvature": np.array([curvature(each) for each in own]),
         "effective_rank": nuclear**2 / energy,
         "captured_1": sizes[:, :1].sum(1) / nuclear,
         "captured": sizes[:, :3].sum(1) / nuclear,
         "captured_5": sizes[:, :5].sum(1) / nuclear,
-        "norm": energy**0.5,
+        "norm": norms,
     }
 
 
@@ -31,11 +35,12 @@ def autoencoders():
     ]
 
 
+@pytest.mark.parametrize("centre", [None, a_centre(), Centre(a_centre().mean)], ids=["origin", "centre", "mean"])
 @pytest.mark.parametrize("ae", autoencoders())
-def test_statistics_match_dense_eigh(ae):
-    table = statistics(ae)
+def test_statistics_match_dense_eigh(ae, centre):
+    table = statistics(ae, centre=centre)
     living = table.norm > 0
-    for column, expected in dense_statistics(ae).items():
+    for column, expected in dense_statistics(ae, centre).items():
         np.testing.assert_allclose(table[column][living], expected[living], rtol=1e-6, atol=1e-6)
     assert float(table.importance.mean()) == pytest.approx(1)
 
@@ -55,6 +60,15 @@ def test_planted_shapes_are_reported_as_what_they_are():
     energies = torch.tensor([2, 0.75, 2, 4, 0, 17])
     assert table.importance.tolist() == pytest.approx((energies / energies.mean()).tolist(), abs=1e-5)
     assert table.eigenvalue.tolist()[5] == pytest.approx(-4, abs=1e-5)
+
+
+def test_copies_are_named_in_the_table():
+    ae = planted_shapes()
+    with torch.no_grad():
+        ae.mixing.weight[4] = -2 * ae.mixing.weight[0]
+        ae.mixing.mask[4] = ae.mixing.mask[0]
+    table = statistics(ae)
+    assert table.copy_of.tolist() == [-1, -1, -1, -1, 0, -1]
 
 
 def test_a_planted_difference_may_also_be_one_bilinear_atom():

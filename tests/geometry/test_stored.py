@@ -10,14 +10,17 @@ from quadric.geometry import DictionaryGeometry, dictionary_geometry, kept_geome
 from quadric.geometry import save_geometry as save
 from quadric.geometry import stored as stored_module
 from tests import zoo
+from tests.geometry.centred import a_centre
 
 
 def assert_same(found: DictionaryGeometry, expected: DictionaryGeometry) -> None:
     assert found.weights_sha256 == expected.weights_sha256
-    for name in ("eigenvalues", "support", "eigenvectors"):
+    assert (found.centre_sha256, found.tolerance) == (expected.centre_sha256, expected.tolerance)
+    for name in ("eigenvalues", "support", "axes", "axis_quadratic", "axis_linear", "axis_kind", "constant", "energy"):
         assert torch.equal(getattr(found, name), getattr(expected, name))
-    for one, other in zip(found.neighbours, expected.neighbours, strict=True):
-        assert torch.equal(one, other)
+    for name in ("readings", "neighbours", "redundancy"):
+        for one, other in zip(getattr(found, name), getattr(expected, name), strict=True):
+            assert torch.equal(one, other)
 
 
 @pytest.mark.parametrize("variety", zoo.VARIETIES)
@@ -35,7 +38,7 @@ def test_the_second_time_nothing_is_computed(tmp_path: Path, monkeypatch: pytest
     ae, told = zoo.make("atomic"), []
     first = kept_geometry(ae, tmp_path / "a", told.append)
     assert sum(told) == 2 * ae.n_latents
-    monkeypatch.setattr(stored_module, "dictionary_geometry", lambda *_: pytest.fail("computed again"))
+    monkeypatch.setattr(stored_module, "dictionary_geometry", lambda *_, **__: pytest.fail("computed again"))
     assert_same(kept_geometry(ae, tmp_path / "a", told.append), first)
     assert sum(told) == 2 * ae.n_latents
 
@@ -49,6 +52,24 @@ def test_other_weights_replace_what_is_stored(tmp_path: Path) -> None:
     assert_same(kept_geometry(ae, tmp_path), dictionary_geometry(ae))
     assert stored_geometry(ae, tmp_path) is not None
     assert len(list(tmp_path.glob("tensors-*"))) == 1
+
+
+def test_another_centre_is_another_geometry(tmp_path: Path) -> None:
+    ae, centre = zoo.make("atomic"), a_centre()
+    about_origin = kept_geometry(ae, tmp_path)
+    assert stored_geometry(ae, tmp_path, moments=centre) is None
+    about_centre = kept_geometry(ae, tmp_path, moments=centre)
+    assert_same(about_centre, dictionary_geometry(ae, moments=centre))
+    assert not torch.equal(about_centre.eigenvalues, about_origin.eigenvalues)
+    assert stored_geometry(ae, tmp_path) is None
+    assert stored_geometry(ae, tmp_path, moments=centre) is not None
+    assert stored_geometry(ae, tmp_path, any_centre=True) is not None
+
+
+def test_an_affine_lens_has_its_own_centre(tmp_path: Path) -> None:
+    ae = zoo.make("atomic affine")
+    assert_same(kept_geometry(ae, tmp_path, moments=a_centre()), dictionary_geometry(ae))
+    assert stored_geometry(ae, tmp_path) is not None
 
 
 def _tensor_file(folder: Path) -> Path:
@@ -100,7 +121,7 @@ def test_damaged_or_outdated_geometry_is_computed_again(damage: str, tmp_path: P
 def test_a_version_that_keeps_more_computes_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ae = zoo.make("atomic")
     kept_geometry(ae, tmp_path)
-    monkeypatch.setattr(stored_module, "KEPT_VECTORS", 9)
+    monkeypatch.setattr(stored_module, "KEPT_AXES", 9)
     assert stored_geometry(ae, tmp_path) is None
 
 

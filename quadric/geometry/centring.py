@@ -1,0 +1,144 @@
+"""Where the centre is: every dictionary's forms in coordinates about the mean of the unit tokens.
+
+Whatever the lens, the factors l of the atoms split into a part that acts on v (d numbers) and one that acts on a
+constant, here side by side as d + 1 numbers:
+
+| dictionary          | on v           | on the constant | constant c | v           |
+|---------------------|----------------|-----------------|------------|-------------|
+| affine lens         | l[:d]          | l[d]            | the lens's | u − μ       |
+| raw, centre μ known | l − (l·m)m     | l·m             | ‖μ‖        | u − (m·u)m  |
+| raw, no centre      | l              | 0               | 1          | u           |
+
+with m = μ/‖μ‖. Then, for every latent, z = vᵀQv + c·bᵀv + c²a. With an affine lens that is exact; with a raw dictionary
+m·u, whose mean is ‖μ‖, plays the part of c.
+"""
+
+import hashlib
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from quadric.autoencoders import BilinearAutoencoder
+from quadric.autoencoders.lens import AffineLens, TokenMoments
+from quadric.autoencoders.mixing import Dense
+from quadric.geometry.dictionary import CHEAP_IN_DOUBLE
+
+SMALLEST_VARIANCE = 1e-6
+"""Of all directions together, if the mean token has unit norm: variances must stay positive."""
+
+
+class Centre(NamedTuple):
+    """Where the unit tokens are, and how they spread."""
+
+    mean: Float[Tensor, " d"]
+    covariance: Float[Tensor, "d d"] | None = None
+    """About the mean; by default all directions have the same variance, (1 − ‖mean‖²)/d."""
+
+
+CentreLike = Centre | TokenMoments | Tensor
+"""A centre, sums over tokens, or the mean of the unit tokens alone."""
+
+
+class Centring(NamedTuple):
+    """How forms and tokens are split about a centre."""
+
+    centre: Float[Tensor, " d"]
+    """μ; zero for the origin."""
+    scale: float
+    """c."""
+    covariance: Float[Tensor, "d d"] | float
+    """Of v: a matrix, or one variance for all directions."""
+    direction: Float[Tensor, " d"] | None
+    """m, for a raw dictionary with a centre."""
+    is_affine: bool
+    sha256: str
+    """Identifies a centre that was given; empty if the weights decide it."""
+
+    @property
+    def at_origin(self) -> bool:
+        """Whether forms have neither linear nor constant part."""
+        return self.direction is None and not self.is_affine
+
+    def split(self, factors: Float[Tensor, "h w"]) -> Float[Tensor, "h d1"]:
+        """Factors in the coordinates [v; constant]."""
+        if self.is_affine:
+            return factors
+        if self.direction is None:
+            return torch.nn.functional.pad(factors, (0, 1))
+        m = self.direction.to(factors)
+        along = (factors @ m)[:, None]
+        return torch.cat([factors - along * m, along], dim=1)
+
+    def coordinates(self, unit: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+        """v of unit tokens."""
+        if self.is_affine:
+            return unit - self.centre.to(unit)
+        if self.direction is None:
+            return unit
+        m = self.direction.to(unit)
+        return unit - (unit @ m)[:, None] * m
+
+
+def centring_of(autoencoder: BilinearAutoencoder, centre: CentreLike | None = None) -> Centring:
+    """How to split the forms of a dictionary: about its lens's own centre, else about the given one or the origin.
+
+    Args:
+        autoencoder: A bilinear autoencoder.
+        centre: Of the unit tokens that a raw dictionary reads; an affine lens has its own, which is used.
+
+    Returns:
+        The split.
+    """
+    lens, d_model = autoencoder.lens, autoencoder.d_model
+    if isinstance(lens, AffineLens):
+        mean, own = lens.centre.detach().cpu().double(), lens.covariance.detach().cpu().double()
+        return Centring(mean, float(lens.constant), own, None, True, "")
+    if centre is None:
+        return Centring(torch.zeros(d_model, dtype=torch.float64), 1.0, 1 / d_model, None, False, "")
+    given = as_centre(centre)
+    if len(given.mean) != d_model:
+        raise ValueError(f"the centre has {len(given.mean)} coordinates; the autoencoder reads d_model={d_model}")
+    mean = given.mean.detach().cpu().double()
+    length = float(torch.linalg.vector_norm(mean))
+    isotropic = max(SMALLEST_VARIANCE, 1 - length**2) / d_model
+    covariance = isotropic if given.covariance is None else given.covariance.detach().cpu().double()
+    direction, scale = (mean / length, length) if length else (None, 1.0)
+    return Centring(mean, scale, covariance, direction, False, centre_sha256(given))
+
+
+def as_centre(centre: CentreLike) -> Centre:
+    """The centre in any of its forms."""
+    if isinstance(centre, Centre):
+        return centre
+    return Centre(centre) if isinstance(centre, Tensor) else Centre(centre.mean, centre.covariance)
+
+
+def centre_sha256(centre: Centre) -> str:
+    """Identifies a centre, at float32: what is stored with a geometry to tell whether it can be used again."""
+    digest = hashlib.sha256()
+    for tensor in centre:
+        digest.update(b"none" if tensor is None else tensor.detach().cpu().float().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def given_sha256(autoencoder: BilinearAutoencoder, centre: CentreLike | None) -> str:
+    """`Centring.sha256` of a dictionary and a centre, without splitting anything."""
+    return "" if centre is None or isinstance(autoencoder.lens, AffineLens) else centre_sha256(as_centre(centre))
+
+
+class Factors(NamedTuple):
+    """L and R of all atoms, in coordinates [v; constant]."""
+
+    left: Float[Tensor, "h d1"]
+    right: Float[Tensor, "h d1"]
+
+
+@torch.no_grad()
+def centred_factors(autoencoder: BilinearAutoencoder, centring: Centring) -> Factors:
+    """The factors of all atoms about the centre, in float64 unless the latents are dense and large."""
+    costly = isinstance(autoencoder.mixing, Dense) and autoencoder.n_hidden * autoencoder.d_model**2 > CHEAP_IN_DOUBLE
+    dtype = torch.float32 if costly else torch.float64
+    left = centring.split(autoencoder.left.detach().double()).to(dtype)
+    return Factors(left, left if autoencoder.tied else centring.split(autoencoder.right.detach().double()).to(dtype))
