@@ -143,7 +143,7 @@ def test_dots_glide_to_their_new_places_unless_motion_is_unwanted(open_viewer, a
     page.keyboard.press("u")
     viewer.wait_for_hash("layout=umap")
     if glides:
-        page.wait_for_function("window.progress.length > 0")
+        page.wait_for_function("() => window.progress.length > 0")
     else:
         viewer.picture()  # at rest, so a glide would have begun
         assert page.evaluate("window.progress") == []

@@ -1,7 +1,7 @@
 // Eigenvalues of the quadratic part and the linear direction as bars; a click puts one on an axis of the picture.
 import { useState } from "preact/hooks";
 import type { Latent } from "../data/site.ts";
-import { axisOfEigenvalue, linearAxis } from "../scene/geometry.ts";
+import { eigenvaluesOfAxes, isDrawable, linearAxis } from "../scene/geometry.ts";
 import { signed } from "../ui/format.ts";
 
 const LETTERS = ["X", "Y", "Z"];
@@ -84,8 +84,9 @@ export function Spectrum({ latent, axes, captured, control, onAxes }: Props) {
 
 /** The linear direction first, if the latent has one, then eigenvalues by size. */
 function itemsOf(latent: Latent): Item[] {
+  const ranks = eigenvaluesOfAxes(latent).map((rank, axis) => (isDrawable(latent, axis) ? rank : -1));
   const values = Array.from(latent.eigenvalues.subarray(0, MOST), (value, rank): Item => ({
-    axis: axisOfEigenvalue(latent, rank),
+    axis: ranks.indexOf(rank),
     kind: value >= 0 ? "positive" : "negative",
     name: `λ${rank + 1} = ${signed(value, 3)}`,
     size: Math.abs(value),

@@ -22,10 +22,22 @@ export function isDrawable(latent: Latent, axis: number): boolean {
   return axis < latent.coordinates.length && (latent.axisKind[axis] ?? -1) >= 0;
 }
 
-/** The axis on which an eigenvalue is drawn, or −1. */
-export function axisOfEigenvalue(latent: Latent, rank: number): number {
-  let count = -1;
-  return latent.axisKind.findIndex((kind, axis) => kind === EIGENVECTOR && ++count === rank && isDrawable(latent, axis));
+/**
+ * The eigenvalue of each axis, by its place in the list; −1 for an axis that is no eigenvector.
+ *
+ * Axes that count for the shape come first, whatever their |λ|, so the two orders may differ. An axis made orthogonal to
+ * the linear direction has nearly its λ.
+ */
+export function eigenvaluesOfAxes({ eigenvalues, axisKind, axisQuadratic }: Latent): number[] {
+  const free = new Set(eigenvalues.keys());
+  return Array.from(axisKind, (kind, axis) => {
+    if (kind !== EIGENVECTOR) return -1;
+    const distance = (rank: number) => Math.abs(eigenvalues[rank] - axisQuadratic[axis]);
+    let best = -1;
+    for (const rank of free) if (best < 0 || distance(rank) < distance(best)) best = rank;
+    free.delete(best);
+    return best;
+  });
 }
 
 /** The axis of the linear direction, or −1. */
@@ -35,13 +47,13 @@ export function linearAxis(latent: Latent): number {
 
 /** The direction in each of the three places; where a latent has too few, a random one. */
 export function shownAxes(latent: Latent, axes: readonly number[], control: Control): ShownAxis[] {
+  const ranks = eigenvaluesOfAxes(latent);
   return axes.map((axis, place) => {
     if (control === "linear" && place === 0) return stranger("predictor", latent.linear);
     if (control || !isDrawable(latent, axis)) return stranger("random", latent.control[place]);
     const own = { quadratic: latent.axisQuadratic[axis], linear: latent.axisLinear[axis], values: latent.coordinates[axis] };
     if (latent.axisKind[axis] === LINEAR_DIRECTION) return { kind: "linear", rank: -1, ...own };
-    const rank = latent.axisKind.subarray(0, axis).reduce((sum, kind) => sum + Number(kind === EIGENVECTOR), 0);
-    return { kind: "eigenvector", rank, ...own };
+    return { kind: "eigenvector", rank: ranks[axis], ...own };
   });
 }
 
@@ -52,9 +64,8 @@ function stranger(kind: ShownAxis["kind"], values: Float32Array): ShownAxis {
 /** Share of Σ|λ| on the eigenvectors shown. */
 export function capturedBy(latent: Latent, shown: ShownAxis[]): number {
   if (!(latent.totalWeight > 0)) return 0;
-  const ranks = shown.filter(({ kind }) => kind === "eigenvector").map(({ rank }) => rank);
-  const weight = ranks.reduce((sum, rank) => sum + Math.abs(latent.eigenvalues[rank] ?? 0), 0);
-  return Math.min(1, weight / latent.totalWeight);
+  const own = shown.filter(({ kind }) => kind === "eigenvector");
+  return Math.min(1, own.reduce((sum, { quadratic }) => sum + Math.abs(quadratic), 0) / latent.totalWeight);
 }
 
 /** What the picture frames: points often lie to one side of the mean token, which must stay visible too. */

@@ -68,7 +68,7 @@ export function surfaceName(slice: Slice, level: number, { radius }: Frame): str
 /** Why a level set cannot be seen, or null. */
 export function whyNoSurface(slice: Slice, level: number, frame: Frame): string | null {
   if (![...slice.quadratic, ...slice.linear].some((each) => each !== 0))
-    return "The axes shown are none of the latent's own, so there is no level set to draw.";
+    return "The axes shown are not the latent's own, so there is no level set to draw.";
   const [low, high] = rangeOf(slice, () => [-Infinity, Infinity]);
   const beyond = `No point of the axes shown reaches z = ${level.toPrecision(2)}: there z is `;
   if (level < low) return `${beyond}at least ${low.toPrecision(2)}.`;

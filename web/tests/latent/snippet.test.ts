@@ -15,3 +15,9 @@ test("the snippet of an autoencoder that was never saved says how to save it", (
   assert.match(code, /geometry\.read\(autoencoder, 7\)/);
   assert.doesNotMatch(code, /null/);
 });
+
+test("the snippet of a dictionary that does not know its mean says so", () => {
+  const entry = { source: "runs/x", source_autoencoder: null, lens: "paper" } as DictionaryEntry;
+  assert.match(snippet(entry, 7), /centre=mean/);
+  assert.doesNotMatch(snippet({ ...entry, lens: "affine" }, 7), /centre=mean/);
+});

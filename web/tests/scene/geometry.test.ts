@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
-  axisOfEigenvalue,
   capturedBy,
+  eigenvaluesOfAxes,
   frameOf,
   linearAxis,
   originIn,
@@ -26,11 +26,12 @@ test("axes are eigenvectors or the linear direction, each with its own coefficie
   assert.equal(shown[1].values, PARABOLOID.coordinates[2]);
 });
 
-test("bars of the spectrum know their axis", () => {
-  assert.deepEqual(
-    [0, 1, 2, 3].map((rank) => axisOfEigenvalue(PARABOLOID, rank)),
-    [0, 1, 3, -1],
-  );
+test("axes know their eigenvalue, though those that count come first", () => {
+  assert.deepEqual(eigenvaluesOfAxes(PARABOLOID), [0, 1, -1, 2]);
+  const swapped = { axisKind: Int32Array.of(0, 1, 0, 0, -1), axisQuadratic: Float32Array.of(1, 0, 1.98, -0.25, 0) };
+  assert.deepEqual(eigenvaluesOfAxes(latentWith({ ...PARABOLOID, ...swapped })), [1, -1, 0, 2, -1]);
+  const equal = { eigenvalues: Float32Array.of(1, 1), axisKind: Int32Array.of(0, 0, 0), axisQuadratic: Float32Array.of(1, 1, 1) };
+  assert.deepEqual(eigenvaluesOfAxes(latentWith(equal)), [0, 1, -1]);
   assert.equal(linearAxis(PARABOLOID), 2);
   assert.equal(linearAxis(latentWith({ axisKind: Int32Array.of(0) })), -1);
 });

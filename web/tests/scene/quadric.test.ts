@@ -94,7 +94,7 @@ test("a bend too small to be seen in the frame does not name the surface", () =>
 });
 
 test("why there is no surface: no own axis, a level that z never takes, or one beyond the picture", () => {
-  assert.match(whyNoSurface(slice([0, 0, 0]), 1, FRAME)!, /none of the latent's own/);
+  assert.match(whyNoSurface(slice([0, 0, 0]), 1, FRAME)!, /not the latent's own/);
   assert.match(whyNoSurface(slice([1, 1, 1], [1, 0, 0]), -0.3, FRAME)!, /at least -0\.25/);
   assert.match(whyNoSurface(slice([-1, -1, 0], [0, 0, 0], 2), 2.1, FRAME)!, /at most 2\.0/);
   assert.match(whyNoSurface(slice([1, 1, 1]), 90, FRAME)!, /beyond the picture/);
