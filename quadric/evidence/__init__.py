@@ -8,6 +8,7 @@ places       one number per token, the text around it, and the text that was rea
 reservoir    the weighted draw of points              ┐
 contexts     the strongest tokens of each sign        ├ gathered by a `collector`, batch by batch
 firing       sums and a histogram                     ┘
+calibration  centre, value at rest, sign and linear predictor, from the first tokens
 collector    everything that one pass gathers, for all latents
 collecting   one pass from a stream to evidence; resumes after a crash
 labels       short names from the tokens that carry a latent's energy
@@ -23,6 +24,7 @@ evidence.labels.of(17), evidence.points.coordinates[17]
 """
 
 from quadric.autoencoders.io import weights_sha256
+from quadric.evidence.calibration import Calibration, calibrate
 from quadric.evidence.collecting import Job, collect, collect_in_memory, collect_together, gather
 from quadric.evidence.collector import Collector, MemoryNeed, memory_need, merge
 from quadric.evidence.finishing import evidence_of
@@ -41,6 +43,7 @@ from quadric.evidence.streams import open_cached, open_live
 from quadric.evidence.text import RowText, TextSource, text_behind
 
 __all__ = [
+    "Calibration",
     "Collector",
     "Contexts",
     "Evidence",
@@ -54,6 +57,7 @@ __all__ = [
     "RowText",
     "TextRead",
     "TextSource",
+    "calibrate",
     "collect",
     "collect_evidence",
     "collect_in_memory",

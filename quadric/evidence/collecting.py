@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
 from quadric._array_file import read_arrays, write_arrays
 from quadric.activations.batches import ActivationBatch, ActivationStream
 from quadric.activations.harvesting import Progress
 from quadric.autoencoders import BilinearAutoencoder
-from quadric.evidence.collector import Collector
+from quadric.evidence.collector import Collector, GeometryOf
 from quadric.evidence.finishing import evidence_of
 from quadric.evidence.places import POSITION_BITS, place_of, window_hashes
 from quadric.evidence.record import Evidence, EvidenceSettings
@@ -39,8 +40,8 @@ class Job(NamedTuple):
 
     autoencoder: BilinearAutoencoder
     folder: Path
-    geometry: Decomposition | None = None
-    """The autoencoder's geometry, if it was computed before."""
+    geometry: Decomposition | GeometryOf | None = None
+    """The autoencoder's geometry, if it was computed before, or how to get it about the centre of the tokens."""
 
 
 def collect(autoencoder: BilinearAutoencoder, stream: ActivationStream, folder: Path, **options: Any) -> Evidence:
@@ -160,7 +161,8 @@ def gather_together(
     on_progress(Progress(before, n_tokens, 0))
     if min(collector.n_tokens for collector in collectors) >= n_tokens:
         return
-    with _closing(stream) as batches:
+    with _closing(stream) as opened:
+        batches = _Calibrating(opened, collectors, hook_points, n_tokens - position)
         for batch in batches:
             batch = batch.rows(0, n_tokens - position)
             for collector, hook_point in zip(collectors, hook_points, strict=True):
@@ -169,7 +171,32 @@ def gather_together(
             on_progress(Progress(position, n_tokens, position - before))
             if position >= n_tokens:
                 return
-            after_batch(position)
+            if not batches.held:  # else the stream's cursor is ahead of what was gathered
+                after_batch(position)
+
+
+class _Calibrating:
+    """The batches of a stream; the first ones are held back until all collectors are calibrated by their tokens."""
+
+    def __init__(
+        self, batches: Iterator[ActivationBatch], collectors: Sequence[Collector], hook_points: Sequence[str], most: int
+    ) -> None:
+        self.batches, self.most = batches, most
+        self.pending = [pair for pair in zip(collectors, hook_points, strict=True) if not pair[0].is_calibrated]
+        self.held: list[ActivationBatch] = []
+        """Batches that the stream has yielded, and the collectors have not seen."""
+
+    def __iter__(self) -> Iterator[ActivationBatch]:
+        wanted = max((each.settings.n_calibration_tokens for each, _ in self.pending), default=0)
+        while sum(map(len, self.held)) < min(wanted, self.most):
+            if (batch := next(self.batches, None)) is None:
+                break
+            self.held.append(batch)
+        for collector, hook_point in self.pending if self.held else ():
+            collector.calibrate(torch.cat([batch.activations[hook_point] for batch in self.held])[: self.most])
+        while self.held:
+            yield self.held.pop(0)
+        yield from self.batches
 
 
 def _update(collector: Collector, batch: ActivationBatch, hook_point: str, text: TextSource) -> None:

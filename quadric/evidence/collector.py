@@ -1,5 +1,6 @@
 """Everything that one pass gathers about every latent: updated by batches, merged with other parts, saved, restored."""
 
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
@@ -11,11 +12,13 @@ from torch import Tensor
 from quadric.autoencoders import BilinearAutoencoder
 from quadric.autoencoders.io import weights_sha256
 from quadric.autoencoders.objective import check_tokens, unit_tokens
+from quadric.evidence.calibration import MEDIAN_TOKENS, TOKENS_AT_ONCE, Calibration, calibrate
 from quadric.evidence.contexts import StrongestContexts
-from quadric.evidence.firing import BINS_PER_SIGN, FiringSums
+from quadric.evidence.firing import BINS_PER_SIGN, SUMS, FiringSums
 from quadric.evidence.record import EvidenceSettings
 from quadric.evidence.reservoir import CONTROL_AXES, Block, Reservoir, control_frame, token_counters
-from quadric.geometry import Decomposition, leading_axes
+from quadric.geometry import Centre, Centring, Decomposition, leading_axes
+from quadric.geometry.centring import given_sha256
 
 Array = np.ndarray
 
@@ -24,7 +27,10 @@ BLOCK_NUMBERS = 1 << 18
 
 _RESERVOIR = ("keys", "places", "values", "coordinates")
 _CONTEXTS = ("strengths", "places", "windows", "coordinates")
-_FIRING = ("l1", "l2_squared", "square", "positive_square", "lowest", "highest", "histogram")
+_FIRING = (*SUMS, "lowest", "highest", "histogram")
+
+GeometryOf = Callable[[Centre], Decomposition]
+"""Gives the geometry about the centre of the tokens, once it is known."""
 
 DECOMPOSING = 100_000_000
 """Approximate bytes for the eigenvectors of one batch of latents while the axes are computed."""
@@ -40,23 +46,64 @@ class Seen(NamedTuple):
 class Collector:
     """What one pass has gathered so far.
 
+    All values in here are deviations sign·z − rest; `quadric.evidence.finishing` adds the value at rest.
+
     Args:
         autoencoder: The autoencoder whose latents are observed.
         settings: How much is kept.
-        geometry: The autoencoder's geometry, if it was computed before; then no latent is decomposed for its axes.
+        geometry: The autoencoder's geometry, or how to get it once the centre of the tokens is known; if it has that
+            centre, no latent is decomposed for its axes.
+        calibration: What is known about the tokens. By default the pass estimates it from its first tokens; parts of
+            one pass that are to be merged need the same.
     """
 
+    axes: Tensor
+    """Axes of every latent (k, d, a + 1); the last one is the best linear predictor."""
+    centring: Centring
+
     def __init__(
-        self, autoencoder: BilinearAutoencoder, settings: EvidenceSettings, geometry: Decomposition | None = None
+        self,
+        autoencoder: BilinearAutoencoder,
+        settings: EvidenceSettings,
+        geometry: Decomposition | GeometryOf | None = None,
+        calibration: Calibration | None = None,
     ) -> None:
-        self.autoencoder, self.settings = autoencoder, settings
+        self.autoencoder, self.settings, self._geometry = autoencoder, settings, geometry
         n_latents, n_axes = autoencoder.n_latents, settings.n_axes
-        self.axes = leading_axes(autoencoder, n_axes, geometry)
         self.frame = control_frame(autoencoder.d_model, settings.seed)
-        self.reservoir = Reservoir(n_latents, settings.n_points, n_axes, settings.epsilon, settings.seed)
-        self.contexts = StrongestContexts(n_latents, settings.n_contexts, n_axes)
-        self.firing = FiringSums(autoencoder.offset.detach().float().cpu().numpy())
+        self.reservoir = Reservoir(n_latents, settings.n_points, n_axes + 1, settings.epsilon, settings.seed)
+        self.contexts = StrongestContexts(n_latents, settings.n_contexts, n_axes + 1)
+        self.firing = FiringSums(n_latents)
         self._seen: list[Seen] = []
+        self._calibration: Calibration | None = None
+        if calibration is not None:
+            self.use(calibration)
+
+    @property
+    def is_calibrated(self) -> bool:
+        return self._calibration is not None
+
+    @property
+    def calibration(self) -> Calibration:
+        """What is known about the tokens; an error before the first ones were seen."""
+        if self._calibration is None:
+            raise ValueError("the collector is not calibrated; gather from a stream, or call calibrate first")
+        return self._calibration
+
+    def calibrate(self, tokens: Tensor) -> None:
+        """Estimate the calibration from raw token vectors (n, d), of which the first 16,384 are used by default."""
+        self.use(calibrate(self.autoencoder, tokens[: self.settings.n_calibration_tokens]))
+
+    def use(self, calibration: Calibration) -> None:
+        """Take over a calibration, and compute the axes about its centre."""
+        self._calibration = calibration
+        self.centring = calibration.centring(self.autoencoder)
+        centre = calibration.tokens_centre()
+        geometry = self._geometry(centre) if callable(self._geometry) else self._geometry
+        if geometry is not None and geometry.centre_sha256 != given_sha256(self.autoencoder, centre):
+            geometry = None  # it is about another centre
+        axes = leading_axes(self.autoencoder, self.settings.n_axes, geometry, centre=centre)
+        self.axes = torch.cat([axes, torch.from_numpy(np.array(calibration.linear))[..., None]], dim=2)
 
     @property
     def n_tokens(self) -> int:
@@ -65,20 +112,31 @@ class Collector:
     @torch.no_grad()
     def update(self, tokens: Tensor, places: Int64[Array, " n"], windows: UInt64[Array, " n"]) -> None:
         """Score a batch of raw token vectors (n, d), given their places and the hashes of the text around them."""
+        known = self.calibration
         check_tokens(tokens, self.autoencoder.d_model)
-        unit = unit_tokens(tokens)
-        values = self.autoencoder.encode(unit.to(self.autoencoder.left.device)).float().cpu()
-        unit = unit.float().cpu()
+        unit = unit_tokens(tokens).to(self.autoencoder.left.device)
+        signed = self.autoencoder.encode(unit).float().cpu() * torch.from_numpy(np.array(known.signs))
+        # The density is that of x̃ at unit norm: z is quadratic in x̃, so it is divided by ‖x̃‖².
+        scales = self.autoencoder.lens(unit).square().sum(-1).reciprocal().float().cpu().numpy()
+        v = self.centring.coordinates(unit.float().cpu())
+        predicted = v @ self.axes[..., -1].mT
+        offsets = known.signs * self.autoencoder.offset.detach().float().cpu().numpy()
         counters = token_counters(self.settings.seed, places)
         size = max(1, BLOCK_NUMBERS // len(places))
         for start in range(0, self.autoencoder.n_latents, size):
             latents = slice(start, min(start + size, self.autoencoder.n_latents))
-            block = Block(latents, values[:, latents].T.contiguous().numpy(), places, unit, self.axes[latents])
+            values = signed[:, latents].T.contiguous().numpy()
+            block = Block(latents, values - known.rest[latents, None], places, v, self.axes[latents])
             self.reservoir.update(block, counters)
             self.contexts.update(block, windows)
-            self.firing.update(latents, block.values)
+            self.firing.update(
+                latents,
+                block.values,
+                for_density=values * scales - offsets[latents, None],
+                predicted=predicted[:, latents].T.contiguous().numpy(),
+            )
         self.firing.n_tokens += len(places)
-        self._seen.append(Seen(places, (unit @ self.frame).numpy()))
+        self._seen.append(Seen(places, (v @ self.frame).numpy()))
 
     def seen(self) -> Seen:
         """All tokens scored so far, by place."""
@@ -96,6 +154,10 @@ class Collector:
             raise ValueError(
                 f"two parts with different {' and '.join(differing)} cannot be merged; collect all parts alike"
             )
+        if self.calibration.sha256() != other.calibration.sha256():
+            raise ValueError(
+                "two parts with different calibrations cannot be merged; give every part the calibration of the first"
+            )
         shared = np.intersect1d(self.seen().places, other.seen().places)
         if len(shared):
             raise ValueError(f"{len(shared)} tokens are in both parts; give each part its own rank of the stream")
@@ -112,6 +174,7 @@ class Collector:
         """Everything gathered, as arrays."""
         seen = self.seen()
         return {
+            **{f"calibration.{name}": array for name, array in self.calibration.arrays().items()},
             **{f"reservoir.{name}": getattr(self.reservoir, name) for name in _RESERVOIR},
             **{f"contexts.{name}": getattr(self.contexts, name) for name in _CONTEXTS},
             **{f"firing.{name}": getattr(self.firing, name) for name in _FIRING},
@@ -121,6 +184,9 @@ class Collector:
 
     def restore(self, arrays: dict[str, Array]) -> None:
         """Continue from what `arrays` returned."""
+        prefix = "calibration."
+        known = {name.removeprefix(prefix): each for name, each in arrays.items() if name.startswith(prefix)}
+        self.use(Calibration.from_arrays({name: each.copy() for name, each in known.items()}))
         for part, names in (("reservoir", _RESERVOIR), ("contexts", _CONTEXTS), ("firing", _FIRING)):
             for name in names:
                 setattr(getattr(self, part), name, arrays[f"{part}.{name}"].copy())
@@ -155,10 +221,14 @@ def memory_need(
     *, d_model: int, n_latents: int, n_hidden: int, n_tokens: int, batch_tokens: int, settings: EvidenceSettings
 ) -> MemoryNeed:
     """Predict the memory of a pass from its sizes."""
-    a = settings.n_axes
+    a = settings.n_axes + 1  # the linear predictor is one more
     point = 8 + 8 + 4 + 4 * a
     context = 2 * settings.n_contexts * (4 + 8 + 8 + 4 * a)
-    latent = settings.n_points * point + context + 2 * BINS_PER_SIGN * 8 + 4 * d_model * a
-    batch = 4 * batch_tokens * (3 * n_hidden + 2 * n_latents + 2 * d_model) + 64 * BLOCK_NUMBERS
+    latent = settings.n_points * point + context + 2 * BINS_PER_SIGN * 8 + 4 * d_model * (a + 1)
+    batch = 4 * batch_tokens * (3 * n_hidden + 3 * n_latents + 3 * d_model) + 64 * BLOCK_NUMBERS
+    first = min(n_tokens, settings.n_calibration_tokens)
+    calibrating = 8 * first * d_model + 4 * min(first, MEDIAN_TOKENS) * (n_hidden + 2 * n_latents)
+    calibrating += 4 * TOKENS_AT_ONCE * (3 * n_hidden + 3 * n_latents) + 24 * d_model * (n_latents + d_model)
     result = n_latents * settings.n_points * (8 + 4 + 4 * a + 4 * CONTROL_AXES) + 8 * n_tokens
-    return MemoryNeed(n_latents * latent + 20 * n_tokens, batch + DECOMPOSING, result)
+    kept = n_latents * latent + 20 * n_tokens + 4 * d_model**2
+    return MemoryNeed(kept, max(batch, calibrating) + DECOMPOSING, result)

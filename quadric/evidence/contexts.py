@@ -1,4 +1,4 @@
-"""The strongest tokens of each sign for every latent, no two with the same text around them.
+"""The strongest tokens of each sign of z − rest for every latent, no two with the same text around them.
 
 Of all tokens with the same window (the token ids from `window` before to `window` after), only the one with the largest
 |z| counts, and the largest of those are kept. The result depends only on the set of tokens, so parts can be read in any

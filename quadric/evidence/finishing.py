@@ -54,6 +54,7 @@ def evidence_of(collector: Collector, source: TextSource, provenance: Provenance
             negative=[downs.texts for _, downs in tokens.signs],
             method=METHOD,
         ),
+        calibration=collector.calibration,
         notes=notes,
     )
 
@@ -67,11 +68,12 @@ def attribution(corpus: str | None) -> str | None:
 
 
 def _points(collector: Collector, text: NumberedText, seen: Seen) -> Points:
-    drawn = collector.reservoir
+    drawn, rest = collector.reservoir, collector.calibration.rest
     points = Points(
         places=np.empty_like(drawn.places),
         values=np.empty_like(drawn.values),
-        coordinates=np.empty_like(drawn.coordinates),
+        coordinates=np.empty((*drawn.places.shape, collector.settings.n_axes), dtype=np.float32),
+        linear=np.empty_like(drawn.values),
         control=np.empty((*drawn.places.shape, seen.control.shape[1]), dtype=np.float32),
     )
     for start in range(0, len(drawn.places), LATENTS_AT_ONCE):
@@ -81,18 +83,23 @@ def _points(collector: Collector, text: NumberedText, seen: Seen) -> Points:
         order = np.lexsort((drawn.places[rows], strength), axis=1)
         places = np.take_along_axis(drawn.places[rows], order, axis=1)
         points.places[rows] = text.indices_of(places)
-        points.values[rows] = np.take_along_axis(drawn.values[rows], order, axis=1)
-        points.coordinates[rows] = np.take_along_axis(drawn.coordinates[rows], order[..., None], axis=1)
+        missing = places == MISSING
+        points.values[rows] = np.take_along_axis(drawn.values[rows], order, axis=1) + rest[rows, None] * ~missing
+        coordinates = np.take_along_axis(drawn.coordinates[rows], order[..., None], axis=1)
+        points.coordinates[rows], points.linear[rows] = coordinates[..., :-1], coordinates[..., -1]
         points.control[rows] = _control(places, seen)
     return points
 
 
 def _contexts(collector: Collector, text: NumberedText, seen: Seen) -> Contexts:
-    kept = collector.contexts
+    kept, rest = collector.contexts, collector.calibration.rest
+    there = kept.places != MISSING
+    coordinates = kept.coordinates * there[..., None]
     return Contexts(
         places=text.indices_of(kept.places),
-        values=kept.strengths * np.array(SIGNS)[:, None],
-        coordinates=kept.coordinates * (kept.places != MISSING)[..., None],
+        values=kept.strengths * np.array(SIGNS)[:, None] + rest[:, None, None] * there,
+        coordinates=coordinates[..., :-1],
+        linear=coordinates[..., -1],
         control=_control(kept.places, seen),
     )
 
@@ -164,14 +171,16 @@ def _account_for(
 
 
 def _statistics(collector: Collector, tokens: _TokenAccount) -> FiringStatistics:
-    firing = collector.firing
+    firing, rest = collector.firing, collector.calibration.rest
+    empty = (firing.square == 0) & (rest == 0)
     return FiringStatistics(
-        density=firing.density(),
-        quantiles=firing.quantiles(),
+        density=np.where(empty, np.float32(0), firing.density()),
+        quantiles=firing.quantiles() + rest[:, None],
         probabilities=PROBABILITIES,
         positive_share=firing.positive_share(),
         firing_share=firing.share_beyond(collector.settings.firing_rms * np.sqrt(firing.mean_square())),
         mean_square=firing.mean_square(),
+        curvature=firing.curvature(),
         lift_tokens=tokens.lift_tokens,
         lifts=tokens.lifts,
     )

@@ -1,9 +1,9 @@
 """Short names for latents, made offline from the tokens that each sign prefers.
 
-Preferences are estimated for the whole pass from the weighted draw, which is not representative: it prefers large |z|.
-With τ the largest key of a full draw, a token of weight w is among the others with probability 1 − exp(−wτ), so
-Σ z² / (1 − exp(−wτ)) over them estimates Σz² over the whole pass without bias (Cohen and Kaplan, 2007). Only tokens
-that fire count: those with |z| above the threshold of the settings.
+Here z is the deviation from rest. Preferences are estimated for the whole pass from the weighted draw, which is not
+representative: it prefers large |z|. With τ the largest key of a full draw, a token of weight w is among the others
+with probability 1 − exp(−wτ), so Σ z² / (1 − exp(−wτ)) over them estimates Σz² over the whole pass without bias (Cohen
+and Kaplan, 2007). Only tokens that fire count: those with |z| above the threshold of the settings.
 """
 
 from typing import NamedTuple
@@ -16,9 +16,9 @@ Array = np.ndarray
 PRIOR_TOKENS = 10.0
 """Weight of the text's own token frequencies as a prior, in tokens."""
 METHOD = (
-    "tokens by p·log(p/q): p the share of Σz² over the sign's firing tokens, shrunk towards q as if by 10 more tokens; "
-    "q the share of all tokens scored; spellings that differ by case or spaces counted together; "
-    "'after X' where the token before is X in over half of Σz² and says more by the same measure"
+    "tokens by p·log(p/q): p the share of Σ(z − rest)² over the sign's firing tokens, shrunk towards q as if by 10 "
+    "more tokens; q the share of all tokens scored; spellings that differ by case or spaces counted together; "
+    "'after X' where the token before is X in over half of it and says more by the same measure"
 )
 MOST_TOKENS = 3
 SMALLEST_PART = 0.2

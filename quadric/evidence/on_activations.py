@@ -35,7 +35,7 @@ def collect_evidence(
         x: A tensor (n, d), an iterable of such tensors, a cache folder, or what `quadric.harvest` returned.
         texts: One string for every row of a tensor, shown where a token's text would be; by default its number.
         tokens: Rows to read; all by default.
-        points: Points to keep per latent, drawn with weights (|z| + ε)⁴.
+        points: Points to keep per latent, drawn with weights (|z − rest| + ε)⁴.
         tokenizer: The tokenizer behind a cache folder whose language model cannot be found by its recorded name.
         out: A folder to save the evidence in; `quadric.Evidence.load` reads it.
         progress: Show a progress bar in terminals and notebooks.

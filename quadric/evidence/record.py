@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float32, Int32, Int64
 
 from quadric.autoencoders import Provenance
+from quadric.evidence.calibration import Calibration
 
 POSITIVE, NEGATIVE = 0, 1
 MISSING = -1
@@ -27,19 +28,22 @@ class EvidenceSettings:
     """How much is kept per latent, and how it is chosen."""
 
     n_points: int = 2000
-    """Points per latent, drawn without replacement with weights (|z| + epsilon)⁴."""
+    """Points per latent, drawn without replacement with weights (|z − rest| + epsilon)⁴."""
     n_contexts: int = 6
     """Strongest contexts of each sign."""
     n_axes: int = 8
-    """Leading eigenvectors on which every kept token is projected."""
+    """Axes on which every kept token is projected."""
     n_lift_tokens: int = 12
     """Over-represented tokens of each sign."""
     window: int = 4
     """Tokens on each side of a context; two contexts with the same window count as one."""
     epsilon: float = 1e-4
-    """Added to |z| before the fourth power, so that a token on which a latent is silent can be drawn too."""
+    """Added to |z − rest| before the fourth power, so that a token on which a latent is at rest can be drawn too."""
     firing_rms: float = 2.0
-    """A token fires a latent where |z| exceeds this many times the latent's root mean square."""
+    """A token fires a latent where |z − rest| exceeds this many times its root mean square."""
+    n_calibration_tokens: int = 16_384
+    """First tokens of the pass, from which it estimates the centre, and every latent's sign, value at rest and linear
+    predictor, before it scores any."""
     seed: int = 0
     """Seed of the draw and of the random control frame."""
 
@@ -47,6 +51,8 @@ class EvidenceSettings:
         for name in ("n_points", "n_contexts", "n_axes", "n_lift_tokens"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} is not positive; give at least 1")
+        if self.n_calibration_tokens < 2:
+            raise ValueError(f"n_calibration_tokens={self.n_calibration_tokens} is too few; give e.g. 16384")
         if not 0 <= self.window <= LONGEST_WINDOW:
             raise ValueError(
                 f"window={self.window} is outside 0 … {LONGEST_WINDOW}; the paper shows 4 tokens on each side"
@@ -82,16 +88,21 @@ class TextRead:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Points:
-    """The tokens drawn for every latent, by |value| descending; place -1 where there are fewer."""
+    """The tokens drawn for every latent, by |z − rest| descending; place -1 where there are fewer.
+
+    Values are sign·z: a latent and its negative are the same dictionary, and the side with more energy is positive.
+    """
 
     places: Int64[Array, "k m"]
     """Index into `TextRead.token_ids`."""
     values: Float32[Array, "k m"]
-    """z of the unit-norm token, signed."""
+    """sign·z."""
     coordinates: Float32[Array, "k m a"]
-    """x·v on the latent's leading eigenvectors; 0 beyond its rank."""
+    """v·axis on the latent's axes, v the unit token about the centre; 0 beyond its axes."""
+    linear: Float32[Array, "k m"]
+    """v·l on the latent's best linear predictor, see `Calibration`: the linear control."""
     control: Float32[Array, "k m 3"]
-    """x·q on one random orthonormal frame shared by all latents: the same tokens in directions that nothing learned."""
+    """v·q on one random orthonormal frame shared by all latents: the same tokens in directions that nothing learned."""
 
     def __repr__(self) -> str:
         n_latents, n_points, n_axes = self.coordinates.shape
@@ -100,14 +111,15 @@ class Points:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Contexts:
-    """The strongest tokens of each sign with different windows, by |value| descending; place -1 where there are fewer.
+    """The strongest tokens of each sign with different windows, by |z − rest| descending.
 
-    The second axis is the sign: 0 positive, 1 negative.
+    The second axis is the sign of z − rest: 0 positive, 1 negative. Place -1 where there are fewer.
     """
 
     places: Int64[Array, "k 2 c"]
     values: Float32[Array, "k 2 c"]
     coordinates: Float32[Array, "k 2 c a"]
+    linear: Float32[Array, "k 2 c"]
     control: Float32[Array, "k 2 c 3"]
 
     def __repr__(self) -> str:
@@ -120,20 +132,22 @@ class FiringStatistics:
     """How every latent fired over the whole pass."""
 
     density: Float32[Array, " k"]
-    """Hoyer density of z − b, the paper's, in [0, 1]."""
+    """Hoyer density of z − b, the paper's, in [0, 1], with z of x̃ at unit norm; 0 for an empty latent."""
     quantiles: Float32[Array, "k q"]
-    """Of z, at `probabilities`, from a histogram whose bins are 1/16 of an octave wide."""
+    """Of sign·z, at `probabilities`, from a histogram whose bins are 1/16 of an octave wide."""
     probabilities: Sequence[float]
     positive_share: Float32[Array, " k"]
-    """Share of Σz² from tokens with z > 0; ½ for a silent latent."""
+    """Share of Σ(z − rest)² from tokens above rest; ½ for a silent latent."""
     firing_share: Float32[Array, " k"]
-    """Share of tokens with |z| above `EvidenceSettings.firing_rms` root mean squares, from the same histogram."""
+    """Share of tokens with |z − rest| above `EvidenceSettings.firing_rms` root mean squares, from that histogram."""
     mean_square: Float32[Array, " k"]
-    """Mean of z²."""
+    """Mean of (z − rest)²."""
+    curvature: Float32[Array, " k"]
+    """1 − corr²(z, v·l) over the whole pass: share of the variance that the best linear predictor leaves."""
     lift_tokens: Int32[Array, "k 2 t"]
     """Indices into `TextRead.vocabulary` of the tokens most over-represented in each sign; -1 where there are fewer."""
     lifts: Float32[Array, "k 2 t"]
-    """Share of the sign's Σz² on the token, divided by the token's share of all tokens scored."""
+    """Share of the sign's Σ(z − rest)² on the token, divided by the token's share of all tokens scored."""
 
     def __repr__(self) -> str:
         return (
@@ -198,6 +212,8 @@ class Evidence:
     contexts: Contexts
     statistics: FiringStatistics
     labels: Labels
+    calibration: Calibration
+    """Centre of the tokens, value at rest, sign and best linear predictor of every latent."""
     notes: list[str] = field(default_factory=list)
     """What a reader should know about this pass, in sentences."""
 

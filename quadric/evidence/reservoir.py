@@ -1,9 +1,10 @@
 """A weighted draw of tokens for every latent at once, without replacement, in one pass, and their coordinates.
 
-Token t has weight w_t = (|z_t| + ε)⁴ and the key E_t / w_t with E_t a standard exponential variable; the m tokens with
-the smallest keys are the draw. The first of them is token t with probability w_t / Σw, the next is drawn in the same
-way from the rest, and so on (Efraimidis and Spirakis, 2006). A key depends only on the seed, the latent and the token,
-so the draw of a union is the smallest keys of the draws: parts can be read in any order, in any batches, anywhere.
+With z the deviation from rest, token t has weight w_t = (|z_t| + ε)⁴ and the key E_t / w_t with E_t a standard
+exponential variable; the m tokens with the smallest keys are the draw. The first of them is token t with probability
+w_t / Σw, the next is drawn in the same way from the others, and so on (Efraimidis and Spirakis, 2006). A key depends
+only on the seed, the latent and the token, so the draw of a union is the smallest keys of the draws: parts can be read
+in any order, in any batches, anywhere.
 """
 
 from typing import NamedTuple
@@ -79,13 +80,13 @@ class Block(NamedTuple):
 
     latents: slice
     values: Float32[Array, "b n"]
-    """z of the unit-norm tokens."""
+    """Deviations sign·z − rest."""
     places: Int64[Array, " n"]
     """Identifies each token, whatever the batch."""
     tokens: Tensor
-    """The unit-norm tokens (n, d)."""
+    """v, the unit tokens about the centre (n, d)."""
     axes: Tensor
-    """Leading eigenvectors of these latents (b, d, a)."""
+    """Axes of these latents (b, d, a)."""
 
 
 class _Candidates(NamedTuple):
@@ -184,7 +185,7 @@ def project(
     latents: Int64[Array, " c"],
     chosen: Int64[Array, " c"],
 ) -> Float32[Array, "c a"]:
-    """x·v of chosen pairs of a latent (a row of `axes`, in ascending order) and a token."""
+    """v·axis of chosen pairs of a latent (a row of `axes`, in ascending order) and a token."""
     if len(latents) >= DENSE_SHARE * len(axes) * len(tokens):
         every = torch.einsum("nd,bda->bna", tokens, axes)
         return np.asarray(every[latents, chosen].numpy())

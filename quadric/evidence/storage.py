@@ -13,6 +13,7 @@ from quadric._array_file import read_arrays, write_arrays
 from quadric._files import read_versioned_json, write_atomically
 from quadric._records import record_from_json
 from quadric.autoencoders import Provenance
+from quadric.evidence.calibration import Calibration
 from quadric.evidence.record import (
     Contexts,
     Evidence,
@@ -25,10 +26,14 @@ from quadric.evidence.record import (
 )
 
 FORMAT = "quadric-evidence"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 NAME = "evidence.json"
 
 Array = np.ndarray
+
+
+class OutdatedEvidenceError(ValueError):
+    """The evidence is of a format that this version no longer reads."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +107,7 @@ def load_evidence(folder: str | os.PathLike[str]) -> Evidence:
         contexts=Contexts(**_part(rest, "contexts.")),
         statistics=FiringStatistics(**_part(rest, "statistics."), probabilities=tuple(record.probabilities)),
         labels=_labels_from_json(record.labels, where),
+        calibration=Calibration.from_arrays(_part(rest, "calibration.")),
         notes=record.notes,
     )
 
@@ -124,6 +130,11 @@ def read_record(folder: Path) -> EvidenceFile:
     values = read_versioned_json(
         path, FORMAT, FORMAT_VERSION, "Quadric evidence", "delete the folder and collect the evidence again"
     )
+    if values["format_version"] < FORMAT_VERSION:
+        raise OutdatedEvidenceError(
+            f"{path} has format version {values['format_version']}, from before latents were shown about the centre of "
+            f"the tokens; delete the folder and collect the evidence again"
+        )
     return record_from_json(EvidenceFile, values, str(path))
 
 
@@ -168,6 +179,7 @@ def _rest(evidence: Evidence) -> dict[str, Array]:
         "vocabulary.ends": np.cumsum([len(token) for token in vocabulary], dtype=np.int64),
         **_arrays(evidence.contexts, "contexts."),
         **_arrays(evidence.statistics, "statistics."),
+        **{f"calibration.{name}": array for name, array in evidence.calibration.arrays().items()},
     }
 
 

@@ -9,7 +9,7 @@ from quadric._files import read_versioned_json
 from quadric.autoencoders import Autoencoder
 from quadric.autoencoders.io import weights_sha256
 
-NAME, FORMAT, FORMAT_VERSION = "evidence.json", "quadric-evidence", 1
+NAME, FORMAT, FORMAT_VERSION = "evidence.json", "quadric-evidence", 2
 
 
 def stored_labels(evidence: Path, autoencoder: Autoencoder) -> list[str] | None:

@@ -19,7 +19,7 @@ from quadric.evidence import (
     text_behind,
     weights_sha256,
 )
-from quadric.evidence.storage import has_evidence
+from quadric.evidence.storage import OutdatedEvidenceError, has_evidence
 
 if TYPE_CHECKING:
     from quadric.autoencoders import BilinearAutoencoder
@@ -84,7 +84,10 @@ def evidence_for(
 def _is_current(job: Job, wanted: WantedEvidence, on_note: OnNote) -> bool:
     if not has_evidence(job.folder):
         return False
-    why = _outdated(Evidence.load(job.folder), weights_sha256(job.autoencoder), wanted)
+    try:
+        why = _outdated(Evidence.load(job.folder), weights_sha256(job.autoencoder), wanted)
+    except OutdatedEvidenceError:
+        why = "is of an older format"
     if why is not None:
         on_note(f"{job.folder} {why}; collecting it again")
     return why is None

@@ -18,9 +18,49 @@ class NaivePoint(NamedTuple):
     value: float
 
 
-def all_values(ae: BilinearAutoencoder, stream: RandomStream) -> np.ndarray:
-    unit = stream.vectors / stream.vectors.norm(dim=1, keepdim=True)
-    return torch.stack([((unit @ ae.form(i)) * unit).sum(1) for i in range(ae.n_latents)]).numpy()
+def unit_vectors(stream: RandomStream) -> torch.Tensor:
+    return stream.vectors / stream.vectors.norm(dim=1, keepdim=True)
+
+
+def raw_values(ae: BilinearAutoencoder, stream: RandomStream) -> np.ndarray:
+    """z of every token: x̃ᵀW̃x̃."""
+    seen = ae.lens(unit_vectors(stream))
+    return torch.stack([((seen @ ae.form(i)) * seen).sum(1) for i in range(ae.n_latents)]).numpy()
+
+
+class NaiveCalibration(NamedTuple):
+    """From the first tokens, straight from the definition."""
+
+    mean: np.ndarray
+    covariance: np.ndarray
+    signs: np.ndarray
+    rest: np.ndarray
+
+
+def calibration(ae: BilinearAutoencoder, stream: RandomStream, settings: EvidenceSettings) -> NaiveCalibration:
+    n = settings.n_calibration_tokens
+    unit, values = unit_vectors(stream)[:n].double().numpy(), raw_values(ae, stream)[:, :n]
+    middle = np.median(values, axis=1)
+    away = values - middle[:, None]
+    above = np.where(away > 0, away**2, 0).sum(1)
+    signs = np.where((away**2).sum(1) - above > above, -1.0, 1.0)
+    return NaiveCalibration(unit.mean(0), np.cov(unit.T, bias=True), signs, signs * middle)
+
+
+def all_values(ae: BilinearAutoencoder, stream: RandomStream, settings: EvidenceSettings) -> np.ndarray:
+    """sign·z − rest of every token."""
+    known = calibration(ae, stream, settings)
+    return known.signs[:, None] * raw_values(ae, stream) - known.rest[:, None]
+
+
+def coordinates(ae: BilinearAutoencoder, stream: RandomStream, settings: EvidenceSettings) -> np.ndarray:
+    """v of every token."""
+    unit = unit_vectors(stream).double().numpy()
+    if ae.lens.centre is not None:
+        return unit - ae.lens.centre.double().numpy()
+    mean = calibration(ae, stream, settings).mean
+    m = mean / np.linalg.norm(mean)
+    return unit - np.outer(unit @ m, m)
 
 
 def keys(

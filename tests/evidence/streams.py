@@ -9,6 +9,7 @@ import torch
 from quadric import BilinearAutoencoder
 from quadric.activations import ActivationBatch, StreamProvenance
 from quadric.evidence.text import ReadSequence
+from tests import zoo
 
 D_MODEL = 12
 LENGTH = 20
@@ -56,6 +57,7 @@ class RandomStream:
         generator = np.random.default_rng(seed)
         shape = text.tokens.shape
         vectors = generator.standard_normal((*shape, D_MODEL)) * np.geomspace(3, 0.3, D_MODEL)
+        vectors += np.linspace(-1, 1, D_MODEL)  # a mean that is not zero
         kept = generator.random(shape) > 1 / 3
         sequences, positions = np.nonzero(kept)
         own = sequences % world_size == rank
@@ -83,10 +85,13 @@ class RandomStream:
         self.next = state["next"]
 
 
-def small_autoencoder(n_latents: int = 6, prior: str = "composite", seed: int = 2) -> BilinearAutoencoder:
+def small_autoencoder(
+    n_latents: int = 6, prior: str = "composite", seed: int = 2, lens: str = "paper"
+) -> BilinearAutoencoder:
     """A few latents of different rank, with an offset that is not zero."""
     size = {"mixing_density": 0.3, "n_hidden": 10} if prior == "composite" else {}
-    ae = BilinearAutoencoder(d_model=D_MODEL, n_latents=n_latents, prior=prior, seed=seed, **size)
+    known = zoo.affine_lens().float() if lens == "affine" else None
+    ae = BilinearAutoencoder(d_model=D_MODEL, n_latents=n_latents, prior=prior, seed=seed, lens=known, **size)
     with torch.no_grad():
         ae.offset.normal_(0, 0.01, generator=torch.Generator().manual_seed(4))
     return ae

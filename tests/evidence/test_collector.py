@@ -6,18 +6,37 @@ import numpy as np
 import pytest
 import torch
 
+from quadric import BilinearAutoencoder
 from quadric.autoencoders.objective import hoyer_density
-from quadric.evidence import Collector, Evidence, EvidenceSettings, evidence_of, gather, memory_need, merge
-from quadric.geometry import spectrum
+from quadric.evidence import (
+    Calibration,
+    Collector,
+    Evidence,
+    EvidenceSettings,
+    evidence_of,
+    gather,
+    memory_need,
+    merge,
+)
+from quadric.evidence.firing import SUMS
+from quadric.geometry import Centre, Decomposition, decompose, with_signs
 from tests.evidence import naive
 from tests.evidence.streams import HOOK, PROVENANCE, RandomStream, RandomText, small_autoencoder
 
-SETTINGS = EvidenceSettings(n_points=15, n_contexts=3, n_axes=4, window=1, n_lift_tokens=2)
+SETTINGS = EvidenceSettings(n_points=15, n_contexts=3, n_axes=4, window=1, n_lift_tokens=2, n_calibration_tokens=40)
 TEXT = RandomText(30)
+LENSES = ["paper", "affine"]
 
 
-def collected(batch: int = 64, rank: int = 0, world_size: int = 1, settings: EvidenceSettings = SETTINGS) -> Collector:
-    collector = Collector(small_autoencoder(), settings)
+def collected(
+    batch: int = 64,
+    rank: int = 0,
+    world_size: int = 1,
+    settings: EvidenceSettings = SETTINGS,
+    lens: str = "paper",
+    calibration: Calibration | None = None,
+) -> Collector:
+    collector = Collector(small_autoencoder(lens=lens), settings, calibration=calibration)
     stream = RandomStream(TEXT, batch, rank=rank, world_size=world_size)
     gather(collector, stream, TEXT, n_tokens=10**9)
     return collector
@@ -40,20 +59,58 @@ def assert_same(first: Evidence, second: Evidence) -> None:
     assert first.n_tokens == second.n_tokens
 
 
-def test_the_draw_is_the_naive_draw() -> None:
-    evidence, stream = finished(collected()), RandomStream(TEXT, 1)
-    values = naive.all_values(small_autoencoder(), stream)
+@pytest.mark.parametrize("lens", LENSES)
+def test_the_calibration_is_the_naive_one(lens: str) -> None:
+    ae, stream = small_autoencoder(lens=lens), RandomStream(TEXT, 1)
+    known, found = naive.calibration(ae, stream, SETTINGS), finished(collected(lens=lens)).calibration
+    assert found.n_tokens == 40
+    np.testing.assert_allclose(found.centre, known.mean, atol=1e-6)
+    np.testing.assert_allclose(found.covariance, known.covariance, atol=1e-6)
+    np.testing.assert_array_equal(found.signs, known.signs)
+    np.testing.assert_allclose(found.rest, known.rest, atol=1e-6)
+    v = naive.coordinates(ae, stream, SETTINGS)[:40]
+    values = known.signs[:, None] * naive.raw_values(ae, stream)[:, :40]
+    covariance = np.cov(v.T, bias=True)
+    ridge = 0.1 * 12 / 40 * np.trace(covariance) / 12
+    cross = (v - v.mean(0)).T @ (values - values.mean(1, keepdims=True)).T / 40
+    slopes = np.linalg.solve(covariance + ridge * np.eye(12), cross).T
+    np.testing.assert_allclose(found.linear, slopes / np.linalg.norm(slopes, axis=1, keepdims=True), atol=1e-4)
+
+
+def test_the_side_with_more_energy_is_positive() -> None:
+    ae = small_autoencoder()
+    whole = dataclasses.replace(SETTINGS, n_calibration_tokens=10**6)
+    collector = Collector(ae, whole)
+    gather(collector, RandomStream(TEXT, 64), TEXT, n_tokens=10**9)
+    found = finished(collector)
+    assert set(found.calibration.signs.tolist()) == {1.0, -1.0}
+    assert (found.statistics.positive_share >= 0.5 - 1e-4).all()
+    turned = small_autoencoder()
+    with torch.no_grad():
+        (turned.mixing.weight if hasattr(turned.mixing, "weight") else turned.mixing.values).neg_()
+        turned.offset.neg_()
+    other = Collector(turned, whole)
+    gather(other, RandomStream(TEXT, 64), TEXT, n_tokens=10**9)
+    np.testing.assert_array_equal(finished(other).calibration.signs, -found.calibration.signs)
+    assert_same(finished(other), found)
+
+
+@pytest.mark.parametrize("lens", LENSES)
+def test_the_draw_is_the_naive_draw(lens: str) -> None:
+    evidence, stream = finished(collected(lens=lens)), RandomStream(TEXT, 1)
+    values = naive.all_values(small_autoencoder(lens=lens), stream, SETTINGS)
     for latent in range(evidence.n_latents):
         expected = naive.draw(values, stream, latent, SETTINGS)
         starts = evidence.text.sequence_starts
         assert [starts[p.sequence] + p.position for p in expected] == evidence.points.places[latent].tolist()
-        np.testing.assert_allclose([p.value for p in expected], evidence.points.values[latent], rtol=1e-4, atol=1e-6)
+        away = evidence.points.values[latent] - evidence.calibration.rest[latent]
+        np.testing.assert_allclose([p.value for p in expected], away, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("batch", [7, 64, 10_000])
 def test_contexts_are_the_strongest_with_different_windows(batch: int) -> None:
     evidence, stream = finished(collected(batch)), RandomStream(TEXT, 1)
-    values = naive.all_values(small_autoencoder(), stream)
+    values = naive.all_values(small_autoencoder(), stream, SETTINGS)
     for latent in range(evidence.n_latents):
         for column, sign in enumerate((1, -1)):
             expected = naive.contexts(values, stream, TEXT, latent, sign, SETTINGS)
@@ -70,46 +127,88 @@ def test_many_copies_of_one_text_hide_no_other_context() -> None:
     collector = Collector(small_autoencoder(), SETTINGS)
     gather(collector, RandomStream(text, 10_000), text, n_tokens=10**9)
     evidence, stream = evidence_of(collector, text, PROVENANCE.for_hook_point(HOOK), []), RandomStream(text, 1)
-    values = naive.all_values(small_autoencoder(), stream)
+    values = naive.all_values(small_autoencoder(), stream, SETTINGS)
     for latent in range(evidence.n_latents):
         expected = naive.contexts(values, stream, text, latent, 1, SETTINGS)
         places = [evidence.text.sequence_starts[p.sequence] + p.position for p in expected]
         assert evidence.contexts.places[latent, 0].tolist()[: len(places)] == places
 
 
-def test_coordinates_are_those_on_the_leading_eigenvectors_up_to_their_signs() -> None:
-    evidence, stream, ae = finished(collected()), RandomStream(TEXT, 1), small_autoencoder()
-    unit = stream.vectors / stream.vectors.norm(dim=1, keepdim=True)
+@pytest.mark.parametrize("lens", LENSES)
+def test_coordinates_are_those_on_the_axes_about_the_centre(lens: str) -> None:
+    evidence, stream, ae = finished(collected(lens=lens)), RandomStream(TEXT, 1), small_autoencoder(lens=lens)
+    v = naive.coordinates(ae, stream, SETTINGS)
     place = {(s, p): row for row, (s, p) in enumerate(zip(stream.sequences, stream.positions, strict=True))}
     numbers = np.searchsorted(evidence.text.sequence_starts, evidence.points.places, side="right") - 1
+    geometry = decompose(ae, SETTINGS.n_axes, centre=evidence.calibration.tokens_centre())
     for latent in range(evidence.n_latents):
-        values, vectors = spectrum(ae, latent)
-        for point in range(SETTINGS.n_points):
-            sequence = numbers[latent, point]
-            position = evidence.points.places[latent, point] - evidence.text.sequence_starts[sequence]
-            expected = (unit[place[sequence, position]].double() @ vectors[:, : SETTINGS.n_axes]).abs().numpy()
-            found = np.abs(evidence.points.coordinates[latent, point])
-            np.testing.assert_allclose(found[: len(expected)], expected, atol=1e-5)
-            assert (found[len(expected) :] == 0).all()
-            if len(values) <= SETTINGS.n_axes:
-                energy = (values.numpy() * evidence.points.coordinates[latent, point][: len(values)] ** 2).sum().item()
-                assert energy == pytest.approx(evidence.points.values[latent, point], abs=1e-5)
+        positions = evidence.points.places[latent] - evidence.text.sequence_starts[numbers[latent]]
+        rows = [place[pair] for pair in zip(numbers[latent], positions, strict=True)]
+        expected = v[rows] @ geometry.axes[latent].double().numpy()
+        np.testing.assert_allclose(evidence.points.coordinates[latent], expected, atol=1e-5)
+        linear = v[rows] @ evidence.calibration.linear[latent]
+        np.testing.assert_allclose(evidence.points.linear[latent], linear, atol=1e-5)
 
 
-def test_statistics_are_those_of_all_tokens() -> None:
-    evidence, stream, ae = finished(collected()), RandomStream(TEXT, 1), small_autoencoder()
-    values = naive.all_values(ae, stream)
+def test_coordinates_and_coefficients_give_the_value_back() -> None:
+    """Where the axes hold the whole form, z = Σ(axis_quadratic ξ² + axis_linear ξ) + constant at every point."""
+    settings = dataclasses.replace(SETTINGS, n_axes=12)
+    evidence, ae = finished(collected(settings=settings, lens="affine")), small_autoencoder(lens="affine")
+    signs = torch.from_numpy(evidence.calibration.signs)
+    shown = with_signs(decompose(ae, 12), signs)
+    whole = [latent for latent in range(6) if _frame_is_complete(ae, latent, shown)]
+    assert whole
+    for latent in whole:
+        along = evidence.points.coordinates[latent].astype(float)
+        value = along**2 @ shown.axis_quadratic[latent].numpy() + along @ shown.axis_linear[latent].numpy()
+        np.testing.assert_allclose(value + float(shown.constant[latent]), evidence.points.values[latent], atol=1e-5)
+
+
+def _frame_is_complete(ae: BilinearAutoencoder, latent: int, shown: Decomposition) -> bool:
+    """Whether the axes are eigenvectors that hold the linear part too."""
+    form, axes = ae.form(latent).double(), shown.axes[latent].double()
+    linear = form[:-1, -1]
+    rest = linear - axes @ (axes.mT @ linear)
+    only_eigenvectors = bool((shown.axis_kind[latent] != 1).all())
+    return only_eigenvectors and float(rest.norm()) < 1e-6 * float(linear.norm())
+
+
+@pytest.mark.parametrize("lens", LENSES)
+def test_statistics_are_those_of_all_tokens(lens: str) -> None:
+    evidence, stream, ae = finished(collected(lens=lens)), RandomStream(TEXT, 1), small_autoencoder(lens=lens)
+    values, rest = naive.all_values(ae, stream, SETTINGS), evidence.calibration.rest[:, None]
     found = evidence.statistics
-    density = hoyer_density(torch.from_numpy(values.T), ae.offset.detach())
+    unit_length = ae.encode_prepared(naive.unit_vectors(stream)).detach()
+    density = hoyer_density(unit_length, ae.offset.detach())
     np.testing.assert_allclose(found.density, density, rtol=1e-4)
     np.testing.assert_allclose(found.mean_square, (values**2).mean(1), rtol=1e-4)
     positive = np.where(values > 0, values**2, 0).sum(1) / (values**2).sum(1)
     np.testing.assert_allclose(found.positive_share, positive, rtol=1e-4)
     exact = np.quantile(values, found.probabilities, axis=1).T
     spread = values.std(1, keepdims=True)
-    assert (np.abs(found.quantiles - exact)[:, 2:-2] <= np.abs(exact)[:, 2:-2] / 16 + 0.05 * spread).all()
+    assert (np.abs(found.quantiles - rest - exact)[:, 2:-2] <= np.abs(exact)[:, 2:-2] / 16 + 0.05 * spread).all()
     limits = SETTINGS.firing_rms * np.sqrt((values**2).mean(1, keepdims=True))
     np.testing.assert_allclose(found.firing_share, (np.abs(values) > limits).mean(1), atol=0.02)
+    predicted = naive.coordinates(ae, stream, SETTINGS) @ evidence.calibration.linear.T
+    curvature = [1 - np.corrcoef(values[i], predicted[:, i])[0, 1] ** 2 for i in range(6)]
+    np.testing.assert_allclose(found.curvature, curvature, atol=1e-4)
+
+
+def test_a_linear_latent_is_measured_as_one() -> None:
+    """c·b·v has no curvature, and its best linear predictor is b; a square of a coordinate is nearly all curved."""
+    ae = small_autoencoder(2, prior="atomic", lens="affine")
+    with torch.no_grad():
+        for factors in (ae.left, ae.right):
+            factors.zero_()
+        ae.left[0, 3], ae.right[0, 12] = 1, 1
+        ae.left[1, 0], ae.right[1, 0] = 1, 1
+    settings = dataclasses.replace(SETTINGS, n_calibration_tokens=10_000)
+    collector = Collector(ae, settings)
+    gather(collector, RandomStream(RandomText(300), 500), RandomText(300), n_tokens=10**9)
+    found = evidence_of(collector, RandomText(300), PROVENANCE.for_hook_point(HOOK), [])
+    assert found.statistics.curvature[0] < 1e-3
+    assert abs(found.calibration.linear[0, 3]) > 0.999
+    assert found.statistics.curvature[1] > 0.1
 
 
 def test_the_control_is_one_orthonormal_frame_for_all_latents() -> None:
@@ -129,13 +228,18 @@ def test_the_size_of_batches_changes_nothing(batch: int) -> None:
 
 @pytest.mark.parametrize("world_size", [2, 3])
 def test_merged_parts_are_one_pass(world_size: int) -> None:
-    parts = [collected(rank=rank, world_size=world_size) for rank in range(world_size)]
-    assert_same(finished(merge(*parts)), finished(collected()))
-    backwards = [collected(rank=rank, world_size=world_size) for rank in reversed(range(world_size))]
-    assert_same(finished(merge(*backwards)), finished(collected()))
+    whole = collected()
+    known = whole.calibration
+    parts = [collected(rank=rank, world_size=world_size, calibration=known) for rank in range(world_size)]
+    assert_same(finished(merge(*parts)), finished(whole))
+    ranks = reversed(range(world_size))
+    backwards = [collected(rank=rank, world_size=world_size, calibration=known) for rank in ranks]
+    assert_same(finished(merge(*backwards)), finished(whole))
 
 
 def test_parts_that_share_tokens_or_differ_in_settings_are_refused() -> None:
+    with pytest.raises(ValueError, match="different calibrations"):
+        merge(collected(rank=0, world_size=2), collected(rank=1, world_size=2))
     with pytest.raises(ValueError, match="tokens are in both parts"):
         merge(collected(), collected())
     other = collected(settings=dataclasses.replace(SETTINGS, seed=1))
@@ -155,6 +259,7 @@ def test_a_latent_that_never_fires_has_points_and_no_label() -> None:
     assert (evidence.contexts.places[2] == -1).all()
     assert evidence.labels.texts[2] == ""
     assert evidence.statistics.positive_share[2] == 0.5
+    assert evidence.statistics.density[2] == evidence.statistics.curvature[2] == 0
     assert all(np.isfinite(column).all() for column in (evidence.statistics.quantiles, evidence.statistics.density))
 
 
@@ -173,9 +278,31 @@ def test_memory_is_predicted() -> None:
         d_model=12, n_latents=6, n_hidden=10, n_tokens=collector.n_tokens, batch_tokens=64, settings=SETTINGS
     )
     kept = sum(array.nbytes for array in collector.arrays().values()) + collector.axes.numel() * 4
+    kept -= 8 * len(SUMS) * 6  # a few numbers per latent
     assert need.kept == pytest.approx(kept, rel=0.02)
     result = sum(array.nbytes for array in vars(finished(collector).points).values())
     assert need.result >= result
+
+
+def test_a_geometry_is_used_only_if_it_is_about_the_centre_of_the_tokens() -> None:
+    ae, known = small_autoencoder(), collected().calibration
+    asked: list[Centre] = []
+
+    def geometry_of(centre: Centre) -> Decomposition:
+        asked.append(centre)
+        return decompose(ae, SETTINGS.n_axes, centre=centre)
+
+    about_origin = Collector(ae, SETTINGS, decompose(ae, SETTINGS.n_axes), known)
+    by_function = Collector(ae, SETTINGS, geometry_of, known)
+    assert len(asked) == 1
+    assert torch.equal(about_origin.axes, by_function.axes)
+    assert torch.equal(about_origin.axes, Collector(ae, SETTINGS, calibration=known).axes)
+    assert not torch.equal(about_origin.axes[..., :-1], decompose(ae, SETTINGS.n_axes).axes)
+
+
+def test_a_collector_without_calibration_says_so() -> None:
+    with pytest.raises(ValueError, match="not calibrated"):
+        Collector(small_autoencoder(), SETTINGS).update(torch.ones(1, 12), np.zeros(1, int), np.zeros(1, np.uint64))
 
 
 def test_no_token_is_an_error() -> None:

@@ -18,10 +18,10 @@ DISTRIBUTIONS = {
 
 
 def sums_of(values: np.ndarray, batch: int = 700) -> FiringSums:
-    sums = FiringSums(np.zeros(1, dtype=np.float32))
+    sums = FiringSums(1)
     for start in range(0, len(values), batch):
         part = values[None, start : start + batch].astype(np.float32)
-        sums.update(slice(0, 1), part)
+        sums.update(slice(0, 1), part, for_density=part, predicted=part)
         sums.n_tokens += part.shape[1]
     return sums
 
@@ -61,3 +61,18 @@ def test_parts_add_up(values: list[float], cut: int) -> None:
     np.testing.assert_allclose(first.square, whole.square)
     np.testing.assert_allclose(first.positive_share(), whole.positive_share(), rtol=1e-5)
     np.testing.assert_array_equal(first.lowest, whole.lowest)
+
+
+def test_curvature_is_what_the_predictor_leaves() -> None:
+    generator = np.random.default_rng(1)
+    predicted = generator.standard_normal((3, 5000)).astype(np.float32)
+    noise = generator.standard_normal(5000).astype(np.float32)
+    values = np.stack([2 * predicted[0] + 1, predicted[1] + noise, np.full(5000, 0.5, dtype=np.float32)])
+    sums = FiringSums(3)
+    for part in np.split(np.arange(5000), 7 * [0] + [1234]):
+        if len(part):
+            batch = values[:, part].copy()
+            sums.update(slice(0, 3), batch, for_density=batch, predicted=predicted[:, part].copy())
+            sums.n_tokens += len(part)
+    expected = 1 - np.corrcoef(values[1], predicted[1])[0, 1] ** 2
+    assert sums.curvature().tolist() == pytest.approx([0, expected, 0], abs=1e-5)

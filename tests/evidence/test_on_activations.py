@@ -24,11 +24,14 @@ def test_the_points_of_rows_are_their_latents() -> None:
     ae, x = dictionary(), rows()
     evidence = quadric.collect_evidence(ae, x, points=200)
     z = ae.encode(torch.nn.functional.normalize(x, dim=1)).detach().numpy()
+    signs = evidence.calibration.signs
     for latent in range(5):
         drawn = evidence.points.places[latent]
         kept = drawn[drawn >= 0]
         assert sorted(kept.tolist()) == list(range(80))
-        np.testing.assert_allclose(evidence.points.values[latent][: len(kept)], z[kept, latent], rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(
+            evidence.points.values[latent][: len(kept)], signs[latent] * z[kept, latent], rtol=1e-4, atol=1e-6
+        )
     assert evidence.text.vocabulary[evidence.text.token_ids[17]] == b"row 17"
 
 

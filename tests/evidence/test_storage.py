@@ -64,7 +64,8 @@ def test_damage_is_named(tmp_path: Path) -> None:
     ("change", "complaint"),
     [
         ({"format": "else"}, "does not describe"),
-        ({"format_version": 2}, "newer than"),
+        ({"format_version": 3}, "newer than"),
+        ({"format_version": 1}, "collect the evidence again"),
         ({"unknown": 1}, "unknown keys"),
         ({"n_tokens": "many"}, "n_tokens='many'"),
         ({"settings": {"n_points": 3}}, "lacks the keys"),
