@@ -45,7 +45,7 @@ const AXIS_REACH = 1.12;
 /** Dashes per unit of length. */
 const DASHES = { solid: 0, dashed: 14, dotted: 42 };
 const UNIFORMS =
-  "rotation aspect shift zoom eye flat2d progress pixels ring ink dim quadratic linear level far tint bound middle".split(" ");
+  "rotation aspect shift zoom eye flat2d progress pixels ring ink dim quadratic linear start halfslope c far tint bound middle".split(" ");
 
 export class Scatter {
   readonly canvas: HTMLCanvasElement;
@@ -314,7 +314,13 @@ export class Scatter {
     gl.depthMask(false);
     gl.uniform3f(this.surfaces.at.quadratic, ...quadratic);
     gl.uniform3f(this.surfaces.at.linear, ...linear);
-    gl.uniform1f(this.surfaces.at.level, level);
+    const turn = rotationMatrix(this.camera.rotation);
+    const start = this.origin.map((part, i) => EYE * turn[3 * i + 2] - part) as Rgb;
+    const halfslope = start.map((part, i) => quadratic[i] * part + linear[i] / 2) as Rgb;
+    const c = start.reduce((sum, part, i) => sum + (quadratic[i] * part + linear[i]) * part, -level);
+    gl.uniform3f(this.surfaces.at.start, ...start);
+    gl.uniform3f(this.surfaces.at.halfslope, ...halfslope);
+    gl.uniform1f(this.surfaces.at.c, c);
     gl.uniform3f(this.surfaces.at.tint, ...tint);
     gl.uniform3f(this.surfaces.at.middle, ...this.origin);
     gl.uniform1f(this.surfaces.at.bound, SURFACE_BOUND);
