@@ -26,8 +26,18 @@ if TYPE_CHECKING:  # evidence imports the language-model packages, which a table
 
 Array = np.ndarray
 
-GEOMETRY_COLUMNS = ("shape", "effective_rank", "captured", "importance", "support", "positive", "negative")
-EVIDENCE_COLUMNS = ("label", "density", "firing_share", "positive_share", "mean_square")
+GEOMETRY_COLUMNS = (
+    "shape",
+    "curvature",
+    "effective_rank",
+    "captured",
+    "importance",
+    "support",
+    "positive",
+    "negative",
+    "copy_of",
+)
+EVIDENCE_COLUMNS = ("label", "measured_curvature", "density", "firing_share", "positive_share", "mean_square")
 SHOWN_ROWS = 5
 LONGEST_CELL = 32
 
@@ -39,17 +49,23 @@ class LatentTable:
     | column | meaning |
     |---|---|
     | `index` | index of the latent |
-    | `shape` | slab, ellipsoid, hyperboloid or empty |
-    | `effective_rank` | (Σ\\|λ\\|)² / Σλ² |
+    | `shape` | half-space, slab, ellipsoid, hyperboloid, elliptic or hyperbolic paraboloid, constant or empty |
+    | `curvature` | share of the variance of z that no linear function of the token explains, were tokens Gaussian |
+    | `effective_rank` | (Σ\\|λ\\|)² / Σλ² of the quadratic part |
     | `captured` | share of Σ\\|λ\\| in the first three eigenvalues |
-    | `importance` | Σλ², divided by its average over latents |
+    | `importance` | ‖W‖², divided by its average over latents |
     | `support` | number of atoms that feed into the latent |
     | `positive`, `negative` | number of eigenvalues of each sign that count for the shape |
+    | `copy_of` | the earlier latent with nearly the same form, or −1 |
     | `label` | short name, with evidence only, as are all below |
+    | `measured_curvature` | share of the variance of z that its best linear predictor leaves |
     | `density` | Hoyer density of z − b |
     | `firing_share` | share of tokens on which the latent fires |
-    | `positive_share` | share of Σz² from z > 0 |
-    | `mean_square` | mean of z² |
+    | `positive_share` | share of Σ(z − rest)² from z > rest |
+    | `mean_square` | mean of (z − rest)² |
+
+    With evidence, a raw dictionary is read about the centre of its tokens, and the side of every latent that carries
+    more energy is positive.
     """
 
     columns: dict[str, Array]
@@ -135,24 +151,30 @@ def latents(
 
     Example:
         >>> table = quadric.latents(ae)
-        >>> table["shape"][0] in ("slab", "ellipsoid", "hyperboloid", "empty")
+        >>> table["shape"][0] in quadric.geometry.SHAPES
         True
         >>> table.to_csv("latents.csv")
     """
-    found = statistics(autoencoder, geometry=geometry)
+    if evidence is not None and evidence.weights_sha256 != weights_sha256(autoencoder):
+        raise ValueError("the evidence is about other weights; collect it again for this autoencoder")
+    centre = None if evidence is None else evidence.calibration.tokens_centre()
+    found = statistics(autoencoder, geometry=geometry, centre=centre)
     columns = {"index": np.arange(len(found)), "shape": np.array(found.shape, dtype=object)}
     columns |= {name: found[name].numpy() for name in GEOMETRY_COLUMNS[1:]}
     if evidence is not None:
-        columns |= _evidence_columns(autoencoder, evidence)
+        turned = evidence.calibration.signs < 0
+        positive, negative = columns["positive"], columns["negative"]
+        columns["positive"] = np.where(turned, negative, positive)
+        columns["negative"] = np.where(turned, positive, negative)
+        columns |= _evidence_columns(evidence)
     return LatentTable(columns)
 
 
-def _evidence_columns(autoencoder: Autoencoder, evidence: "Evidence") -> dict[str, Array]:
-    if evidence.weights_sha256 != weights_sha256(autoencoder):
-        raise ValueError("the evidence is about other weights; collect it again for this autoencoder")
+def _evidence_columns(evidence: "Evidence") -> dict[str, Array]:
     labels = [evidence.labels.of(latent) for latent in range(evidence.n_latents)]
-    numbers = {name: np.array(getattr(evidence.statistics, name)) for name in EVIDENCE_COLUMNS[1:]}
-    return {"label": np.array(labels, dtype=object), **numbers}
+    numbers = {name: np.array(getattr(evidence.statistics, name)) for name in EVIDENCE_COLUMNS[2:]}
+    curvature = np.array(evidence.statistics.curvature)
+    return {"label": np.array(labels, dtype=object), "measured_curvature": curvature, **numbers}
 
 
 def _optional(package: str) -> ModuleType:

@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy as np
 import pandas
 import pytest
+import torch
 from pyarrow import parquet
 
-from quadric.evidence import EvidenceSettings, ModelLabels, RowText, collect_in_memory
+from quadric import BilinearAutoencoder
+from quadric.evidence import EvidenceSettings, ModelLabels, RowText, collect_evidence, collect_in_memory
 from quadric.geometry import dictionary_geometry, statistics
 from quadric.latent_table import EVIDENCE_COLUMNS, GEOMETRY_COLUMNS, LatentTable, latents
 from tests.evidence.test_rows import CLUSTERS, TensorStream, clustered_rows, names, one_latent_per_cluster
@@ -57,9 +59,30 @@ def test_evidence_adds_labels_and_firing() -> None:
     table = latents(one_latent_per_cluster(), EVIDENCE)
     assert list(table) == ["index", *GEOMETRY_COLUMNS, *EVIDENCE_COLUMNS]
     assert table["label"].tolist() == list(CLUSTERS)
-    for name in EVIDENCE_COLUMNS[1:]:
+    for name in EVIDENCE_COLUMNS[2:]:
         np.testing.assert_array_equal(table[name], getattr(EVIDENCE.statistics, name))
+    np.testing.assert_array_equal(table["measured_curvature"], EVIDENCE.statistics.curvature)
     assert table_with_awkward_label()["label"][1] == AWKWARD
+
+
+def test_with_evidence_latents_are_read_about_the_centre_of_its_tokens() -> None:
+    """(m·x)(v·x), negated: linear about the mean, and turned so that the side with more energy is positive."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.tensor([2.0, 0, 0, 0]) + 0.4 * torch.randn(400, 4, generator=generator)
+    ae = BilinearAutoencoder(d_model=4, n_latents=2, prior="atomic")
+    with torch.no_grad():
+        ae.left[0], ae.right[0] = torch.eye(4)[0], torch.eye(4)[1]
+        ae.left[1], ae.right[1] = torch.eye(4)[2], -torch.eye(4)[2]
+    evidence = collect_evidence(ae, x, progress=False)
+    alone, about_tokens = latents(ae), latents(ae, evidence)
+    assert alone["shape"].tolist() == ["hyperboloid", "slab"]
+    assert about_tokens["shape"].tolist() == ["half-space", "slab"]
+    assert about_tokens["curvature"][0] < 0.05
+    assert about_tokens["measured_curvature"][0] < 0.1
+    assert about_tokens["measured_curvature"][1] > 0.8
+    assert (alone["positive"][1], alone["negative"][1]) == (0, 1)
+    assert evidence.calibration.signs[1] == -1
+    assert (about_tokens["positive"][1], about_tokens["negative"][1]) == (1, 0)
 
 
 def test_a_data_frame_has_the_same_columns_and_types() -> None:
@@ -71,14 +94,14 @@ def test_a_data_frame_has_the_same_columns_and_types() -> None:
         assert frame[name].tolist() == values.tolist()
     assert frame["support"].dtype.kind == "i"
     assert frame["density"].dtype.kind == "f"
-    assert frame.sort_values("importance").shape == (3, 13)
+    assert frame.sort_values("importance").shape == (3, 16)
 
 
 def test_csv_is_read_back_with_awkward_labels(tmp_path: Path) -> None:
     table = table_with_awkward_label()
     table.to_csv(tmp_path / "latents.csv")
     text = (tmp_path / "latents.csv").read_text(encoding="utf-8")
-    assert text.startswith('"index","shape","effective_rank"')
+    assert text.startswith('"index","shape","curvature"')
     assert '"=SUM(1, 2) ""quoted"", and\na new line"' in text
     with (tmp_path / "latents.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))

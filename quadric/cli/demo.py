@@ -28,7 +28,8 @@ class Demo:
             found = self._made()
         print("512 latents on the residual stream of smollm2 into layer 15. Three worth a look:")
         for each in found:
-            print(f"  {each['latent']:>4}  {each['label']}  ({each['shape']}, importance {each['importance']:.1f}×)")
+            curved = "" if each.get("curvature") is None else f", {each['curvature']:.0%} curved"
+            print(f"  {each['latent']:>4}  {each['label']}  ({each['shape']}{curved})")
         at = f" --latent {found[0]['latent']}" if found else ""
         command = this_command()
         print(f"\nSee them:       {command} view {self.out}{at}")

@@ -28,8 +28,8 @@ class Report:
     """Print everything as JSON instead of tables."""
     top: int = 20
     """How many of the most important latents to print."""
-    tolerance: float = 1e-3
-    """Share of a latent's largest |λ| below which an eigenvalue counts as zero for its shape."""
+    tolerance: float = 0.05
+    """Share of a latent's variation that its shape may leave out."""
 
     def run(self) -> int:
         import json

@@ -15,8 +15,8 @@ from quadric.evidence.labels import (
     METHOD,
     SignTokens,
     Spellings,
+    distinct_labels,
     energies,
-    label,
     preferences,
     sign_tokens,
     spellings,
@@ -49,7 +49,7 @@ def evidence_of(collector: Collector, source: TextSource, provenance: Provenance
         contexts=_contexts(collector, text, seen),
         statistics=_statistics(collector, tokens),
         labels=Labels(
-            texts=[label(*signs) for signs in tokens.signs],
+            texts=distinct_labels(tokens.signs, np.argsort(-collector.firing.square, kind="stable")),
             positive=[ups.texts for ups, _ in tokens.signs],
             negative=[downs.texts for _, downs in tokens.signs],
             method=METHOD,

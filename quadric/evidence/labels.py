@@ -33,6 +33,8 @@ SMALLEST_SHARE_BEFORE = 0.5
 """Share of the firing energy that must follow the same token for a label to name that token."""
 LONGEST_TOKEN = 80
 """Characters of one token in a label; a row of a tensor may have a whole document as its text."""
+MOST_FURTHER = 6
+"""Further tokens per sign that may tell a latent from others with the same label."""
 MIXED = "mixed"
 ELLIPSIS = "…"
 WHITE_SPACE = {" ": "␣", "\n": "⏎", "\r": "␍", "\t": "⇥", "\u00a0": "⍽"}
@@ -123,6 +125,16 @@ class SignTokens(NamedTuple):
     texts: list[str]
     share: float
     """Share of the latent's firing energy."""
+    further: tuple[str, ...] = ()
+    """The next best tokens, for a latent whose label another one has already."""
+
+    def with_further(self, count: int) -> "SignTokens":
+        """The same sign with so many more of its tokens; a mixed sign names those alone."""
+        words = [text for text in self.texts if text not in (MIXED, ELLIPSIS)]
+        named = [*words, *self.further[:count]]
+        if not count or not named:
+            return self
+        return self._replace(texts=named if len(words) == len(self.texts) else [*named, ELLIPSIS])
 
 
 def sign_tokens(preference: TokenPreference, before: TokenPreference, groups: Spellings, share: float) -> SignTokens:
@@ -134,18 +146,21 @@ def sign_tokens(preference: TokenPreference, before: TokenPreference, groups: Sp
         return own
     followed = f"after {groups.texts[before.tokens[0]]}"
     if own.texts in ([], [MIXED]):
-        return SignTokens([followed], share)
-    return SignTokens([f"{followed}: {own.texts[0]}", *own.texts[1:]], share)
+        return own._replace(texts=[followed])
+    return own._replace(texts=[f"{followed}: {own.texts[0]}", *own.texts[1:]])
 
 
 def _best_tokens(preference: TokenPreference, groups: Spellings, share: float) -> SignTokens:
     """Up to three tokens, none of them much weaker than the best."""
     broad = not len(preference.tokens) or preference.shares[0] < SMALLEST_SHARE
     if broad and (not len(preference.tokens) or preference.lifts[0] < SMALLEST_LIFT):
-        return SignTokens([MIXED] if share > 0 else [], share)
+        further = tuple(groups.texts[token] for token in preference.tokens[:MOST_FURTHER])
+        return SignTokens([MIXED] if share > 0 else [], share, further)
     strong = preference.contributions >= SMALLEST_PART * preference.contributions[0]
-    texts = [groups.texts[token] for token in preference.tokens[strong][:MOST_TOKENS]]
-    return SignTokens([*texts, ELLIPSIS] if broad else texts, share)
+    named = int(strong[:MOST_TOKENS].sum())
+    texts = [groups.texts[token] for token in preference.tokens[:named]]
+    further = tuple(groups.texts[token] for token in preference.tokens[named : named + MOST_FURTHER])
+    return SignTokens([*texts, ELLIPSIS] if broad else texts, share, further)
 
 
 def label(positive: SignTokens, negative: SignTokens) -> str:
@@ -154,3 +169,22 @@ def label(positive: SignTokens, negative: SignTokens) -> str:
     if ups and downs:
         return f"{ups} ↔ {downs}"
     return ups or (f"− {downs}" if downs else "")
+
+
+def distinct_labels(signs: list[tuple[SignTokens, SignTokens]], order: Int64[Array, " k"] | None = None) -> list[str]:
+    """A label for every latent; one that another latent already has gets its next best words until it differs.
+
+    Args:
+        signs: The tokens of both signs of every latent.
+        order: Which latents choose first; by default in their order.
+
+    Returns:
+        The labels. Latents that fire on nothing share the empty one, and latents without further words keep theirs.
+    """
+    found = [""] * len(signs)
+    taken: set[str] = set()
+    for latent in range(len(signs)) if order is None else order.tolist():
+        options = [label(*(sign.with_further(count) for sign in signs[latent])) for count in range(MOST_FURTHER + 1)]
+        found[latent] = next((text for text in options if text not in taken), options[0])
+        taken.add(found[latent])
+    return found

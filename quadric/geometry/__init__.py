@@ -18,7 +18,16 @@ description_length(ae)   how many bits the latents take
 from quadric.geometry.centring import Centre, Centring, centring_of
 from quadric.geometry.comparison import Agreement, Comparison, compare
 from quadric.geometry.copies import Redundancy, redundancy
-from quadric.geometry.decomposition import Decomposition, centred_spectra, decompose, leading_axes, with_signs
+from quadric.geometry.decomposition import (
+    Decomposition,
+    LatentFrame,
+    centred_spectra,
+    decompose,
+    form_frame,
+    latent_frame,
+    leading_axes,
+    with_signs,
+)
 from quadric.geometry.description_length import DescriptionLength, description_length
 from quadric.geometry.dictionary_geometry import DictionaryGeometry, dictionary_geometry
 from quadric.geometry.eigenpairs import Eigenpairs
@@ -52,6 +61,7 @@ __all__ = [
     "Eigenpairs",
     "Form",
     "HungarianSimilarity",
+    "LatentFrame",
     "LatentStatistics",
     "LevelSet",
     "Neighbours",
@@ -66,11 +76,13 @@ __all__ = [
     "decompose",
     "description_length",
     "dictionary_geometry",
+    "form_frame",
     "frobenius_similarity",
     "half_space_share",
     "hungarian_similarity",
     "kept_geometry",
     "latent_form",
+    "latent_frame",
     "leading_axes",
     "level_set",
     "load_geometry",

@@ -24,10 +24,19 @@ from torch import Tensor
 
 from quadric.autoencoders import Autoencoder
 from quadric.autoencoders.io import weights_sha256
-from quadric.geometry.centring import CentreLike, Centring, centred_factors, centring_of
+from quadric.geometry.centring import Centre, CentreLike, Centring, as_centre, centred_factors, centring_of
 from quadric.geometry.dictionary import Progress, Terms, no_progress, require_bilinear, support, term_batches
 from quadric.geometry.eigenpairs import Eigenpairs, eigenpairs, eigenvalues
-from quadric.geometry.shapes import DEFAULT_TOLERANCE, HALF_SPACE, Reading, Readings, check_tolerance, read_shapes
+from quadric.geometry.forms import Form
+from quadric.geometry.shapes import (
+    DEFAULT_TOLERANCE,
+    HALF_SPACE,
+    Reading,
+    Readings,
+    Shape,
+    check_tolerance,
+    read_shapes,
+)
 from quadric.geometry.spectra import SpectrumBatch, padded_table
 
 KEPT_AXES = 8
@@ -48,6 +57,8 @@ class Decomposition:
     """Hash of the weights that were decomposed, see `quadric.autoencoders.io.weights_sha256`."""
     centre_sha256: str
     """Hash of the centre about which a raw dictionary was read; empty for the origin and for a lens's own centre."""
+    centre: Centre | None
+    """The centre about which a raw dictionary was read; None for the origin and for a lens's own centre."""
     tolerance: float
     """Share of a latent's variation that its shape may leave out."""
     eigenvalues: Float[Tensor, "k r"]
@@ -162,11 +173,94 @@ def decompose(
     return Decomposition(
         weights_sha256=weights_sha256(bilinear),
         centre_sha256=centring.sha256,
+        centre=as_centre(centre) if centre is not None and centring.sha256 else None,
         tolerance=tolerance,
         eigenvalues=padded_table(values, bilinear.n_latents),
         support=support(bilinear).cpu(),
         **found.columns,
         readings=found.readings,
+    )
+
+
+class LatentFrame(NamedTuple):
+    """One latent about the centre, as `Decomposition` has it for all; float64."""
+
+    eigenvalues: Float[Tensor, " r"]
+    axes: Float[Tensor, "d a"]
+    axis_quadratic: Float[Tensor, " a"]
+    axis_linear: Float[Tensor, " a"]
+    axis_kind: Int[Tensor, " a"]
+    linear: Float[Tensor, " d"]
+    """c·b, the gradient of z at the centre."""
+    constant: float
+    curvature: float
+    shape: Shape
+    centring: Centring
+
+    def with_sign(self, sign: float) -> "LatentFrame":
+        """The same latent as −z, if the sign is negative."""
+        if sign > 0:
+            return self
+        shape = self.shape._replace(positive=self.shape.negative, negative=self.shape.positive)
+        return self._replace(
+            eigenvalues=-self.eigenvalues,
+            axis_quadratic=-self.axis_quadratic,
+            axis_linear=-self.axis_linear,
+            linear=-self.linear,
+            constant=-self.constant,
+            shape=shape,
+        )
+
+    def __repr__(self) -> str:
+        return f"LatentFrame({self.shape.kind}, {int((self.axis_kind != NO_AXIS).sum())} axes)"
+
+
+@torch.no_grad()
+def latent_frame(
+    autoencoder: Autoencoder, latent: int, n_axes: int = KEPT_AXES, centre: CentreLike | None = None
+) -> LatentFrame:
+    """The axes and coefficients of one latent, without decomposing the others.
+
+    Args:
+        autoencoder: A bilinear autoencoder.
+        latent: Index of the latent.
+        n_axes: Axes to keep.
+        centre: As for `decompose`.
+
+    Returns:
+        Its eigenvalues, axes, coefficients and shape.
+    """
+    bilinear = require_bilinear(autoencoder)
+    centring = centring_of(bilinear, centre)
+    atoms, weights = bilinear.mixing.row(latent)
+    left, right = (factors[atoms].double() for factors in centred_factors(bilinear, centring))
+    return _frame_of(left, right, weights.detach().double().to(left.device), centring, n_axes)
+
+
+@torch.no_grad()
+def form_frame(form: Form, n_axes: int = KEPT_AXES) -> LatentFrame:
+    """The same of a form about the origin of its coordinates, without linear part."""
+    d_model = form.d_model
+    centring = Centring(torch.zeros(d_model, dtype=torch.float64), 1.0, 1 / d_model, None, False, "")
+    left, right = (centring.split(factors.double()) for factors in (form.left, form.right))
+    return _frame_of(left, right, form.weights.double(), centring, n_axes)
+
+
+def _frame_of(left: Tensor, right: Tensor, weights: Tensor, centring: Centring, n_axes: int) -> LatentFrame:
+    terms = Terms(torch.zeros(1, dtype=torch.int64), left[None], right[None], weights[None])
+    part, values = _decompose_batch(terms, centring, n_axes, DEFAULT_TOLERANCE)
+    own = {name: column[0] for name, column in part.columns.items()}
+    return LatentFrame(
+        eigenvalues=values[0][values[0] != 0].cpu(),
+        axes=own["axes"].double(),
+        axis_quadratic=own["axis_quadratic"],
+        axis_linear=own["axis_linear"],
+        axis_kind=own["axis_kind"],
+        linear=centring.scale * _linear_and_constant(terms)[0][0].cpu(),
+        constant=float(own["constant"]),
+        curvature=float(part.readings.curvature[0]),
+        shape=part.readings.shape_of(0, DEFAULT_TOLERANCE),
+        centring=centring,
     )
 
 

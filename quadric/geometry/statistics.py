@@ -122,6 +122,7 @@ def statistics(
     if geometry is not None:
         geometry.check_weights(autoencoder)
         on_progress(geometry.n_latents)
+        centre = geometry.centre
     if geometry is None or geometry.tolerance != tolerance:
         geometry = decompose(autoencoder, 0, on_progress, centre=centre, tolerance=tolerance)
     known: Redundancy | None = getattr(geometry, "redundancy", None)

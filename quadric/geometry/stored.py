@@ -17,7 +17,7 @@ from quadric._files import read_versioned_json, sha256_of_file, write_json
 from quadric._records import record_from_json
 from quadric.autoencoders import Autoencoder, BilinearAutoencoder
 from quadric.autoencoders.io import weights_sha256
-from quadric.geometry.centring import CentreLike, given_sha256
+from quadric.geometry.centring import Centre, CentreLike, given_sha256
 from quadric.geometry.copies import Redundancy
 from quadric.geometry.decomposition import KEPT_AXES
 from quadric.geometry.dictionary import Progress, no_progress, require_bilinear
@@ -149,6 +149,7 @@ def load_geometry(folder: Path) -> DictionaryGeometry:
     return DictionaryGeometry(
         weights_sha256=record.weights_sha256,
         centre_sha256=record.centre_sha256,
+        centre=_centre(tensors),
         tolerance=record.tolerance,
         **({name: tensors[name] for name in _TENSORS} | parts),
     )
@@ -161,7 +162,18 @@ def _tensors(geometry: DictionaryGeometry) -> dict[str, torch.Tensor]:
         for name, kind in _PARTS.items()
         for field in kind._fields
     }
-    return whole | parts
+    return whole | parts | _centre_tensors(geometry.centre)
+
+
+def _centre_tensors(centre: Centre | None) -> dict[str, torch.Tensor]:
+    if centre is None:
+        return {}
+    given = {"centre.mean": centre.mean, "centre.covariance": centre.covariance}
+    return {name: tensor.detach().cpu() for name, tensor in given.items() if tensor is not None}
+
+
+def _centre(tensors: dict[str, torch.Tensor]) -> Centre | None:
+    return Centre(tensors["centre.mean"], tensors.get("centre.covariance")) if "centre.mean" in tensors else None
 
 
 def _has_expected_shapes(geometry: DictionaryGeometry, autoencoder: BilinearAutoencoder) -> bool:

@@ -30,24 +30,36 @@ COLUMNS = {
     ),
     "shape": Column(
         "shape",
-        "The surface on which the latent is constant. A minus sign marks a latent whose values are never positive.",
+        "The surface on which the latent is constant, about the centre. A minus sign marks a latent whose quadratic "
+        "part is never positive.",
         is_words=True,
     ),
+    "curvature": Column(
+        "curvature",
+        "Share of the latent's variance that no linear function of the token explains, from weights and the spread of "
+        "the tokens. 0 % is a linear latent.",
+    ),
+    "copy_of": Column("copy of", "An earlier latent with nearly the same form; −1 for none."),
     "importance": Column("importance", "‖W‖² of the latent's form W, as a multiple of the average latent."),
     "effective_rank": Column(
-        "effective rank", "(Σ|λ|)² / Σλ²: the number of eigenvalues, were all of them equally large."
+        "effective rank",
+        "(Σ|λ|)² / Σλ² of the quadratic part: the number of eigenvalues, were all of them equally large.",
     ),
     "captured_1": Column("top 1", "Share of Σ|λ| in the largest eigenvalue."),
     "captured": Column("top 3", "Share of Σ|λ| in the three largest eigenvalues."),
     "captured_5": Column("top 5", "Share of Σ|λ| in the five largest eigenvalues."),
     "support": Column("support", "Number of atoms that are mixed into the latent."),
-    "positive": Column("λ+", "Number of positive eigenvalues above the tolerance."),
-    "negative": Column("λ−", "Number of negative eigenvalues above the tolerance."),
+    "positive": Column("λ+", "Number of positive eigenvalues that count for the shape."),
+    "negative": Column("λ−", "Number of negative eigenvalues that count for the shape."),
     "eigenvalue": Column("λ₁", "The eigenvalue of largest magnitude."),
     "norm": Column("‖W‖", "Frobenius norm of the latent's form W."),
     "bits": Column("bits", "Bits that it takes to write the latent down on its own, atoms included."),
 }
 SHAPE_MEANINGS = {
+    "constant": "the same for every token",
+    "half-space": "linear: the latent grows along one direction",
+    "elliptic paraboloid": "curved in some directions, all with one sign, and linear along another",
+    "hyperbolic paraboloid": "curved in directions of both signs, and linear along another",
     "slab": "between two parallel planes: one direction matters",
     "ellipsoid": "closed: the latent grows in every direction of its eigenspace",
     "hyperboloid": "open: the latent grows in some directions and falls in others",
@@ -71,8 +83,8 @@ script-src 'unsafe-inline'">
 <h2>Where it comes from</h2>
 <div class="facts">{facts}</div>
 <h2>Shapes</h2>
-<p>How many latents have each shape. An eigenvalue counts as zero below a share of its latent's largest |λ|; each column
-is one such tolerance, and the table of latents below uses {tolerance}.</p>
+<p>How many latents have each shape, about {about}. A shape may leave out {tolerance} of what makes its latent vary.
+{copies} latents are copies of others.</p>
 <table class="shapes">{shapes}</table>
 <h2>Distributions</h2>
 <p>How many latents have each value, from the smallest to the largest; empty latents are left out.</p>
@@ -155,7 +167,9 @@ def report_as_page(report: RunReport) -> str:
         script=_SCRIPT,
         lead=escape(lead),
         facts=_facts(report),
-        tolerance=f"{report.latents.tolerance:g}",
+        tolerance=f"{report.latents.tolerance:.1%}",
+        about=escape(report.about),
+        copies=f"{report.n_copies():,}",
         shapes=_shapes(report),
         charts="".join(_chart(report, column) for column in SUMMARISED) + _curve(report),
         meanings="".join(f"<dt>{escape(each.heading)}</dt><dd>{escape(each.meaning)}</dd>" for each in shown.values()),
@@ -182,18 +196,16 @@ def _pairs(found: dict[str, str]) -> str:
 
 
 def _shapes(report: RunReport) -> str:
-    by_tolerance = report.shape_counts_by_tolerance()
-    head = "".join(f"<th>tolerance {tolerance:g}</th>" for tolerance in by_tolerance)
     rows = "".join(_shape_row(report, shape) for shape in report.shape_counts())
-    return f"<thead><tr><th></th>{head}<th></th><th></th></tr></thead><tbody>{rows}</tbody>"
+    return f"<thead><tr><th></th><th>latents</th><th></th><th></th></tr></thead><tbody>{rows}</tbody>"
 
 
 def _shape_row(report: RunReport, shape: str) -> str:
-    counts = "".join(f"<td>{counts[shape]:,}</td>" for counts in report.shape_counts_by_tolerance().values())
-    width = round(160 * report.shape_counts()[shape] / len(report.latents))
+    count = report.shape_counts()[shape]
+    width = round(160 * count / len(report.latents))
     bar = f'<td class="words"><span class="bar" style="width:{width}px"></span></td>'
     meaning = f'<td class="words meaning">{escape(SHAPE_MEANINGS[shape])}</td>'
-    return f'<tr><td class="words">{escape(shape)}</td>{counts}{bar}{meaning}</tr>'
+    return f'<tr><td class="words">{escape(shape)}</td><td>{count:,}</td>{bar}{meaning}</tr>'
 
 
 def _chart(report: RunReport, column: str) -> str:
@@ -263,8 +275,10 @@ def _cell(columns: dict[str, list[Any]], column: str, i: int) -> str:
     value = columns[column][i]
     if column == "shape":
         return shape_words(str(columns["figure"][i]), int(columns["dimension"][i]), int(columns["sign"][i]))
-    if column in ("latent", "label", "positive", "negative", "support"):
+    if column in ("latent", "label", "positive", "negative", "support", "copy_of"):
         return str(value)
     if column == "bits":
         return f"{value:,.0f}"
-    return readable(column, value) if column in (*SHARES, "importance", "effective_rank") else f"{value:.3g}"
+    return (
+        readable(column, value) if column in (*SHARES, "curvature", "importance", "effective_rank") else f"{value:.3g}"
+    )

@@ -1,24 +1,35 @@
 """What the weights of one autoencoder say: numbers for every latent, and a summary of them."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from quadric.autoencoders import Autoencoder, load_pretrained
-from quadric.geometry import Decomposition, DescriptionLength, LatentStatistics, description_length, statistics
+from quadric.autoencoders import Autoencoder, BilinearAutoencoder, load_pretrained
+from quadric.autoencoders.lens import AffineLens
+from quadric.geometry import SHAPES, Decomposition, DescriptionLength, LatentStatistics, description_length, statistics
 from quadric.geometry.dictionary import Progress, no_progress, require_bilinear
-from quadric.geometry.shapes import DEFAULT_TOLERANCE, shape_of
+from quadric.geometry.shapes import DEFAULT_TOLERANCE
 from quadric.reports.labels import stored_labels
 from quadric.runs.folder import autoencoder_folder, evidence_folder, local_folder
 from quadric.runs.geometry import known_geometry
 
 QUANTILES = {"min": 0.0, "p05": 0.05, "median": 0.5, "p95": 0.95, "max": 1.0}
-SUMMARISED = ("effective_rank", "captured_1", "captured", "captured_5", "importance", "support", "dimension")
+SUMMARISED = (
+    "curvature",
+    "effective_rank",
+    "captured_1",
+    "captured",
+    "captured_5",
+    "importance",
+    "support",
+    "dimension",
+)
 LABELS = {
+    "curvature": "curvature",
     "effective_rank": "effective rank",
     "captured_1": "captured, top 1",
     "captured": "captured, top 3",
@@ -27,8 +38,8 @@ LABELS = {
     "support": "support (atoms)",
     "dimension": "dimension",
 }
-COARSER_TOLERANCES = (0.01, 0.1)
-SHAPES = ("slab", "ellipsoid", "hyperboloid", "empty")
+ABOUT_LENS, ABOUT_TOKENS, ABOUT_ORIGIN = "the lens's centre", "the mean token of the run's evidence", "the origin"
+"""About what shapes are reported."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -41,6 +52,8 @@ class RunReport:
     provenance: dict[str, Any]
     latents: LatentStatistics
     bits: DescriptionLength
+    about: str = ABOUT_ORIGIN
+    """What shapes are about, in words."""
     labels: list[str] | None = None
     """A label for every latent, if the run has evidence."""
 
@@ -59,16 +72,13 @@ class RunReport:
         return [int(latent) for latent in order[:count]]
 
     def shape_counts(self) -> dict[str, int]:
-        """Number of latents of each shape."""
-        return _counted(self.latents.shape)
+        """Number of latents of each shape, of those that there are."""
+        counts = Counter(self.latents.shape)
+        return {shape: counts[shape] for shape in reversed(SHAPES) if counts[shape]}
 
-    def shape_counts_by_tolerance(self) -> dict[float, dict[str, int]]:
-        """The same at coarser tolerances too, since weak eigenvalues of the other sign make W indefinite."""
-        found = {self.latents.tolerance: self.shape_counts()}
-        for tolerance in COARSER_TOLERANCES:
-            if tolerance > self.latents.tolerance:
-                found[tolerance] = _counted(shape_of(row, tolerance).kind for row in self.latents.eigenvalues)
-        return found
+    def n_copies(self) -> int:
+        """Number of latents that are copies of others."""
+        return int((self.latents.copy_of >= 0).sum())
 
     def living(self, column: str) -> Tensor:
         """A column without the empty latents, whose numbers have no meaning."""
@@ -79,7 +89,7 @@ class RunReport:
         """Shapes, quantiles over the latents that are not empty, and description length."""
         return {
             "shapes": self.shape_counts(),
-            "shapes_by_tolerance": {f"{key:g}": counts for key, counts in self.shape_counts_by_tolerance().items()},
+            "copies": self.n_copies(),
             "quantiles": {column: quantiles(self.living(column)) for column in SUMMARISED},
             "captured_curve_median": self.captured_curve(),
             "description_length": {
@@ -104,6 +114,7 @@ class RunReport:
             "architecture": self.architecture,
             "provenance": self.provenance,
             "tolerance": self.latents.tolerance,
+            "about": self.about,
             "summary": self.summary(),
             "latents": self.columns(),
         }
@@ -121,7 +132,7 @@ def report_on(
     Args:
         run: What it was loaded from, a folder or a hub id.
         autoencoder: A bilinear autoencoder.
-        tolerance: Share of a latent's largest |λ| below which an eigenvalue counts as zero for its shape.
+        tolerance: Share of a latent's variation that its shape may leave out.
         on_progress: Called with the number of latents finished since its last call.
         geometry: Its geometry, if it was computed before; then no latent is decomposed again.
 
@@ -135,7 +146,14 @@ def report_on(
         provenance=asdict(bilinear.provenance),
         latents=statistics(bilinear, tolerance, on_progress, geometry),
         bits=description_length(bilinear),
+        about=_about(bilinear, geometry),
     )
+
+
+def _about(autoencoder: BilinearAutoencoder, geometry: Decomposition | None) -> str:
+    if isinstance(autoencoder.lens, AffineLens):
+        return ABOUT_LENS
+    return ABOUT_ORIGIN if geometry is None or geometry.centre is None else ABOUT_TOKENS
 
 
 def report_on_run(
@@ -150,7 +168,7 @@ def report_on_run(
     Args:
         run: Run folder, folder made by save_pretrained, or hub id.
         name: Which autoencoder, if the run has several.
-        tolerance: Share of the largest |λ| below which an eigenvalue counts as zero for the shape.
+        tolerance: Share of a latent's variation that its shape may leave out.
         on_progress: Called with the number of latents that are done, and of all latents.
 
     Returns:
@@ -172,11 +190,6 @@ def report_on_run(
     known = known_geometry(folder, autoencoder, name)
     report = report_on(run if name is None else f"{run}/{name}", autoencoder, tolerance, advance, known)
     return replace(report, labels=stored_labels(evidence_folder(folder, own.resolve().name), autoencoder))
-
-
-def _counted(shapes: Iterable[str]) -> dict[str, int]:
-    counts = Counter(shapes)
-    return {shape: counts[shape] for shape in SHAPES}
 
 
 def quantiles(values: Tensor) -> dict[str, float]:

@@ -28,20 +28,18 @@ def _headline(report: RunReport) -> Text:
         (report.run, "bold"),
         f"\n{shape['n_latents']:,} {shape['prior']} latents over d = {shape['d_model']:,}, from "
         f"{shape['n_hidden']:,} {'tied ' if shape['tied'] else ''}atoms{density}; {hook}\n"
-        f"all forms together: {readable_bits(report.bits.total)} at {report.bits.precision} bits per number",
+        f"all forms together: {readable_bits(report.bits.total)} at {report.bits.precision} bits per number\n"
+        f"shapes about {report.about}; {report.n_copies():,} latents are copies of others",
     )
 
 
 def _shapes(report: RunReport) -> Table:
-    by_tolerance = report.shape_counts_by_tolerance()
-    table = _table("Shapes, by tolerance for zero eigenvalues", "")
-    for tolerance in by_tolerance:
-        table.add_column(f"{tolerance:g}", justify="right")
+    table = _table(f"Shapes, up to {report.latents.tolerance:.0%} of a latent's variation", "")
+    table.add_column("latents", justify="right")
     table.add_column("", no_wrap=True)
     total = len(report.latents)
     for shape, count in report.shape_counts().items():
-        counts = [f"{counts[shape]:,}" for counts in by_tolerance.values()]
-        table.add_row(shape, *counts, "█" * round(SHAPE_BAR * count / total))
+        table.add_row(shape, f"{count:,}", "█" * round(SHAPE_BAR * count / total))
     return table
 
 
@@ -69,23 +67,30 @@ def _bars(report: RunReport, column: str) -> str:
 def _most_important(report: RunReport, top: int) -> Table:
     chosen = report.most_important(top)
     table = _table(f"The {len(chosen)} most important latents")
-    for name in ("latent", "imp.", "rank", "top 1", "top 3", "top 5", "atoms", "λ+/λ−", "λ₁"):
+    for name in ("latent", "imp.", "curved", "rank", "top 3", "atoms", "λ+/λ−", "λ₁"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("shape", no_wrap=True)
     latents = report.latents
     for i in chosen:
-        shares = [readable(column, float(latents[column][i])) for column in SHARES]
         table.add_row(
             str(i),
             readable("importance", float(latents.importance[i])),
+            readable("curvature", float(latents.curvature[i])),
             readable("effective_rank", float(latents.effective_rank[i])),
-            *shares,
+            readable("captured", float(latents.captured[i])),
             str(int(latents.support[i])),
             f"{int(latents.positive[i])}/{int(latents.negative[i])}",
             f"{float(latents.eigenvalue[i]):.2f}",
-            f"{latents.figure[i]}, −" if latents.sign[i] < 0 else latents.figure[i],
+            _shape_cell(report, i),
         )
     return table
+
+
+def _shape_cell(report: RunReport, latent: int) -> str:
+    latents = report.latents
+    words = f"{latents.figure[latent]}, −" if latents.sign[latent] < 0 else latents.figure[latent]
+    original = int(latents.copy_of[latent])
+    return words if original < 0 else f"{words} (copy of {original})"
 
 
 def _table(title: str, *columns: str) -> Table:
@@ -99,13 +104,13 @@ def _table(title: str, *columns: str) -> Table:
 
 def shape_words(figure: str, dimension: int, sign: int) -> str:
     """The name of the figure, with its dimension where the name leaves it open and a minus for negative values."""
-    words = f"{figure} {dimension}-d" if figure in ("ellipsoid", "hyperboloid") else figure
+    words = f"{figure} {dimension}-d" if figure.endswith(("ellipsoid", "hyperboloid", "paraboloid")) else figure
     return f"{words}, −" if sign < 0 else words
 
 
 def readable(column: str, value: float) -> str:
     """A number as its column shows it: shares in per cent, importance as a multiple, counts whole."""
-    if column in SHARES:
+    if column in (*SHARES, "curvature"):
         return f"{value:.0%}"
     if column == "importance":
         return f"{value:.2f}×"

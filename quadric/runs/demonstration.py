@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import torch
 
 from quadric._files import write_atomically
 from quadric.activations import HarvestConfig, harvest_to_folder
 from quadric.activations.harvesting import Progress
 from quadric.evidence import Evidence
 from quadric.evidence.labels import MIXED
-from quadric.geometry import LatentStatistics
+from quadric.evidence.ranking import worth
+from quadric.geometry import DictionaryGeometry
 from quadric.runs.config import FILE_NAME, RunConfig, read_run_config, write_run_config
 from quadric.runs.evidence import TokenProgress, WantedEvidence
 from quadric.runs.recipes import demo
@@ -32,7 +32,7 @@ from quadric.site.writer import is_site
 ACTIVATIONS = "activations"
 SUMMARY = "demo.json"
 """File with the latents worth a look, so that a second call only has to read this file."""
-PARTS = ("activations", "training", "geometry", "evidence", "pages")
+PARTS = ("activations", "training", "evidence", "geometry", "pages")
 """Names of the stages, in order."""
 
 OnProgress = Callable[[str, int, int], None]
@@ -46,6 +46,8 @@ class WorthALook(NamedTuple):
     label: str
     shape: str
     importance: float
+    curvature: float | None = None
+    """Share of the variance of z that no linear function of the token explains, measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,24 +77,32 @@ def demonstrate(folder: Path, wanted: Demonstration, on_progress: OnProgress) ->
     if not is_site(folder / SITE):
         build_site([given], folder / SITE, title="Quadric demo", on_progress=on_progress)
     assert given.geometry is not None
-    found = worth_a_look(given.geometry.statistics(), given.evidence)
+    found = worth_a_look(given.geometry, given.evidence)
     write_atomically(folder / SUMMARY, json.dumps([each._asdict() for each in found]).encode())
     return found
 
 
-def worth_a_look(table: LatentStatistics, evidence: Evidence, count: int = 3) -> list[WorthALook]:
-    """The latents with the largest importance · (1 − density) and at least two words as labels, no word used twice."""
-    worth = table.importance * (1 - torch.from_numpy(np.array(evidence.statistics.density)))
+def worth_a_look(geometry: DictionaryGeometry, evidence: Evidence, count: int = 3) -> list[WorthALook]:
+    """The first latents by the site's ranking with at least two words as labels, no word used twice."""
+    table, ranks = geometry.statistics(), worth(evidence, geometry.redundancy)
     found: list[WorthALook] = []
     themes: set[str] = set()
-    for latent in worth.argsort(descending=True).tolist():
+    for latent in np.argsort(-ranks, kind="stable").tolist():
+        if not ranks[latent]:
+            break
         sides = (*evidence.labels.positive[latent], *evidence.labels.negative[latent])
         words = {word.casefold() for word in sides if word.isalpha() and len(word) > 2 and word != MIXED}
         if len(words) < 2 or words & themes:
             continue
         themes |= words
         found.append(
-            WorthALook(latent, evidence.labels.of(latent), table.shape[latent], table.importance[latent].item())
+            WorthALook(
+                latent,
+                evidence.labels.of(latent),
+                table.shape[latent],
+                table.importance[latent].item(),
+                float(evidence.statistics.curvature[latent]),
+            )
         )
         if len(found) == count:
             break

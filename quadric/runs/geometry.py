@@ -4,12 +4,18 @@ from pathlib import Path
 
 from quadric.autoencoders import Autoencoder
 from quadric.geometry import DictionaryGeometry, kept_geometry, stored_geometry
+from quadric.geometry.centring import CentreLike
 from quadric.geometry.dictionary import Progress, no_progress
 from quadric.runs.folder import autoencoder_folder, geometry_folder
 
 
 def geometry_of_run(
-    run: Path, name: str, autoencoder: Autoencoder, on_progress: Progress = no_progress
+    run: Path,
+    name: str,
+    autoencoder: Autoencoder,
+    on_progress: Progress = no_progress,
+    *,
+    moments: CentreLike | None = None,
 ) -> DictionaryGeometry:
     """The geometry of one autoencoder of a run, from the run folder or computed and kept there.
 
@@ -19,15 +25,17 @@ def geometry_of_run(
         autoencoder: The autoencoder, which must be bilinear.
         on_progress: Called with the number of latents finished since its last call, twice per latent in total;
             not called if the run folder holds the geometry.
+        moments: Mean and covariance of the unit tokens, about which a raw dictionary is read; those of the run's
+            evidence, `evidence.calibration.tokens_centre()`. An affine lens has its own.
 
     Returns:
-        The geometry of exactly these weights.
+        The geometry of exactly these weights about exactly this centre.
     """
-    return kept_geometry(autoencoder, geometry_folder(run, name), on_progress)
+    return kept_geometry(autoencoder, geometry_folder(run, name), on_progress, moments=moments)
 
 
 def known_geometry(run: str | Path, autoencoder: Autoencoder, name: str | None = None) -> DictionaryGeometry | None:
-    """The geometry that a run folder holds for an autoencoder; None if it would have to be computed.
+    """The geometry that a run folder holds for an autoencoder, about whichever centre; None if it holds none.
 
     Args:
         run: A run folder; anything else, such as a hub id, holds no geometry.
@@ -41,4 +49,4 @@ def known_geometry(run: str | Path, autoencoder: Autoencoder, name: str | None =
     if not folder.is_dir():
         return None
     own = autoencoder_folder(folder, name).resolve().name
-    return stored_geometry(autoencoder, geometry_folder(folder, own))
+    return stored_geometry(autoencoder, geometry_folder(folder, own), any_centre=True)

@@ -1,13 +1,14 @@
 """Build a static site about the autoencoders of one or several runs."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from quadric.autoencoders import Autoencoder, BilinearAutoencoder, load_pretrained
 from quadric.evaluation.files import kept_in_run
 from quadric.evidence import Evidence, Job
-from quadric.geometry import DictionaryGeometry
+from quadric.geometry import Centre, DictionaryGeometry
+from quadric.geometry.centring import given_sha256
 from quadric.geometry.dictionary import require_bilinear
 from quadric.runs.evidence import OnNote, TokenProgress, WantedEvidence, evidence_for, no_progress
 from quadric.runs.folder import autoencoder_folder, autoencoder_folders, chosen_names, evidence_folder
@@ -98,12 +99,12 @@ def site_inputs(
         )
     geometries = _geometries(found, on_progress)
     jobs = [
-        Job(each.autoencoder, evidence_folder(each.run, each.name), geometry)
-        for each, geometry in zip(found, geometries, strict=True)
+        Job(each.autoencoder, evidence_folder(each.run, each.name), geometry_about)
+        for each, geometry_about in zip(found, geometries, strict=True)
     ]
     inputs: list[SiteInput] = []
     collected = evidence_for(jobs, wanted, progress=progress, on_note=on_note)
-    for each, geometry, evidence in zip(found, geometries, collected, strict=True):
+    for each, geometry_about, evidence in zip(found, geometries, collected, strict=True):
         inputs.append(
             SiteInput(
                 name=unused_name(each.name, {one.name for one in inputs}),
@@ -112,7 +113,7 @@ def site_inputs(
                 source=str(each.run),
                 source_autoencoder=None if each.is_only_one else each.name,
                 quality=quality_of(each.run, each.name),
-                geometry=geometry,
+                geometry=geometry_about(evidence.calibration.tokens_centre()),
             )
         )
     return inputs
@@ -149,8 +150,11 @@ class _Found(NamedTuple):
     is_only_one: bool
 
 
-def _geometries(found: Sequence[_Found], on_progress: OnProgress) -> list[DictionaryGeometry]:
-    """The geometry of each dictionary, loaded or computed; a site takes three steps per latent, and these are two."""
+def _geometries(found: Sequence[_Found], on_progress: OnProgress) -> list[Callable[[Centre], DictionaryGeometry]]:
+    """How to get the geometry of each dictionary about the centre of its tokens, loaded or computed once.
+
+    A site takes three steps per latent, and these are two.
+    """
     total, done = 3 * sum(each.autoencoder.n_latents for each in found), 0
 
     def advance(finished: int) -> None:
@@ -158,7 +162,18 @@ def _geometries(found: Sequence[_Found], on_progress: OnProgress) -> list[Dictio
         done += finished
         on_progress("geometry", done, total)
 
-    return [geometry_of_run(each.run, each.name, each.autoencoder, advance) for each in found]
+    def about(each: _Found) -> Callable[[Centre], DictionaryGeometry]:
+        known: dict[str, DictionaryGeometry] = {}  # a run folder that cannot be written keeps nothing
+
+        def geometry_about(centre: Centre) -> DictionaryGeometry:
+            which = given_sha256(each.autoencoder, centre)
+            if which not in known:
+                known[which] = geometry_of_run(each.run, each.name, each.autoencoder, advance, moments=centre)
+            return known[which]
+
+        return geometry_about
+
+    return [about(each) for each in found]
 
 
 def _bilinear_autoencoders(run: Path, names: Sequence[str], on_note: OnNote) -> list[_Found]:

@@ -6,16 +6,18 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from quadric.autoencoders import BilinearAutoencoder
 from quadric.evidence import Evidence
-from quadric.geometry import DictionaryGeometry, LatentStatistics, dictionary_geometry
+from quadric.evidence.calibration import METHOD
+from quadric.evidence.ranking import RANKING, worth
+from quadric.geometry import DictionaryGeometry, decompose, dictionary_geometry, with_signs
+from quadric.geometry.centring import given_sha256
 from quadric.site.checking import HostingLimits
 from quadric.site.latent_pages import latent_records
 from quadric.site.layout import describe, umap_layout
 from quadric.site.schema import (
-    NOTHING,
-    SHAPES,
     TOKEN,
     DictionaryEntry,
     LabelMethods,
@@ -161,32 +163,49 @@ def site_dictionary(
     given: SiteInput, text: str, *, seed: int, with_map: bool, on_progress: Callable[[int], None]
 ) -> SiteDictionary:
     """Everything about one autoencoder; the records of its latents are made while they are written."""
-    geometry = _geometry(given, on_progress)
-    table, close = geometry.statistics(), geometry.neighbours
+    geometry = geometry_shown(given, on_progress)
+    close = geometry.neighbours
     layout = umap_layout(close, seed) if with_map else None
     return SiteDictionary(
         entry=_entry(given, text, None if layout is None else describe(close, seed)),
-        columns=_columns(given.evidence, table, layout),
+        columns=_columns(given.evidence, geometry, layout),
         labels=_labels(given.evidence),
-        latents=latent_records(given.evidence, table, close),
+        latents=latent_records(given.evidence, geometry),
     )
 
 
+def geometry_shown(given: SiteInput, on_progress: Callable[[int], None] = lambda _: None) -> DictionaryGeometry:
+    """The geometry of one dictionary about the centre of its evidence, in the signs of its evidence.
+
+    `on_progress` is called three times per latent in all.
+    """
+    signs = torch.from_numpy(np.array(given.evidence.calibration.signs))
+    geometry = with_signs(_geometry(given, on_progress), signs)
+    n_axes = given.evidence.settings.n_axes
+    if n_axes <= geometry.axes.shape[2]:
+        return geometry
+    more = decompose(given.autoencoder, n_axes, centre=given.evidence.calibration.tokens_centre())
+    names = ("axes", "axis_quadratic", "axis_linear", "axis_kind")
+    return replace(geometry, **{name: getattr(with_signs(more, signs), name) for name in names})
+
+
 def _geometry(given: SiteInput, on_progress: Callable[[int], None]) -> DictionaryGeometry:
-    """The geometry of one dictionary; `on_progress` is called three times per latent in all."""
-    n_latents = given.autoencoder.n_latents
-    if given.geometry is None:
-        found = dictionary_geometry(given.autoencoder, on_progress)
-        on_progress(n_latents)
-        return found
-    given.geometry.check_weights(given.autoencoder)
-    on_progress(3 * n_latents)
-    return given.geometry
+    """The geometry that was given, if it is about the centre of the evidence, else a new one."""
+    n_latents, centre = given.autoencoder.n_latents, given.evidence.calibration.tokens_centre()
+    if given.geometry is not None:
+        given.geometry.check_weights(given.autoencoder)
+        if given.geometry.centre_sha256 == given_sha256(given.autoencoder, centre):
+            on_progress(3 * n_latents)
+            return given.geometry
+    found = dictionary_geometry(given.autoencoder, on_progress, moments=centre)
+    on_progress(n_latents)
+    return found
 
 
 def _entry(given: SiteInput, text: str, umap: str | None) -> DictionaryEntry:
     autoencoder, evidence = given.autoencoder, given.evidence
-    settings, written = evidence.settings, evidence.labels.from_model
+    settings, written, calibration = evidence.settings, evidence.labels.from_model, evidence.calibration
+    unit = unit_of(evidence.provenance)
     return DictionaryEntry(
         name=given.name,
         prior=autoencoder.prior,
@@ -195,8 +214,8 @@ def _entry(given: SiteInput, text: str, umap: str | None) -> DictionaryEntry:
         n_latents=autoencoder.n_latents,
         n_axes=settings.n_axes,
         lens=autoencoder.lens.kind,
-        centre_norm=0.0,
-        ranking="importance",
+        centre_norm=float(torch.linalg.vector_norm(calibration.centring(autoencoder).centre)),
+        ranking=RANKING,
         mixing_density=autoencoder.mixing_density if autoencoder.prior == "composite" else None,
         source=given.source,
         source_autoencoder=given.source_autoencoder,
@@ -209,37 +228,37 @@ def _entry(given: SiteInput, text: str, umap: str | None) -> DictionaryEntry:
             weight_exponent=WEIGHT_EXPONENT,
             epsilon=settings.epsilon,
             seed=settings.seed,
-            firing_threshold=f"|z| > {settings.firing_rms:g} · root mean square of z",
-            positive_share="Σz²",
+            firing_threshold=f"|z − rest| > {settings.firing_rms:g} · root mean square of z − rest",
+            positive_share="Σ(z − rest)²",
             quantile_probabilities=tuple(evidence.statistics.probabilities),
             control_seed=settings.seed,
-            linear_control="none",
+            linear_control=METHOD.format(n=f"{calibration.n_tokens:,}", unit=unit),
         ),
         quality=given.quality,
         labels=LabelMethods(
             # The evidence describes its method for tokens; rows are labelled by the same one.
-            offline=evidence.labels.method.replace(TOKEN, unit_of(evidence.provenance)),
+            offline=evidence.labels.method.replace(TOKEN, unit),
             written=None if written is None else f"{written.model} ({written.status})",
         ),
     )
 
 
-def _columns(evidence: Evidence, table: LatentStatistics, layout: np.ndarray | None) -> LatentColumns:
-    found = evidence.statistics
+def _columns(evidence: Evidence, geometry: DictionaryGeometry, layout: np.ndarray | None) -> LatentColumns:
+    found, table = evidence.statistics, geometry.statistics()
     return LatentColumns(
         importance=table.importance.float().numpy(),
         effective_rank=table.effective_rank.float().numpy(),
         captured=table.captured.float().numpy(),
         support=table.support.float().numpy(),
         density=np.asarray(found.density),
-        shape=np.array([SHAPES.index(shape) for shape in table.shape], dtype=np.float32),
+        shape=geometry.readings.shape.float().numpy(),
         positive_share=np.asarray(found.positive_share),
         firing_share=np.asarray(found.firing_share),
         mean_square=np.asarray(found.mean_square),
-        curvature=np.ones(len(table), dtype=np.float32),
-        measured_curvature=np.ones(len(table), dtype=np.float32),
-        copy_of=np.full(len(table), NOTHING, dtype=np.float32),
-        worth=table.importance.float().numpy(),
+        curvature=table.curvature.float().numpy(),
+        measured_curvature=np.asarray(found.curvature),
+        copy_of=table.copy_of.float().numpy(),
+        worth=worth(evidence, geometry.redundancy),
         umap_x=None if layout is None else layout[:, 0].copy(),
         umap_y=None if layout is None else layout[:, 1].copy(),
     )

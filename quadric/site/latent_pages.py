@@ -7,41 +7,41 @@ import numpy as np
 from jaxtyping import Int32, Int64
 
 from quadric.evidence import Evidence, TextRead
-from quadric.geometry import LatentStatistics, Neighbours
-from quadric.site.schema import CONTEXT_REACH, EIGENVECTOR, MOST_EIGENVALUES, NO_AXIS, NOTHING, LatentRecord
+from quadric.geometry import DictionaryGeometry
+from quadric.site.schema import CONTEXT_REACH, MOST_EIGENVALUES, NOTHING, LatentRecord
 
 Array = np.ndarray
 
 
-def latent_records(evidence: Evidence, table: LatentStatistics, close: Neighbours) -> Iterator[LatentRecord]:
-    """Yield the page of every latent, in order."""
+def latent_records(evidence: Evidence, geometry: DictionaryGeometry) -> Iterator[LatentRecord]:
+    """Yield the page of every latent, in order; the geometry is that in the signs of the evidence."""
     for latent in range(evidence.n_latents):
-        yield latent_record(evidence, table, close, latent)
+        yield latent_record(evidence, geometry, latent)
 
 
-def latent_record(evidence: Evidence, table: LatentStatistics, close: Neighbours, latent: int) -> LatentRecord:
+def latent_record(evidence: Evidence, geometry: DictionaryGeometry, latent: int) -> LatentRecord:
     """The page of one latent; its points include its strongest contexts."""
     shown = _points_with_contexts(evidence, latent)
-    eigenvalues = table.eigenvalues[latent]
+    eigenvalues, close = geometry.eigenvalues[latent], geometry.neighbours
     found, n_axes = evidence.statistics, evidence.settings.n_axes
     return LatentRecord(
         latent=latent,
         eigenvalues=eigenvalues[eigenvalues != 0][:MOST_EIGENVALUES].float().numpy(),
         rank=int((eigenvalues != 0).sum()),
         total_weight=eigenvalues.abs().sum().item(),
-        axis_quadratic=np.resize(np.append(eigenvalues.float().numpy(), np.zeros(n_axes)), n_axes).astype(np.float32),
-        axis_linear=np.zeros(n_axes, dtype=np.float32),
-        axis_kind=np.where(np.arange(n_axes) < int((eigenvalues != 0).sum()), EIGENVECTOR, NO_AXIS).astype(np.int32),
-        constant=0.0,
-        rest=0.0,
-        curvature=1.0,
-        measured_curvature=1.0,
+        axis_quadratic=geometry.axis_quadratic[latent, :n_axes].float().numpy(),
+        axis_linear=geometry.axis_linear[latent, :n_axes].float().numpy(),
+        axis_kind=geometry.axis_kind[latent, :n_axes].int().numpy(),
+        constant=float(geometry.constant[latent]),
+        rest=float(evidence.calibration.rest[latent]),
+        curvature=float(geometry.readings.curvature[latent]),
+        measured_curvature=float(found.curvature[latent]),
         places=shown.places,
         tokens=evidence.text.token_ids[shown.places],
         values=shown.values,
         coordinates=shown.coordinates,
         control=shown.control,
-        linear=np.zeros(len(shown.places), dtype=np.float32),
+        linear=shown.linear,
         contexts=shown.contexts,
         context_tokens=_windows(evidence.text, shown),
         neighbours=close.latents[latent].int().numpy(),
@@ -58,22 +58,24 @@ class _Shown:
     values: Array
     coordinates: Array
     control: Array
+    linear: Array
     contexts: Int32[Array, "2 c"]
 
 
 def _points_with_contexts(evidence: Evidence, latent: int) -> _Shown:
-    """The sampled points and the contexts that were not sampled, by |z| descending, without duplicates."""
+    """The sampled points and the contexts that were not sampled, by |z − rest| descending, without duplicates."""
     drawn, strongest = evidence.points, evidence.contexts
     context_places = strongest.places[latent].ravel()
     places = np.concatenate([drawn.places[latent], context_places])
     values = np.concatenate([drawn.values[latent], strongest.values[latent].ravel()])
     distinct, first = np.unique(places, return_index=True)
     first = first[distinct != NOTHING]
-    chosen = first[np.lexsort((places[first], -np.abs(values[first])))]
+    away = np.abs(values - evidence.calibration.rest[latent])
+    chosen = first[np.lexsort((places[first], -away[first]))]
 
     def both(name: str) -> Array:
         one, other = getattr(drawn, name)[latent], getattr(strongest, name)[latent]
-        return np.asarray(np.concatenate([one, other.reshape(-1, other.shape[-1])])[chosen])
+        return np.asarray(np.concatenate([one, other.reshape(-1, *one.shape[1:])])[chosen])
 
     rank = {place: number for number, place in enumerate(places[chosen].tolist())}
     contexts = [rank.get(place, NOTHING) for place in context_places.tolist()]
@@ -82,6 +84,7 @@ def _points_with_contexts(evidence: Evidence, latent: int) -> _Shown:
         values=values[chosen],
         coordinates=both("coordinates"),
         control=both("control"),
+        linear=both("linear"),
         contexts=np.array(contexts, dtype=np.int32).reshape(2, -1),
     )
 

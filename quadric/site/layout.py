@@ -12,7 +12,7 @@ FEWEST_LATENTS = 8
 """With fewer latents a map adds nothing to the list of neighbours."""
 METHOD = (
     "UMAP of each latent's {count} nearest by subspace overlap ‖UᵢᵀUⱼ‖²/√(rᵢrⱼ), distance 1 − overlap, random start, "
-    "seed {seed}; made from weights, not from activations"
+    "seed {seed}; made from weights about the centre of the tokens, not from activations"
 )
 
 

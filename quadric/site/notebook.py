@@ -12,11 +12,13 @@ import numpy as np
 from torch import Tensor
 
 from quadric._files import write_atomically
-from quadric.autoencoders import Autoencoder
-from quadric.geometry import Form, latent_form
+from quadric.autoencoders import Autoencoder, BilinearAutoencoder
+from quadric.autoencoders.lens import AffineLens, token_moments
+from quadric.autoencoders.objective import check_tokens
+from quadric.geometry import Centre, Form, LatentFrame, form_frame, latent_frame
 from quadric.geometry.dictionary import require_bilinear
-from quadric.site.notebook_points import PointsOfLatents, no_points, points_of_evidence, points_of_rows
-from quadric.site.schema import MOST_EIGENVALUES
+from quadric.site.notebook_points import MOST_AXES, PointsOfLatents, no_points, points_of_evidence, points_of_rows
+from quadric.site.schema import MOST_EIGENVALUES, unit_of
 from quadric.site.writer import STATIC, check_viewer_built
 
 FRAME_HEIGHT = 760
@@ -54,8 +56,9 @@ def show(
         subject: A bilinear autoencoder, or a form such as `quadric.geometry.latent_form(ae, 3) - other`.
         latent: Which latent of the autoencoder to draw; left out for a form.
         data: Evidence draws the points it holds for the latent. A tensor (n, d) draws its rows, scaled to unit length
-            and projected on the eigenvectors: at most 5,000, half of them those with the largest |z|. A form is drawn
-            in place of the latent's own. Without data the picture shows the weights alone.
+            and projected on the axes: at most 5,000, half of them those with the largest |z − rest|. A form is drawn
+            in place of the latent's own. Without data the picture shows the weights alone. A latent of a raw dictionary
+            is drawn about the centre of its evidence or of the rows, else about the origin; an affine lens has its own.
 
     Returns:
         A picture that notebooks display and `save` writes as an HTML file.
@@ -73,47 +76,71 @@ def show(
         _check_replacement(data, subject)
         subject, data = data, None
     title = "Form" if isinstance(subject, Form) else f"Latent {latent}"
-    form = subject if isinstance(subject, Form) else _form_of_latent(subject, latent)
-    return Picture(title, _page({"title": title} | _shape(form) | _points(form, latent, data, subject)))
+    if isinstance(subject, Form):
+        return Picture(title, _page({"title": title} | _of_form(subject, data)))
+    return Picture(title, _page({"title": title} | _of_latent(subject, latent, data)))
 
 
-def _form_of_latent(autoencoder: Autoencoder, latent: int | None) -> Form:
-    n_latents = require_bilinear(autoencoder).n_latents
-    if latent is None or not 0 <= latent < n_latents:
-        raise ValueError(f"latent={latent} is not one of the {n_latents}; give 0 to {n_latents - 1}")
-    return latent_form(autoencoder, latent)
+def _of_form(form: Form, data: PointsOfLatents | Tensor | None) -> dict[str, Any]:
+    frame = form_frame(form, MOST_AXES)
+    if data is None:
+        return _shape(frame) | no_points(frame)
+    if not isinstance(data, Tensor):
+        raise ValueError("evidence holds points of latents, not of forms; give the rows as a tensor (n, d)")
+    check_tokens(data, form.d_model)
+    return _shape(frame) | points_of_rows(frame, form, data)
+
+
+def _of_latent(autoencoder: Autoencoder, latent: int | None, data: PointsOfLatents | Tensor | None) -> dict[str, Any]:
+    bilinear = require_bilinear(autoencoder)
+    if latent is None or not 0 <= latent < bilinear.n_latents:
+        raise ValueError(f"latent={latent} is not one of the {bilinear.n_latents}; give 0 to {bilinear.n_latents - 1}")
+    if isinstance(data, Tensor):
+        check_tokens(data, bilinear.d_model)
+        moments = token_moments(data)
+        about_rows = latent_frame(bilinear, latent, MOST_AXES, Centre(moments.mean, moments.covariance))
+        return _shape(about_rows, _origin(bilinear, "row")) | points_of_rows(about_rows, (bilinear, latent), data)
+    if data is None:
+        frame = latent_frame(bilinear, latent, MOST_AXES)
+        return _shape(frame, _origin(bilinear, None)) | no_points(frame)
+    if not isinstance(data, PointsOfLatents):
+        raise TypeError(f"data is {type(data).__name__}; give Evidence, a tensor (n, {bilinear.d_model}) or a Form")
+    n_axes = data.points.coordinates.shape[-1]
+    about_tokens = latent_frame(bilinear, latent, n_axes, data.calibration.tokens_centre())
+    signed = about_tokens.with_sign(float(data.calibration.signs[latent]))
+    return _shape(signed, _origin(bilinear, unit_of(data.provenance))) | points_of_evidence(data, latent)
+
+
+def _origin(autoencoder: BilinearAutoencoder, unit: str | None) -> str:
+    """What coordinates are measured from, in words."""
+    if isinstance(autoencoder.lens, AffineLens):
+        return "the mean token"
+    return "the origin" if unit is None else f"the mean {unit}"
 
 
 def _check_replacement(form: Form, subject: Autoencoder | Form) -> None:
     if isinstance(subject, Form):
         raise ValueError("two forms were given; give one form, or an autoencoder with a form to draw in its place")
-    if form.d_model != (width := require_bilinear(subject).d_model):
+    if form.d_model != (width := require_bilinear(subject).lens.width):
         raise ValueError(f"the form has width {form.d_model}; the autoencoder has {width}: give a form of that width")
 
 
-def _shape(form: Form) -> dict[str, Any]:
-    eigenvalues = form.eigenpairs().eigenvalues.cpu().numpy()
+def _shape(frame: LatentFrame, origin: str = "the origin") -> dict[str, Any]:
+    eigenvalues = frame.eigenvalues.numpy()
     return {
         "latent": 0,  # the page is about one form, so its index is never shown
         "eigenvalues": eigenvalues[:MOST_EIGENVALUES].tolist(),
         "rank": len(eigenvalues),
         "total_weight": float(np.abs(eigenvalues).sum()),
         "reach": float(np.abs(eigenvalues).max(initial=0.0)),
+        "axis_quadratic": frame.axis_quadratic.tolist(),
+        "axis_linear": frame.axis_linear.tolist(),
+        "axis_kind": frame.axis_kind.tolist(),
+        "constant": frame.constant,
+        "curvature": frame.curvature,
+        "measured_curvature": frame.curvature,
+        "origin": origin,
     }
-
-
-def _points(
-    form: Form, latent: int | None, data: PointsOfLatents | Tensor | None, subject: Autoencoder | Form
-) -> dict[str, Any]:
-    if data is None:
-        return no_points(form)
-    if isinstance(data, Tensor):
-        return points_of_rows(form, data)
-    if not isinstance(data, PointsOfLatents):
-        raise TypeError(f"data is {type(data).__name__}; give Evidence, a tensor (n, {form.d_model}) or a Form")
-    if latent is None or isinstance(subject, Form):
-        raise ValueError("evidence holds points of latents, not of forms; give the rows as a tensor (n, d)")
-    return points_of_evidence(data, latent)
 
 
 def _page(data: dict[str, Any]) -> str:

@@ -7,9 +7,10 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from quadric.autoencoders.objective import check_tokens, unit_tokens
-from quadric.geometry import Form
-from quadric.site.schema import NOTHING, unit_of
+from quadric.autoencoders import BilinearAutoencoder
+from quadric.autoencoders.objective import unit_tokens
+from quadric.geometry import Form, LatentFrame
+from quadric.site.schema import NOTHING, ROW, unit_of
 
 MOST_AXES = 8
 MOST_ROWS = 5_000
@@ -25,7 +26,15 @@ class PointsOfLatents(Protocol):
 
     @property
     def points(self) -> Any:
-        """places, values, coordinates and control, one row per latent."""
+        """places, values, coordinates, linear and control, one row per latent."""
+
+    @property
+    def calibration(self) -> Any:
+        """signs and rest of every latent, and tokens_centre()."""
+
+    @property
+    def statistics(self) -> Any:
+        """curvature of every latent."""
 
     @property
     def text(self) -> Any:
@@ -36,12 +45,12 @@ class PointsOfLatents(Protocol):
         """Where the activations came from."""
 
 
-def no_points(form: Form) -> dict[str, Any]:
+def no_points(frame: LatentFrame) -> dict[str, Any]:
     """Axes without points."""
-    rank = len(form.eigenpairs().eigenvalues)
-    empty: list[list[float]] = [[] for _ in range(min(rank, MOST_AXES))]
+    empty: list[list[float]] = [[] for _ in range(frame.axes.shape[1])]
     note = "From the weights alone: axes, spectrum and level set. Pass evidence or a tensor of rows to see points."
-    return {"values": [], "coordinates": empty, "control": [[], [], []], "tokens": [], "texts": [], "note": note}
+    nothing: dict[str, Any] = {"values": [], "control": [[], [], []], "linear": [], "tokens": [], "texts": []}
+    return nothing | {"coordinates": empty, "rest": frame.constant, "note": note}
 
 
 def points_of_evidence(evidence: PointsOfLatents, latent: int) -> dict[str, Any]:
@@ -54,34 +63,50 @@ def points_of_evidence(evidence: PointsOfLatents, latent: int) -> dict[str, Any]
         "values": _rounded(values),
         "coordinates": _rounded(np.asarray(evidence.points.coordinates[latent])[kept].T),
         "control": _rounded(np.asarray(evidence.points.control[latent])[kept].T),
+        "linear": _rounded(np.asarray(evidence.points.linear[latent])[kept]),
+        "rest": float(evidence.calibration.rest[latent]),
+        "measured_curvature": float(evidence.statistics.curvature[latent]),
         "tokens": tokens.tolist(),
         "texts": [evidence.text.vocabulary[kind].decode(errors="replace") for kind in kinds],
         "reach": float(np.abs(values).max(initial=0.0)),
+        "unit": unit_of(evidence.provenance),
         "note": f"{kept.sum():,} {unit_of(evidence.provenance)}s; strong activations are over-represented.",
     }
 
 
 @torch.no_grad()
-def points_of_rows(form: Form, rows: Float[Tensor, "n d"], seed: int = 0) -> dict[str, Any]:
-    """Rows of a tensor, scaled to unit length: z = xᵀWx, and coordinates on the leading eigenvectors of W."""
-    check_tokens(rows, form.d_model)
-    device = form.left.device
-    values = torch.cat([form(unit_tokens(part.to(device))) for part in torch.split(rows, ROWS_AT_ONCE)])
-    chosen = strongest_and_sampled(values, MOST_ROWS, seed)
-    unit = unit_tokens(rows[chosen.to(rows.device)].to(device)).double()
+def points_of_rows(
+    frame: LatentFrame, subject: Form | tuple[BilinearAutoencoder, int], rows: Float[Tensor, "n d"], seed: int = 0
+) -> dict[str, Any]:
+    """Rows of a tensor, scaled to unit length: z, and coordinates about the centre on the axes of a latent or form."""
+    values = torch.cat([_values(subject, unit_tokens(part)) for part in torch.split(rows, ROWS_AT_ONCE)])
+    rest = 0.0 if isinstance(subject, Form) else float(values.median())
+    chosen = strongest_and_sampled(values - rest, MOST_ROWS, seed)
+    v = frame.centring.coordinates(unit_tokens(rows[chosen.to(rows.device)]).double().cpu())
+    length = float(torch.linalg.vector_norm(frame.linear))
     return {
-        "values": _rounded(values[chosen].cpu().numpy()),
-        "coordinates": _rounded((unit @ _leading_axes(form)).mT.cpu().numpy()),
-        "control": _rounded((unit @ _random_axes(form, seed)).mT.cpu().numpy()),
+        "values": _rounded(values[chosen].numpy()),
+        "coordinates": _rounded((v @ frame.axes).mT.numpy()),
+        "control": _rounded((v @ _random_axes(v.shape[1], seed)).mT.numpy()),
+        "linear": _rounded((v @ frame.linear / (length or 1.0)).numpy()),
+        "rest": rest,
         "tokens": list(range(len(chosen))),
         "texts": [f"row {row}" for row in chosen.tolist()],
         "reach": float(values.abs().max()),
+        "unit": ROW,
         "note": _note(len(chosen), len(rows)),
     }
 
 
+def _values(subject: Form | tuple[BilinearAutoencoder, int], unit: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
+    if isinstance(subject, Form):
+        return subject(unit.to(subject.left.device)).cpu()
+    autoencoder, latent = subject
+    return autoencoder.encode(unit.to(autoencoder.left.device))[:, latent].double().cpu()
+
+
 def strongest_and_sampled(values: Float[Tensor, " n"], most: int, seed: int) -> Int64[Tensor, " m"]:
-    """Indices of at most `most` rows by |z| descending: half the strongest, half sampled from the rest."""
+    """Indices of at most `most` rows by |value| descending: half the strongest, half sampled from the others."""
     order = values.abs().argsort(descending=True, stable=True)
     if len(order) <= most:
         return order
@@ -96,24 +121,17 @@ def _note(shown: int, total: int) -> str:
         return f"All {total:,} rows, scaled to unit length."
     strongest = MOST_ROWS // 2
     return (
-        f"{shown:,} of {total:,} rows, scaled to unit length: the {strongest:,} with the largest |z| and "
+        f"{shown:,} of {total:,} rows, scaled to unit length: the {strongest:,} with the largest |z − rest| and "
         f"{shown - strongest:,} drawn at random from the rest."
     )
 
 
-def _leading_axes(form: Form) -> Float[Tensor, "d a"]:
-    """Leading eigenvectors, each with its largest entry positive, as in evidence: their sign is arbitrary."""
-    axes = form.eigenpairs().eigenvectors[:, :MOST_AXES]
-    largest = axes.gather(0, axes.abs().argmax(0, keepdim=True)) if axes.numel() else axes.new_ones(1, 0)
-    return torch.where(largest < 0, -axes, axes)
-
-
-def _random_axes(form: Form, seed: int) -> Float[Tensor, "d 3"]:
+def _random_axes(width: int, seed: int) -> Float[Tensor, "d 3"]:
     """Three random orthonormal directions, padded with zeros where the width is smaller."""
     generator = torch.Generator().manual_seed(seed)
-    noise = torch.randn(form.d_model, min(CONTROL_AXES, form.d_model), generator=generator, dtype=torch.float64)
+    noise = torch.randn(width, min(CONTROL_AXES, width), generator=generator, dtype=torch.float64)
     frame = torch.linalg.qr(noise).Q
-    return torch.nn.functional.pad(frame, (0, CONTROL_AXES - frame.shape[1])).to(form.left.device)
+    return torch.nn.functional.pad(frame, (0, CONTROL_AXES - frame.shape[1]))
 
 
 def _rounded(numbers: np.ndarray) -> list[Any]:

@@ -7,9 +7,11 @@ import torch
 from quadric.evidence import Collector, EvidenceSettings, evidence_of, gather
 from quadric.evidence.labels import (
     LONGEST_TOKEN,
+    MIXED,
     PRIOR_TOKENS,
     SignTokens,
     TokenPreference,
+    distinct_labels,
     energies,
     label,
     preferences,
@@ -150,3 +152,18 @@ def test_a_latent_of_what_follows_a_token_is_labelled_so() -> None:
     gather(collector, stream, text, n_tokens=10**9)
     evidence = evidence_of(collector, text, PROVENANCE.for_hook_point(HOOK), [])
     assert evidence.labels.texts[0].startswith("after a")
+
+
+def test_a_label_that_another_latent_has_gets_its_next_best_word() -> None:
+    first = SignTokens(["his"], 1.0, ("her", "him"))
+    silent = SignTokens([], 0.0)
+    signs = [(first, silent)] * 3 + [(SignTokens(["they"], 1.0, ("them",)), silent), (silent, silent), (silent, silent)]
+    assert distinct_labels(signs) == ["his", "his · her", "his · her · him", "they", "", ""]
+    assert distinct_labels(signs, np.array([2, 1, 0, 3, 4, 5]))[:3] == ["his · her · him", "his · her", "his"]
+    assert distinct_labels([(first._replace(further=()), silent)] * 2) == ["his", "his"]
+
+
+def test_mixed_signs_with_the_same_label_name_what_they_prefer_most() -> None:
+    mixed, other = SignTokens([MIXED], 1.0, ("the", "a")), SignTokens([MIXED], 1.0, ("of",))
+    silent = SignTokens([], 0.0)
+    assert distinct_labels([(mixed, silent), (other, silent)]) == ["mixed", "of · …"]

@@ -6,13 +6,16 @@ import pytest
 import torch
 
 from quadric import TopKAutoencoder
+from quadric.geometry import SHAPES, dictionary_geometry
 from quadric.reports.run_report import histogram, quantiles, readable_bits, report_on
+from tests import zoo
 from tests.geometry.examples import by_hand, planted_shapes, trained
 
 
 def test_a_report_on_planted_shapes():
     report = report_on("planted", planted_shapes())
-    assert report.shape_counts() == {"slab": 1, "ellipsoid": 3, "hyperboloid": 1, "empty": 1}
+    assert report.shape_counts() == {"hyperboloid": 1, "ellipsoid": 3, "slab": 1, "empty": 1}
+    assert (report.about, report.n_copies()) == ("the origin", 0)
     assert report.most_important(3) == [5, 3, 0]
     assert report.architecture["d_model"] == 12
     quantile = report.summary()["quantiles"]["effective_rank"]
@@ -23,16 +26,30 @@ def test_a_report_on_planted_shapes():
 def test_everything_is_plain_and_finite():
     values = json.loads(json.dumps(report_on("run", trained("quadratic")).as_json(), allow_nan=False))
     assert values["run"] == "run"
-    assert values["tolerance"] == 1e-3
+    assert values["tolerance"] == 0.05
     assert len(values["latents"]["bits"]) == 20
-    assert set(values["latents"]["shape"]) <= {"slab", "ellipsoid", "hyperboloid", "empty"}
+    assert set(values["latents"]["shape"]) <= set(SHAPES)
+    assert set(values["latents"]["copy_of"]) == {-1}
+    assert set(values["latents"]["curvature"]) == {1.0}
 
 
-def test_coarser_tolerances_are_reported_too():
-    ae = by_hand(torch.eye(3)[:2], torch.eye(3)[:2], torch.tensor([[1.0, -0.05]]))
-    counts = report_on("run", ae).shape_counts_by_tolerance()
-    assert [(tolerance, counts[tolerance]["hyperboloid"]) for tolerance in counts] == [(1e-3, 1), (0.01, 1), (0.1, 0)]
-    assert list(report_on("run", ae, tolerance=0.05).shape_counts_by_tolerance()) == [0.05, 0.1]
+def test_the_tolerance_decides_the_shapes():
+    ae = by_hand(torch.eye(3)[:2], torch.eye(3)[:2], torch.tensor([[1.0, -0.1]]))
+    assert report_on("run", ae).shape_counts() == {"hyperboloid": 1}
+    assert report_on("run", ae, tolerance=0.1).shape_counts() == {"slab": 1}
+
+
+def test_shapes_are_about_the_centre_that_is_known():
+    """The mean times a direction is a hyperboloid about the origin and a half-space about the mean."""
+    ae = by_hand(torch.eye(3)[:1], torch.eye(3)[1:2], torch.eye(1))
+    assert report_on("run", ae).shape_counts() == {"hyperboloid": 1}
+    geometry = dictionary_geometry(ae, moments=0.7 * torch.eye(3)[0])
+    report = report_on("run", ae, geometry=geometry)
+    assert report.shape_counts() == {"half-space": 1}
+    assert report.about == "the mean token of the run's evidence"
+    assert float(report.latents.curvature) == 0
+    assert report_on("run", ae, tolerance=0.2, geometry=geometry).shape_counts() == {"half-space": 1}
+    assert report_on("run", zoo.make("atomic affine")).about == "the lens's centre"
 
 
 def test_a_report_on_nothing():

@@ -31,8 +31,20 @@ def test_geometry_is_kept_in_the_run_and_found_again(autoencoder: BilinearAutoen
     assert (geometry_folder(run, "small") / "geometry.json").is_file()
     for found in (geometry_of_run(run, "small", autoencoder, told.append), known_geometry(str(run), autoencoder)):
         assert isinstance(found, DictionaryGeometry)
-        assert torch.equal(found.eigenvectors, first.eigenvectors)
+        assert torch.equal(found.axes, first.axes)
     assert sum(told) == 2 * autoencoder.n_latents
+
+
+def test_a_geometry_about_the_tokens_is_found_by_whoever_knows_no_centre(
+    autoencoder: BilinearAutoencoder, tmp_path: Path
+) -> None:
+    centre = torch.full((8,), 0.2)
+    kept = geometry_of_run(tmp_path / "run", "small", autoencoder, moments=centre)
+    found = known_geometry(tmp_path / "run", autoencoder)
+    assert found is not None
+    assert torch.equal(found.eigenvalues, kept.eigenvalues)
+    assert found.centre is not None
+    assert torch.equal(found.centre.mean, centre)
 
 
 def test_a_moved_run_keeps_its_geometry_and_a_hub_id_has_none(autoencoder: BilinearAutoencoder, tmp_path: Path) -> None:
@@ -54,5 +66,5 @@ def test_reports_from_known_geometry_are_the_same(
     torch.testing.assert_close(known.latents.eigenvalues, statistics(autoencoder).eigenvalues, rtol=1e-12, atol=1e-14)
     assert repr(known).startswith(f"RunReport({run}: LatentStatistics(12 latents")
     module = import_module("quadric.geometry.statistics")  # the package's attribute is the function
-    monkeypatch.setattr(module, "all_eigenvalues", lambda *_: pytest.fail("the latents were decomposed again"))
+    monkeypatch.setattr(module, "decompose", lambda *_, **__: pytest.fail("the latents were decomposed again"))
     assert main(["report", str(run), "--json"]) == 0

@@ -7,6 +7,7 @@ import torch
 
 from quadric import BilinearAutoencoder
 from quadric.autoencoders import Provenance
+from quadric.autoencoders.lens import affine_lens, token_moments
 from quadric.evidence import Collector, Evidence, EvidenceSettings, evidence_of
 from quadric.evidence.places import place_of
 from quadric.evidence.text import ReadSequence
@@ -44,9 +45,10 @@ def rows() -> torch.Tensor:
     return centres[kind] + 0.6 * stretch * along[kind] + 0.15 * torch.randn(N_ROWS, D_MODEL, generator=generator)
 
 
-def row_autoencoder() -> BilinearAutoencoder:
+def row_autoencoder(lens: str = "paper") -> BilinearAutoencoder:
+    known = affine_lens(token_moments(rows())) if lens == "affine" else None
     return BilinearAutoencoder(
-        d_model=D_MODEL, n_latents=N_LATENTS, n_hidden=16, prior="composite", mixing_density=0.2, seed=1
+        d_model=D_MODEL, n_latents=N_LATENTS, n_hidden=16, prior="composite", mixing_density=0.2, seed=1, lens=known
     )
 
 
@@ -55,6 +57,7 @@ def row_evidence() -> Evidence:
     """Evidence as it is collected from a bare tensor: all of its provenance is unknown."""
     collector = Collector(row_autoencoder(), SETTINGS)
     numbers = np.arange(N_ROWS, dtype=np.int64)
+    collector.calibrate(rows())
     # The window around a row is the row itself, so that no two contexts count as alike.
     collector.update(rows(), place_of(numbers, np.zeros_like(numbers)), numbers.astype(np.uint64))
     return evidence_of(collector, RowText(), Provenance(), [])

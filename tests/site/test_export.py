@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 import torch
 
-from quadric.evidence import ModelLabels
-from quadric.geometry import Neighbours, dictionary_geometry, neighbours
-from quadric.site import export
+from quadric.evidence import Collector, ModelLabels, evidence_of, gather
+from quadric.evidence.ranking import worth
+from quadric.geometry import Neighbours, dictionary_geometry, neighbours, redundancy, statistics
+from quadric.site import export, schema
 from quadric.site.encoding import unpack
-from quadric.site.export import build_site, site_parts, unused_name
-from tests.evidence.streams import RandomText, small_autoencoder
+from quadric.site.export import SiteInput, build_site, site_parts, unused_name
+from tests.evidence.streams import HOOK, PROVENANCE, RandomStream, RandomText, small_autoencoder
+from tests.evidence.test_collector import SETTINGS
 from tests.site.rows import row_evidence, row_site_input, rows
-from tests.site.small_evidence import EVIDENCE, N_LATENTS, site_input
+from tests.site.small_evidence import EVIDENCE, N_LATENTS, TEXT, site_input
 
 
 @pytest.fixture
@@ -50,8 +52,18 @@ def test_a_site_is_written_and_read_back(tmp_path: Path, static: Path, layout: n
     assert (entry.name, entry.source, entry.n_latents, entry.text) == ("small", "runs/x", N_LATENTS, "random")
     assert "UMAP" in (entry.umap or "")
     stored = unpack((tmp_path / "site/data/small/latents/00003.st").read_bytes())
-    assert stored["neighbours"].tolist() == neighbours(small_autoencoder(N_LATENTS)).latents[3].tolist()
+    ae, centre = small_autoencoder(N_LATENTS), EVIDENCE.calibration.tokens_centre()
+    assert stored["neighbours"].tolist() == neighbours(ae, centre=centre).latents[3].tolist()
+    assert entry.centre_norm == pytest.approx(float(centre.mean.norm()))
+    assert (entry.lens, entry.sampling.positive_share) == ("paper", "Σ(z − rest)²")
+    assert "ridge regression" in entry.sampling.linear_control
     index = unpack((tmp_path / "site/data/small/index.st").read_bytes())
+    table = statistics(ae, centre=centre)
+    assert [schema.SHAPES[int(shape)] for shape in index["shape"]] == list(table.shape)
+    np.testing.assert_allclose(index["curvature"], table.curvature, rtol=1e-5)
+    np.testing.assert_array_equal(index["measured_curvature"], EVIDENCE.statistics.curvature)
+    np.testing.assert_array_equal(index["copy_of"], table.copy_of)
+    np.testing.assert_array_equal(index["worth"], worth(EVIDENCE, redundancy(ae)))
     np.testing.assert_array_equal(index["density"], EVIDENCE.statistics.density)
     np.testing.assert_array_equal(np.stack([index["umap_x"], index["umap_y"]], axis=1), layout)
 
@@ -66,14 +78,17 @@ def test_a_folder_that_is_not_a_site_is_refused_before_anything_is_computed(tmp_
 
 
 def test_known_geometry_gives_the_same_site_and_other_geometry_is_refused(tmp_path: Path, static: Path) -> None:
-    known = dataclasses.replace(site_input(), geometry=dictionary_geometry(small_autoencoder(N_LATENTS)))
+    ae, centre = small_autoencoder(N_LATENTS), EVIDENCE.calibration.tokens_centre()
+    known = dataclasses.replace(site_input(), geometry=dictionary_geometry(ae, moments=centre))
     progress: list[int] = []
-    for name, given in (("fresh", site_input()), ("known", known)):
+    about_origin = dataclasses.replace(site_input(), geometry=dictionary_geometry(ae))  # is computed again
+    for name, given in (("fresh", site_input()), ("known", known), ("origin", about_origin)):
         site_parts([given], with_map=False, on_progress=progress.append)
         build_site([given], tmp_path / name, with_map=False, static=static)
-    assert sum(progress) == 2 * 3 * N_LATENTS
+    assert sum(progress) == 3 * 3 * N_LATENTS
     for path in (tmp_path / "fresh/data/small").rglob("*.st"):
-        assert path.read_bytes() == (tmp_path / "known" / path.relative_to(tmp_path / "fresh")).read_bytes()
+        for name in ("known", "origin"):
+            assert path.read_bytes() == (tmp_path / name / path.relative_to(tmp_path / "fresh")).read_bytes()
     other = dataclasses.replace(known, geometry=dictionary_geometry(small_autoencoder(N_LATENTS, seed=9)))
     with pytest.raises(ValueError, match="that of other weights"):
         site_parts([other], with_map=False)
@@ -124,8 +139,31 @@ def test_the_points_of_a_row_site_are_the_rows_own_activations() -> None:
     _, (dictionary,) = site_parts([given], with_map=False)
     unit = torch.nn.functional.normalize(rows(), dim=1)
     z = given.autoencoder.encode(unit).detach().numpy()
+    signs = given.evidence.calibration.signs
     for record in dictionary.latents:
-        np.testing.assert_allclose(record.values, z[record.places, record.latent], rtol=1e-4, atol=1e-6)
+        own = signs[record.latent] * z[record.places, record.latent]
+        np.testing.assert_allclose(record.values, own, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("lens", ["paper", "affine"])
+def test_the_surface_drawn_passes_through_the_points(lens: str) -> None:
+    """z = Σ(axis_quadratic ξ² + axis_linear ξ) + constant, where the axes hold the whole form; raw: up to m·u ≠ ‖μ‖."""
+    ae = small_autoencoder(6, lens=lens)
+    settings = dataclasses.replace(SETTINGS, n_axes=12)
+    collector = Collector(ae, settings)
+    gather(collector, RandomStream(TEXT, 100), TEXT, n_tokens=10**9)
+    evidence = evidence_of(collector, TEXT, PROVENANCE.for_hook_point(HOOK), [])
+    given = SiteInput(name="x", autoencoder=ae, evidence=evidence, source=None)
+    _, (dictionary,) = site_parts([given], with_map=False)
+    close = 0
+    for record in dictionary.latents:
+        along = record.coordinates.astype(float)
+        drawn = along**2 @ record.axis_quadratic + along @ record.axis_linear + record.constant
+        if (record.axis_kind == 1).any() or (record.axis_kind >= 0).sum() < record.rank:
+            continue
+        assert np.corrcoef(drawn, record.values)[0, 1] > (0.999 if lens == "affine" else 0.5)
+        close += int(np.allclose(drawn, record.values, atol=1e-4))
+    assert close > 0 or lens == "paper"
 
 
 @pytest.mark.parametrize(("wanted", "name"), [("a b/c", "a-b-c"), ("", "unnamed"), ("…", "unnamed"), ("x", "x-3")])

@@ -1,0 +1,32 @@
+"""Which latents to look at first: curved, sparse and distinct ones."""
+
+import numpy as np
+from jaxtyping import Float32
+
+from quadric.evidence.record import Evidence
+from quadric.geometry import Redundancy
+
+DENSE = 0.5
+"""Hoyer density above which a latent is dense, as in `quadric.evaluate`."""
+RANKING = (
+    "measured curvature · (1 − density) · √(mean (z − rest)², relative to the median latent); "
+    "0 for empty and dense latents (density > 0.5) and for copies"
+)
+
+
+def worth(evidence: Evidence, redundancy: Redundancy) -> Float32[np.ndarray, " k"]:
+    """How much a latent is worth a look, larger first; `RANKING` states the rule.
+
+    Args:
+        evidence: What data says about the latents.
+        redundancy: Which of them are empty, and which are copies.
+
+    Returns:
+        One number per latent.
+    """
+    found = evidence.statistics
+    left_out = redundancy.empty.numpy() | redundancy.copy.numpy() | (found.density > DENSE)
+    squares = np.asarray(found.mean_square, dtype=np.float64)
+    alive = squares[~redundancy.empty.numpy() & (squares > 0)]
+    size = np.sqrt(squares / (np.median(alive) if len(alive) else 1.0))
+    return np.where(left_out, 0, found.curvature * (1 - found.density) * size).astype(np.float32)
