@@ -13,7 +13,7 @@ import { Markers } from "./latent/view.tsx";
 import { Spectrum } from "./latent/spectrum.tsx";
 import { aboveRest, startingLevel } from "./scene/activation.ts";
 import { ControlNote, Controls, SurfaceControl } from "./latent/toolbar.tsx";
-import { curvatureName, explainCurvature } from "./latent/curvature.ts";
+import { curvatureName, explainCurvature, explainWeights } from "./latent/curvature.ts";
 import { EIGENVECTOR, NO_AXIS } from "./data/schema.ts";
 import { visible } from "./data/vocabulary.ts";
 import { placeTooltip } from "./ui/tooltip.ts";
@@ -139,6 +139,8 @@ function Notebook({ data }: { data: NotebookData }) {
   const captured = capturedBy(latent, shown);
   const text = (token: number) => visible(data.texts[token] ?? "");
   const unit = data.unit ?? "row";
+  // Without evidence, Python gives the figure of the weights for both.
+  const measured = data.measured_curvature !== data.curvature;
   const origin = data.origin ?? "the origin";
   const toggle = (control: "random" | "linear") => change({ control: route.control === control ? null : control });
   useKeys({
@@ -151,7 +153,7 @@ function Notebook({ data }: { data: NotebookData }) {
       <h1>
         <bdi>{data.title}</bdi>{" "}
         {data.measured_curvature !== undefined && (
-          <span class="chip" title={explainCurvature(latent, unit)}>
+          <span class="chip" title={measured ? explainCurvature(latent, unit) : explainWeights(latent)}>
             {curvatureName(latent)}
           </span>
         )}

@@ -9,6 +9,11 @@ export function curvatureName({ measuredCurvature: curved }: Curved): string {
   return curved >= 0.5 ? `curved ${percent(curved)}` : `linear ${percent(1 - curved)}`;
 }
 
+/** The same where nothing was measured. */
+export function explainWeights({ curvature }: Curved): string {
+  return `From the weights alone, no linear function would explain ${percent(curvature)} of z's variance. At 0 % the latent is a direction.`;
+}
+
 export function explainCurvature({ curvature, measuredCurvature }: Curved, unit: Unit): string {
   return (
     `Measured on all scored ${unit}s, ${percent(measuredCurvature)} of z's variance is explained by no linear function; ` +

@@ -6,9 +6,9 @@ import type { Latent, Unit } from "../data/site.ts";
 import { largestStep, startingLevel } from "../scene/activation.ts";
 import { frameOf, linearAxis } from "../scene/geometry.ts";
 import type { Control, ShownAxis } from "../scene/geometry.ts";
-import { sliceOf, surfaceName, whyNoSurface } from "../scene/quadric.ts";
+import { explained, sliceOf, surfaceName, whyNoSurface } from "../scene/quadric.ts";
 import type { LatentRoute } from "../ui/route.ts";
-import { signed } from "../ui/format.ts";
+import { percent, signed } from "../ui/format.ts";
 
 interface SurfaceProps {
   route: LatentRoute;
@@ -94,6 +94,9 @@ function Toggle({ on, name, hint, onToggle }: { on: boolean; name: string; hint:
   );
 }
 
+/** A surface that accounts for less of the variance of z is shown with a caution. */
+const TRUSTED = 0.8;
+
 /** Level of the surface, its name, and a caution where the axes shown miss much of the form. */
 export function SurfaceControl({
   route,
@@ -107,6 +110,7 @@ export function SurfaceControl({
   const [slice, frame] = [sliceOf(latent.constant, shown), frameOf(shown)];
   const why = whyNoSurface(slice, route.surface, frame);
   const missing = leftOut(latent, shown, captured);
+  const share = why ? null : explained(slice, shown, latent.values);
   return (
     <div class="surface-control">
       <label>
@@ -121,11 +125,11 @@ export function SurfaceControl({
         />
         <output>τ = {signed(route.surface)}</output>
       </label>
-      <p class={missing || why ? "caution" : "quiet"}>
+      <p class={missing || why || (share !== null && share < TRUSTED) ? "caution" : "quiet"}>
         {why ??
           `${sentence(surfaceName(slice, route.surface, frame))}: Σ(λξ² + slope·ξ) + ${constantText(latent)} = τ over the axes shown, with all others at 0. ${
             missing ?? `They carry ${Math.round(100 * captured)} % of Σ|λ|.`
-          }`}
+          }${share === null ? "" : ` Over the points drawn, this formula accounts for ${percent(share)} of the variance of z.`}`}
       </p>
     </div>
   );

@@ -76,7 +76,7 @@ function LoadedMap({ site, entry, route, theme, go, index }: Props & { index: In
           <Account entry={entry} unit={unit} />
         </p>
       </header>
-      <QualityPanel entry={entry} unit={unit} />
+      <QualityPanel {...{ entry, unit, index }} />
       <div class="map-stage">
         <section class="panel map-panel" aria-label="Map of latents">
           <MapToolbar {...{ index, route, entry, selecting, change }} onSelecting={setSelecting} />

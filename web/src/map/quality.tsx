@@ -1,19 +1,20 @@
 // How good the dictionary is, as far as it was measured.
-import type { Unit } from "../data/site.ts";
+import type { Index, Unit } from "../data/site.ts";
 import type { DictionaryEntry } from "../data/schema.ts";
 import { percent } from "../ui/format.ts";
+import { countsOf } from "./selection.ts";
 
 interface Props {
   entry: DictionaryEntry;
   unit: Unit;
 }
 
-export function QualityPanel({ entry, unit }: Props) {
+export function QualityPanel({ entry, unit, index }: Props & { index: Index }) {
   return (
     <section class="panel quality" aria-label="Quality">
       <Errors {...{ entry, unit }} />
       <Blocks {...{ entry, unit }} />
-      <Latents {...{ entry, unit }} />
+      <Latents {...{ entry, index }} />
       <Reading {...{ entry, unit }} />
     </section>
   );
@@ -82,15 +83,17 @@ function Blocks({ entry: { quality }, unit }: Props) {
   );
 }
 
-function Latents({ entry: { quality, n_latents } }: Props) {
-  const { n_distinct, n_empty, n_copies, dense_share } = quality;
-  const count = (number: number | null) => (number === null ? UNKNOWN : number.toLocaleString("en"));
+/** What the evaluation counted, or else what the site's own columns say. */
+function Latents({ entry: { quality, n_latents }, index }: { entry: DictionaryEntry; index: Index }) {
+  const counted = countsOf(index);
+  const empty = quality.n_empty ?? counted.empty;
+  const copies = quality.n_copies ?? counted.copies;
   const rows: [string, string, string][] = [
-    ["empty", count(n_empty), "Latents whose form is zero."],
-    ["copies", count(n_copies), "Latents with nearly the same form as an earlier one."],
+    ["empty", empty.toLocaleString("en"), "Latents whose form is zero."],
+    ["copies", copies.toLocaleString("en"), "Latents with nearly the same form as an earlier one."],
     [
       "dense",
-      dense_share === null ? UNKNOWN : percent(dense_share),
+      percent(quality.dense_share ?? counted.dense),
       "Share of latents that are active almost everywhere: Hoyer density above 0.5.",
     ],
   ];
@@ -98,7 +101,7 @@ function Latents({ entry: { quality, n_latents } }: Props) {
     <div>
       <h2>Distinct latents</h2>
       <p class="figure">
-        {n_distinct === null ? UNKNOWN : n_distinct.toLocaleString("en")}{" "}
+        {(quality.n_distinct ?? n_latents - empty - copies).toLocaleString("en")}{" "}
         <small class="quiet">of {n_latents.toLocaleString("en")}</small>
       </p>
       <dl class="facts">

@@ -45,6 +45,13 @@ export function originals(index: Index): Int32Array {
   });
 }
 
+/** Empty latents, copies of others, and the share of dense ones. */
+export function countsOf(index: Index): { empty: number; copies: number; dense: number } {
+  const copies = originals(index).filter((source, latent) => source !== latent && !isEmpty(index, latent)).length;
+  const dense = index.columns.density!.filter((density) => density > DENSE).length / Math.max(1, index.labels.length);
+  return { empty: countEmpty(index), copies, dense };
+}
+
 /** Whether each latent is folded under another one that passes too. */
 export function foldedUnder(sources: Int32Array, passes: Uint8Array): Uint8Array {
   return Uint8Array.from(sources, (source, latent) => Number(source !== latent && passes[latent] && passes[source]));

@@ -65,6 +65,23 @@ export function surfaceName(slice: Slice, level: number, { radius }: Frame): str
   return lambdas.filter((lambda) => lambda * rest > 0).length === 2 ? "hyperboloid of one sheet" : "hyperboloid of two sheets";
 }
 
+/**
+ * Share of the variance of z over the points that the slice accounts for; 0 where it does worse than their mean.
+ *
+ * It falls short of 1 where other axes matter, and where the constant differs from token to token, as it does in a
+ * dictionary without a lens.
+ */
+export function explained(slice: Slice, shown: ShownAxis[], values: ArrayLike<number>): number | null {
+  if (values.length < 2) return null;
+  const mean = Array.from(values).reduce((sum, value) => sum + value, 0) / values.length;
+  let [missed, total] = [0, 0];
+  for (let i = 0; i < values.length; i++) {
+    missed += (values[i] - valueAt(slice, shown.map((axis) => axis.values[i]))) ** 2;
+    total += (values[i] - mean) ** 2;
+  }
+  return total > 0 ? Math.max(0, 1 - missed / total) : null;
+}
+
 /** Why a level set cannot be seen, or null. */
 export function whyNoSurface(slice: Slice, level: number, frame: Frame): string | null {
   if (![...slice.quadratic, ...slice.linear].some((each) => each !== 0))

@@ -3,6 +3,7 @@ import { test } from "node:test";
 import type { Index } from "../../src/data/site.ts";
 import {
   countEmpty,
+  countsOf,
   foldedUnder,
   layoutOf,
   listed,
@@ -67,6 +68,7 @@ test("empties are hidden unless asked for, and never worth a look", () => {
   assert.deepEqual(kept({ showEmpty: true }), [1, 1, 1]);
   assert.deepEqual(kept({ filters: { shape: [5, 5] } }), [0, 1, 1]);
   assert.deepEqual(worthALook(WITH_COPIES), [2]);
+  assert.deepEqual(countsOf(WITH_COPIES), { empty: 1, copies: 1, dense: 1 / 3 });
 });
 
 test("a copy is folded under the latent that it copies, through copies of copies, if that one passes", () => {

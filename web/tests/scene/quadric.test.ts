@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { frameOf, originIn, positionsOf, shownAxes } from "../../src/scene/geometry.ts";
 import type { Frame } from "../../src/scene/geometry.ts";
-import { centreIn, levelIn, sliceOf, surfaceName, valueAt, whyNoSurface } from "../../src/scene/quadric.ts";
+import { centreIn, explained, levelIn, sliceOf, surfaceName, valueAt, whyNoSurface } from "../../src/scene/quadric.ts";
 import type { Slice } from "../../src/scene/quadric.ts";
 import type { Rgb } from "../../src/scene/scatter.ts";
 import { PARABOLOID } from "./latents.ts";
@@ -100,6 +100,17 @@ test("why there is no surface: no own axis, a level that z never takes, or one b
   assert.match(whyNoSurface(slice([1, 1, 1]), 90, FRAME)!, /beyond the picture/);
   assert.equal(whyNoSurface(slice([1, 1, 0], [0, 0, 1]), -0.3, FRAME), null);
   assert.equal(whyNoSurface(slice([1, 1, -1]), -0.3, FRAME), null);
+});
+
+test("how much of z a surface accounts for is measured on the points", () => {
+  const share = (axes: number[]) => {
+    const shown = shownAxes(PARABOLOID, axes, null);
+    return explained(sliceOf(PARABOLOID.constant, shown), shown, PARABOLOID.values)!;
+  };
+  near(share([0, 1, 2]), 1, 1e-3);
+  assert.ok(share([0, 1, 3]) < 0.9);
+  assert.equal(explained(slice([1, 1, 1]), [], [0.5]), null);
+  assert.equal(explained(slice([0, 0, 0], [0, 0, 0], 9), shownAxes(PARABOLOID, [0, 1, 2], null), PARABOLOID.values), 0);
 });
 
 test("the centre is marked where the quadric has one within the frame", () => {
