@@ -104,7 +104,7 @@ def best_linear_direction(v: Float[Tensor, "n d"], values: Float[Tensor, " n"]) 
     # As in the calibration of evidence: nothing for many rows, and enough for few that noise is not fitted.
     ridge = RIDGE * float(centred.square().mean()) * v.shape[1] + 1e-12
     gram = centred.mT @ centred + ridge * torch.eye(v.shape[1], dtype=v.dtype)
-    slopes = torch.linalg.solve(gram, centred.mT @ (values - values.mean()).to(v))
+    slopes: Tensor = torch.linalg.solve(gram, centred.mT @ (values - values.mean()).to(v))
     length = torch.linalg.vector_norm(slopes)
     return slopes / length if length > 0 else slopes
 
