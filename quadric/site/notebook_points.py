@@ -9,6 +9,7 @@ from torch import Tensor
 
 from quadric.autoencoders import BilinearAutoencoder
 from quadric.autoencoders.objective import unit_tokens
+from quadric.evidence.calibration import RIDGE
 from quadric.geometry import Form, LatentFrame
 from quadric.site.schema import NOTHING, ROW, unit_of
 
@@ -83,12 +84,11 @@ def points_of_rows(
     rest = 0.0 if isinstance(subject, Form) else float(values.median())
     chosen = strongest_and_sampled(values - rest, MOST_ROWS, seed)
     v = frame.centring.coordinates(unit_tokens(rows[chosen.to(rows.device)]).double().cpu())
-    length = float(torch.linalg.vector_norm(frame.linear))
     return {
         "values": _rounded(values[chosen].numpy()),
         "coordinates": _rounded((v @ frame.axes).mT.numpy()),
         "control": _rounded((v @ _random_axes(v.shape[1], seed)).mT.numpy()),
-        "linear": _rounded((v @ frame.linear / (length or 1.0)).numpy()),
+        "linear": _rounded((v @ best_linear_direction(v, values[chosen])).numpy()),
         "rest": rest,
         "tokens": list(range(len(chosen))),
         "texts": [f"row {row}" for row in chosen.tolist()],
@@ -96,6 +96,17 @@ def points_of_rows(
         "unit": ROW,
         "note": _note(len(chosen), len(rows)),
     }
+
+
+def best_linear_direction(v: Float[Tensor, "n d"], values: Float[Tensor, " n"]) -> Float[Tensor, " d"]:
+    """Unit vector along which a linear function predicts z best over the rows drawn; zero where z does not vary."""
+    centred = v - v.mean(0)
+    # As in the calibration of evidence: nothing for many rows, and enough for few that noise is not fitted.
+    ridge = RIDGE * float(centred.square().mean()) * v.shape[1] + 1e-12
+    gram = centred.mT @ centred + ridge * torch.eye(v.shape[1], dtype=v.dtype)
+    slopes: Tensor = torch.linalg.solve(gram, centred.mT @ (values - values.mean()).to(v))
+    length = torch.linalg.vector_norm(slopes)
+    return slopes / length if length > 0 else slopes
 
 
 def _values(subject: Form | tuple[BilinearAutoencoder, int], unit: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow  # the first UMAP of a process compiles for half a
 def small_demonstration(world: Path, folder: Path) -> Demonstration:
     corpus = CorpusConfig(source=str(world / "text.txt"), document_separator="\n\n", block_length=32)
     activations = ActivationConfig(model=str(world / "tiny-llama"), hook_points="2", corpus=corpus)
-    scale = replace(DEMO, n_latents=24, mixing_density=0.1, steps=8, alpha_warmup_steps=2, sequences_per_step=4)
+    scale = replace(DEMO, n_latents=24, atoms_per_latent=5.0, steps=8, alpha_warmup_steps=2, sequences_per_step=4)
     return Demonstration(
         config=make_run_config(scale, activations, Grid(), cache=str(folder / "activations")), tokens=900, points=40
     )

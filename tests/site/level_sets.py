@@ -1,4 +1,4 @@
-"""Where the surface Σ λ_j u_j² = τ must appear on screen, computed without the viewer's code.
+"""Where the surface Σ(quadratic·u² + linear·u) + constant = τ must appear on screen, without the viewer's code.
 
 The viewer solves one quadratic equation per pixel in a shader. Here each pixel's ray is sampled instead, and the
 surface is where the form crosses the level.
@@ -30,7 +30,9 @@ def home_rotation() -> np.ndarray:
 class View:
     """Three axes of a latent as the viewer frames them on a canvas, seen by the camera's first position."""
 
-    eigenvalues: np.ndarray
+    quadratic: np.ndarray
+    linear: np.ndarray
+    constant: float
     coordinates: np.ndarray
     """One row per point, on the three axes shown."""
     height: int
@@ -64,7 +66,8 @@ class View:
         towards = towards / np.linalg.norm(towards)
         places = (eye + np.linspace(EYE - 2 * BOUND, EYE + 2 * BOUND, STEPS)[:, None] * towards) @ home_rotation()
         coordinates = self.centre + self.radius * places
-        return np.square(coordinates) @ self.eigenvalues, np.linalg.norm(places, axis=1)
+        z = np.square(coordinates) @ self.quadratic + coordinates @ self.linear + self.constant
+        return z, np.linalg.norm(places, axis=1)
 
     def is_covered(self, row: int, column: int, level: float, within: float = BOUND, slack: float = 0.0) -> bool:
         """Whether the ray through a pixel meets the level set in the ball, or comes as close to it as `slack`."""

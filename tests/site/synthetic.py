@@ -13,7 +13,6 @@ import numpy as np
 from quadric.autoencoders.provenance import Provenance
 from quadric.site.schema import (
     CONTEXT_REACH,
-    EIGENVECTOR,
     NO_AXIS,
     NOTHING,
     SHAPES,
@@ -28,10 +27,8 @@ from quadric.site.schema import (
     SiteText,
 )
 from quadric.site.writer import write_site
+from tests.site.synthetic_forms import COPIES, FORMS, N_AXES, Axes, axes_of, form_name
 
-N_AXES = 8
-COPY = 13, 7
-"""A latent that copies an earlier one of the same form, and that one."""
 HOSTILE = [
     "<img src=x onerror=alert(1)>",
     "<script>alert(2)</script>",
@@ -58,14 +55,6 @@ _FILLER = (
 )
 GROUPS = {name: words.split() for name, words in _WORDS.items()}
 FILLER = _FILLER.split()
-FORMS = {
-    "circle": ([0.9, 0.9], "ellipsoid"),
-    "slab": ([1.6], "slab"),
-    "cone": ([1.2, 0.7, -0.8], "hyperboloid"),
-    "clusters": ([1.0, 0.8, 0.6, 0.3, 0.1], "ellipsoid"),
-    "saddle": ([1.1, -1.0], "hyperboloid"),
-    "diffuse": ([0.5, -0.45, 0.4, -0.36, 0.33, 0.3, -0.28, 0.25], "hyperboloid"),
-}
 
 
 class Latent(NamedTuple):
@@ -106,14 +95,15 @@ def synthetic_text(n_tokens: int = 150_000, seed: int = 0, name: str = "syntheti
 def synthetic_dictionary(
     text: SiteText, *, name: str = "composite", n_latents: int = 48, n_points: int = 600, seed: int = 0
 ) -> SiteDictionary:
-    """Latents of six forms in turn, each about two groups of words."""
+    """Latents of six forms in turn and some special ones, each about two groups of words."""
     latents = [_latent(index) for index in range(n_latents)]
-    eigenvalues = [_eigenvalues(latent.form, index) for index, latent in enumerate(latents)]
+    axes = [axes_of(latent.form, index) for index, latent in enumerate(latents)]
+    columns = _columns(latents, axes, seed)
     return SiteDictionary(
         entry=synthetic_entry(name, text.name, n_latents, n_points),
-        columns=_columns(latents, eigenvalues, seed),
+        columns=columns,
         labels=[_label(latent, index) for index, latent in enumerate(latents)],
-        latents=_records(text, latents, eigenvalues, n_points, seed),
+        latents=_records(text, latents, axes, columns, n_points, seed),
     )
 
 
@@ -169,23 +159,17 @@ def synthetic_entry(name: str, text: str, n_latents: int, n_points: int) -> Dict
             error_quadratic=0.62,
             floor=0.17,
             dense_share=0.09,
-            n_empty=0,
-            n_copies=1,
-            n_distinct=n_latents - 1,
+            n_empty=1,
+            n_copies=len(COPIES),
+            n_distinct=n_latents - len(COPIES) - 1,
         ),
         labels=LabelMethods(offline="most over-represented tokens of each sign", written=None),
     )
 
 
 def _latent(index: int) -> Latent:
-    forms, groups = list(FORMS), list(GROUPS)
-    return Latent(forms[index % len(forms)], groups[index % len(groups)], groups[(3 * index + 1) % len(groups)])
-
-
-def _eigenvalues(form: str, index: int) -> np.ndarray:
-    jitter = np.random.default_rng(index).uniform(0.6, 1.0, len(FORMS[form][0])) ** (form != "circle")
-    values = np.array(FORMS[form][0]) * jitter * (0.4 + 1.2 * np.exp(-index / 14))
-    return values[np.argsort(-np.abs(values), kind="stable")].astype(np.float32)
+    groups = list(GROUPS)
+    return Latent(form_name(index), groups[index % len(groups)], groups[(3 * index + 1) % len(groups)])
 
 
 def _label(latent: Latent, index: int) -> LatentLabel:
@@ -197,28 +181,29 @@ def _label(latent: Latent, index: int) -> LatentLabel:
     return LatentLabel(text=f"{positive} ↔ {negative}", positive=positive, negative=negative, written=written)
 
 
-def _columns(latents: list[Latent], eigenvalues: list[np.ndarray], seed: int) -> LatentColumns:
+def _columns(latents: list[Latent], axes: list[Axes], seed: int) -> LatentColumns:
     generator = np.random.default_rng(seed + 1)
     k = len(latents)
-    energy = np.array([np.square(values).sum() for values in eigenvalues])
-    weight = np.array([np.abs(values).sum() for values in eigenvalues])
-    captured = np.array([np.abs(values[:3]).sum() for values in eigenvalues]) / weight
+    squares = np.array([np.square(each.quadratic).sum() for each in axes])
+    energy = squares + np.array([np.square(each.linear).sum() for each in axes])
+    weight = np.array([np.abs(each.quadratic).sum() for each in axes])
+    captured = np.array([np.abs(each.quadratic[:3]).sum() for each in axes]) / np.maximum(weight, 1e-9)
     family = np.array([list(FORMS).index(latent.form) for latent in latents])
     angle = 2 * np.pi * family / len(FORMS)
     density = np.where(np.arange(k) % 11 == 4, 0.8, generator.beta(2, 8, k))
-    curvature = generator.uniform(0.3, 1.0, k)
-    copy_of = np.where(np.arange(k) == COPY[0], COPY[1], NOTHING)
+    curvature = np.where(weight > 0.1, generator.uniform(0.3, 1.0, k), 0.02) * (energy > 0)
+    copy_of = np.array([COPIES.get(index, NOTHING) for index in range(k)])
     columns = {
         "importance": energy / energy.mean(),
-        "effective_rank": weight**2 / energy,
+        "effective_rank": weight**2 / np.maximum(squares, 1e-9),
         "captured": captured,
         "support": generator.integers(1, 12, k),
-        "density": density,
-        "shape": [SHAPES.index(FORMS[latent.form][1]) for latent in latents],
-        "positive_share": [np.square(values[values > 0]).sum() / np.square(values).sum() for values in eigenvalues],
+        "density": np.where(energy > 0, density, 0),
+        "shape": [SHAPES.index(FORMS[latent.form].shape) for latent in latents],
+        "positive_share": [np.square(np.maximum(each.quadratic, 0)).sum() for each in axes] / np.maximum(squares, 1e-9),
         "firing_share": generator.beta(1, 12, k),
-        "mean_square": generator.beta(1, 40, k),
-        "curvature": np.ones(k),
+        "mean_square": generator.beta(1, 40, k) * (energy > 0),
+        "curvature": squares / np.maximum(energy, 1e-9),
         "measured_curvature": curvature,
         "copy_of": copy_of,
         "worth": np.where((density > 0.5) | (copy_of != NOTHING), 0, curvature * (1 - density)),
@@ -229,18 +214,18 @@ def _columns(latents: list[Latent], eigenvalues: list[np.ndarray], seed: int) ->
 
 
 def _records(
-    text: SiteText, latents: list[Latent], eigenvalues: list[np.ndarray], n_points: int, seed: int
+    text: SiteText, latents: list[Latent], axes: list[Axes], columns: LatentColumns, n_points: int, seed: int
 ) -> Iterator[LatentRecord]:
-    for index, (latent, values) in enumerate(zip(latents, eigenvalues, strict=True)):
+    for index, (latent, form) in enumerate(zip(latents, axes, strict=True)):
         generator = np.random.default_rng((seed, index))
         places = _places(text, latent, n_points, generator)
         tokens = text.token_ids[places]
         kinds = [_kind_of_token(text.vocabulary[token], latent) for token in tokens]
         coordinates = np.stack([_coordinate(latent.form, *kind, generator) for kind in kinds])
-        coordinates[:, len(values) :] = 0
-        z = (np.square(coordinates[:, : len(values)]) @ values).astype(np.float32)
-        order = np.argsort(-np.abs(z), kind="stable")
-        yield _record(text, index, len(latents), values, places[order], z[order], coordinates[order], generator)
+        coordinates[:, form.kind == NO_AXIS] = 0
+        z = form.values(coordinates)
+        order = np.argsort(-np.abs(z - np.float32(form.constant)), kind="stable")
+        yield _record(text, index, columns, form, places[order], z[order], coordinates[order], generator)
 
 
 def _places(text: SiteText, latent: Latent, n_points: int, generator: np.random.Generator) -> np.ndarray:
@@ -270,47 +255,52 @@ def _coordinate(form: str, side: str, turn: float, generator: np.random.Generato
     angle, sign = 2 * np.pi * turn + generator.normal(0, 0.06), generator.choice([-1.0, 1.0])
     size = generator.uniform(0.5, 0.75)
     if side == "positive":
-        ahead = {"circle": (np.cos(angle), np.sin(angle)), "slab": (sign,), "saddle": (sign, 0.3 * np.cos(angle))}
+        ring = (np.cos(angle), np.sin(angle))
+        ahead = {"circle": ring, "slab": (sign,), "saddle": (sign, 0.3 * np.cos(angle)), "half-space": (abs(sign),)}
+        ahead |= {"bowl": (*ring, 0.7), "egg": (0.5 + 0.6 * ring[0], 0.6 * ring[1], 0.4), "pringle": (*ring, 0.5)}
         cone = (0.9 * sign, 0.35 * np.cos(angle), 0.35 * np.sin(angle))
         cluster = tuple(np.cos(angle * np.array([1, 2, 3]) + [0, 1, 2]))
         u[: len(ahead.get(form, cone))] += size * np.array(ahead.get(form, cluster if form == "clusters" else cone))
     elif side == "negative":
-        u[2 if form in ("cone", "diffuse") else 1] += 0.6 * sign * size * (form != "circle")
+        u[{"half-space": 0}.get(form, 2 if form in ("cone", "diffuse", "bowl", "pringle") else 1)] += (
+            0.6 * sign * size * (form != "circle")
+        )
     return (u / max(1.0, 1.05 * float(np.linalg.norm(u)))).astype(np.float32)
 
 
 def _record(
     text: SiteText,
     index: int,
-    k: int,
-    values: np.ndarray,
+    columns: LatentColumns,
+    form: Axes,
     places: np.ndarray,
     z: np.ndarray,
     coordinates: np.ndarray,
     generator: np.random.Generator,
 ) -> LatentRecord:
-    contexts = np.stack([_strongest(z, 1), _strongest(z, -1)])
+    above, k = z - np.float32(form.constant), len(columns.shape)
+    contexts = np.stack([_strongest(above, 1), _strongest(above, -1)])
     tokens = text.token_ids[places].astype(np.int32)
     others = np.array([other for other in np.argsort((np.arange(k) - index) % 6, kind="stable") if other != index][:20])
-    lift_tokens = np.stack([_commonest(tokens[z > 0.05]), _commonest(tokens[z < -0.05])])
+    lift_tokens = np.stack([_commonest(tokens[above > 0.05]), _commonest(tokens[above < -0.05])])
     return LatentRecord(
         latent=index,
-        eigenvalues=values,
-        rank=len(values),
-        total_weight=np.abs(values).sum().item(),
-        axis_quadratic=np.pad(values, (0, N_AXES - len(values))),
-        axis_linear=np.zeros(N_AXES, dtype=np.float32),
-        axis_kind=np.where(np.arange(N_AXES) < len(values), EIGENVECTOR, NO_AXIS).astype(np.int32),
-        constant=0.0,
-        rest=0.0,
-        curvature=1.0,
-        measured_curvature=0.8,
+        eigenvalues=form.eigenvalues,
+        rank=len(form.eigenvalues),
+        total_weight=np.abs(form.eigenvalues).sum().item(),
+        axis_quadratic=form.quadratic,
+        axis_linear=form.linear,
+        axis_kind=form.kind,
+        constant=form.constant,
+        rest=form.constant,
+        curvature=columns.curvature[index].item(),
+        measured_curvature=columns.measured_curvature[index].item(),
         places=places,
         tokens=tokens,
         values=z,
         coordinates=coordinates,
         control=generator.normal(0, 0.12, (len(places), 3)).astype(np.float32),
-        linear=(0.3 * coordinates[:, 0] + generator.normal(0, 0.1, len(places))).astype(np.float32),
+        linear=_predictor(coordinates, above) + generator.normal(0, 0.05, len(places)).astype(np.float32),
         contexts=contexts,
         context_tokens=np.stack([[_window(text, places, point) for point in row] for row in contexts]),
         neighbours=others.astype(np.int32),
@@ -319,6 +309,12 @@ def _record(
         lift_tokens=lift_tokens,
         lifts=np.where(lift_tokens >= 0, np.linspace(40, 5, 8), 0).astype(np.float32),
     )
+
+
+def _predictor(coordinates: np.ndarray, above: np.ndarray) -> np.ndarray:
+    """Coordinate on the unit direction that predicts z best."""
+    direction = np.linalg.lstsq(coordinates, above, rcond=None)[0]
+    return (coordinates @ direction / max(1e-9, float(np.linalg.norm(direction)))).astype(np.float32)
 
 
 def _strongest(z: np.ndarray, sign: int) -> np.ndarray:

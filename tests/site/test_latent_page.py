@@ -8,6 +8,7 @@ from playwright.sync_api import expect
 
 from tests.site.level_sets import View
 from tests.site.synthetic import synthetic_dictionary, synthetic_text
+from tests.site.synthetic_forms import BOWL, EGG, EMPTY, HALF_SPACE, PRINGLE
 
 CONE, CIRCLE, DIFFUSE = "#/composite/latent/2", "#/composite/latent/0", "#/composite/latent/5"
 
@@ -30,7 +31,7 @@ def test_every_panel_of_the_paper_is_there(viewer):
     expect(page.locator(".crumb")).to_contain_text("hyperboloid")
     marked = page.locator(".bar.shown").evaluate_all("bars => bars.map(bar => bar.textContent)")
     assert marked == ["X", "Y", "Z"]
-    expect(page.locator(".badge")).to_contain_text("300 of 149,000 tokens, drawn with weight (|z| + 0.001)⁴")
+    expect(page.locator(".badge")).to_contain_text("300 of 149,000 tokens, drawn with weight (|z − rest| + 0.001)⁴")
     expect(page.locator(".badge")).to_contain_text("Labels are unevaluated")
 
 
@@ -90,8 +91,13 @@ def test_the_surface_is_drawn_named_and_follows_its_slider(viewer):
 def test_the_surface_says_when_the_axes_left_out_matter_and_when_there_is_none(viewer):
     page = viewer.open(f"{DIFFUSE}?surface=0.1")
     expect(page.locator(".surface-control .caution")).to_contain_text(re.compile(r"axes left out carry \d+ % of Σ"))
+    expect(page.locator(".surface-control .caution")).to_contain_text(
+        re.compile(r"this formula accounts for \d+ % of the variance of z")
+    )
+    page = viewer.open(f"#/composite/latent/{BOWL}?surface=0.3")
+    expect(page.locator(".surface-control .quiet")).to_contain_text("accounts for 100 % of the variance of z")
     page = viewer.open(f"{CIRCLE}?surface=-0.5")
-    expect(page.locator(".surface-control .caution")).to_contain_text("their λ have the other sign")
+    expect(page.locator(".surface-control .caution")).to_contain_text("there z is at least 0.0")
 
 
 def pixels_of(viewer, route):
@@ -108,43 +114,118 @@ def drawn_by(viewer, route, level, without):
     return np.abs(pixels_of(viewer, f"{route}?surface={level:.4g}") - without).max(-1) > 2
 
 
-@pytest.mark.parametrize("latent", [2, 3], ids=["hyperboloid", "ellipsoid"])
-def test_the_surface_covers_exactly_the_pixels_whose_rays_meet_the_level_set(viewer, latent):
+def view_of(record, shape):
+    axes = record.axis_quadratic[:3], record.axis_linear[:3], record.constant
+    return View(*axes, record.coordinates[:, :3], *shape)
+
+
+@pytest.mark.parametrize(
+    ("latent", "share", "name"),
+    [
+        (2, 0.5, "Hyperboloid of one sheet"),
+        (3, 0.5, "Ellipsoid"),
+        (BOWL, 0.5, "Elliptic paraboloid"),
+        (EGG, 0.12, "Ellipsoid"),
+        (PRINGLE, 0.3, "Hyperbolic paraboloid"),
+        (HALF_SPACE, 0.6, "Plane"),
+    ],
+    ids=["hyperboloid", "ellipsoid", "elliptic paraboloid", "shifted ellipsoid", "hyperbolic paraboloid", "plane"],
+)
+def test_the_surface_covers_exactly_the_pixels_whose_rays_meet_the_level_set(viewer, latent, share, name):
     """Of the pixels without a point: points may hide the surface."""
     record = record_of(latent)
-    level = float(f"{record.values[0] / 2:.4g}")
+    step = share * abs(record.values[0] - record.rest)
+    level = float(f"{record.rest + step:.4g}")
     route = f"#/composite/latent/{latent}"
     without = pixels_of(viewer, route)
     changed, background = drawn_by(viewer, route, level, without), are_background(without)
-    view = View(record.eigenvalues[:3], record.coordinates[:, :3], *changed.shape)
+    expect(viewer.page.locator(".surface-control p")).to_contain_text(name)
+    view = view_of(record, changed.shape)
     generator = np.random.default_rng(0)
     n_covered = n_empty = 0
     for row, column in generator.integers((3, 3), np.array(changed.shape) - 3, (600, 2)).tolist():
         if not background[row - 1 : row + 2, column - 1 : column + 2].all():
             continue
-        if view.is_covered(row, column, level, within=0.95, slack=-0.02 * level):
+        if view.is_covered(row, column, level, within=0.95, slack=-0.02 * step):
             assert changed[row, column], f"no surface at pixel {row, column}"
             n_covered += 1
-        elif not view.is_covered(row, column, level, within=1.3, slack=0.02 * level):
+        elif not view.is_covered(row, column, level, within=1.3, slack=0.02 * step):
             assert not changed[row, column], f"a surface at pixel {row, column}"
             n_empty += 1
     assert min(n_covered, n_empty) > 40
 
 
-def test_the_level_set_passes_through_the_points_of_its_level(viewer):
+@pytest.mark.parametrize(("latent", "points"), [(2, (0, 60)), (BOWL, (0, 40)), (EGG, (0, 60, 120))])
+def test_the_level_set_passes_through_the_points_of_its_level(viewer, latent, points):
     """The synthetic z is exact on three axes, so a point lies on the surface of its own activation."""
-    record = record_of(2)
-    without = pixels_of(viewer, CONE)
+    record, route = record_of(latent), f"#/composite/latent/{latent}"
+    without = pixels_of(viewer, route)
     background = are_background(without)
-    view = View(record.eigenvalues[:3], record.coordinates[:, :3], *background.shape)
-    for point in (0, 60):
+    view = view_of(record, background.shape)
+    n_surrounded = 0
+    for point in points:
         level = float(f"{record.values[point]:.4g}")
-        changed = drawn_by(viewer, CONE, level, without)
+        changed = drawn_by(viewer, route, level, without)
         row, column = view.pixel_of(record.coordinates[point, :3])
         assert not background[row, column], "no point is drawn where the point must be"
         around = np.s_[row - 12 : row + 13, column - 12 : column + 13]
-        assert changed[around][background[around]].mean() > 0.9
         assert view.is_covered(row, column, level, slack=0.01 * abs(level))
+        # At the rim of the surface only one side of the point is covered.
+        if view.is_covered(row, column, level, within=0.95, slack=-0.05 * abs(level)):
+            assert changed[around][background[around]].mean() > 0.9
+            n_surrounded += 1
+    assert n_surrounded
+
+
+def test_the_centre_and_the_mean_token_are_marked_and_named(viewer):
+    """The cross stands where −slope/2λ is on every axis."""
+    record = record_of(EGG)
+    page = viewer.open(f"#/composite/latent/{EGG}")
+    expect(page.locator(".legend")).to_contain_text("origin: the mean token")
+    expect(page.locator(".legend")).to_contain_text("centre of the quadric")
+    with_markers = viewer.pixels(viewer.picture())
+    view = view_of(record, with_markers.shape[:2])
+    row, column = view.pixel_of(-record.axis_linear[:3] / (2 * record.axis_quadratic[:3]))
+    violet = np.abs(with_markers - [0x5B, 0x4B, 0xB5]).max(-1) < 40
+    assert violet[row - 3 : row + 4, column - 3 : column + 4].any()
+    row, column = view.pixel_of(np.zeros(3))
+    ink = np.abs(with_markers - [0x1B, 0x1A, 0x20]).max(-1) < 60
+    assert ink[row - 8 : row + 9, column - 8 : column + 9].any()
+    page = viewer.open(f"#/composite/latent/{BOWL}")
+    expect(page.locator(".legend")).not_to_contain_text("centre of the quadric")
+
+
+def test_a_linear_direction_is_an_axis_and_a_bar_of_its_own(viewer):
+    page = viewer.open(f"#/composite/latent/{BOWL}")
+    bar = page.get_by_role("button", name=re.compile("^linear direction, slope −0.700, on Z"))
+    expect(bar).to_have_class(re.compile("linear"))
+    page.get_by_text("The same points as a table").click()
+    heads = page.locator(".point-table thead").inner_text()
+    assert "X: v·e₁, λ = " in heads
+    assert "Z: linear, slope −0.70, from the mean token" in heads
+    bar.click()
+    page.locator(".assign").get_by_role("button", name="X").click()
+    viewer.wait_for_hash("axes=2,1,0")
+    expect(page.get_by_role("button", name=re.compile("^linear direction, slope −0.700, on X"))).to_be_visible()
+
+
+def test_a_surface_without_the_linear_direction_says_so(viewer):
+    page = viewer.open(f"#/composite/latent/{BOWL}?axes=0,1,3&surface=0.3")
+    expect(page.locator(".surface-control .caution")).to_contain_text("The linear direction is not among them")
+
+
+def test_a_chip_says_how_curved_a_latent_is_and_what_that_means(viewer):
+    page = viewer.open(f"#/composite/latent/{HALF_SPACE}")
+    chip = page.locator(".crumb .chip")
+    expect(chip).to_have_text("linear 98 %")
+    said = chip.get_attribute("title")
+    assert "2 % of z's variance is explained by no linear function" in said
+    assert "from the weights alone" in said
+    page = viewer.open(CONE)
+    expect(chip).to_have_text(re.compile(r"curved \d+ %"))
+    page = viewer.open(f"#/composite/latent/{EMPTY}")
+    expect(page.locator(".crumb")).to_contain_text("empty")
+    expect(chip).to_have_count(0)
 
 
 def test_axes_can_be_hidden(viewer):
@@ -157,7 +238,7 @@ def test_axes_can_be_hidden(viewer):
 
 @pytest.mark.parametrize(
     ("colour", "legend"),
-    [("activation", "+"), ("sign", "z > 0"), ("token", "any other token"), ("position", "start of sequence")],
+    [("activation", "z − rest"), ("sign", "z > rest"), ("token", "any other token"), ("position", "start of sequence")],
 )
 def test_every_colouring_has_its_legend(viewer, colour, legend):
     page = viewer.open(CONE)
@@ -183,11 +264,35 @@ def test_the_random_control_shows_the_same_tokens_elsewhere_and_says_so(viewer):
     assert viewer.picture() != before
 
 
+def test_the_linear_control_shows_the_same_tokens_along_one_direction_and_says_what_follows(viewer):
+    page = viewer.open(CONE)
+    before = viewer.picture()
+    page.keyboard.press("l")
+    viewer.wait_for_hash("control=linear")
+    expect(page.get_by_text("If this picture looks as good, the latent is a direction.")).to_be_visible()
+    expect(page.get_by_role("button", name="Linear control")).to_have_attribute("aria-pressed", "true")
+    assert viewer.picture() != before
+    page.keyboard.press("r")
+    viewer.wait_for_hash("control=random")
+    expect(page.get_by_role("button", name="Linear control")).to_have_attribute("aria-pressed", "false")
+    page.keyboard.press("r")
+    page.wait_for_function("() => !location.hash.includes('control=')")
+    assert viewer.picture() == before
+
+
+def test_the_csv_of_the_linear_control_has_its_directions(viewer):
+    viewer.open(f"{CONE}?control=linear")
+    table = viewer.csv()
+    assert table[0][4].startswith("x (best linear direction")
+    assert table[0][5].startswith("y (random direction")
+    np.testing.assert_allclose([float(row[4]) for row in table[1:]], record_of(2).linear, atol=1e-3)
+
+
 def test_hovering_a_point_shows_its_token_and_text(viewer):
     page = viewer.open(CONE)
     viewer.picture()
     viewer.sweep(".tooltip")
-    expect(page.locator(".tooltip")).to_contain_text("z = ")
+    expect(page.locator(".tooltip")).to_contain_text("z = rest ")
     expect(page.locator(".tooltip mark")).to_have_count(1)
 
 
@@ -371,10 +476,23 @@ def test_the_csv_has_every_point_with_its_coordinates(viewer):
     assert len(table) == 301
     sizes = [abs(float(row[2])) for row in table[1:]]
     assert sizes == sorted(sizes, reverse=True)
-    lambdas = [float(re.search(r"= ([+−][\d.]+)", name)[1].replace("−", "-")) for name in table[0][4:]]
+    assert table[0][7:] == ["z minus rest", "best linear direction, from the mean token"]
+    lambdas = [float(re.search(r"= ([+−][\d.]+)", name)[1].replace("−", "-")) for name in table[0][4:7]]
     for row in table[1:10]:
-        form = sum(weight * float(u) ** 2 for weight, u in zip(lambdas, row[4:], strict=True))
+        form = sum(weight * float(u) ** 2 for weight, u in zip(lambdas, row[4:7], strict=True))
         assert form == pytest.approx(float(row[2]), rel=0.06)
+
+
+def test_the_csv_of_a_paraboloid_satisfies_its_equation(viewer):
+    viewer.open(f"#/composite/latent/{BOWL}")
+    record, table = record_of(BOWL), viewer.csv()
+    numbers = np.array([[float(cell) for cell in (row[2], *row[4:9])] for row in table[1:]])
+    z, u, above, linear = numbers[:, 0], numbers[:, 1:4], numbers[:, 4], numbers[:, 5]
+    expected = np.square(u) @ record.axis_quadratic[:3] + u @ record.axis_linear[:3] + record.constant
+    np.testing.assert_allclose(z, expected, atol=1e-3)
+    np.testing.assert_allclose(above, z - record.rest, atol=1e-4)
+    np.testing.assert_allclose(linear, record.linear, atol=1e-4)
+    assert "linear, slope −0.70, from the mean token" in table[0][6]
 
 
 def test_python_and_link_can_be_copied(open_viewer, address):
@@ -384,7 +502,7 @@ def test_python_and_link_can_be_copied(open_viewer, address):
     expect(page.locator(".downloads [role=status]")).to_have_text("Python copied")
     copied = page.evaluate("navigator.clipboard.readText()")
     assert 'quadric.load("runs/synthetic", name="composite")' in copied
-    assert "quadric.geometry.spectrum(autoencoder, 2)" in copied
+    assert "quadric.geometry.read(autoencoder, 2)" in copied
     compile(copied, "snippet", "exec")
     page.get_by_role("button", name="Copy link").click()
     page.wait_for_function("async () => (await navigator.clipboard.readText()) === location.href")

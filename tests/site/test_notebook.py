@@ -13,7 +13,7 @@ from playwright.sync_api import expect
 import quadric
 from quadric.autoencoders import Provenance
 from quadric.geometry import Centre, Form, latent_form
-from quadric.site.notebook_points import MOST_ROWS, PointsOfLatents, strongest_and_sampled
+from quadric.site.notebook_points import MOST_ROWS, PointsOfLatents, best_linear_direction, strongest_and_sampled
 from tests.site.browser import Viewer, Watch
 from tests.site.rows import row_autoencoder, row_evidence, rows
 
@@ -120,6 +120,19 @@ def test_rows_of_a_tensor_are_drawn_where_the_form_puts_them(lens):
     assert (np.diff(sizes) <= 1e-5).all()
     assert data["reach"] == pytest.approx(z.abs().max().item(), rel=1e-4)
     assert data["note"] == "All 400 rows, scaled to unit length."
+
+
+def test_the_linear_control_of_rows_predicts_z_at_least_as_well_as_any_axis():
+    x = rows()
+    data = data_of(quadric.show(row_autoencoder("affine"), 4, x))
+    z = np.array(data["values"])
+    alone = [abs(np.corrcoef(axis, z)[0, 1]) for axis in data["coordinates"] if np.ptp(axis) > 0]
+    assert abs(np.corrcoef(data["linear"], z)[0, 1]) >= max(alone) - 0.01
+
+
+def test_a_z_that_does_not_vary_has_no_linear_direction():
+    v = torch.randn(20, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    assert best_linear_direction(v, torch.full((20,), 0.3)).tolist() == [0.0] * 4
 
 
 def test_the_axes_of_rows_agree_with_those_of_evidence():

@@ -120,7 +120,7 @@ def test_help_explains_rows(viewer):
     page = viewer.open()
     page.keyboard.press("?")
     said = page.locator("dialog").inner_text()
-    assert "Every latent is a quadratic form of a row x of unit length" in said
+    assert "a quadratic form of a row x of unit length, read about the mean row" in said
     assert "token" not in said.lower()
 
 

@@ -68,12 +68,43 @@ def test_a_missing_file_is_named(damaged):
     expect(page.locator(".latent-page")).to_be_visible()
 
 
-def test_a_newer_schema_says_to_upgrade(damaged):
+def version(number):
     def damage(folder):
         manifest = json.loads((folder / "data/site.json").read_text())
-        (folder / "data/site.json").write_text(json.dumps(manifest | {"schema_version": 99}))
+        (folder / "data/site.json").write_text(json.dumps(manifest | {"schema_version": number}))
+
+    return damage
+
+
+def test_an_older_schema_says_why_and_to_export_again(damaged):
+    page = damaged(version(1), "")
+    expect(page.get_by_role("alert")).to_contain_text("This site is too old for this viewer")
+    expect(page.get_by_role("alert")).to_contain_text("schema version 1; this viewer reads version 2")
+    expect(page.get_by_role("alert")).to_contain_text("Export it again with quadric site")
+
+
+def test_quality_that_is_unknown_is_said_to_be_unknown(damaged):
+    def damage(folder):
+        manifest = json.loads((folder / "data/site.json").read_text())
+        for entry in manifest["dictionaries"]:
+            entry["quality"] = dict.fromkeys(entry["quality"])
+            entry["centre_norm"] = 0
+        (folder / "data/site.json").write_text(json.dumps(manifest))
 
     page = damaged(damage, "")
+    said = page.get_by_role("region", name="Quality").inner_text()
+    assert "Not measured. Evaluate the run on held-out data" in said
+    assert said.count("not measured") == 3
+    assert "36 of 40" in " ".join(said.split())
+    assert "latents are shown about the origin" in said
+    assert "null" not in said
+    page.goto(page.url.split("#")[0] + LATENT)
+    expect(page.locator(".legend")).to_contain_text("origin")
+    expect(page.locator(".legend")).not_to_contain_text("mean")
+
+
+def test_a_newer_schema_says_to_upgrade(damaged):
+    page = damaged(version(99), "")
     expect(page.get_by_role("alert")).to_contain_text("This site is newer than its viewer")
     expect(page.get_by_role("alert")).to_contain_text("pip install -U quadric")
 
@@ -115,7 +146,7 @@ def test_without_webgl_the_numbers_are_still_there(playwright, open_viewer, addr
     expect(page.locator(".point-table tbody tr")).to_have_count(50)
     page = viewer.open()
     expect(page.get_by_role("note")).to_contain_text("No map here")
-    expect(page.locator(".list tbody tr")).to_have_count(40)
+    expect(page.locator(".list tbody tr")).to_have_count(36)
     page.context.close()
     other.close()
 
@@ -169,6 +200,9 @@ ROUTES = {
     "latent": LATENT,
     "latent, all shown": f"{LATENT}?surface=0.3&pins=0,3&versus=8&colour=token&control=random",
     "latent, caution": "#/composite/latent/5?surface=0.1&colour=position",
+    "latent, linear control": "#/composite/latent/9?surface=0.3&control=linear",
+    "latent, shifted": "#/composite/latent/10?surface=0.4",
+    "latent, empty": "#/composite/latent/21?surface=0",
     "problem": "#/composite/latent/999",
 }
 

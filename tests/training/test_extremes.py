@@ -60,10 +60,21 @@ EXTREMES = {
 }
 
 
+ONE_DIRECTION = ("identical tokens", "one token")
+"""Nothing is left of these once their mean is taken out."""
+
+
 @pytest.mark.parametrize("prior", PRIORS)
 @pytest.mark.parametrize("name", EXTREMES)
 def test_extreme_activations(name: str, prior: str) -> None:
-    check(fit(EXTREMES[name], prior))
+    lens = {} if "topk" in prior or name not in ONE_DIRECTION else {"lens": "paper"}
+    check(fit(EXTREMES[name], prior, **lens))
+
+
+@pytest.mark.parametrize("name", ONE_DIRECTION)
+def test_tokens_without_spread_cannot_be_centred(name: str) -> None:
+    with pytest.raises(ValueError, match=r"all tokens point in the same direction.*train with lens='paper'"):
+        fit(EXTREMES[name], "composite")
 
 
 @pytest.mark.parametrize("prior", PRIORS)

@@ -2,15 +2,19 @@
 import { render } from "preact";
 import { useMemo, useState } from "preact/hooks";
 import { Camera } from "./scene/camera.ts";
-import type { Latent } from "./data/site.ts";
+import type { Latent, Unit } from "./data/site.ts";
 import { capturedBy, shownAxes } from "./scene/geometry.ts";
 import { useKeys, useMedia, useTheme } from "./ui/hooks.ts";
 import { LATENT } from "./ui/route.ts";
 import type { LatentRoute } from "./ui/route.ts";
 import { Scene } from "./scene/latent-scene.tsx";
-import { signed } from "./ui/format.ts";
+import { fromRest } from "./ui/format.ts";
+import { Markers } from "./latent/view.tsx";
 import { Spectrum } from "./latent/spectrum.tsx";
-import { startingLevel, SurfaceControl } from "./latent/toolbar.tsx";
+import { aboveRest, startingLevel } from "./scene/activation.ts";
+import { ControlNote, Controls, SurfaceControl } from "./latent/toolbar.tsx";
+import { curvatureName, explainCurvature, explainWeights } from "./latent/curvature.ts";
+import { EIGENVECTOR, NO_AXIS } from "./data/schema.ts";
 import { visible } from "./data/vocabulary.ts";
 import { placeTooltip } from "./ui/tooltip.ts";
 
@@ -31,19 +35,41 @@ export interface NotebookData {
   texts: string[];
   /** Largest |z| to offer as a level when there are no points. */
   reach: number;
+  /** What coordinates are measured from; the origin where the mean is unknown. */
+  origin?: string;
+  unit?: Unit;
+  /** As in a site; left out where a form is read about the origin, and its axes are its eigenvectors. */
+  axis_quadratic?: number[];
+  axis_linear?: number[];
+  axis_kind?: number[];
+  constant?: number;
+  rest?: number;
+  curvature?: number;
+  measured_curvature?: number;
+  linear?: number[];
 }
 
 function latentOf(data: NotebookData): Latent {
+  const axes = data.coordinates.map((_, axis) => axis);
+  const isAxis = (axis: number) => axis < data.eigenvalues.length;
   return {
     latent: data.latent,
     eigenvalues: Float32Array.from(data.eigenvalues),
     rank: data.rank,
     totalWeight: data.total_weight,
+    axisQuadratic: Float32Array.from(data.axis_quadratic ?? axes.map((axis) => data.eigenvalues[axis] ?? 0)),
+    axisLinear: Float32Array.from(data.axis_linear ?? axes.map(() => 0)),
+    axisKind: Int32Array.from(data.axis_kind ?? axes.map((axis) => (isAxis(axis) ? EIGENVECTOR : NO_AXIS))),
+    constant: data.constant ?? 0,
+    rest: data.rest ?? 0,
+    curvature: data.curvature ?? 1,
+    measuredCurvature: data.measured_curvature ?? 1,
     places: Uint32Array.from(data.tokens.keys()),
     tokens: Uint32Array.from(data.tokens),
     values: Float32Array.from(data.values),
     coordinates: data.coordinates.map((axis) => Float32Array.from(axis)),
     control: data.control.map((axis) => Float32Array.from(axis)),
+    linear: Float32Array.from(data.linear ?? []),
     contexts: [[], []],
     neighbours: [],
     quantiles: new Float32Array(),
@@ -79,9 +105,7 @@ function Toggles({ route, latent, starting, change }: TogglesProps) {
         Axes
       </button>
       {latent.values.length > 0 && (
-        <button type="button" aria-pressed={route.control} onClick={() => change({ control: !route.control })}>
-          Random control
-        </button>
+        <Controls control={route.control} without={latent.linear.length ? null : "linear"} onChange={change} />
       )}
     </div>
   );
@@ -93,7 +117,7 @@ function Hovered({ latent, hover, text }: { latent: Latent; hover: Hover; text: 
       <b>
         <bdi>{text}</bdi>
       </b>{" "}
-      <span class="value">z = {signed(latent.values[hover.point], 3)}</span>
+      <span class="value">z = {fromRest(aboveRest(latent, hover.point))}</span>
     </div>
   );
 }
@@ -104,7 +128,7 @@ function Notebook({ data }: { data: NotebookData }) {
   const { theme } = useTheme();
   const still = useMedia("(prefers-reduced-motion: reduce)");
   const [hover, setHover] = useState<Hover | null>(null);
-  const starting = latent.values.length ? startingLevel(latent) : data.reach / 2;
+  const starting = latent.values.length ? startingLevel(latent) : (data.rest ?? 0) + data.reach / 2;
   const [route, setRoute] = useState<LatentRoute>({
     ...LATENT,
     latent: data.latent,
@@ -114,11 +138,25 @@ function Notebook({ data }: { data: NotebookData }) {
   const shown = shownAxes(latent, route.axes, route.control);
   const captured = capturedBy(latent, shown);
   const text = (token: number) => visible(data.texts[token] ?? "");
-  useKeys({ "0": () => camera.reset() });
+  const unit = data.unit ?? "row";
+  // Without evidence, Python gives the figure of the weights for both.
+  const measured = data.measured_curvature !== data.curvature;
+  const origin = data.origin ?? "the origin";
+  const toggle = (control: "random" | "linear") => change({ control: route.control === control ? null : control });
+  useKeys({
+    "0": () => camera.reset(),
+    ...(latent.values.length ? { r: () => toggle("random") } : {}),
+    ...(latent.linear.length ? { l: () => toggle("linear") } : {}),
+  });
   return (
     <main class="notebook">
       <h1>
-        <bdi>{data.title}</bdi>
+        <bdi>{data.title}</bdi>{" "}
+        {data.measured_curvature !== undefined && (
+          <span class="chip" title={measured ? explainCurvature(latent, unit) : explainWeights(latent)}>
+            {curvatureName(latent)}
+          </span>
+        )}
       </h1>
       <Toggles {...{ route, latent, starting, change }} />
       <div class="view">
@@ -134,6 +172,7 @@ function Notebook({ data }: { data: NotebookData }) {
           alone={false}
           pins={[]}
           label={data.title}
+          origin={origin}
           animate={!still}
           tokenText={text}
           onHover={(point, x, y) => setHover(point === null ? null : { point, x, y })}
@@ -142,8 +181,17 @@ function Notebook({ data }: { data: NotebookData }) {
         />
         {hover && <Hovered {...{ latent, hover }} text={text(latent.tokens[hover.point])} />}
       </div>
+      <div class="legend">
+        <Markers {...{ latent, origin }} axes={route.axes} control={route.control} eigenaxes={route.eigenaxes} />
+      </div>
+      <ControlNote control={route.control} unit={unit} />
       <SurfaceControl {...{ route, latent, shown, captured }} reach={data.reach} onChange={change} />
-      <Spectrum latent={latent} axes={route.axes} captured={captured} onAxes={(axes) => change({ axes })} />
+      <Spectrum
+        {...{ latent, captured }}
+        axes={route.axes}
+        control={route.control !== null}
+        onAxes={(axes) => change({ axes, control: null })}
+      />
       <p class="quiet">{data.note}</p>
     </main>
   );

@@ -1,13 +1,25 @@
 // Mirrors quadric/site/schema.py, which documents the format; tests/site/test_schema.py compares the two.
 
 export const FORMAT = "quadric-site";
-export const SCHEMA_VERSION = 1;
+export const SCHEMA_VERSION = 2;
 export const SHARD_TOKENS = 65536;
 export const FINE_AXES = 3;
 export const MOST_EIGENVALUES = 64;
 export const CONTEXT_REACH = 4;
 export const TOKENS_PER_LATENT = 32;
-export const SHAPES = ["empty", "slab", "ellipsoid", "hyperboloid"] as const;
+export const SHAPES = [
+  "empty",
+  "constant",
+  "half-space",
+  "slab",
+  "ellipsoid",
+  "hyperboloid",
+  "elliptic paraboloid",
+  "hyperbolic paraboloid",
+] as const;
+export const EIGENVECTOR = 0;
+export const LINEAR_DIRECTION = 1;
+export const NO_AXIS = -1;
 export const UNITS = ["token", "row"] as const;
 export const NOTHING = -1;
 
@@ -37,6 +49,7 @@ export interface Sampling {
   positive_share: string;
   quantile_probabilities: number[];
   control_seed: number | null;
+  linear_control: string;
 }
 
 export interface Quality {
@@ -44,6 +57,14 @@ export interface Quality {
   density: number | null;
   cross_entropy_recovered: number | null;
   n_tokens: number | null;
+  error_constant: number | null;
+  error_linear: number | null;
+  error_quadratic: number | null;
+  floor: number | null;
+  dense_share: number | null;
+  n_empty: number | null;
+  n_copies: number | null;
+  n_distinct: number | null;
 }
 
 export interface LabelMethods {
@@ -58,6 +79,9 @@ export interface DictionaryEntry {
   n_hidden: number;
   n_latents: number;
   n_axes: number;
+  lens: string;
+  centre_norm: number;
+  ranking: string;
   mixing_density: number | null;
   source: string | null;
   source_autoencoder: string | null;
@@ -106,6 +130,10 @@ export const COLUMNS = [
   "positive_share",
   "firing_share",
   "mean_square",
+  "curvature",
+  "measured_curvature",
+  "copy_of",
+  "worth",
   "umap_x",
   "umap_y",
 ] as const;
@@ -117,6 +145,13 @@ export const LATENT_TENSORS = [
   "eigenvalues",
   "rank",
   "total_weight",
+  "axis_quadratic",
+  "axis_linear",
+  "axis_kind",
+  "constant",
+  "rest",
+  "curvature",
+  "measured_curvature",
   "places",
   "tokens",
   "values",
@@ -126,6 +161,8 @@ export const LATENT_TENSORS = [
   "coordinate_scales",
   "control",
   "control_scales",
+  "linear",
+  "linear_scale",
   "contexts",
   "context_tokens",
   "neighbours",

@@ -24,15 +24,28 @@ export interface Context {
 
 export interface Latent {
   latent: number;
+  /** Of the quadratic part, by |λ|. */
   eigenvalues: Float32Array;
   rank: number;
   totalWeight: number;
+  /** Along each axis z changes by axisQuadratic·ξ² + axisLinear·ξ; at the origin it is `constant`. */
+  axisQuadratic: Float32Array;
+  axisLinear: Float32Array;
+  axisKind: Int32Array;
+  constant: number;
+  /** Median of z over all data. */
+  rest: number;
+  /** Share of z's variance that no linear function explains: from the weights, and as measured. */
+  curvature: number;
+  measuredCurvature: number;
   places: Uint32Array;
   tokens: Uint32Array;
   values: Float32Array;
   /** One array per axis. */
   coordinates: Float32Array[];
   control: Float32Array[];
+  /** Coordinate on the direction that best predicts z linearly. */
+  linear: Float32Array;
   contexts: [Context[], Context[]];
   neighbours: { latent: number; overlap: number }[];
   quantiles: Float32Array;
@@ -77,9 +90,7 @@ export class Site {
       );
     if (manifest.schema_version !== SCHEMA_VERSION)
       throw new SiteError(
-        manifest.schema_version > SCHEMA_VERSION ? "This site is newer than its viewer" : "This site is too old",
-        `Its data has schema version ${manifest.schema_version}; this viewer reads version ${SCHEMA_VERSION}.`,
-        "Upgrade with pip install -U quadric and export the site again.",
+        ...unreadable(manifest.schema_version),
       );
     return new Site(manifest);
   }
@@ -188,6 +199,23 @@ export class Site {
   }
 }
 
+/** What coordinates are measured from. */
+export function originOf(entry: DictionaryEntry, unit: Unit): string {
+  return entry.centre_norm > 0 ? `the mean ${unit}` : "the origin";
+}
+
+/** Title, detail and remedy for a site of another version. */
+export function unreadable(version: number): [string, string, string] {
+  const detail = `Its data has schema version ${version}; this viewer reads version ${SCHEMA_VERSION}.`;
+  if (version > SCHEMA_VERSION)
+    return ["This site is newer than its viewer", detail, "Upgrade with pip install -U quadric and export the site again."];
+  return [
+    "This site is too old for this viewer",
+    `${detail} Its coordinates are not measured from the mean, so shapes drawn from it would mislead.`,
+    "Export it again with quadric site.",
+  ];
+}
+
 function unitOf(text: TextEntry | undefined): Unit {
   return UNITS.find((unit) => unit === text?.unit) ?? "token";
 }
@@ -219,6 +247,13 @@ export function decodeLatent(tensors: Tensors): Latent {
     eigenvalues: floats(tensors, "eigenvalues"),
     rank: integers(tensors, "rank")[0],
     totalWeight: floats(tensors, "total_weight")[0],
+    axisQuadratic: floats(tensors, "axis_quadratic"),
+    axisLinear: floats(tensors, "axis_linear"),
+    axisKind: integers(tensors, "axis_kind"),
+    constant: floats(tensors, "constant")[0],
+    rest: floats(tensors, "rest")[0],
+    curvature: floats(tensors, "curvature")[0],
+    measuredCurvature: floats(tensors, "measured_curvature")[0],
     places: wholeNumbers(tensors, "places"),
     tokens: wholeNumbers(tensors, "tokens"),
     values,
@@ -227,12 +262,14 @@ export function decodeLatent(tensors: Tensors): Latent {
       ...scaledRows(tensors, "coordinates_coarse", scales.subarray(fine)),
     ],
     control: scaledRows(tensors, "control", floats(tensors, "control_scales")),
+    linear: scaledRows(tensors, "linear", floats(tensors, "linear_scale"))[0],
     contexts: contextsOf(tensors),
     neighbours: Array.from(integers(tensors, "neighbours"), (id, rank) => ({ latent: id, overlap: overlaps[rank] })),
     quantiles: floats(tensors, "quantiles"),
     lifts: liftsOf(tensors),
   };
-  if (latent.coordinates.some((axis) => axis.length !== values.length) || latent.tokens.length !== values.length)
+  const rows = [...latent.coordinates, ...latent.control, latent.linear, latent.tokens];
+  if (rows.some((row) => row.length !== values.length) || latent.axisKind.length !== latent.coordinates.length)
     throw new Error("its columns differ in length");
   return latent;
 }

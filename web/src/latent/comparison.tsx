@@ -17,6 +17,8 @@ interface Props {
   camera: Camera;
   latent: Latent;
   index: Index;
+  /** What coordinates are measured from. */
+  origin: string;
   /** The point of the first latent under the pointer. */
   hovered: number | null;
   route: LatentRoute;

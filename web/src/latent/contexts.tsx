@@ -3,7 +3,8 @@ import type { Latent, Site, SiteText } from "../data/site.ts";
 import { lastAtMost } from "../data/site.ts";
 import { useLoaded } from "../ui/hooks.ts";
 import { NOTHING } from "../data/schema.ts";
-import { signed } from "../ui/format.ts";
+import { aboveRest } from "../scene/activation.ts";
+import { fromRest, signed } from "../ui/format.ts";
 
 interface LineProps {
   text: SiteText;
@@ -63,10 +64,13 @@ interface ContextsProps {
 export function Contexts({ latent, text, hovered, pins, onHover, onPin }: ContextsProps) {
   return (
     <div class="contexts">
+      <p class="quiet">
+        Values are z − rest; rest = {signed(latent.rest, 3)}, the median of z over all {text.unit}s.
+      </p>
       {latent.contexts.map((list, sign) => (
         <div key={sign}>
-          <h3 class={sign ? "negative" : "positive"}>{sign ? "Negative, z < 0" : "Positive, z > 0"}</h3>
-          {list.length === 0 && <p class="quiet">No {text.unit} makes this latent {sign ? "negative" : "positive"}.</p>}
+          <h3 class={sign ? "negative" : "positive"}>{sign ? "Negative, z < rest" : "Positive, z > rest"}</h3>
+          {list.length === 0 && <p class="quiet">No {text.unit} of note takes z {sign ? "below" : "above"} rest.</p>}
           <ol>
             {list.map(({ point, tokens }) => (
               <li key={point}>
@@ -81,13 +85,13 @@ export function Contexts({ latent, text, hovered, pins, onHover, onPin }: Contex
                   onFocus={() => onHover(point)}
                   onBlur={() => onHover(null)}
                 >
-                  <span class="value">{signed(latent.values[point])}</span>
+                  <span class="value">{signed(aboveRest(latent, point))}</span>
                   <ContextLine
                     text={text}
                     tokens={tokens}
                     centre={(tokens.length - 1) / 2}
                     from={latent.places[point] - (tokens.length - 1) / 2}
-                    positive={latent.values[point] >= 0}
+                    positive={aboveRest(latent, point) >= 0}
                   />
                 </button>
               </li>
@@ -125,7 +129,7 @@ function FetchedText({ site, text, latent, point, reach }: AroundProps) {
   if (!value) return <span class="quiet">…</span>;
   const { from, tokens } = value;
   return (
-    <ContextLine text={text} tokens={tokens} centre={place - from} from={from} positive={latent.values[point] >= 0} />
+    <ContextLine text={text} tokens={tokens} centre={place - from} from={from} positive={aboveRest(latent, point) >= 0} />
   );
 }
 
@@ -151,7 +155,7 @@ export function Pins({ site, text, latent, pins, onPin, onHover }: PinsProps) {
               <b>
                 <bdi>{text.vocabulary.text(latent.tokens[point])}</bdi>
               </b>
-              <span class="value">z = {signed(latent.values[point], 3)}</span>
+              <span class="value">z = {fromRest(aboveRest(latent, point))}</span>
               <button type="button" class="plain" aria-label={`Unpin point ${point}`} onClick={() => onPin(point)}>
                 Unpin
               </button>

@@ -2,7 +2,8 @@
 import type { Latent, SiteText } from "../data/site.ts";
 import type { ShownAxis } from "../scene/geometry.ts";
 import type { Scatter } from "../scene/scatter.ts";
-import { axisName } from "../ui/format.ts";
+import { aboveRest } from "../scene/activation.ts";
+import { columnName } from "../ui/format.ts";
 
 export function save(name: string, content: Blob): void {
   const address = URL.createObjectURL(content);
@@ -43,13 +44,15 @@ export function picture(
   );
 }
 
-/** The points as CSV: token or row, activation, place in the text, and the three coordinates shown. */
-export function pointsAsCsv(latent: Latent, text: SiteText, shown: ShownAxis[]): string {
-  const names = shown.map(({ eigenvector, lambda }, i) => `${"xyz"[i]} (${axisName(eigenvector, lambda)})`);
+/** The points as CSV: token or row, activation, place in the text, the coordinates shown, and the linear control. */
+export function pointsAsCsv(latent: Latent, text: SiteText, shown: ShownAxis[], origin: string): string {
+  const names = shown.map((axis, i) => `${"xyz"[i]} (${columnName(axis, origin)})`);
+  const last = ["z minus rest", `best linear direction, from ${origin}`];
   const [word, where] = text.unit === "row" ? ["text", "row"] : ["token", "place"];
-  const rows = [["point", word, "z", where, ...names].map(cell).join(",")];
+  const rows = [["point", word, "z", where, ...names, ...last].map(cell).join(",")];
   for (let i = 0; i < latent.values.length; i++) {
-    const numbers = [latent.values[i], latent.places[i], ...shown.map(({ values }) => values[i])];
+    const coordinates = shown.map(({ values }) => values[i]);
+    const numbers = [latent.values[i], latent.places[i], ...coordinates, aboveRest(latent, i), latent.linear[i]];
     rows.push([String(i), cell(text.vocabulary.text(latent.tokens[i])), ...numbers.map(plain)].join(","));
   }
   return `${rows.join("\r\n")}\r\n`;

@@ -18,7 +18,7 @@ export function Firing({ latent, entry, index, text }: Props) {
   return (
     <div class="firing">
       <Quantiles latent={latent} probabilities={entry.sampling.quantile_probabilities} />
-      <div class="balance" title={`share of ${entry.sampling.positive_share} from z > 0`}>
+      <div class="balance" title={`share of ${entry.sampling.positive_share} from z > rest`}>
         <svg viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true">
           <rect class="negative" x="0" y="0" width={100 - 100 * positive} height="6" />
           <rect class="positive" x={100 - 100 * positive} y="0" width={100 * positive} height="6" />
@@ -38,9 +38,9 @@ export function Firing({ latent, entry, index, text }: Props) {
   );
 }
 
-/** Nested bars between quantiles of z, on a root scale so that both the bulk and the tail are visible. */
+/** Nested bars between quantiles of z − rest, on a root scale so that both the bulk and the tail are visible. */
 function Quantiles({ latent, probabilities }: { latent: Latent; probabilities: number[] }) {
-  const { quantiles } = latent;
+  const quantiles = latent.quantiles.map((value) => value - latent.rest);
   const reach = Math.max(...quantiles.map(Math.abs), 1e-12);
   const x = (value: number) => 100 + 92 * Math.sign(value) * Math.sqrt(Math.abs(value) / reach);
   const count = quantiles.length;
@@ -48,7 +48,7 @@ function Quantiles({ latent, probabilities }: { latent: Latent; probabilities: n
   const spoken = probabilities.map((p, i) => `${+(100 * p).toFixed(2)} %: ${signed(quantiles[i])}`).join(", ");
   return (
     <figure class="quantiles">
-      <svg viewBox="0 0 200 34" role="img" aria-label={`Quantiles of z: ${spoken}`}>
+      <svg viewBox="0 0 200 34" role="img" aria-label={`Quantiles of z − rest: ${spoken}`}>
         <line x1="100" x2="100" y1="2" y2="24" class="base" />
         {pairs.map(([low, high], i) => (
           <rect
@@ -64,7 +64,7 @@ function Quantiles({ latent, probabilities }: { latent: Latent; probabilities: n
           </rect>
         ))}
         <text x="100" y="32">
-          0
+          rest
         </text>
         {[quantiles[0], quantiles[count - 1]].map(
           (end) =>
@@ -84,7 +84,7 @@ function Lifts({ lifts, text, positive }: { lifts: Lift[]; text: SiteText; posit
   return (
     <ul
       class={`lifts ${positive ? "positive" : "negative"}`}
-      aria-label={`Over-represented where z ${positive ? ">" : "<"} 0`}
+      aria-label={`Over-represented where z ${positive ? ">" : "<"} rest`}
     >
       {lifts.map(({ token, lift }) => (
         <li key={token} title={`${lift.toPrecision(3)} times as common here as in ${text.unit === "row" ? "all rows" : "the text"}`}>

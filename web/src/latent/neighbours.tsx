@@ -1,4 +1,4 @@
-// Latents with nearly the same leading eigenspace.
+// Latents with nearly the same axes.
 import type { Index, Latent } from "../data/site.ts";
 import { LabelText } from "../ui/labels.tsx";
 

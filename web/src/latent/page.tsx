@@ -3,6 +3,7 @@ import { Camera, VIEWS } from "../scene/camera.ts";
 import type { Theme } from "../scene/colours.ts";
 import { STATISTICS } from "../data/statistics.ts";
 import { Pins } from "./contexts.tsx";
+import { originOf } from "../data/site.ts";
 import type { Index, Latent, Site, SiteText, Unit } from "../data/site.ts";
 import { capturedBy, shownAxes } from "../scene/geometry.ts";
 import { keeping, useKeptCamera, useKeys, useLoaded, zoomKeys } from "../ui/hooks.ts";
@@ -17,7 +18,8 @@ import { SHAPES } from "../data/schema.ts";
 import type { DictionaryEntry } from "../data/schema.ts";
 import { ProblemPage, Skeleton } from "../ui/states.tsx";
 import { visible } from "../data/vocabulary.ts";
-import { startingLevel } from "./toolbar.tsx";
+import { startingLevel } from "../scene/activation.ts";
+import { curvatureName, explainCurvature } from "./curvature.ts";
 
 export interface LatentPageProps {
   site: Site;
@@ -77,7 +79,6 @@ function Loaded(props: LoadedProps) {
         {...{ entry, index, latent, captured }}
         unit={text.unit}
         turnPage={props.turnPage}
-        custom={shown.some((axis, i) => axis.eigenvector !== i)}
       />
       <div class="stage">
         <PicturePanel {...page} />
@@ -85,7 +86,7 @@ function Loaded(props: LoadedProps) {
       </div>
       <Pins site={page.site} text={text} latent={latent} pins={pins} onPin={page.pin} onHover={page.setHovered} />
       <DetailPanels {...page} />
-      <PointTable latent={latent} text={text} shown={shown} />
+      <PointTable latent={latent} text={text} shown={shown} origin={page.origin} />
     </main>
   );
 }
@@ -108,7 +109,8 @@ function usePage({ site, entry, route, theme, go, index, text, latent }: LoadedP
   const keepCamera = useKeptCamera(camera, route, go, latent);
   usePictureKeys(camera, keepCamera, {
     s: () => change({ surface: route.surface === null ? startingLevel(latent) : null }),
-    r: () => change({ control: !route.control }),
+    r: () => change({ control: route.control === "random" ? null : "random" }),
+    l: () => change({ control: route.control === "linear" ? null : "linear" }),
     a: () => change({ eigenaxes: !route.eigenaxes }),
     c: () => change({ colour: nextColour(route.colour) }),
     Escape: () => change({ pins: [], versus: null }),
@@ -130,6 +132,7 @@ function usePage({ site, entry, route, theme, go, index, text, latent }: LoadedP
     shared,
     other,
     label,
+    origin: originOf(entry, text.unit),
   };
   return { ...shares, captured: capturedBy(latent, shown), change, pin, setHovered, setNeighbour, keepCamera };
 }
@@ -140,11 +143,10 @@ interface TitleProps {
   index: Index;
   latent: Latent;
   captured: number;
-  custom: boolean;
   turnPage: (by: number) => void;
 }
 
-function Title({ entry, unit, index, latent, captured, custom, turnPage }: TitleProps) {
+function Title({ entry, unit, index, latent, captured, turnPage }: TitleProps) {
   const shape = SHAPES[index.columns.shape?.[latent.latent] ?? 0];
   const label = index.labels[latent.latent];
   return (
@@ -152,7 +154,7 @@ function Title({ entry, unit, index, latent, captured, custom, turnPage }: Title
       <div class="name">
         <p class="crumb">
           <a href={`#/${encodeURIComponent(entry.name)}`}>{entry.name}</a> · latent {latent.latent} ·{" "}
-          <span class="shape">{shape}</span>
+          <span class="shape">{shape}</span> <CurvatureChip {...{ latent, unit, shape }} />
         </p>
         <h1 title={labelOf(index, latent.latent)}>
           <bdi>{shortened(labelOf(index, latent.latent), 110)}</bdi>
@@ -172,9 +174,8 @@ function Title({ entry, unit, index, latent, captured, custom, turnPage }: Title
         </p>
       </div>
       <dl class="statistics">
-        {STATISTICS.map((statistic) => {
-          const recomputed = statistic.key === "captured" && custom;
-          const value = recomputed ? captured : index.columns[statistic.key]![latent.latent];
+        {STATISTICS.filter(({ key }) => key !== "measured_curvature").map((statistic) => {
+          const value = statistic.key === "captured" ? captured : index.columns[statistic.key]![latent.latent];
           return (
             <div key={statistic.key} title={statistic.explain(unit)}>
               <dt>{statistic.name}</dt>
@@ -192,6 +193,17 @@ function Title({ entry, unit, index, latent, captured, custom, turnPage }: Title
         </button>
       </nav>
     </header>
+  );
+}
+
+/** Whether the latent is a direction or curved, and by how much; nothing where z does not vary. */
+function CurvatureChip({ latent, unit, shape }: { latent: Latent; unit: Unit; shape: string }) {
+  if (shape === "empty" || shape === "constant") return null;
+  const name = curvatureName(latent);
+  return (
+    <span class={`chip ${name.split(" ")[0]}`} title={explainCurvature(latent, unit)}>
+      {name}
+    </span>
   );
 }
 

@@ -19,7 +19,7 @@ import type { Scatter } from "../scene/scatter.ts";
 import type { DictionaryEntry } from "../data/schema.ts";
 import { Spectrum } from "./spectrum.tsx";
 import { snippet } from "./snippet.ts";
-import { Downloads, SurfaceControl, Toolbar } from "./toolbar.tsx";
+import { ControlNote, Downloads, SurfaceControl, Toolbar } from "./toolbar.tsx";
 
 export interface Page {
   site: Site;
@@ -42,6 +42,8 @@ export interface Page {
   /** The latent to compare with. */
   other: Loaded<Latent>;
   label: string;
+  /** What coordinates are measured from. */
+  origin: string;
   change: (part: Partial<LatentRoute>) => void;
   pin: (point: number) => void;
   setHovered: (point: number | null) => void;
@@ -65,7 +67,7 @@ export function PicturePanel(page: Page) {
   const takeTable = () =>
     save(
       `latent-${latent.latent}.csv`,
-      new Blob([pointsAsCsv(latent, text, shown)], { type: "text/csv;charset=utf-8" }),
+      new Blob([pointsAsCsv(latent, text, shown, page.origin)], { type: "text/csv;charset=utf-8" }),
     );
   const tools = { route, latent, unit: text.unit, shown, captured, onChange: change };
   return (
@@ -82,12 +84,7 @@ export function PicturePanel(page: Page) {
           />
         )}
       </div>
-      {route.control && (
-        <p class="caution">
-          Random control: the same {text.unit}s on three random directions. Structure that survives here is not this
-          latent's.
-        </p>
-      )}
+      <ControlNote control={route.control} unit={text.unit} />
       <SurfaceControl {...tools} />
       <footer>
         <p class="badge">{samplingText(entry, latent, text.unit)}</p>
@@ -131,7 +128,12 @@ export function SidePanels({ route, latent, text, captured, hovered, pins, other
     <aside class="side">
       <section class="panel" aria-label="Spectrum">
         <h2>Spectrum</h2>
-        <Spectrum latent={latent} axes={route.axes} captured={captured} onAxes={(axes) => change({ axes })} />
+        <Spectrum
+          {...{ latent, captured }}
+          axes={route.axes}
+          control={route.control !== null}
+          onAxes={(axes) => change({ axes, control: null })}
+        />
       </section>
       <section class="panel" aria-label="Contexts">
         <h2>Strongest {text.unit === "row" ? "rows" : "contexts"}</h2>
@@ -162,7 +164,7 @@ export function DetailPanels({ entry, route, index, text, latent, neighbour, sha
         <h2>Neighbours</h2>
         <p class="quiet neighbour-note">
           {neighbour === null
-            ? `By overlap of the leading eigenspaces. Point at one to see the ${text.unit}s that both keep.`
+            ? `By overlap of the axes that count. Point at one to see the ${text.unit}s that both keep.`
             : `${shared.length} of these points are also points of latent ${neighbour}.`}
         </p>
         <Neighbours
@@ -185,5 +187,5 @@ export function samplingText(entry: DictionaryEntry, latent: Latent, unit: Unit)
   const exponent = String(sampling.weight_exponent)
     .replace(/\d/g, (digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[Number(digit)])
     .replace(".", "·");
-  return `${count(latent.values.length)} of ${count(sampling.n_tokens)} ${unit}s, drawn with weight (|z| + ${sampling.epsilon})${exponent}: strong activations are over-represented. Labels are unevaluated.`;
+  return `${count(latent.values.length)} of ${count(sampling.n_tokens)} ${unit}s, drawn with weight (|z − rest| + ${sampling.epsilon})${exponent}: strong activations are over-represented. Labels are unevaluated.`;
 }

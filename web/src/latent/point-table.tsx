@@ -2,11 +2,20 @@
 import { useState } from "preact/hooks";
 import type { Latent, SiteText } from "../data/site.ts";
 import type { ShownAxis } from "../scene/geometry.ts";
-import { axisName, signed } from "../ui/format.ts";
+import { aboveRest } from "../scene/activation.ts";
+import { columnName, signed } from "../ui/format.ts";
 
 const PAGE = 50;
 
-export function PointTable({ latent, text, shown }: { latent: Latent; text: SiteText; shown: ShownAxis[] }) {
+interface Props {
+  latent: Latent;
+  text: SiteText;
+  shown: ShownAxis[];
+  /** What coordinates are measured from. */
+  origin: string;
+}
+
+export function PointTable({ latent, text, shown, origin }: Props) {
   const [open, setOpen] = useState(false);
   const [rows, setRows] = useState(PAGE);
   const count = Math.min(rows, latent.values.length);
@@ -21,11 +30,13 @@ export function PointTable({ latent, text, shown }: { latent: Latent; text: Site
                 <tr>
                   <th scope="col">{text.unit === "row" ? "Row" : "Token"}</th>
                   <th scope="col">z</th>
-                  {shown.map(({ eigenvector, lambda }, i) => (
+                  <th scope="col">z − rest</th>
+                  {shown.map((axis, i) => (
                     <th scope="col" key={i}>
-                      {"XYZ"[i]}, {axisName(eigenvector, lambda)}
+                      {"XYZ"[i]}: {columnName(axis, origin)}
                     </th>
                   ))}
+                  <th scope="col">Best linear direction, from {origin}</th>
                 </tr>
               </thead>
               <tbody>
@@ -35,9 +46,11 @@ export function PointTable({ latent, text, shown }: { latent: Latent; text: Site
                       <bdi>{text.vocabulary.text(latent.tokens[i])}</bdi>
                     </th>
                     <td>{signed(latent.values[i], 3)}</td>
+                    <td>{signed(aboveRest(latent, i), 3)}</td>
                     {shown.map(({ values }, axis) => (
                       <td key={axis}>{signed(values[i])}</td>
                     ))}
+                    <td>{signed(latent.linear[i])}</td>
                   </tr>
                 ))}
               </tbody>

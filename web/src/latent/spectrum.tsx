@@ -1,57 +1,68 @@
-// Eigenvalues as bars; a click puts one on an axis of the picture.
+// Eigenvalues of the quadratic part and the linear direction as bars; a click puts one on an axis of the picture.
 import { useState } from "preact/hooks";
 import type { Latent } from "../data/site.ts";
-import { drawableAxes } from "../scene/geometry.ts";
+import { eigenvaluesOfAxes, isDrawable, linearAxis } from "../scene/geometry.ts";
 import { signed } from "../ui/format.ts";
 
 const LETTERS = ["X", "Y", "Z"];
 const HEIGHT = 124;
 const LETTER = 16;
+const MOST = 32;
 
 interface Props {
   latent: Latent;
   axes: readonly number[];
   captured: number;
+  /** Whether a control is shown instead of the axes. */
+  control: boolean;
   onAxes: (axes: [number, number, number]) => void;
 }
 
-export function Spectrum({ latent, axes, captured, onAxes }: Props) {
-  const [chosen, setChosen] = useState<number | null>(null);
-  const shown = Math.min(latent.eigenvalues.length, 32);
-  const largest = Math.abs(latent.eigenvalues[0] ?? 1) || 1;
-  const drawable = drawableAxes(latent);
-  const up = Math.max(0, ...latent.eigenvalues) / largest;
-  const down = Math.max(0, ...latent.eigenvalues.map((value) => -value)) / largest;
+interface Item {
+  /** The axis that shows it, or −1. */
+  axis: number;
+  kind: "positive" | "negative" | "linear";
+  name: string;
+  /** In units of λ. */
+  size: number;
+}
+
+export function Spectrum({ latent, axes, captured, control, onAxes }: Props) {
+  const [chosen, setChosen] = useState<Item | null>(null);
+  const items = itemsOf(latent);
+  const drawn = Math.min(latent.eigenvalues.length, MOST);
+  const largest = Math.max(...items.map(({ size }) => size)) || 1;
+  const side = (down: boolean) =>
+    Math.max(0, ...items.map(({ kind, size }) => ((kind === "negative") === down ? size : 0))) / largest;
+  const [up, down] = [side(false), side(true)];
   const unit = (HEIGHT - (up ? LETTER : 2) - (down ? LETTER : 2)) / (up + down || 1);
   const assign = (place: number) => {
     if (chosen === null) return;
     const next = [...axes] as [number, number, number];
-    const former = next.indexOf(chosen);
+    const former = next.indexOf(chosen.axis);
     if (former >= 0) next[former] = next[place]; // the two axes swap places
-    next[place] = chosen;
+    next[place] = chosen.axis;
     onAxes(next);
     setChosen(null);
   };
   return (
     <div class="spectrum">
       <div class="bars" role="group" aria-label="Eigenvalues by size">
-        {Array.from({ length: shown }, (_, i) => (
+        {items.map((item) => (
           <Bar
-            key={i}
-            index={i}
-            value={latent.eigenvalues[i]}
+            key={item.name}
+            item={item}
             base={(up ? LETTER : 2) + unit * up}
-            height={Math.max(2, (unit * Math.abs(latent.eigenvalues[i])) / largest)}
-            letter={axes.indexOf(i) >= 0 && i < drawable ? LETTERS[axes.indexOf(i)] : ""}
-            chosen={chosen === i}
-            drawable={i < drawable}
-            onChoose={() => setChosen(chosen === i ? null : i)}
+            height={Math.max(2, (unit * item.size) / largest)}
+            letter={item.axis >= 0 && !control ? (LETTERS[axes.indexOf(item.axis)] ?? "") : ""}
+            chosen={chosen?.name === item.name}
+            onChoose={() => setChosen(chosen?.name === item.name ? null : item)}
           />
         ))}
       </div>
       {chosen !== null ? (
         <p class="assign">
-          Show λ{chosen + 1} = {signed(latent.eigenvalues[chosen], 3)} on{" "}
+          Show {chosen.name} on{" "}
           {LETTERS.map((letter, place) => (
             <button type="button" key={letter} onClick={() => assign(place)}>
               {letter}
@@ -60,8 +71,10 @@ export function Spectrum({ latent, axes, captured, onAxes }: Props) {
         </p>
       ) : (
         <p class="quiet">
+          {linearAxis(latent) >= 0 &&
+            "The hatched bar is the linear direction, as high as an eigenvalue that moves z as much at the farthest point. "}
           {latent.rank} eigenvalue{latent.rank === 1 ? "" : "s"}
-          {latent.rank > shown ? `, the ${shown} largest drawn` : ""}. The three axes shown carry{" "}
+          {latent.rank > drawn ? `, the ${drawn} largest drawn` : ""}. The axes shown carry{" "}
           <b>{Math.round(100 * captured)} %</b> of Σ|λ|. Choose a bar to put it on an axis.
         </p>
       )}
@@ -69,37 +82,67 @@ export function Spectrum({ latent, axes, captured, onAxes }: Props) {
   );
 }
 
+/** The linear direction first, if the latent has one, then eigenvalues by size. */
+function itemsOf(latent: Latent): Item[] {
+  const ranks = eigenvaluesOfAxes(latent).map((rank, axis) => (isDrawable(latent, axis) ? rank : -1));
+  const values = Array.from(latent.eigenvalues.subarray(0, MOST), (value, rank): Item => ({
+    axis: ranks.indexOf(rank),
+    kind: value >= 0 ? "positive" : "negative",
+    name: `λ${rank + 1} = ${signed(value, 3)}`,
+    size: Math.abs(value),
+  }));
+  const axis = linearAxis(latent);
+  if (axis < 0) return values;
+  const slope = latent.axisLinear[axis];
+  // slope·ξ and λ·ξ² are compared at the farthest point: at distance 1 there may be none.
+  const size = Math.abs(slope) / farthest(latent);
+  return [{ axis, kind: "linear", name: `linear direction, slope ${signed(slope, 3)}`, size }, ...values];
+}
+
+/** Largest coordinate of any point, or 1 without points. */
+function farthest({ coordinates }: Latent): number {
+  let most = 0;
+  for (const values of coordinates) for (const value of values) most = Math.max(most, Math.abs(value));
+  return most || 1;
+}
+
 interface BarProps {
-  index: number;
-  value: number;
+  item: Item;
   base: number;
   height: number;
   letter: string;
   chosen: boolean;
-  drawable: boolean;
   onChoose: () => void;
 }
 
-function Bar({ index, value, base, height, letter, chosen, drawable, onChoose }: BarProps) {
-  const up = value >= 0;
-  const name = `λ${index + 1} = ${signed(value, 3)}${letter ? `, on ${letter}` : ""}`;
+function Bar({ item: { kind, name, axis }, base, height, letter, chosen, onChoose }: BarProps) {
+  const up = kind !== "negative";
+  const spoken = `${name}${letter ? `, on ${letter}` : ""}`;
   return (
     <button
       type="button"
-      class={`bar ${up ? "positive" : "negative"} ${letter ? "shown" : ""}`}
+      class={`bar ${kind} ${letter ? "shown" : ""}`}
       aria-pressed={chosen}
-      aria-label={drawable ? name : `${name}; no coordinates stored`}
-      title={name}
-      disabled={!drawable}
+      aria-label={axis >= 0 ? spoken : `${spoken}; no coordinates stored`}
+      title={spoken}
+      disabled={axis < 0}
       onClick={onChoose}
     >
       <svg viewBox={`0 0 20 ${HEIGHT}`} width="20" height={HEIGHT} aria-hidden="true">
         <line x1="0" x2="20" y1={base} y2={base} class="base" />
         <rect x="4" width="12" y={up ? base - height : base} height={height} rx="2" />
+        {kind === "linear" && <path class="hatch" d={hatching(base - height, base)} />}
         <text x="10" y={up ? base - height - 4 : base + height + 12}>
           {letter}
         </text>
       </svg>
     </button>
   );
+}
+
+/** Slanted strokes across a bar. */
+function hatching(top: number, bottom: number): string {
+  const strokes = [];
+  for (let y = bottom; y - 6 >= top; y -= 6) strokes.push(`M4 ${y.toFixed(1)}l12 -6`);
+  return strokes.join("");
 }

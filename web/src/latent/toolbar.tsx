@@ -3,10 +3,12 @@ import { useState } from "preact/hooks";
 import { COLOURINGS } from "../scene/colours.ts";
 import type { Colouring } from "../scene/colours.ts";
 import type { Latent, Unit } from "../data/site.ts";
-import { largestValue, surfaceName, whyNoSurface } from "../scene/geometry.ts";
-import type { ShownAxis } from "../scene/geometry.ts";
+import { largestStep, startingLevel } from "../scene/activation.ts";
+import { frameOf, linearAxis } from "../scene/geometry.ts";
+import type { Control, ShownAxis } from "../scene/geometry.ts";
+import { explained, sliceOf, surfaceName, whyNoSurface } from "../scene/quadric.ts";
 import type { LatentRoute } from "../ui/route.ts";
-import { signed } from "../ui/format.ts";
+import { percent, signed } from "../ui/format.ts";
 
 interface SurfaceProps {
   route: LatentRoute;
@@ -47,19 +49,41 @@ export function Toolbar({ route, latent, unit, onChange }: Props) {
         name="Surface"
         onToggle={() => onChange({ surface: route.surface === null ? startingLevel(latent) : null })}
       />
-      <Toggle
-        on={route.control}
-        hint="r"
-        name="Random control"
-        onToggle={() => onChange({ control: !route.control })}
-      />
+      <Controls control={route.control} onChange={onChange} />
     </div>
   );
 }
 
-/** Half of the strongest activation: a level that has points on both sides. */
-export function startingLevel(latent: Latent): number {
-  return Number(((latent.values[0] ?? 0) / 2).toPrecision(3));
+interface ControlsProps {
+  control: Control;
+  /** A control for which there is no data. */
+  without?: Control;
+  onChange: (change: { control: Control }) => void;
+}
+
+/** The same points on directions that are not the latent's own. */
+export function Controls({ control, without = null, onChange }: ControlsProps) {
+  const turn = (name: "random" | "linear") => () => onChange({ control: control === name ? null : name });
+  return (
+    <>
+      <Toggle on={control === "random"} hint="r" name="Random control" onToggle={turn("random")} />
+      {without !== "linear" && (
+        <Toggle on={control === "linear"} hint="l" name="Linear control" onToggle={turn("linear")} />
+      )}
+    </>
+  );
+}
+
+/** What a control shows, and what to conclude from it. */
+export function ControlNote({ control, unit }: { control: Control; unit: Unit }) {
+  if (!control) return null;
+  return (
+    <p class="caution">
+      {control === "random"
+        ? `Random control: the same ${unit}s on three random directions. Structure that survives here is not this latent's.`
+        : `Linear control: the same ${unit}s, with X the one direction that best predicts z, Y and Z random. If this picture looks as good, the latent is a direction.`}
+    </p>
+  );
 }
 
 function Toggle({ on, name, hint, onToggle }: { on: boolean; name: string; hint: string; onToggle: () => void }) {
@@ -70,6 +94,9 @@ function Toggle({ on, name, hint, onToggle }: { on: boolean; name: string; hint:
   );
 }
 
+/** A surface that accounts for less of the variance of z is shown with a caution. */
+const TRUSTED = 0.8;
+
 /** Level of the surface, its name, and a caution where the axes shown miss much of the form. */
 export function SurfaceControl({
   route,
@@ -77,34 +104,49 @@ export function SurfaceControl({
   shown,
   captured,
   onChange,
-  reach = largestValue(latent),
+  reach = largestStep(latent),
 }: SurfaceProps & { reach?: number }) {
   if (route.surface === null) return null;
-  const why = whyNoSurface(shown, route.surface);
+  const [slice, frame] = [sliceOf(latent.constant, shown), frameOf(shown)];
+  const why = whyNoSurface(slice, route.surface, frame);
+  const missing = leftOut(latent, shown, captured);
+  const share = why ? null : explained(slice, shown, latent.values);
   return (
     <div class="surface-control">
       <label>
         <span>Surface z = τ</span>
         <input
           type="range"
-          min={-reach}
-          max={reach}
+          min={latent.rest - reach}
+          max={latent.rest + reach}
           step={reach / 100 || 1}
           value={route.surface}
           onInput={(event) => onChange({ surface: Number(Number(event.currentTarget.value).toPrecision(3)) })}
         />
         <output>τ = {signed(route.surface)}</output>
       </label>
-      <p class={captured < 0.9 || why ? "caution" : "quiet"}>
+      <p class={missing || why || (share !== null && share < TRUSTED) ? "caution" : "quiet"}>
         {why ??
-          `${sentence(surfaceName(shown, route.surface))}: Σ λu² = τ over the axes shown, with all others at 0. ${
-            captured < 0.9
-              ? `The axes left out carry ${Math.round(100 * (1 - captured))} % of Σ|λ|, so points of this activation may lie well off the surface.`
-              : `They carry ${Math.round(100 * captured)} % of Σ|λ|.`
-          }`}
+          `${sentence(surfaceName(slice, route.surface, frame))}: Σ(λξ² + slope·ξ) + ${constantText(latent)} = τ over the axes shown, with all others at 0. ${
+            missing ?? `They carry ${Math.round(100 * captured)} % of Σ|λ|.`
+          }${share === null ? "" : ` Over the points drawn, this formula accounts for ${percent(share)} of the variance of z.`}`}
       </p>
     </div>
   );
+}
+
+function constantText({ constant }: Latent): string {
+  return constant < 0 ? `(${signed(constant)})` : signed(constant).slice(1);
+}
+
+/** What the surface misses, or null where that is little. */
+function leftOut(latent: Latent, shown: ShownAxis[], captured: number): string | null {
+  const off = "so points of this activation may lie well off the surface.";
+  if (linearAxis(latent) >= 0 && !shown.some(({ kind }) => kind === "linear"))
+    return `The linear direction is not among them, ${off}`;
+  // The less curved a latent is, the less its eigenvalues matter.
+  if (latent.curvature * (1 - captured) <= 0.1) return null;
+  return `The axes left out carry ${Math.round(100 * (1 - captured))} % of Σ|λ|, ${off}`;
 }
 
 function sentence(text: string): string {

@@ -6,12 +6,15 @@ import type { Colouring, Theme } from "../scene/colours.ts";
 import { Around } from "./contexts.tsx";
 import { lastAtMost } from "../data/site.ts";
 import type { Latent, Site, SiteText } from "../data/site.ts";
-import { largestValue } from "../scene/geometry.ts";
+import { aboveRest, activationRange, allAboveRest } from "../scene/activation.ts";
+import { frameOf, shownAxes } from "../scene/geometry.ts";
+import type { Control } from "../scene/geometry.ts";
+import { centreIn, sliceOf } from "../scene/quadric.ts";
 import { useMedia } from "../ui/hooks.ts";
-import { Scale, Swatch } from "../ui/legend.tsx";
+import { MarkerName, Scale, Swatch } from "../ui/legend.tsx";
 import type { Scatter } from "../scene/scatter.ts";
 import { Scene } from "../scene/latent-scene.tsx";
-import { shortened, signed } from "../ui/format.ts";
+import { fromRest, shortened, signed } from "../ui/format.ts";
 import { placeTooltip } from "../ui/tooltip.ts";
 
 interface Props {
@@ -19,13 +22,15 @@ interface Props {
   text: SiteText;
   latent: Latent;
   axes: readonly number[];
-  control: boolean;
+  control: Control;
   eigenaxes: boolean;
   colour: Colouring;
   surface: number | null;
   camera: Camera;
   theme: Theme;
   label: string;
+  /** What coordinates are measured from. */
+  origin: string;
   marked: number[];
   alone: boolean;
   pins: number[];
@@ -63,7 +68,7 @@ export function LatentView(props: Props) {
             <b>
               <bdi>{shortened(text.vocabulary.text(latent.tokens[hover.point]), 160)}</bdi>
             </b>
-            <span class="value">z = {signed(latent.values[hover.point], 3)}</span>
+            <span class="value">z = {fromRest(aboveRest(latent, hover.point))}</span>
           </header>
           <p>
             <Around site={props.site} text={text} latent={latent} point={hover.point} reach={8} />
@@ -105,12 +110,40 @@ function usePositions(latent: Latent, text: SiteText, wanted: boolean): Float32A
 /** Ends of the scale that colours points by position. */
 const ENDS = { token: ["start of sequence", "end"], row: ["first row", "last"] };
 
-function Legend({ latent, text, colour, theme }: Props) {
+function Legend(props: Props) {
+  return (
+    <div class="legend">
+      <Colours {...props} />
+      <Markers {...props} />
+    </div>
+  );
+}
+
+/** The diamond and the cross, where they are drawn. */
+export function Markers({
+  latent,
+  axes,
+  control,
+  eigenaxes,
+  origin,
+}: Pick<Props, "latent" | "axes" | "control" | "eigenaxes" | "origin">) {
+  if (!eigenaxes) return null;
+  const shown = shownAxes(latent, axes, control);
+  const centre = centreIn(sliceOf(latent.constant, shown), frameOf(shown));
+  return (
+    <ul aria-label="Markers">
+      <MarkerName kind="origin" name={origin === "the origin" ? "origin" : `origin: ${origin}`} />
+      {centre && <MarkerName kind="centre" name="centre of the quadric" />}
+    </ul>
+  );
+}
+
+function Colours({ latent, text, colour, theme }: Props) {
   const palette = PALETTES[theme];
   if (colour === "token")
     return (
-      <ul class="legend" aria-label="Colours">
-        {[...strongest(latent.tokens, latent.values)].map(([token, rank]) => (
+      <ul aria-label="Colours">
+        {[...strongest(latent.tokens, allAboveRest(latent))].map(([token, rank]) => (
           <Swatch key={token} colour={css(palette.categories[rank])} name={shortened(text.vocabulary.text(token), 40)} />
         ))}
         <Swatch colour={css(palette.quiet)} name={`any other ${text.unit}`} />
@@ -118,19 +151,20 @@ function Legend({ latent, text, colour, theme }: Props) {
     );
   if (colour === "sign")
     return (
-      <ul class="legend" aria-label="Colours">
-        <Swatch colour={css(palette.positive)} name="z > 0" />
-        <Swatch colour={css(palette.negative)} name="z < 0" />
+      <ul aria-label="Colours">
+        <Swatch colour={css(palette.positive)} name="z > rest" />
+        <Swatch colour={css(palette.negative)} name="z < rest" />
       </ul>
     );
-  const largest = largestValue(latent);
-  const ofStep = (t: number) => (colour === "position" ? alongSequence(theme, t) : ofActivation(theme, 2 * t - 1, 1));
-  const [low, high] = colour === "position" ? ENDS[text.unit] : [signed(-largest), signed(largest)];
+  const { low, high, reach } = activationRange(latent);
+  const ofStep = (t: number) =>
+    colour === "position" ? alongSequence(theme, t) : ofActivation(theme, low + t * (high - low), reach);
+  const [first, last] = colour === "position" ? ENDS[text.unit] : [`z − rest ${signed(low)}`, signed(high)];
   return (
-    <div class="legend" role="group" aria-label="Colours">
-      <span>{low}</span>
+    <div class="ramp" role="group" aria-label="Colours">
+      <span>{first}</span>
       <Scale colour={ofStep} />
-      <span>{high}</span>
+      <span>{last}</span>
     </div>
   );
 }

@@ -1,8 +1,9 @@
-// Bounds on the five statistics.
-import { range, STATISTICS, unitScale } from "../data/statistics.ts";
+// Bounds on the statistics, and which latents are left out.
+import { range, SHAPE, STATISTICS, unitScale } from "../data/statistics.ts";
 import type { Statistic } from "../data/statistics.ts";
 import type { Index, Unit } from "../data/site.ts";
-import { DENSE } from "./selection.ts";
+import { SHAPES } from "../data/schema.ts";
+import { countEmpty, DENSE, outward } from "./selection.ts";
 import type { MapRoute } from "../ui/route.ts";
 
 interface Props {
@@ -10,13 +11,16 @@ interface Props {
   route: MapRoute;
   unit: Unit;
   passing: number;
+  /** Copies that could be folded. */
+  copies: number;
   onChange: (part: Partial<MapRoute>) => void;
 }
 
 const STEPS = 100;
 
-export function Filters({ index, route, unit, passing, onChange }: Props) {
+export function Filters({ index, route, unit, passing, copies, onChange }: Props) {
   const active = Object.keys(route.filters).length > 0 || route.hideDense || route.lasso !== null;
+  const empty = countEmpty(index);
   const set = (key: string, bounds: [number, number] | null) => {
     const filters = { ...route.filters };
     if (bounds) filters[key] = bounds;
@@ -36,14 +40,20 @@ export function Filters({ index, route, unit, passing, onChange }: Props) {
           onSet={(bounds) => set(each.key, bounds)}
         />
       ))}
-      <label class="check">
-        <input
-          type="checkbox"
-          checked={route.hideDense}
-          onChange={(event) => onChange({ hideDense: event.currentTarget.checked })}
-        />
+      <ShapeChoice index={index} bounds={route.filters.shape} onSet={(bounds) => set("shape", bounds)} />
+      <Check on={route.hideDense} onSet={(hideDense) => onChange({ hideDense })}>
         Hide dense latents (density above {DENSE})
-      </label>
+      </Check>
+      {copies > 0 && (
+        <Check on={route.showCopies} onSet={(showCopies) => onChange({ showCopies })}>
+          Show {counted(copies, "copy", "copies")} apart
+        </Check>
+      )}
+      {empty > 0 && (
+        <Check on={route.showEmpty} onSet={(showEmpty) => onChange({ showEmpty })}>
+          Show {counted(empty, "empty latent", "empty latents")}
+        </Check>
+      )}
       <p class="quiet" role="status">
         {passing.toLocaleString("en")} pass
       </p>
@@ -53,6 +63,53 @@ export function Filters({ index, route, unit, passing, onChange }: Props) {
         </button>
       )}
     </section>
+  );
+}
+
+function counted(count: number, one: string, many: string): string {
+  return `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
+}
+
+interface CheckProps {
+  on: boolean;
+  onSet: (on: boolean) => void;
+  children: preact.ComponentChildren;
+}
+
+function Check({ on, onSet, children }: CheckProps) {
+  return (
+    <label class="check">
+      <input type="checkbox" checked={on} onChange={(event) => onSet(event.currentTarget.checked)} />
+      <span>{children}</span>
+    </label>
+  );
+}
+
+interface ShapeProps {
+  index: Index;
+  bounds: [number, number] | undefined;
+  onSet: (bounds: [number, number] | null) => void;
+}
+
+/** One shape or all; an address keeps it like any other bound. */
+function ShapeChoice({ index, bounds, onSet }: ShapeProps) {
+  const count = (shape: number) => index.columns.shape!.reduce((sum, each) => sum + Number(each === shape), 0);
+  return (
+    <label class="shape-choice" title={SHAPE.explain("row")}>
+      Shape
+      <select
+        aria-label="Only the shape"
+        value={bounds ? String(bounds[0]) : ""}
+        onChange={({ currentTarget: { value } }) => onSet(value === "" ? null : [Number(value), Number(value)])}
+      >
+        <option value="">all</option>
+        {SHAPES.map((name, shape) => (
+          <option key={name} value={shape} disabled={!count(shape)}>
+            {name} ({count(shape).toLocaleString("en")})
+          </option>
+        ))}
+      </select>
+    </label>
   );
 }
 
@@ -72,7 +129,7 @@ function Bounds({ statistic, explanation, values, bounds, onSet }: BoundsProps) 
   const move = (low: number, high: number) => {
     const from = low <= 0 ? whole[0] : valueAt(values, statistic.log, low / STEPS);
     const to = high >= STEPS ? whole[1] : valueAt(values, statistic.log, high / STEPS);
-    onSet(low <= 0 && high >= STEPS ? null : [from, to]);
+    onSet(low <= 0 && high >= STEPS ? null : outward([from, to]));
   };
   return (
     <fieldset class="bounds" title={explanation}>

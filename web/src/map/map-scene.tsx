@@ -3,15 +3,14 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { Camera } from "../scene/camera.ts";
 import { alongSequence, css, PALETTES } from "../scene/colours.ts";
 import type { Theme } from "../scene/colours.ts";
-import { statistic, unitScale } from "../data/statistics.ts";
+import { drawnRange, robustScale, statistic, unitScale } from "../data/statistics.ts";
 import type { Index } from "../data/site.ts";
 import { useMedia, useSize } from "../ui/hooks.ts";
 import { labelOf } from "../ui/labels.tsx";
-import { drawnRange, thinned, ticks } from "./selection.ts";
+import { isEmpty, thinned, ticks } from "./selection.ts";
 import type { Layout } from "./selection.ts";
 import type { MapRoute } from "../ui/route.ts";
 import { NoWebGl, Scatter } from "../scene/scatter.ts";
-import { SHAPES } from "../data/schema.ts";
 import { placeTooltip } from "../ui/tooltip.ts";
 
 interface Props {
@@ -19,6 +18,10 @@ interface Props {
   route: MapRoute;
   layout: Layout;
   passes: Uint8Array;
+  /** The latent that each copies, or itself. */
+  sources: Int32Array;
+  /** Latents folded under the one that they copy. */
+  folded: Uint8Array;
   theme: Theme;
   hovered: number | null;
   selecting: boolean;
@@ -55,7 +58,7 @@ function useMapScatter(props: Props, size: { width: number; height: number }) {
     layout.x.forEach((x, i) => positions.set([x * stretch[0], layout.y[i] * stretch[1], 0], 3 * i));
     scatter.current.show({ positions, ...looks(props) }, first.current || still ? 0 : 700);
     first.current = false;
-  }, [layout, props.passes, props.theme, route.size, route.colour, size.width, size.height]);
+  }, [layout, props.passes, props.folded, props.theme, route.size, route.colour, size.width, size.height]);
   return { canvas, scatter, failure, stretch };
 }
 
@@ -98,12 +101,14 @@ export function MapScene(props: Props) {
   );
 }
 
-function MapTooltip({ index, route, latent, x, y }: Props & { latent: number; x: number; y: number }) {
+function MapTooltip({ index, route, sources, folded, latent, x, y }: Props & { latent: number; x: number; y: number }) {
+  const copies = sources.filter((source, i) => source === latent && folded[i]).length;
   const shown = [...new Set([route.x, route.y, route.size, route.colour])].map(statistic);
   return (
     <div class={`tooltip ${y < 130 ? "below" : ""}`} ref={(element) => placeTooltip(element, x, y)}>
       <header>
         <b>{latent}</b> <bdi>{labelOf(index, latent)}</bdi>
+        {copies > 0 && <span class="quiet">and {copies === 1 ? "a copy" : `${copies} copies`}</span>}
       </header>
       <dl>
         {shown.map(({ key, short, format }) => (
@@ -192,20 +197,21 @@ function useLasso(props: Props, scatter: { current: Scatter | null }, stretch: [
   return { drawn, pointer };
 }
 
-function looks({ index, route, passes, theme }: Props): { colours: Uint8Array; sizes: Float32Array } {
+function looks({ index, route, passes, folded, theme }: Props): { colours: Uint8Array; sizes: Float32Array } {
   const count = passes.length;
   const colours = new Uint8Array(4 * count);
   const sizes = new Float32Array(count);
   const [bySize, byColour] = [statistic(route.size), statistic(route.colour)];
   const [sizeValues, colourValues] = [index.columns[bySize.key]!, index.columns[byColour.key]!];
-  const [sizeScale, colourScale] = [unitScale(sizeValues, bySize.log), unitScale(colourValues, byColour.log)];
+  const [sizeScale, colourScale] = [robustScale(sizeValues, bySize.log), robustScale(colourValues, byColour.log)];
   const base = Math.min(1, Math.max(0.45, 26 / Math.sqrt(count)));
   const { categories } = PALETTES[theme];
   for (let i = 0; i < count; i++) {
     const rgb =
       byColour.key === "shape" ? categories[colourValues[i]] : alongSequence(theme, colourScale(colourValues[i]));
     colours.set([...rgb.map((part) => Math.round(255 * part)), passes[i] ? 215 : 26], 4 * i);
-    sizes[i] = base * (5 + 15 * Math.sqrt(sizeScale(sizeValues[i])) ** 1.6) * (passes[i] ? 1 : 0.7);
+    const hidden = folded[i] || (isEmpty(index, i) && !route.showEmpty);
+    sizes[i] = hidden ? 0 : base * (5 + 15 * Math.sqrt(sizeScale(sizeValues[i])) ** 1.6) * (passes[i] ? 1 : 0.7);
   }
   return { colours, sizes };
 }
@@ -233,7 +239,7 @@ function drawFrame(
       const one = statistic(place ? route.y : route.x);
       const values = index.columns[one.key]!;
       const toUnit = unitScale(values, one.log);
-      const marks = one.key === "shape" ? SHAPES.map((_, i) => i) : ticks(drawnRange(values, one.log), one.log);
+      const marks = one.key === "shape" ? [...new Set(values)] : ticks(drawnRange(values, one.log), one.log);
       for (const mark of marks) {
         const along = (2 * toUnit(mark) - 1) * stretch[place];
         const at = scatter.place(place ? [0, along, 0] : [along, 0, 0]);

@@ -2,15 +2,17 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 import { Camera } from "../scene/camera.ts";
 import { alongSequence, css, PALETTES } from "../scene/colours.ts";
 import type { Theme } from "../scene/colours.ts";
-import { ALL_STATISTICS, STATISTICS, statistic } from "../data/statistics.ts";
+import { ALL_STATISTICS, colourRange, statistic } from "../data/statistics.ts";
 import type { Index, Site, Unit } from "../data/site.ts";
 import { Filters } from "./filters.tsx";
 import { useKeptCamera, useKeys, useLoaded, zoomKeys } from "../ui/hooks.ts";
-import { LabelText } from "../ui/labels.tsx";
 import { Scale, Swatch } from "../ui/legend.tsx";
-import { drawnRange, layoutOf, listed, mostImportant, passing } from "./selection.ts";
+import { LatentList } from "./list.tsx";
+import { QualityPanel } from "./quality.tsx";
+import { WorthALook } from "./worth.tsx";
+import { foldedUnder, layoutOf, listed, originals, passing } from "./selection.ts";
 import { MapScene } from "./map-scene.tsx";
-import { formatRoute, LATENT } from "../ui/route.ts";
+import { LATENT } from "../ui/route.ts";
 import type { MapRoute, Route } from "../ui/route.ts";
 import { SHAPES } from "../data/schema.ts";
 import type { DictionaryEntry } from "../data/schema.ts";
@@ -45,7 +47,12 @@ function LoadedMap({ site, entry, route, theme, go, index }: Props & { index: In
   const layout = useMemo(() => layoutOf(index, route), [index, route.layout, route.x, route.y]);
   const passes = useMemo(
     () => passing(index, route, layout),
-    [index, layout, JSON.stringify(route.filters), route.hideDense, route.lasso?.join()],
+    [index, layout, JSON.stringify(route.filters), route.hideDense, route.showEmpty, route.lasso?.join()],
+  );
+  const sources = useMemo(() => originals(index), [index]);
+  const folded = useMemo(
+    () => (route.showCopies ? new Uint8Array(passes.length) : foldedUnder(sources, passes)),
+    [sources, passes, route.showCopies],
   );
   const list = useMemo(() => listed(index, route, passes), [index, passes, route.sort, route.ascending]);
   const camera = useMemo(() => new Camera(), []);
@@ -69,11 +76,12 @@ function LoadedMap({ site, entry, route, theme, go, index }: Props & { index: In
           <Account entry={entry} unit={unit} />
         </p>
       </header>
+      <QualityPanel {...{ entry, unit, index }} />
       <div class="map-stage">
         <section class="panel map-panel" aria-label="Map of latents">
           <MapToolbar {...{ index, route, entry, selecting, change }} onSelecting={setSelecting} />
           <MapScene
-            {...{ index, route, layout, passes, theme, hovered, selecting, camera }}
+            {...{ index, route, layout, passes, sources, folded, theme, hovered, selecting, camera }}
             onCamera={keepCamera}
             onHover={setHovered}
             onOpen={open}
@@ -89,46 +97,22 @@ function LoadedMap({ site, entry, route, theme, go, index }: Props & { index: In
               : `Each dot is a latent. Drag to move, scroll to zoom, shift-drag to select; click one to open it.`}
           </p>
         </section>
-        <Important {...{ entry, index, hovered }} onHover={setHovered} />
+        <WorthALook {...{ entry, index, hovered }} onHover={setHovered} />
       </div>
       <div class="map-below">
-        <Filters {...{ index, route, unit }} passing={list.length} onChange={change} />
-        <LatentList {...{ entry, unit, index, route, list, hovered }} onHover={setHovered} onChange={change} />
+        <Filters
+          {...{ index, route, unit }}
+          passing={list.filter((latent) => !folded[latent]).length}
+          copies={sources.filter((source, latent) => source !== latent).length}
+          onChange={change}
+        />
+        <LatentList
+          {...{ entry, unit, index, route, list, sources, folded, hovered }}
+          onHover={setHovered}
+          onChange={change}
+        />
       </div>
     </main>
-  );
-}
-
-interface HoverProps {
-  entry: DictionaryEntry;
-  index: Index;
-  hovered: number | null;
-  onHover: (latent: number | null) => void;
-}
-
-function Important({ entry, index, hovered, onHover }: HoverProps) {
-  const important = useMemo(() => mostImportant(index), [index]);
-  return (
-    <aside class="panel important" aria-label="Most important latents">
-      <h2>Most important</h2>
-      <ol>
-        {important.map((latent) => (
-          <li
-            key={latent}
-            class={hovered === latent ? "hovered" : ""}
-            onPointerEnter={() => onHover(latent)}
-            onPointerLeave={() => onHover(null)}
-          >
-            <a href={formatRoute({ ...LATENT, dictionary: entry.name, latent })}>
-              <span class="number">{latent}</span>
-              <LabelText index={index} latent={latent} />
-              <span class="value">{statistic("importance").format(index.columns.importance![latent])}</span>
-            </a>
-          </li>
-        ))}
-      </ol>
-      <p class="quiet">Labels are unevaluated.</p>
-    </aside>
   );
 }
 
@@ -138,12 +122,16 @@ function MapLegend({ index, route, theme }: { index: Index; route: MapRoute; the
   if (key === "shape")
     return (
       <ul class="map-legend" aria-label="Colours">
-        {SHAPES.map((shape, i) => (
-          <Swatch key={shape} colour={css(PALETTES[theme].categories[i])} name={shape} />
-        ))}
+        {SHAPES.map(
+          (shape, i) =>
+            index.columns.shape!.includes(i) &&
+            (route.showEmpty || shape !== "empty") && (
+              <Swatch key={shape} colour={css(PALETTES[theme].categories[i])} name={shape} />
+            ),
+        )}
       </ul>
     );
-  const [low, high] = drawnRange(index.columns[key]!, log);
+  const [low, high] = colourRange(index.columns[key]!, log);
   return (
     <div class="map-legend" role="group" aria-label="Colours">
       <span>
@@ -158,7 +146,7 @@ function MapLegend({ index, route, theme }: { index: Index; route: MapRoute; the
   );
 }
 
-/** Origin and quality of the dictionary, as far as known. */
+/** Origin of the dictionary, as far as known. */
 function Account({ entry, unit }: { entry: DictionaryEntry; unit: Unit }) {
   const { provenance, quality } = entry;
   const parts = [
@@ -166,7 +154,6 @@ function Account({ entry, unit }: { entry: DictionaryEntry; unit: Unit }) {
     provenance.model && `${provenance.model}${provenance.hook_point ? `, ${provenance.hook_point}` : ""}`,
     provenance.corpus && `text ${provenance.corpus}`,
     unit === "row" && `${entry.sampling.n_tokens.toLocaleString("en")} rows of ${entry.d_model} numbers`,
-    quality.error !== null && `error ${quality.error.toFixed(3)}`,
     quality.cross_entropy_recovered !== null && `cross-entropy recovered ${quality.cross_entropy_recovered.toFixed(3)}`,
   ];
   return <>{parts.filter(Boolean).join(" · ")}</>;
@@ -232,85 +219,5 @@ function Choice({ name, value, onChoose }: { name: string; value: string; onChoo
         ))}
       </select>
     </label>
-  );
-}
-
-interface ListProps extends HoverProps {
-  unit: Unit;
-  route: MapRoute;
-  list: number[];
-  onChange: (part: Partial<MapRoute>) => void;
-}
-
-const PAGE = 40;
-
-function LatentList({ entry, unit, index, route, list, hovered, onHover, onChange }: ListProps) {
-  const [rows, setRows] = useState(PAGE);
-  useEffect(() => setRows(PAGE), [list]);
-  const sort = (key: string) =>
-    onChange(route.sort === key ? { ascending: !route.ascending } : { sort: key, ascending: false });
-  const heading = (key: string, name: string, explain: string) => (
-    <th scope="col" key={key} aria-sort={route.sort === key ? (route.ascending ? "ascending" : "descending") : "none"}>
-      <button type="button" class="plain" title={explain} onClick={() => sort(key)}>
-        {name}
-        <span aria-hidden="true">{route.sort === key ? (route.ascending ? " ↑" : " ↓") : ""}</span>
-      </button>
-    </th>
-  );
-  return (
-    <section class="panel list" aria-label="List of latents">
-      <h2>
-        {list.length === index.labels.length ? "All" : list.length.toLocaleString("en")} latents
-        {list.length < index.labels.length && <span class="quiet"> of {index.labels.length.toLocaleString("en")}</span>}
-      </h2>
-      {list.length === 0 && <p class="quiet">No latent passes the filters; widen one.</p>}
-      <div class="scrolls" tabIndex={0} role="region" aria-label="Latents">
-        <table>
-          <thead>
-            <tr>
-              {heading("latent", "Latent", "By index")}
-              <th scope="col" class="wide">
-                Label
-              </th>
-              <th scope="col">Shape</th>
-              {STATISTICS.map(({ key, name, explain }) => heading(key, name, explain(unit)))}
-            </tr>
-          </thead>
-          <tbody>
-            {list.slice(0, rows).map((latent) => (
-              <LatentRow key={latent} {...{ entry, index, hovered, onHover, latent }} />
-            ))}
-          </tbody>
-        </table>
-      </div>
-      {rows < list.length && (
-        <button type="button" onClick={() => setRows(rows + 5 * PAGE)}>
-          Show more ({rows} of {list.length.toLocaleString("en")})
-        </button>
-      )}
-    </section>
-  );
-}
-
-function LatentRow({ entry, index, hovered, onHover, latent }: HoverProps & { latent: number }) {
-  return (
-    <tr
-      class={hovered === latent ? "hovered" : ""}
-      onPointerEnter={() => onHover(latent)}
-      onPointerLeave={() => onHover(null)}
-    >
-      <td class="number">{latent}</td>
-      <th scope="row">
-        <a href={formatRoute({ ...LATENT, dictionary: entry.name, latent })}>
-          <LabelText index={index} latent={latent} />
-        </a>
-      </th>
-      <td>{SHAPES[index.columns.shape![latent]]}</td>
-      {STATISTICS.map(({ key, format }) => (
-        <td key={key} class="value">
-          {format(index.columns[key]![latent])}
-        </td>
-      ))}
-    </tr>
   );
 }

@@ -1,5 +1,6 @@
 // Which latents the map shows, where, and their order in the list: pure functions.
-import { range, statistic, unitScale } from "../data/statistics.ts";
+import { NOTHING, SHAPES } from "../data/schema.ts";
+import { statistic, unitScale } from "../data/statistics.ts";
 import type { Index } from "../data/site.ts";
 import type { MapRoute } from "../ui/route.ts";
 
@@ -23,6 +24,50 @@ function spread(values: Float32Array, log: boolean): Float32Array {
   return values.map((value) => 2 * scale(value) - 1);
 }
 
+const EMPTY = SHAPES.indexOf("empty");
+
+/** Whether each latent has no form at all. */
+export function isEmpty(index: Index, latent: number): boolean {
+  return index.columns.shape![latent] === EMPTY;
+}
+
+export function countEmpty(index: Index): number {
+  return index.columns.shape!.reduce((sum, shape) => sum + Number(shape === EMPTY), 0);
+}
+
+/** The latent that each copies in the end, or itself. */
+export function originals(index: Index): Int32Array {
+  const copied = index.columns.copy_of;
+  return Int32Array.from({ length: index.labels.length }, (_, latent) => {
+    let at = latent;
+    for (let steps = 0; copied && copied[at] !== NOTHING && steps < copied.length; steps++) at = copied[at];
+    return at;
+  });
+}
+
+/** Empty latents, copies of others, and the share of dense ones. */
+export function countsOf(index: Index): { empty: number; copies: number; dense: number } {
+  const copies = originals(index).filter((source, latent) => source !== latent && !isEmpty(index, latent)).length;
+  const dense = index.columns.density!.filter((density) => density > DENSE).length / Math.max(1, index.labels.length);
+  return { empty: countEmpty(index), copies, dense };
+}
+
+/** Whether each latent is folded under another one that passes too. */
+export function foldedUnder(sources: Int32Array, passes: Uint8Array): Uint8Array {
+  return Uint8Array.from(sources, (source, latent) => Number(source !== latent && passes[latent] && passes[source]));
+}
+
+/** Bounds with the four digits that an address keeps, rounded outwards so that neither end loses its latent. */
+export function outward([low, high]: [number, number]): [number, number] {
+  const rounded = (number: number, up: boolean) => {
+    const near = Number(number.toPrecision(4));
+    if (number === 0 || (up ? near >= number : near <= number)) return near;
+    const step = 10 ** (Math.floor(Math.log10(Math.abs(number))) - 3);
+    return Number((near + (up ? step : -step)).toPrecision(4));
+  };
+  return [rounded(low, false), rounded(high, true)];
+}
+
 /** Whether each latent passes the reader's bounds and selection. */
 export function passing(index: Index, route: MapRoute, layout: Layout): Uint8Array {
   const { columns } = index;
@@ -36,7 +81,8 @@ export function passing(index: Index, route: MapRoute, layout: Layout): Uint8Arr
     });
     const dense = route.hideDense && columns.density![i] > DENSE;
     const unselected = route.lasso !== null && !within(route.lasso, layout.x[i], layout.y[i]);
-    if (outside || dense || unselected) passes[i] = 0;
+    const empty = !route.showEmpty && isEmpty(index, i);
+    if (outside || dense || unselected || empty) passes[i] = 0;
   }
   return passes;
 }
@@ -50,10 +96,12 @@ export function listed(index: Index, route: MapRoute, passes: Uint8Array): numbe
   return kept.sort((a, b) => direction * (values[a] - values[b]) || a - b);
 }
 
-/** The most important latents, for the sidebar. */
-export function mostImportant(index: Index, most = 20): number[] {
-  const values = index.columns.importance!;
+/** Latents worth a look, for the sidebar: neither empty nor copies. */
+export function worthALook(index: Index, most = 20): number[] {
+  const values = index.columns.worth!;
+  const sources = originals(index);
   return Array.from(values.keys())
+    .filter((latent) => !isEmpty(index, latent) && sources[latent] === latent)
     .sort((a, b) => values[b] - values[a] || a - b)
     .slice(0, most);
 }
@@ -72,11 +120,6 @@ export function ticks([low, high]: [number, number], log: boolean, most = 6): nu
   const all = [];
   for (let i = Math.ceil(low / step); i * step <= high + step * 1e-9; i++) all.push(Number((i * step).toPrecision(12)));
   return all;
-}
-
-/** Positive values only where the scale is logarithmic. */
-export function drawnRange(values: Float32Array, log: boolean): [number, number] {
-  return range(log ? values.filter((value) => value > 0) : values);
 }
 
 /** A polygon reduced to about `most` corners. */

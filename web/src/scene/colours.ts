@@ -58,14 +58,14 @@ export function alongSequence(theme: Theme, t: number): Rgb {
   return mix(sequence[from], sequence[from + 1], at - from);
 }
 
-/** Grey at zero, towards orange above and blue below; the root keeps weak activations distinguishable. */
+/** Grey at rest, towards orange above and blue below; the root keeps weak activations distinguishable. */
 export function ofActivation(theme: Theme, value: number, largest: number): Rgb {
   const palette = PALETTES[theme];
   const strength = largest > 0 ? Math.min(1, Math.abs(value) / largest) : 0;
   return mix(palette.quiet, value >= 0 ? palette.positive : palette.negative, Math.sqrt(strength));
 }
 
-/** Ranks of the tokens with the largest share of Σz²: the first seven get a hue, the rest share grey. */
+/** Ranks of the tokens with the largest share of Σ(z − rest)²: the first seven get a hue, the rest share grey. */
 export function strongest(tokens: ArrayLike<number>, values: ArrayLike<number>, most = 7): Map<number, number> {
   const energy = new Map<number, number>();
   for (let i = 0; i < tokens.length; i++) energy.set(tokens[i], (energy.get(tokens[i]) ?? 0) + values[i] ** 2);

@@ -1,35 +1,74 @@
-// Which three axes of a latent the scene draws, at which scale, and what they leave out.
+// Which three directions the scene draws, at which scale, and what they leave out.
+import { EIGENVECTOR, LINEAR_DIRECTION } from "../data/schema.ts";
 import type { Latent } from "../data/site.ts";
 import type { Rgb } from "./scatter.ts";
 
+/** Directions that stand in for the latent's own, so that a reader can tell what is the latent's doing. */
+export const CONTROLS = ["random", "linear"] as const;
+export type Control = (typeof CONTROLS)[number] | null;
+
 export interface ShownAxis {
-  /** Which eigenvector, or null for a random direction. */
-  eigenvector: number | null;
-  lambda: number;
+  kind: "eigenvector" | "linear" | "predictor" | "random";
+  /** Place among the eigenvectors, by |λ|; −1 for every other kind. */
+  rank: number;
+  /** z changes along the axis by quadratic·ξ² + linear·ξ; both are 0 where the axis is none of the latent's own. */
+  quadratic: number;
+  linear: number;
   values: Float32Array;
 }
 
-/** Eigenvectors that have coordinates. */
-export function drawableAxes(latent: Latent): number {
-  return Math.min(latent.rank, latent.coordinates.length, latent.eigenvalues.length);
+/** Whether points have coordinates on an axis that the latent has. */
+export function isDrawable(latent: Latent, axis: number): boolean {
+  return axis < latent.coordinates.length && (latent.axisKind[axis] ?? -1) >= 0;
 }
 
-/** The axis in each of the three places; where a latent has too few, a random direction, with λ = 0. */
-export function shownAxes(latent: Latent, axes: readonly number[], control: boolean): ShownAxis[] {
-  return axes.map((axis, place) =>
-    control || axis >= drawableAxes(latent)
-      ? { eigenvector: null, lambda: 0, values: latent.control[place] }
-      : { eigenvector: axis, lambda: latent.eigenvalues[axis], values: latent.coordinates[axis] },
-  );
+/**
+ * The eigenvalue of each axis, by its place in the list; −1 for an axis that is no eigenvector.
+ *
+ * Axes that count for the shape come first, whatever their |λ|, so the two orders may differ. An axis made orthogonal to
+ * the linear direction has nearly its λ.
+ */
+export function eigenvaluesOfAxes({ eigenvalues, axisKind, axisQuadratic }: Latent): number[] {
+  const free = new Set(eigenvalues.keys());
+  return Array.from(axisKind, (kind, axis) => {
+    if (kind !== EIGENVECTOR) return -1;
+    const distance = (rank: number) => Math.abs(eigenvalues[rank] - axisQuadratic[axis]);
+    let best = -1;
+    for (const rank of free) if (best < 0 || distance(rank) < distance(best)) best = rank;
+    free.delete(best);
+    return best;
+  });
 }
 
-/** Share of Σ|λ| on the axes shown. */
+/** The axis of the linear direction, or −1. */
+export function linearAxis(latent: Latent): number {
+  return latent.axisKind.findIndex((kind, axis) => kind === LINEAR_DIRECTION && isDrawable(latent, axis));
+}
+
+/** The direction in each of the three places; where a latent has too few, a random one. */
+export function shownAxes(latent: Latent, axes: readonly number[], control: Control): ShownAxis[] {
+  const ranks = eigenvaluesOfAxes(latent);
+  return axes.map((axis, place) => {
+    if (control === "linear" && place === 0) return stranger("predictor", latent.linear);
+    if (control || !isDrawable(latent, axis)) return stranger("random", latent.control[place]);
+    const own = { quadratic: latent.axisQuadratic[axis], linear: latent.axisLinear[axis], values: latent.coordinates[axis] };
+    if (latent.axisKind[axis] === LINEAR_DIRECTION) return { kind: "linear", rank: -1, ...own };
+    return { kind: "eigenvector", rank: ranks[axis], ...own };
+  });
+}
+
+function stranger(kind: ShownAxis["kind"], values: Float32Array): ShownAxis {
+  return { kind, rank: -1, quadratic: 0, linear: 0, values };
+}
+
+/** Share of Σ|λ| on the eigenvectors shown. */
 export function capturedBy(latent: Latent, shown: ShownAxis[]): number {
   if (!(latent.totalWeight > 0)) return 0;
-  return Math.min(1, shown.reduce((sum, axis) => sum + Math.abs(axis.lambda), 0) / latent.totalWeight);
+  const own = shown.filter(({ kind }) => kind === "eigenvector");
+  return Math.min(1, own.reduce((sum, { quadratic }) => sum + Math.abs(quadratic), 0) / latent.totalWeight);
 }
 
-/** What the picture frames: activations often lie to one side of the origin, which must stay visible too. */
+/** What the picture frames: points often lie to one side of the mean token, which must stay visible too. */
 export interface Frame {
   centre: Rgb;
   /** One scale for all axes, so that a circle stays a circle. */
@@ -56,37 +95,7 @@ export function positionsOf(shown: ShownAxis[], { centre, radius }: Frame): Floa
   return positions;
 }
 
-/** Position of the origin in the frame. */
+/** Position of the origin, the mean token, in the frame. */
 export function originIn({ centre, radius }: Frame): Rgb {
   return centre.map((part) => -part / radius) as Rgb;
-}
-
-/** z = τ in the frame's units: Σ λ (radius·u)² = τ, with u from the origin. */
-export function levelIn(shown: ShownAxis[], level: number, { radius }: Frame): { lambda: Rgb; level: number } {
-  return { lambda: shown.map(({ lambda }) => lambda) as Rgb, level: level / (radius * radius) };
-}
-
-/** Why a level set cannot be seen, or null. */
-export function whyNoSurface(shown: ShownAxis[], level: number): string | null {
-  if (shown.every(({ lambda }) => lambda === 0))
-    return "z does not depend on the axes shown, so there is no level set to draw.";
-  if (level === 0) return null;
-  const meets = shown.some(({ lambda }) => lambda * level > 0);
-  return meets ? null : `No point of the axes shown reaches z = ${level.toPrecision(2)}: their λ have the other sign.`;
-}
-
-export function largestValue(latent: Latent): number {
-  return latent.values.length ? Math.abs(latent.values[0]) : 0;
-}
-
-/** The quadric that three eigenvalues draw. */
-export function surfaceName(shown: ShownAxis[], level: number): string {
-  const counted = shown.map(({ lambda }) => lambda).filter((lambda) => lambda !== 0);
-  const along = counted.filter((lambda) => lambda * level > 0).length;
-  const against = counted.length - along;
-  if (level === 0) return "cone";
-  if (counted.length === 1) return "pair of planes";
-  if (counted.length === 2) return against ? "hyperbolic cylinder" : "elliptic cylinder";
-  if (against === 0) return "ellipsoid";
-  return along === 2 ? "hyperboloid of one sheet" : "hyperboloid of two sheets";
 }

@@ -1,11 +1,15 @@
 // The 3D picture of one latent, on its page and in notebooks.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Camera } from "./camera.ts";
-import { alongSequence, css, ofActivation, PALETTES, strongest } from "./colours.ts";
+import { alongSequence, ofActivation, PALETTES, strongest } from "./colours.ts";
 import type { Colouring, Theme } from "./colours.ts";
 import type { Latent } from "../data/site.ts";
-import { frameOf, largestValue, levelIn, originIn, positionsOf, shownAxes, whyNoSurface } from "./geometry.ts";
-import type { ShownAxis } from "./geometry.ts";
+import { activationRange, allAboveRest } from "./activation.ts";
+import { frameOf, originIn, positionsOf, shownAxes } from "./geometry.ts";
+import type { Control, ShownAxis } from "./geometry.ts";
+import { drawAxisNames, drawMarkers, drawPins } from "./overlay.ts";
+import type { Marker } from "./overlay.ts";
+import { centreIn, levelIn, sliceOf, whyNoSurface } from "./quadric.ts";
 import { NoWebGl, Scatter } from "./scatter.ts";
 import type { AxisLine, Rgb } from "./scatter.ts";
 import { axisName, shortened } from "../ui/format.ts";
@@ -15,7 +19,7 @@ const LETTERS = ["X", "Y", "Z"];
 export interface SceneProps {
   latent: Latent;
   axes: readonly number[];
-  control: boolean;
+  control: Control;
   eigenaxes: boolean;
   colour: Colouring;
   /** Position in its sequence of each point, 0 to 1; only when colouring by position. */
@@ -29,6 +33,8 @@ export interface SceneProps {
   alone: boolean;
   pins: number[];
   label: string;
+  /** What the coordinates are measured from, e.g. "the mean token". */
+  origin: string;
   animate: boolean;
   tokenText: (token: number) => string;
   onHover: (point: number | null, x: number, y: number) => void;
@@ -95,6 +101,8 @@ function useDrawing(
   const { latent, control } = props;
   const shown = useMemo(() => shownAxes(latent, props.axes, control), [latent, props.axes.join(), control]);
   const frame = useMemo(() => frameOf(shown), [shown]);
+  const slice = useMemo(() => sliceOf(latent.constant, shown), [latent, shown]);
+  const markers = useMemo(() => markersOf(originIn(frame), centreIn(slice, frame)), [slice, frame]);
   const first = useRef(true);
 
   useEffect(() => {
@@ -108,18 +116,19 @@ function useDrawing(
   }, [shown, frame, props.eigenaxes, props.theme]);
 
   useEffect(() => {
-    const hidden = props.surface === null || whyNoSurface(shown, props.surface) !== null;
-    const surface = hidden ? null : { ...levelIn(shown, props.surface!, frame), tint: PALETTES[props.theme].surface };
+    const hidden = props.surface === null || whyNoSurface(slice, props.surface, frame) !== null;
+    const surface = hidden ? null : { ...levelIn(slice, props.surface!, frame), tint: PALETTES[props.theme].surface };
     scatter.current?.setSurface(surface);
-  }, [shown, frame, props.surface, props.theme]);
+  }, [slice, frame, props.surface, props.theme]);
 
   useEffect(() => {
     if (!scatter.current) return;
     scatter.current.ink = PALETTES[props.theme].ink;
     scatter.current.mark([...new Set([...props.pins, ...props.marked])], props.alone);
-    scatter.current.onDraw = () => overlay.current && drawOverlay(overlay.current, scatter.current!, props);
+    const seen = props.eigenaxes ? markers : [];
+    scatter.current.onDraw = () => overlay.current && drawOverlay(overlay.current, scatter.current!, props, seen);
     scatter.current.redraw();
-  }, [props.marked.join(), props.pins.join(), props.alone, props.theme, props.latent, props.tokenText, shown]);
+  }, [props.marked.join(), props.pins.join(), props.alone, props.theme, props.latent, props.tokenText, markers, props.eigenaxes]);
 }
 
 /** Drag turns, shift-drag or two fingers move, the wheel zooms, a click pins. */
@@ -191,16 +200,23 @@ function pinch(
   camera.shiftBy(dx / 2, -dy / 2);
 }
 
-/** Colours and sizes: strong activations are larger and more opaque. */
+/** The mean token, and the centre of the quadric where it is elsewhere in the frame. */
+export function markersOf(origin: Rgb, centre: Rgb | null): Marker[] {
+  const markers: Marker[] = [{ kind: "origin", at: origin }];
+  if (centre) markers.push({ kind: "centre", at: centre });
+  return markers;
+}
+
+/** Colours and sizes: points far from rest are larger and more opaque. */
 function looksOf({ latent, colour, positions, theme }: SceneProps): { colours: Uint8Array; sizes: Float32Array } {
-  const count = latent.values.length;
-  const colours = new Uint8Array(4 * count);
-  const sizes = new Float32Array(count);
-  const largest = largestValue(latent);
-  const ranks = colour === "token" ? strongest(latent.tokens, latent.values) : null;
-  for (let i = 0; i < count; i++) {
-    const strength = largest > 0 ? Math.abs(latent.values[i]) / largest : 0;
-    const rgb = colourOf(latent, i, colour, theme, largest, ranks, positions);
+  const steps = allAboveRest(latent);
+  const colours = new Uint8Array(4 * steps.length);
+  const sizes = new Float32Array(steps.length);
+  const { reach } = activationRange(latent);
+  const ranks = colour === "token" ? strongest(latent.tokens, steps) : null;
+  for (let i = 0; i < steps.length; i++) {
+    const strength = reach > 0 ? Math.min(1, Math.abs(steps[i]) / reach) : 0;
+    const rgb = colourOf(latent, i, steps[i], colour, theme, reach, ranks, positions);
     colours.set([...rgb.map((part) => Math.round(255 * part)), 130 + Math.round(125 * Math.sqrt(strength))], 4 * i);
     sizes[i] = 3.4 + 4.6 * Math.sqrt(strength);
   }
@@ -210,72 +226,39 @@ function looksOf({ latent, colour, positions, theme }: SceneProps): { colours: U
 function colourOf(
   latent: Latent,
   point: number,
+  step: number,
   colour: Colouring,
   theme: Theme,
-  largest: number,
+  reach: number,
   ranks: Map<number, number> | null,
   positions: Float32Array | null,
 ): Rgb {
   const palette = PALETTES[theme];
-  if (colour === "sign") return latent.values[point] >= 0 ? palette.positive : palette.negative;
+  if (colour === "sign") return step >= 0 ? palette.positive : palette.negative;
   if (colour === "token") return palette.categories[ranks!.get(latent.tokens[point]) ?? -1] ?? palette.quiet;
   if (colour === "position") return positions ? alongSequence(theme, positions[point]) : palette.quiet;
-  return ofActivation(theme, latent.values[point], largest);
+  return ofActivation(theme, step, reach);
 }
 
 function axisLines(shown: ShownAxis[], theme: Theme): AxisLine[] {
   const palette = PALETTES[theme];
-  return shown.map(({ eigenvector, lambda }, direction) => ({
+  return shown.map((axis, direction) => ({
     direction: direction as 0 | 1 | 2,
-    dashed: lambda < 0,
-    colour: eigenvector === null ? palette.quiet : palette.axis,
-    label: `${LETTERS[direction]}  ${axisName(eigenvector, lambda)}`,
+    stroke: axis.kind === "linear" || axis.kind === "predictor" ? "dotted" : axis.quadratic < 0 ? "dashed" : "solid",
+    colour: axis.kind === "random" ? palette.quiet : palette.axis,
+    label: `${LETTERS[direction]}  ${axisName(axis)}`,
   }));
 }
 
-/** Names of the axes and of the pinned tokens, on a canvas so that the PNG has them too. */
-function drawOverlay(canvas: HTMLCanvasElement, scatter: Scatter, props: SceneProps): void {
+/** Names of the axes, markers and pinned tokens, on a canvas so that the PNG has them too. */
+function drawOverlay(canvas: HTMLCanvasElement, scatter: Scatter, props: SceneProps, markers: Marker[]): void {
   const scale = scatter.canvas.width / Math.max(1, scatter.canvas.clientWidth);
   canvas.width = scatter.canvas.width;
   canvas.height = scatter.canvas.height;
   const pen = canvas.getContext("2d")!;
   pen.scale(scale, scale);
-  pen.font = "500 12px Inter, system-ui, sans-serif";
-  pen.textBaseline = "middle";
-  const palette = PALETTES[props.theme];
-  for (const { axis, x, y } of scatter.axisEnds()) label(pen, axis.label, x, y, css(palette.axis), props.theme);
-  pen.font = "600 12px Inter, system-ui, sans-serif";
-  for (const pin of props.pins) {
-    const at = scatter.placeOf(pin);
-    label(
-      pen,
-      shortened(props.tokenText(props.latent.tokens[pin]).trim(), 32) || "␣",
-      at.x + 12,
-      at.y - 12,
-      css(palette.ink),
-      props.theme,
-      true,
-    );
-  }
-}
-
-function label(
-  pen: CanvasRenderingContext2D,
-  text: string,
-  x: number,
-  y: number,
-  colour: string,
-  theme: Theme,
-  start = false,
-): void {
-  const width = pen.measureText(text).width;
-  const [right, bottom] = [pen.canvas.clientWidth - width - 8, pen.canvas.clientHeight - 10];
-  const left = Math.min(Math.max(8, start ? x : x - width / 2), Math.max(8, right));
-  const top = Math.min(Math.max(10, y), bottom);
-  pen.lineWidth = 4;
-  pen.lineJoin = "round";
-  pen.strokeStyle = theme === "dark" ? "rgb(18 18 23 / 85%)" : "rgb(253 252 250 / 85%)";
-  pen.strokeText(text, left, top);
-  pen.fillStyle = colour;
-  pen.fillText(text, left, top);
+  drawMarkers(pen, scatter, markers, props.theme);
+  drawAxisNames(pen, scatter, props.theme);
+  const text = (pin: number) => shortened(props.tokenText(props.latent.tokens[pin]).trim(), 32) || "␣";
+  drawPins(pen, scatter, props.pins, text, props.theme);
 }

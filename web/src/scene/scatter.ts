@@ -1,5 +1,6 @@
 // A small WebGL2 scatter: points that can move between two positions, axes, and an exact quadric surface.
 import { Camera, EYE, rotationMatrix } from "./camera.ts";
+import { SURFACE_BOUND } from "./quadric.ts";
 import {
   LINE_FRAGMENT,
   LINE_VERTEX,
@@ -22,13 +23,16 @@ export interface Cloud {
 
 export interface AxisLine {
   direction: 0 | 1 | 2;
-  dashed: boolean;
+  /** Dashed where z falls with the square of the coordinate, dotted for a linear direction. */
+  stroke: "solid" | "dashed" | "dotted";
   colour: Rgb;
   label: string;
 }
 
+/** Σ(quadratic·s² + linear·s) = level, with s from the origin of the axes. */
 export interface Surface {
-  lambda: Rgb;
+  quadratic: Rgb;
+  linear: Rgb;
   level: number;
   tint: Rgb;
 }
@@ -38,9 +42,10 @@ export class NoWebGl extends Error {}
 type Program = { program: WebGLProgram; at: Record<string, WebGLUniformLocation | null> };
 
 const AXIS_REACH = 1.12;
-const SURFACE_BOUND = 1.25;
+/** Dashes per unit of length. */
+const DASHES = { solid: 0, dashed: 14, dotted: 42 };
 const UNIFORMS =
-  "rotation aspect shift zoom eye flat2d progress pixels ring ink dim lambda level far tint bound middle".split(" ");
+  "rotation aspect shift zoom eye flat2d progress pixels ring ink dim quadratic linear start halfslope c far tint bound middle".split(" ");
 
 export class Scatter {
   readonly canvas: HTMLCanvasElement;
@@ -113,7 +118,7 @@ export class Scatter {
     this.redraw();
   }
 
-  /** Axes through a point of the frame, which is also the centre of the surface. */
+  /** Axes through a point of the frame, from which the surface is measured too. */
   setAxes(axes: AxisLine[], origin: Rgb): void {
     this.axes = axes;
     this.origin = origin;
@@ -182,11 +187,15 @@ export class Scatter {
     return best;
   }
 
-  axisEnds(): { axis: AxisLine; x: number; y: number }[] {
+  /** Where the positive end of each axis is on screen, and the direction in which it points there. */
+  axisEnds(): { axis: AxisLine; x: number; y: number; right: number; down: number }[] {
+    const from = this.place(this.origin);
     return this.axes.map((axis) => {
       const end = [...this.origin];
-      end[axis.direction] = AXIS_REACH * 1.06;
-      return { axis, ...this.place(end) };
+      end[axis.direction] = AXIS_REACH;
+      const { x, y } = this.place(end);
+      const length = Math.hypot(x - from.x, y - from.y) || 1;
+      return { axis, x, y, right: (x - from.x) / length, down: (y - from.y) / length };
     });
   }
 
@@ -299,12 +308,19 @@ export class Scatter {
     gl.drawArrays(gl.LINES, 0, this.lineVertices);
   }
 
-  private drawSurface({ lambda, level, tint }: Surface): void {
+  private drawSurface({ quadratic, linear, level, tint }: Surface): void {
     const gl = this.gl;
     this.use(this.surfaces);
     gl.depthMask(false);
-    gl.uniform3f(this.surfaces.at.lambda, ...lambda);
-    gl.uniform1f(this.surfaces.at.level, level);
+    gl.uniform3f(this.surfaces.at.quadratic, ...quadratic);
+    gl.uniform3f(this.surfaces.at.linear, ...linear);
+    const turn = rotationMatrix(this.camera.rotation);
+    const start = this.origin.map((part, i) => EYE * turn[3 * i + 2] - part) as Rgb;
+    const halfslope = start.map((part, i) => quadratic[i] * part + linear[i] / 2) as Rgb;
+    const c = start.reduce((sum, part, i) => sum + (quadratic[i] * part + linear[i]) * part, -level);
+    gl.uniform3f(this.surfaces.at.start, ...start);
+    gl.uniform3f(this.surfaces.at.halfslope, ...halfslope);
+    gl.uniform1f(this.surfaces.at.c, c);
     gl.uniform3f(this.surfaces.at.tint, ...tint);
     gl.uniform3f(this.surfaces.at.middle, ...this.origin);
     gl.uniform1f(this.surfaces.at.bound, SURFACE_BOUND);
@@ -338,12 +354,12 @@ export class Scatter {
   }
 }
 
-/** Vertices of a line through the origin in both directions, since z depends only on the square of a coordinate. */
-function lineOf({ direction, dashed, colour }: AxisLine, origin: Rgb): number[] {
+/** Vertices of a line through the origin in both directions: the square of a coordinate does not know its sign. */
+function lineOf({ direction, stroke, colour }: AxisLine, origin: Rgb): number[] {
   const vertex = (end: number) => {
     const at = [...origin];
     at[direction] = end * AXIS_REACH;
-    return [...at, ...colour, 0.9, dashed ? (end + 1) * 14 : -1];
+    return [...at, ...colour, 0.9, stroke === "solid" ? -1 : (end + 1) * DASHES[stroke]];
   };
   return [...vertex(-1), ...vertex(1)];
 }

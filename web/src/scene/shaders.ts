@@ -63,48 +63,50 @@ void main() {
 
 export const SURFACE_VERTEX = `#version 300 es
 precision highp float;
-layout(location=0) in vec2 corner; out vec2 screen;
+layout(location=0) in vec2 corner; out vec2 plane;
 uniform vec2 aspect; uniform vec2 shift; uniform float zoom; uniform float eye; uniform float bound;
 void main() {
   // Only the ball to which the surface is clipped: every pixel costs two square roots.
   float reach = bound * eye * inversesqrt(eye * eye - bound * bound) * zoom;
-  screen = clamp((corner * reach + shift) * aspect, -1.0, 1.0);
+  vec2 screen = clamp((corner * reach + shift) * aspect, -1.0, 1.0);
+  plane = (screen / aspect - shift) / zoom;
   gl_Position = vec4(screen, 0.0, 1.0);
 }`;
 
-// The intersection of each pixel's ray with Σ λ u² = τ solves a quadratic equation, so the surface is exact at any zoom.
+// The intersection of each pixel's ray with Σ(quadratic·s² + linear·s) = level solves a quadratic equation, so the surface
+// is exact at any zoom. Its roots w/a and c/w lose no digits when the ray meets an almost flat surface (a near 0). At the
+// eye, from which all rays start, c is the value less the level and halfslope half the gradient: the same for all pixels.
 export const SURFACE_FRAGMENT = `#version 300 es
 precision highp float;
-in vec2 screen; out vec4 result;
-uniform mat3 rotation; uniform vec2 aspect; uniform vec2 shift; uniform float zoom; uniform float eye;
-uniform vec3 lambda; uniform float level; uniform float far; uniform vec3 tint; uniform float bound; uniform vec3 middle;
+in vec2 plane; out vec4 result;
+uniform mat3 rotation; uniform float eye;
+uniform vec3 quadratic; uniform vec3 linear; uniform float far; uniform vec3 tint; uniform float bound; uniform vec3 middle;
+uniform vec3 start; uniform vec3 halfslope; uniform float c;
+const float BEYOND = 1e6;
 void main() {
-  vec2 plane = (screen / aspect - shift) / zoom;
-  vec3 origin = vec3(0.0, 0.0, eye) * rotation - middle;
+  if (dot(plane, plane) * (eye * eye - bound * bound) > bound * bound * eye * eye) discard; // the ray misses the ball
   vec3 ray = normalize(vec3(plane, -eye)) * rotation;
-  float a = dot(lambda, ray * ray);
-  float b = dot(lambda, origin * ray);
-  float c = dot(lambda, origin * origin) - level;
-  float t;
-  if (abs(a) < 1e-6) {
-    if (far > 0.5 || abs(b) < 1e-9) discard;
-    t = -c / (2.0 * b);
-  } else {
-    float inside = b * b - a * c;
-    if (inside < 0.0) discard;
-    float root = sqrt(inside) / abs(a);
-    t = -b / a + (far > 0.5 ? root : -root);
-  }
-  vec3 at = origin + t * ray;
-  float reach = length(at + middle);
+  float a = dot(quadratic, ray * ray);
+  float b = dot(halfslope, ray);
+  float inside = b * b - a * c;
+  if (inside < 0.0) discard;
+  float w = -(b + (b < 0.0 ? -1.0 : 1.0) * sqrt(inside));
+  float one = abs(a) > 1e-9 ? w / a : BEYOND;
+  float other = abs(w) > 1e-12 ? c / w : BEYOND;
+  float t = far > 0.5 ? max(one, other) : min(one, other);
+  vec3 at = start + t * ray;
+  vec3 place = at + middle;
+  float reach = length(place);
   if (t < 0.0 || reach > bound) discard;
-  vec3 slope = normalize(lambda * at);
-  float facing = abs(dot(slope, ray));
-  vec3 seen = rotation * (at + middle);
-  gl_FragDepth = clamp(-seen.z / 2.5, -0.999, 0.999) * 0.5 + 0.5;
-  vec3 grid = abs(fract(at * 4.0 + 0.5) - 0.5) / (fwidth(at * 4.0) + 1e-5);
+  vec3 slope = 2.0 * quadratic * at + linear;
+  float facing = min(1.0, abs(dot(slope, ray)) * inversesqrt(dot(slope, slope) + 1e-12));
+  float seen = dot(vec3(rotation[0].z, rotation[1].z, rotation[2].z), place);
+  gl_FragDepth = clamp(-seen / 2.5, -0.999, 0.999) * 0.5 + 0.5;
+  vec3 cells = at * 4.0;
+  vec3 grid = abs(fract(cells + 0.5) - 0.5) / (fwidth(cells) + 1e-5);
   float line = 1.0 - smoothstep(0.4, 1.3, min(grid.x, min(grid.y, grid.z)));
-  float rim = pow(1.0 - facing, 2.5);
+  float side = 1.0 - facing;
+  float rim = side * side * sqrt(side); // without the logarithm that pow takes
   float alpha = (0.10 + 0.34 * rim + 0.20 * line) * smoothstep(bound, bound * 0.82, reach);
   result = vec4(tint * alpha, alpha);
 }`;

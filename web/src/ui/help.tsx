@@ -9,11 +9,11 @@ const KEYS: [string, string][] = [
   ["+  −  0", "zoom in, out, back to the start"],
   ["x  y  z", "look along an axis"],
   ["s", "level-set surface"],
-  ["r", "random control"],
+  ["r", "random control: the same points on random directions"],
+  ["l", "linear control: the same points along the best linear direction (map: lasso)"],
   ["a", "axes"],
   ["c", "next colouring"],
   ["u", "map: statistics or UMAP"],
-  ["l", "map: lasso"],
   ["d", "map: hide dense latents"],
   ["Esc", "remove pins, comparison or selection"],
   ["?", "this page"],
@@ -37,11 +37,12 @@ export function Help({ unit, onClose }: { unit: Unit; onClose: () => void }) {
         </button>
       </header>
       <p>
-        Every latent is a quadratic form of {unit === "row" ? "a row" : "a token's activation"} x of unit length: z = Σ λ
-        <sub>j</sub> (v<sub>j</sub>
-        ·x)². The picture shows {unit}s by their coordinates v<sub>j</sub>·x on three eigenvectors. A solid axis has λ
-        &gt; 0: far along it, in either direction, z rises. A dashed axis has λ &lt; 0. Points on one surface z = τ
-        activate the latent equally.
+        Every latent is a quadric: a quadratic form of {unit === "row" ? "a row" : "a token's activation"} x of unit
+        length, read about the mean {unit} as z = Σ λ<sub>j</sub> (v·e<sub>j</sub>)² + slope·v + constant, with v the
+        difference from the mean. The picture shows {unit}s by their coordinates v·e<sub>j</sub>; the diamond ◇ is the
+        mean {unit}, a cross × the centre of the quadric. A solid axis has λ &gt; 0: far along it, in either direction, z
+        rises. A dashed axis has λ &lt; 0. A dotted axis is the linear direction: z rises towards one end. Points on one
+        surface z = τ activate the latent equally. Colours and sizes show z − rest, where rest is the median of z.
       </p>
       <div class="help-columns">
         <section>

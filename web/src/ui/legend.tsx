@@ -1,4 +1,6 @@
 import { css } from "../scene/colours.ts";
+import { STROKES } from "../scene/overlay.ts";
+import type { Marker } from "../scene/overlay.ts";
 import type { Rgb } from "../scene/scatter.ts";
 
 const STEPS = 25;
@@ -27,6 +29,19 @@ export function Swatch({ colour, name }: { colour: string; name: string }) {
         <circle cx="5" cy="5" r="4.5" fill={colour} />
       </svg>
       <bdi>{name}</bdi>
+    </li>
+  );
+}
+
+export function MarkerName({ kind, name }: { kind: Marker["kind"]; name: string }) {
+  return (
+    <li>
+      <svg class={`marker ${kind}`} viewBox="-8 -8 16 16" width="13" height="13" aria-hidden="true">
+        {STROKES[kind].map((stroke, i) => (
+          <polyline key={i} points={stroke.map((corner) => corner.join()).join(" ")} />
+        ))}
+      </svg>
+      {name}
     </li>
   );
 }

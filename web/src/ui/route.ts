@@ -1,6 +1,8 @@
 // The address holds the whole state, so that a link shows exactly what its sender sees.
 import { COLOURINGS } from "../scene/colours.ts";
 import type { Colouring } from "../scene/colours.ts";
+import { CONTROLS } from "../scene/geometry.ts";
+import type { Control } from "../scene/geometry.ts";
 import { ALL_STATISTICS } from "../data/statistics.ts";
 
 export interface LatentRoute {
@@ -10,7 +12,8 @@ export interface LatentRoute {
   axes: [number, number, number];
   camera: number[] | null;
   colour: Colouring;
-  control: boolean;
+  /** Which directions stand in for the latent's own, or null. */
+  control: Control;
   eigenaxes: boolean;
   /** Level of the surface z = τ, or null when it is hidden. */
   surface: number | null;
@@ -29,6 +32,9 @@ export interface MapRoute {
   /** Bounds by column, as the reader set them. */
   filters: Record<string, [number, number]>;
   hideDense: boolean;
+  showEmpty: boolean;
+  /** Whether copies stand beside the latent that they copy instead of under it. */
+  showCopies: boolean;
   /** Corners of the selection in the map's own units, x and y in turn. */
   lasso: number[] | null;
   camera: number[] | null;
@@ -42,15 +48,17 @@ export const MAP: MapRoute = {
   page: "map",
   dictionary: null,
   layout: "statistics",
-  x: "effective_rank",
+  x: "measured_curvature",
   y: "density",
   size: "mean_square",
-  colour: "captured",
+  colour: "shape",
   filters: {},
   hideDense: false,
+  showEmpty: false,
+  showCopies: false,
   lasso: null,
   camera: null,
-  sort: "importance",
+  sort: "worth",
   ascending: false,
 };
 
@@ -61,7 +69,7 @@ export const LATENT: LatentRoute = {
   axes: [0, 1, 2],
   camera: null,
   colour: "activation",
-  control: false,
+  control: null,
   eigenaxes: true,
   surface: null,
   pins: [],
@@ -92,6 +100,8 @@ function mapRoute(dictionary: string | null, values: URLSearchParams): MapRoute 
     colour: column("colour"),
     filters: filtersOf(values),
     hideDense: values.get("dense") === "hide",
+    showEmpty: values.get("empty") === "show",
+    showCopies: values.get("copies") === "show",
     lasso: lassoOf(values.get("lasso")),
     camera: cameraOf(values),
     sort: values.get("sort") === "latent" ? "latent" : column("sort"),
@@ -111,7 +121,7 @@ function latentRoute(dictionary: string | null, latent: number, values: URLSearc
     axes: usable && new Set(axes).size === 3 ? (axes as [number, number, number]) : LATENT.axes,
     camera: cameraOf(values),
     colour: oneOf(values.get("colour"), [...COLOURINGS], "activation") as Colouring,
-    control: values.get("control") === "random",
+    control: CONTROLS.find((control) => control === values.get("control")) ?? null,
     eigenaxes: values.get("eigenaxes") !== "hide",
     surface: surface.length === 1 ? surface[0] : null,
     pins: numbers(values.get("pins"))
@@ -130,13 +140,15 @@ export function formatRoute(route: Route): string {
   if (route.page === "map") {
     for (const name of ["layout", "x", "y", "size", "colour", "sort"] as const) put(name, route[name], MAP[name]);
     put("dense", route.hideDense ? "hide" : "", "");
+    put("empty", route.showEmpty ? "show" : "", "");
+    put("copies", route.showCopies ? "show" : "", "");
     put("order", route.ascending ? "up" : "", "");
     put("filter", filterText(route.filters), "");
     put("lasso", route.lasso?.map(short).join(",") ?? "", "");
   } else {
     put("axes", route.axes.join(","), LATENT.axes.join(","));
     put("colour", route.colour, LATENT.colour);
-    put("control", route.control ? "random" : "", "");
+    put("control", route.control ?? "", "");
     put("eigenaxes", route.eigenaxes ? "" : "hide", "");
     put("surface", route.surface === null ? "" : short(route.surface), "");
     put("pins", route.pins.join(","), "");

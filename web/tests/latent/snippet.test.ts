@@ -12,6 +12,12 @@ test("the Python snippet quotes what it was given", () => {
 test("the snippet of an autoencoder that was never saved says how to save it", () => {
   const code = snippet({ source: null, source_autoencoder: null } as DictionaryEntry, 7);
   assert.match(code, /save_pretrained\("my-autoencoder"\)/);
-  assert.match(code, /spectrum\(autoencoder, 7\)/);
+  assert.match(code, /geometry\.read\(autoencoder, 7\)/);
   assert.doesNotMatch(code, /null/);
+});
+
+test("the snippet of a dictionary that does not know its mean says so", () => {
+  const entry = { source: "runs/x", source_autoencoder: null, lens: "paper" } as DictionaryEntry;
+  assert.match(snippet(entry, 7), /centre=mean/);
+  assert.doesNotMatch(snippet({ ...entry, lens: "affine" }, 7), /centre=mean/);
 });

@@ -1,8 +1,20 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Index } from "../../src/data/site.ts";
-import { unitScale } from "../../src/data/statistics.ts";
-import { layoutOf, listed, mostImportant, passing, thinned, ticks, within } from "../../src/map/selection.ts";
+import {
+  countEmpty,
+  countsOf,
+  foldedUnder,
+  layoutOf,
+  listed,
+  originals,
+  outward,
+  passing,
+  thinned,
+  ticks,
+  within,
+  worthALook,
+} from "../../src/map/selection.ts";
 import { MAP } from "../../src/ui/route.ts";
 
 const column = (...values: number[]) => Float32Array.from(values);
@@ -14,6 +26,9 @@ const INDEX = {
     support: column(1, 1, 1),
     density: column(0.1, 0.9, 0.2),
     shape: column(1, 2, 3),
+    measured_curvature: column(0, 0.5, 1),
+    worth: column(0.1, 0.2, 0.3),
+    copy_of: column(-1, -1, -1),
   },
   labels: [{}, {}, {}],
 } as unknown as Index;
@@ -35,13 +50,40 @@ test("the list is sorted as asked", () => {
   assert.deepEqual(listed(INDEX, { ...MAP, sort: "captured", ascending: true }, all), [2, 1, 0]);
   assert.deepEqual(listed(INDEX, { ...MAP, sort: "latent", ascending: true }, Uint8Array.of(1, 0, 1)), [0, 2]);
   assert.deepEqual(listed(INDEX, { ...MAP, sort: "support" }, all), [0, 1, 2]);
-  assert.deepEqual(mostImportant(INDEX, 2), [2, 1]);
+  assert.deepEqual(worthALook(INDEX, 2), [2, 1]);
 });
 
-test("a logarithmic scale is even in ratios and puts nothing below its low end", () => {
-  const scale = unitScale(column(1, 10, 100, 0), true);
-  assert.deepEqual([0, 1, 10, 100].map(scale), [0, 0, 0.5, 1]);
-  assert.equal(unitScale(column(2, 2), false)(2), 0.5);
+const WITH_COPIES = {
+  ...INDEX,
+  columns: { ...INDEX.columns, shape: column(0, 5, 5), copy_of: column(-1, 2, -1) },
+} as unknown as Index;
+
+test("empties are hidden unless asked for, and never worth a look", () => {
+  const kept = (part: object) => {
+    const route = { ...MAP, ...part };
+    return [...passing(WITH_COPIES, route, layoutOf(WITH_COPIES, route))];
+  };
+  assert.equal(countEmpty(WITH_COPIES), 1);
+  assert.deepEqual(kept({}), [0, 1, 1]);
+  assert.deepEqual(kept({ showEmpty: true }), [1, 1, 1]);
+  assert.deepEqual(kept({ filters: { shape: [5, 5] } }), [0, 1, 1]);
+  assert.deepEqual(worthALook(WITH_COPIES), [2]);
+  assert.deepEqual(countsOf(WITH_COPIES), { empty: 1, copies: 1, dense: 1 / 3 });
+});
+
+test("a copy is folded under the latent that it copies, through copies of copies, if that one passes", () => {
+  const chain = { ...INDEX, columns: { copy_of: column(1, 2, -1) } } as unknown as Index;
+  assert.deepEqual([...originals(chain)], [2, 2, 2]);
+  assert.deepEqual([...foldedUnder(originals(chain), Uint8Array.of(1, 1, 1))], [1, 1, 0]);
+  assert.deepEqual([...foldedUnder(originals(chain), Uint8Array.of(1, 1, 0))], [0, 0, 0]);
+  const ring = { ...INDEX, columns: { copy_of: column(1, 0, -1) } } as unknown as Index;
+  assert.equal(originals(ring).length, 3);
+});
+
+test("bounds are rounded as an address keeps them, and never inwards", () => {
+  assert.deepEqual(outward([0.14421858, 3.5443122]), [0.1442, 3.545]);
+  assert.deepEqual(outward([-3.5443122, -0.14421858]), [-3.545, -0.1442]);
+  assert.deepEqual(outward([0, 2]), [0, 2]);
 });
 
 test("ticks are round and within the range", () => {

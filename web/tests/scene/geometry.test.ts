@@ -1,90 +1,75 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Latent } from "../../src/data/site.ts";
 import {
   capturedBy,
+  eigenvaluesOfAxes,
   frameOf,
-  levelIn,
+  linearAxis,
   originIn,
   positionsOf,
   shownAxes,
-  surfaceName,
-  whyNoSurface,
 } from "../../src/scene/geometry.ts";
+import { latentWith, PARABOLOID } from "./latents.ts";
 
-const LATENT = {
-  rank: 2,
-  eigenvalues: Float32Array.of(2, -1),
-  totalWeight: 4,
-  coordinates: [Float32Array.of(0.5, 0), Float32Array.of(0, 0.25), Float32Array.of(0, 0)],
-  control: [Float32Array.of(0.1, 0.1), Float32Array.of(0.2, 0.2), Float32Array.of(0.3, 0.3)],
-  values: Float32Array.of(0.5, -0.0625),
-} as unknown as Latent;
+const near = (a: number, b: number) => assert.ok(Math.abs(a - b) < 1e-6, `${a} is not ${b}`);
 
-test("an axis beyond the rank is a random direction on which z does not depend", () => {
-  const shown = shownAxes(LATENT, [0, 1, 2], false);
+test("axes are eigenvectors or the linear direction, each with its own coefficients", () => {
+  const shown = shownAxes(PARABOLOID, [0, 2, 3], null);
   assert.deepEqual(
-    shown.map(({ eigenvector }) => eigenvector),
-    [0, 1, null],
+    shown.map(({ kind, rank, quadratic, linear }) => [kind, rank, quadratic, linear]),
+    [
+      ["eigenvector", 0, 2, 0],
+      ["linear", -1, 0, -0.5],
+      ["eigenvector", 2, -0.25, 0],
+    ],
   );
-  assert.equal(shown[2].lambda, 0);
-  assert.equal(shown[2].values, LATENT.control[2]);
+  assert.equal(shown[1].values, PARABOLOID.coordinates[2]);
 });
 
-test("captured is the share of all |λ|, listed or not", () => {
-  assert.equal(capturedBy(LATENT, shownAxes(LATENT, [0, 1, 2], false)), 0.75);
-  assert.equal(
-    capturedBy(
-      LATENT,
-      shownAxes(
-        LATENT,
-        [1, 2, 3].map((axis) => axis),
-        false,
-      ),
-    ),
-    0.25,
-  );
-  assert.equal(capturedBy(LATENT, shownAxes(LATENT, [0, 1, 2], true)), 0);
+test("axes know their eigenvalue, though those that count come first", () => {
+  assert.deepEqual(eigenvaluesOfAxes(PARABOLOID), [0, 1, -1, 2]);
+  const swapped = { axisKind: Int32Array.of(0, 1, 0, 0, -1), axisQuadratic: Float32Array.of(1, 0, 1.98, -0.25, 0) };
+  assert.deepEqual(eigenvaluesOfAxes(latentWith({ ...PARABOLOID, ...swapped })), [1, -1, 0, 2, -1]);
+  const equal = { eigenvalues: Float32Array.of(1, 1), axisKind: Int32Array.of(0, 0, 0), axisQuadratic: Float32Array.of(1, 1, 1) };
+  assert.deepEqual(eigenvaluesOfAxes(latentWith(equal)), [0, 1, -1]);
+  assert.equal(linearAxis(PARABOLOID), 2);
+  assert.equal(linearAxis(latentWith({ axisKind: Int32Array.of(0) })), -1);
 });
 
-test("a point lies on the level set of its own activation, in the picture's units", () => {
-  const shown = shownAxes(LATENT, [0, 1, 2], false);
-  const frame = frameOf(shown);
-  const positions = positionsOf(shown, frame);
-  const origin = originIn(frame);
-  for (const point of [0, 1]) {
-    const { lambda, level } = levelIn(shown, LATENT.values[point], frame);
-    const sum = lambda.reduce(
-      (total, each, axis) => total + each * (positions[3 * point + axis] - origin[axis]) ** 2,
-      0,
-    );
-    assert.ok(Math.abs(sum - level) < 1e-6);
+test("an axis beyond those of the latent is a random direction on which z does not depend", () => {
+  const flat = latentWith({ ...PARABOLOID, axisKind: Int32Array.of(0, 0, -1, -1) });
+  for (const axes of [
+    [0, 1, 2],
+    [0, 1, 9],
+  ]) {
+    const { kind, quadratic, linear, values } = shownAxes(flat, axes, null)[2];
+    assert.deepEqual([kind, quadratic, linear], ["random", 0, 0]);
+    assert.equal(values, flat.control[2]);
   }
 });
 
+test("controls replace the latent's axes: all three, or X by the best linear direction", () => {
+  const kinds = (control: "random" | "linear") => shownAxes(PARABOLOID, [0, 1, 2], control).map(({ kind }) => kind);
+  assert.deepEqual(kinds("random"), ["random", "random", "random"]);
+  assert.deepEqual(kinds("linear"), ["predictor", "random", "random"]);
+  const shown = shownAxes(PARABOLOID, [0, 1, 2], "linear");
+  assert.deepEqual([shown[0].values, shown[1].values], [PARABOLOID.linear, PARABOLOID.control[1]]);
+  assert.ok(shown.every(({ quadratic, linear }) => quadratic === 0 && linear === 0));
+});
+
+test("captured is the share of all |λ|, listed or not, and the linear direction has none", () => {
+  assert.equal(capturedBy(PARABOLOID, shownAxes(PARABOLOID, [0, 1, 2], null)), 0.75);
+  assert.equal(capturedBy(PARABOLOID, shownAxes(PARABOLOID, [1, 2, 3], null)), 0.3125);
+  assert.equal(capturedBy(PARABOLOID, shownAxes(PARABOLOID, [0, 1, 2], "random")), 0);
+});
+
 test("the frame holds all points and the origin, and has a size even when empty", () => {
-  const shown = shownAxes(LATENT, [0, 1, 2], false);
+  const shown = shownAxes(PARABOLOID, [0, 1, 2], null);
   const frame = frameOf(shown);
-  assert.deepEqual(
-    frame.centre.map((part) => Math.round(1000 * part)),
-    [250, 125, 150],
-  );
-  assert.equal(frame.radius, 0.25);
+  near(frame.centre[0], 0.15);
+  near(frame.centre[2], -0.2);
+  near(frame.radius, 0.4);
   for (const place of [...positionsOf(shown, frame), ...originIn(frame)]) assert.ok(Math.abs(place) <= 1 + 1e-6);
   const empty = shown.map((axis) => ({ ...axis, values: new Float32Array() }));
   assert.deepEqual(frameOf(empty), { centre: [0, 0, 0], radius: 1 });
-});
-
-test("a surface says what it is, or why there is none", () => {
-  const axes = (...lambdas: number[]) =>
-    lambdas.map((lambda) => ({ eigenvector: 0, lambda, values: new Float32Array() }));
-  assert.equal(surfaceName(axes(1, 1, 1), 1), "ellipsoid");
-  assert.equal(surfaceName(axes(1, 1, -1), 1), "hyperboloid of one sheet");
-  assert.equal(surfaceName(axes(1, 1, -1), -1), "hyperboloid of two sheets");
-  assert.equal(surfaceName(axes(1, 2, 0), 1), "elliptic cylinder");
-  assert.equal(surfaceName(axes(1, -2, 0), 1), "hyperbolic cylinder");
-  assert.equal(surfaceName(axes(1, 0, 0), 1), "pair of planes");
-  assert.equal(whyNoSurface(axes(1, 1, -1), -1), null);
-  assert.match(whyNoSurface(axes(1, 1, 1), -1)!, /other sign/);
-  assert.match(whyNoSurface(axes(0, 0, 0), 1)!, /does not depend/);
 });

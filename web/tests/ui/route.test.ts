@@ -12,6 +12,8 @@ const ROUTES: Route[] = [
     colour: "shape",
     filters: { density: [0.1, 0.5], importance: [1, 20] },
     hideDense: true,
+    showEmpty: true,
+    showCopies: true,
     lasso: [0, 0, 1, 0, 0.5, -1],
     camera: [-0.22, 0.34, 0.08, 0.91, 3, 0.5, -0.25],
     sort: "latent",
@@ -25,12 +27,13 @@ const ROUTES: Route[] = [
     axes: [4, 0, 2],
     camera: [0.1, -0.2, 0.3, 0.9, 1.5, 0, -0.25],
     colour: "token",
-    control: true,
+    control: "linear",
     eigenaxes: false,
     surface: -0.125,
     pins: [3, 99],
     versus: 12,
   },
+  { ...LATENT, dictionary: "x", latent: 4, control: "random" },
 ];
 
 test("an address gives back the state it was made from", () => {
@@ -46,7 +49,7 @@ test("the short addresses work", () => {
 });
 
 test("nonsense in an address falls back instead of breaking the page", () => {
-  const route = parseRoute("#/c/latent/7?axes=0,0,1&camera=a,b&colour=red&pins=-1,x&surface=&versus=1.5");
+  const route = parseRoute("#/c/latent/7?axes=0,0,1&camera=a,b&colour=red&control=yes&pins=-1,x&surface=&versus=1.5");
   assert.deepEqual(route, { ...LATENT, dictionary: "c", latent: 7, camera: [] });
   assert.deepEqual(parseRoute("#/c?x=nothing&filter=bad:1:2,density:a:b&lasso=1,2"), { ...MAP, dictionary: "c" });
   assert.equal(parseRoute("#/%E0%A4%A").page, "map");
