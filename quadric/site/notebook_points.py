@@ -9,7 +9,6 @@ from torch import Tensor
 
 from quadric.autoencoders import BilinearAutoencoder
 from quadric.autoencoders.objective import unit_tokens
-from quadric.evidence.calibration import RIDGE
 from quadric.geometry import Form, LatentFrame
 from quadric.site.schema import NOTHING, ROW, unit_of
 
@@ -19,6 +18,11 @@ MOST_ROWS = 5_000
 ROWS_AT_ONCE = 65_536
 """Rows whose z is computed together, to bound the memory of the float64 copies."""
 CONTROL_AXES = 3
+ROUNDING = 1e-6
+"""Variation of z, relative to its size, that counts as none."""
+RIDGE = 0.1
+"""Of the linear control, as a multiple of d times the mean variance of a coordinate: nothing for many rows, and enough
+for few that noise is not fitted."""
 
 
 @runtime_checkable
@@ -101,12 +105,13 @@ def points_of_rows(
 def best_linear_direction(v: Float[Tensor, "n d"], values: Float[Tensor, " n"]) -> Float[Tensor, " d"]:
     """Unit vector along which a linear function predicts z best over the rows drawn; zero where z does not vary."""
     centred = v - v.mean(0)
-    # As in the calibration of evidence: nothing for many rows, and enough for few that noise is not fitted.
     ridge = RIDGE * float(centred.square().mean()) * v.shape[1] + 1e-12
     gram = centred.mT @ centred + ridge * torch.eye(v.shape[1], dtype=v.dtype)
-    slopes: Tensor = torch.linalg.solve(gram, centred.mT @ (values - values.mean()).to(v))
-    length = torch.linalg.vector_norm(slopes)
-    return slopes / length if length > 0 else slopes
+    steps = (values - values.mean()).to(v)
+    if float(steps.abs().max()) <= ROUNDING * float(values.abs().max()):
+        return torch.zeros_like(v[0])
+    slopes = torch.linalg.solve(gram, centred.mT @ steps)
+    return slopes / torch.linalg.vector_norm(slopes)
 
 
 def _values(subject: Form | tuple[BilinearAutoencoder, int], unit: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
