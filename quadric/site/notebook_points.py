@@ -110,7 +110,7 @@ def best_linear_direction(v: Float[Tensor, "n d"], values: Float[Tensor, " n"]) 
     steps = (values - values.mean()).to(v)
     if float(steps.abs().max()) <= ROUNDING * float(values.abs().max()):
         return torch.zeros_like(v[0])
-    slopes = torch.linalg.solve(gram, centred.mT @ steps)
+    slopes: Tensor = torch.linalg.solve(gram, centred.mT @ steps)
     return slopes / torch.linalg.vector_norm(slopes)
 
 
