@@ -111,7 +111,8 @@ def best_linear_direction(v: Float[Tensor, "n d"], values: Float[Tensor, " n"]) 
     if float(steps.abs().max()) <= ROUNDING * float(values.abs().max()):
         return torch.zeros_like(v[0])
     slopes: Tensor = torch.linalg.solve(gram, centred.mT @ steps)
-    return slopes / torch.linalg.vector_norm(slopes)
+    length: Tensor = torch.linalg.vector_norm(slopes)
+    return slopes / length
 
 
 def _values(subject: Form | tuple[BilinearAutoencoder, int], unit: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
