@@ -72,6 +72,9 @@ def licence_of(found: dict[str, Any]) -> str:
 
 if __name__ == "__main__":
     every = read(Path(sys.argv[1])) if len(sys.argv) > 1 else asked()
-    rows = [f"| {each['name']} | {each['version']} | {licence_of(with_installed(each)).replace('|', '/')} |" for each in every]
+    rows = [
+        f"| {each['name']} | {each['version']} | {licence_of(with_installed(each)).replace('|', '/')} |"
+        for each in every
+    ]
     PAGE.write_text(HEADER + "\n".join(sorted(rows, key=str.lower)) + "\n", encoding="utf-8")
     print(f"wrote {PAGE}: {len(rows)} packages")
