@@ -6,9 +6,9 @@ INSTALLED := $(VENV)/.installed
 READY   := $(VENV)/.ready
 VIEWER  := $(shell find web/src -type f) $(wildcard web/*.mjs web/*.json web/*.py)
 
-.PHONY: help demo test test-fast lint check bench reproduce docs format clean browser
+.PHONY: help demo test test-fast test-faults lint check bench reproduce docs format clean browser locked
 help:  ## List the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 # The stamp file is newer than its inputs, so an unchanged tree skips the installation.
 $(INSTALLED): pyproject.toml constraints.txt quadric/version.py hatch_build.py
@@ -24,6 +24,16 @@ $(INSTALLED): pyproject.toml constraints.txt quadric/version.py hatch_build.py
 $(READY): $(INSTALLED) $(VIEWER)
 	@$(BIN)/python web/build_assets.py --dev
 	@touch $@
+
+# The same environment with the hash of every package checked; torch has no hash that fits all machines, see
+# docs/reliability.md. CPython 3.11 on Linux x86-64 only.
+locked:
+	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(BIN)/python -m pip check
+	@touch $(INSTALLED)
 
 browser:
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
@@ -46,6 +56,9 @@ test: $(READY) browser  ## Run all tests
 
 test-fast: $(READY)  ## Run the tests that need no browser and are not slow
 	$(PYTEST) -m unit
+
+test-faults: $(READY)  ## Kill, fill disks, damage files, fuzz the server; count the cases
+	$(BIN)/python -m pytest tests/faults -q
 
 lint: $(READY)  ## Check format, style, types and the import rules
 	$(BIN)/ruff format --check .

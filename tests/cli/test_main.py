@@ -1,6 +1,7 @@
 """The command line as a process: help without torch, mistakes in one line, exit codes."""
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -123,3 +124,33 @@ def test_public_names_resolve_and_unknown_ones_are_named():
         assert name in dir(quadric)
     with pytest.raises(AttributeError, match=r"no attribute 'Bilinear'; it offers .*BilinearAutoencoder"):
         _ = quadric.Bilinear
+
+
+SLOW_TO_END = """
+import os, signal, sys, threading, time
+import quadric.cli
+
+class Slow:
+    def run(self):
+        threading.Thread(target=time.sleep, args=(60,)).start()  # Python waits for it when it exits
+        threading.Timer(0.2, lambda: (print("ending", flush=True), os.kill(os.getpid(), signal.SIGINT))).start()
+        raise KeyboardInterrupt
+
+quadric.cli._run = lambda arguments: Slow().run()
+sys.exit(quadric.cli.main())
+"""
+
+
+def test_a_second_ctrl_c_prints_no_traceback():
+    result = subprocess.run([sys.executable, "-c", SLOW_TO_END], capture_output=True, text=True, check=False)
+    assert result.stderr == "quadric: interrupted\n"
+    assert result.stdout == "ending\n"
+    assert result.returncode == -signal.SIGINT
+
+
+def test_sigterm_ends_a_command_as_ctrl_c_does():
+    code = "import quadric.cli, os, signal, sys\n"
+    code += "quadric.cli._run = lambda arguments: os.kill(os.getpid(), signal.SIGTERM)\n"
+    code += "sys.exit(quadric.cli.main())"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (143, "quadric: terminated\n")

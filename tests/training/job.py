@@ -1,6 +1,7 @@
 """A small training job as its own process, to be killed, interrupted, resumed and distributed over ranks.
 
-python -m tests.training.job FOLDER [--kill-at STEP] [--kill-while-saving STEP] [--interrupt-at STEP] [--slow SECONDS]
+python -m tests.training.job FOLDER [--kill-at STEP] [--kill-while-saving STEP] [--interrupt-at STEP]
+    [--terminate-at STEP] [--slow SECONDS]
 """
 
 import argparse
@@ -71,6 +72,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--kill-at", type=int)
     parser.add_argument("--kill-while-saving", type=int)
     parser.add_argument("--interrupt-at", type=int)
+    parser.add_argument("--terminate-at", type=int)
     parser.add_argument("--slow", type=float, default=0.0)
     parser.add_argument("--autoencoders", nargs="+", default=["sparse", "topk"])
     options = parser.parse_args(arguments)
@@ -88,6 +90,8 @@ def main(arguments: list[str] | None = None) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         if step == options.interrupt_at:
             os.kill(os.getpid(), signal.SIGINT)
+        if step == options.terminate_at:
+            os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(options.slow)
 
     if options.kill_while_saving is not None:
@@ -104,7 +108,7 @@ def main(arguments: list[str] | None = None) -> None:
         train(own, stream, TRAINING, options.folder, on_step)
     except InterruptedTraining as stopped:
         print(stopped, file=sys.stderr)
-        sys.exit(130)
+        sys.exit(128 + stopped.signal)
     finally:
         leave_job()
 

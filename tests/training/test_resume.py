@@ -69,11 +69,12 @@ def test_kills_from_outside_change_no_bit(tmp_path, uninterrupted):
     assert final_state(tmp_path) == uninterrupted[1]
 
 
-def test_ctrl_c_saves_after_the_current_step_and_names_it(tmp_path, uninterrupted):
+@pytest.mark.parametrize(("way", "code"), [("--interrupt-at", 130), ("--terminate-at", 143)])
+def test_ctrl_c_and_sigterm_save_after_the_current_step_and_name_it(tmp_path, uninterrupted, way, code):
     step = 6
     assert step % job.TRAINING.checkpoint_every != 0, "no checkpoint is due at this step"
-    interrupted = run(tmp_path, "--interrupt-at", step)
-    assert interrupted.returncode == 130
+    interrupted = run(tmp_path, way, step)
+    assert interrupted.returncode == code
     assert interrupted.stderr == f"stopped after step {step} of {job.STEPS}\n"
     assert interrupted.stdout.splitlines()[-1].startswith(f"{step} "), "no step follows the interrupt"
     checkpoint, damaged = newest_checkpoint(tmp_path)
