@@ -34,6 +34,8 @@ DICTIONARIES: dict[str, dict[str, Any]] = {
     "affine (default)": {},
     "TopK, K = 32": {"prior": "topk"},
     "affine, no penalty": {"overlap_penalty": 0},
+    "affine, tied": {"tied": True},
+    "affine, 600 steps": {"steps": 600},
     "paper": PAPER,
     "paper, overlap penalty": {"lens": "paper"},
     "paper, atomic": {**PAPER, "prior": "atomic"},
@@ -84,7 +86,8 @@ def make_rows(options: argparse.Namespace, path: Path) -> list[Row]:
             if (name, seed) in known or (options.only and name not in options.only):
                 continue
             began = time.perf_counter()
-            autoencoder = quadric.fit(train, N_LATENTS, steps=STEPS, batch_tokens=BATCH, seed=seed, **settings)
+            given = {"steps": STEPS, "batch_tokens": BATCH, **settings}
+            autoencoder = quadric.fit(train, N_LATENTS, seed=seed, **given)
             seconds = time.perf_counter() - began
             own = measured(autoencoder, held_out, options.model)
             rows.append({"dictionary": name, "seed": seed, "seconds": seconds, **own})

@@ -30,14 +30,14 @@ ROOT = Path(__file__).parents[1]
 ALPHAS = "0 0.1 0.2 0.3 0.4 0.5 0.6 0.7 0.8 0.9 1"
 # 1.85 % of 864 atoms are 16 per latent, as many as the paper's 0.1 % of 16,384.
 SIZES = (
-    "--recipe paper --n-latents 432 --mixing-density 0.0185 --steps 128 --sequences-per-step 8 --epochs 2 "
+    "--n-latents 432 --mixing-density 0.0185 --steps 128 --sequences-per-step 8 --epochs 2 "
     "--checkpoint-every 32 --keep-checkpoints 1 --held-out-tokens 8192"
 )
 
 
 def sweeps(options: argparse.Namespace) -> list[str]:
     """The sweep commands, as typed in a shell."""
-    shared = f"{options.sizes} --out {shlex.quote(str(options.work / 'sweep'))} {options.more}".strip()
+    shared = f"--recipe paper {options.sizes} --out {shlex.quote(str(options.work / 'sweep'))} {options.more}".strip()
     return [
         f"quadric sweep --layers {options.layers} --prior atomic composite quadratic topk --seeds 0 1 2 {shared}",
         f"quadric sweep --layers {options.main_layer} --prior composite quadratic --alpha {options.alphas} {shared}",

@@ -38,6 +38,7 @@ def fit(
     lens: LensKind | None = None,
     alpha: int | float | None = None,
     overlap_penalty: int | float | None = None,
+    tied: bool | None = None,
     n_active: int | None = None,
     steps: int = 300,
     batch_tokens: int = 2048,
@@ -64,6 +65,7 @@ def fit(
         alpha: Weight of the density penalty; 0.3 by default.
         overlap_penalty: Weight of the penalty that keeps latents from being copies of each other; 0.01 by default
             and 0 as printed in the paper.
+        tied: L = R, so that every atom is a square (w·x)²; False by default.
         n_active: Latents that fire per token, in the linear baselines; 32 by default.
         steps: Number of training steps, one batch each. The schedules of alpha and of the density of C span all steps.
         batch_tokens: Rows per batch.
@@ -91,7 +93,8 @@ def fit(
     begun = load(start) if isinstance(start, str | Path) else start
     asked: dict[str, Any] = {
         "n_latents": n_latents, "prior": prior, "n_hidden": n_hidden, "atoms_per_latent": atoms_per_latent,
-        "lens": lens, "alpha": alpha, "overlap_penalty": overlap_penalty, "n_active": n_active, "seed": seed,
+        "lens": lens, "alpha": alpha, "overlap_penalty": overlap_penalty, "tied": tied,
+        "n_active": n_active, "seed": seed,
     }  # fmt: skip
     own = _config_of(begun, asked) if begun is not None else _config(**asked)
     config = RunConfig(
@@ -207,6 +210,7 @@ def _config(
     lens: LensKind | None,
     alpha: int | float | None,
     overlap_penalty: int | float | None,
+    tied: bool | None,
     n_active: int | None,
     seed: int,
 ) -> AutoencoderConfig:
@@ -215,7 +219,7 @@ def _config(
     if prior == "topk" or prior == "batch_topk":
         _refuse_ignored(
             prior, n_hidden=n_hidden, atoms_per_latent=atoms_per_latent, lens=lens, alpha=alpha,
-            overlap_penalty=overlap_penalty,
+            overlap_penalty=overlap_penalty, tied=tied,
         )  # fmt: skip
     else:
         _refuse_ignored(prior, n_active=n_active)
@@ -223,7 +227,7 @@ def _config(
             _refuse_ignored(prior, atoms_per_latent=atoms_per_latent)
     sizes = {
         "n_latents": n_latents, "n_hidden": n_hidden, "atoms_per_latent": _as_float(atoms_per_latent), "lens": lens,
-        "overlap_penalty": _as_float(overlap_penalty), "n_active": n_active,
+        "overlap_penalty": _as_float(overlap_penalty), "tied": tied, "n_active": n_active,
     }  # fmt: skip
     scale = resized(FIT, {name: value for name, value in sizes.items() if value is not None})
     grid = Grid(dictionaries=(prior,), alphas=(0.3 if alpha is None else float(alpha),), seeds=(seed,))

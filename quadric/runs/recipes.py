@@ -185,4 +185,5 @@ def _autoencoder(scale: Scale, config: AutoencoderConfig, dictionary: Dictionary
         mixing_density=density if dictionary == "composite" else AutoencoderConfig.mixing_density,
         lens=scale.lens,
         overlap_penalty=scale.overlap_penalty,
+        tied=scale.tied,
     )

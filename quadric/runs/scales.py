@@ -29,6 +29,8 @@ class Scale:
     """Coordinates of the forms: the token itself (paper), or the centred token beside a constant (affine)."""
     overlap_penalty: float = 0.0
     """Weight of Σ cos² between the forms of different latents, over their number; keeps latents from being copies."""
+    tied: bool = False
+    """L = R: every atom is a square (w·x)², with half the parameters and a cheaper step."""
     n_active: int = 32
     """Active latents per token, for the linear baselines."""
     # The paper names 2¹¹ steps of 32 × 256 tokens and "8M tokens"; the steps make 16.8 M. We keep the steps.

@@ -14,7 +14,7 @@ from quadric.runs.recipes import Grid, Scale, make_run_config
 FILE_NAME = "sweep.json"
 FORMAT = "quadric-sweep"
 FORMAT_VERSION = 2
-ADDED_IN_VERSION_2 = {"atoms_per_latent": None, "lens": "paper", "overlap_penalty": 0.0}
+ADDED_IN_VERSION_2 = {"atoms_per_latent": None, "lens": "paper", "overlap_penalty": 0.0, "tied": False}
 """Fields of the scale that earlier files lack."""
 MAY_CHANGE = ("grid", "cells_together", "live")
 """Fields that may differ when a sweep is resumed or extended, because they do not affect finished cells."""
