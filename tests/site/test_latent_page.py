@@ -92,7 +92,7 @@ def test_the_surface_says_when_the_axes_left_out_matter_and_when_there_is_none(v
     page = viewer.open(f"{DIFFUSE}?surface=0.1")
     expect(page.locator(".surface-control .caution")).to_contain_text(re.compile(r"axes left out carry \d+ % of Σ"))
     expect(page.locator(".surface-control .caution")).to_contain_text(
-        re.compile(r"this formula accounts for \d+ % of the variance of z")
+        re.compile(r"this formula accounts for (> )?\d+ % of the variance of z")
     )
     page = viewer.open(f"#/composite/latent/{BOWL}?surface=0.3")
     expect(page.locator(".surface-control .quiet")).to_contain_text("accounts for 100 % of the variance of z")
