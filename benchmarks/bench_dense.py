@@ -1,7 +1,7 @@
 """What a dense latent is: a linear function of the token, times its mean.
 
-For the dictionary of the paper's lens and for the default one, on the activations of benchmarks/bench_lens.py: density of
-every latent on held-out tokens, share of its variance that the best linear function explains (fitted on one half of the
+For the dictionary of the paper's lens and for the default one, on the activations of benchmarks/bench_lens.py: density
+of every latent on held-out tokens, share of its variance that the best linear function explains (fitted on one half of the
 tokens, measured on the other), and how much of the mean direction its two leading eigenvectors hold. Writes
 benchmarks/results/dense.md and docs/images/dense-latents.png.
 
@@ -83,10 +83,10 @@ def main() -> None:
             cells = [f"{linear.median():.2f}", f"{(share > 0.5).float().mean():.1%}"] if chosen.any() else ["–", "–"]
             table.append([name, kind, str(int(chosen.sum())), *cells])
     notes = (
-        "`python benchmarks/bench_lens.py`, then `python benchmarks/bench_dense.py`: smollm2, layer 15, k = 512, seed 0, "
-        "24,000 held-out tokens. Dense: Hoyer density over 0.5. Linear: R² of z by the best linear function of the unit "
-        "token, fitted on one half of the tokens and measured on the other, median over latents. Mean: latents whose two "
-        "leading eigenvectors hold over half of the mean direction."
+        "`python benchmarks/bench_lens.py`, then `bench_dense.py`: smollm2, layer 15, k = 512, seed 0, 24,000 held-out "
+        "tokens. Dense: Hoyer density over 0.5. Linear: R² of z by the best linear function of the unit token, fitted on "
+        "one half of the tokens and measured on the other, median over latents. Mean: latents whose two leading "
+        "eigenvectors hold over half of the mean direction."
     )
     write_table("dense", "What a dense latent is", ["dictionary", "latents", "number", "linear", "mean"], table, notes)
 
