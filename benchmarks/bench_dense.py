@@ -1,8 +1,8 @@
 """What a dense latent is: a linear function of the token, times its mean.
 
 For the dictionary of the paper's lens and for the default one, on the activations of benchmarks/bench_lens.py: density
-of every latent on held-out tokens, share of its variance that the best linear function explains (fitted on one half of the
-tokens, measured on the other), and how much of the mean direction its two leading eigenvectors hold. Writes
+of every latent on held-out tokens, share of its variance that the best linear function explains (fitted on one half of
+the tokens, measured on the other), and how much of the mean direction its two leading eigenvectors hold. Writes
 benchmarks/results/dense.md and docs/images/dense-latents.png.
 
     python benchmarks/bench_dense.py
@@ -84,8 +84,8 @@ def main() -> None:
             table.append([name, kind, str(int(chosen.sum())), *cells])
     notes = (
         "`python benchmarks/bench_lens.py`, then `bench_dense.py`: smollm2, layer 15, k = 512, seed 0, 24,000 held-out "
-        "tokens. Dense: Hoyer density over 0.5. Linear: R² of z by the best linear function of the unit token, fitted on "
-        "one half of the tokens and measured on the other, median over latents. Mean: latents whose two leading "
+        "tokens. Dense: Hoyer density over 0.5. Linear: R² of z by the best linear function of the unit token, fitted "
+        "on one half of the tokens and measured on the other, median over latents. Mean: latents whose two leading "
         "eigenvectors hold over half of the mean direction."
     )
     write_table("dense", "What a dense latent is", ["dictionary", "latents", "number", "linear", "mean"], table, notes)

@@ -54,7 +54,6 @@ COVERED_BY: dict[str, str] = {
     "evaluation/evaluating": "cli/test_evaluate",
     "evaluation/files": "cli/test_evaluate",
     "runs/evidence": "runs/test_demonstration",
-    "cli/signals": "faults/test_killed_processes",
     "runs/sites": "cli/test_site",
     "sweep/groups": "cli/test_sweep",
     "sweep/rows": "cli/test_sweep",

@@ -146,11 +146,3 @@ def test_a_second_ctrl_c_prints_no_traceback():
     assert result.stderr == "quadric: interrupted\n"
     assert result.stdout == "ending\n"
     assert result.returncode == -signal.SIGINT
-
-
-def test_sigterm_ends_a_command_as_ctrl_c_does():
-    code = "import quadric.cli, os, signal, sys\n"
-    code += "quadric.cli._run = lambda arguments: os.kill(os.getpid(), signal.SIGTERM)\n"
-    code += "sys.exit(quadric.cli.main())"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (result.returncode, result.stderr) == (143, "quadric: terminated\n")
