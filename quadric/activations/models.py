@@ -97,7 +97,7 @@ def decoder_of(causal: Any) -> nn.Module:
             f"a model in memory is a {type(causal).__name__}; give a transformers causal language model, e.g. from "
             "AutoModelForCausalLM.from_pretrained"
         )
-    decoder: nn.Module = causal.get_decoder()
+    decoder: nn.Module = causal.get_decoder()  # type: ignore[operator]
     return decoder
 
 

@@ -60,8 +60,15 @@ class Axes(NamedTuple):
 
     def to(self, device: torch.device) -> "Axes":
         """The same on another device."""
-        moved = (tensor.to(device) for tensor in self[:-1])
-        return Axes(*moved, self.centring)
+        return Axes(
+            self.eigenvalues.to(device),
+            self.basis.to(device),
+            self.linear.to(device),
+            self.left.to(device),
+            self.right.to(device),
+            self.weights.to(device),
+            self.centring,
+        )
 
     def place(self, unit: Float[Tensor, "n d"]) -> Placed:
         """Coordinates, gradient and value of unit tokens, in float64."""

@@ -8,8 +8,8 @@ grants this in the least-squares sense, δ = [U_1, U_2, …]ᵀ⁺ [s_1, s_2, �
   it, and ablating any latents removes exactly the span of all their axes;
 - where latents ask for different changes of one direction, it gets a compromise, and z is not exact.
 
-To apply interventions one after the other instead, nest two `with quadric.intervene(…)`, or call one on the result of the
-other.
+To apply interventions one after the other instead, nest two `with quadric.intervene(…)`, or call one on the result of
+the other.
 """
 
 from collections.abc import Callable, Sequence

@@ -42,8 +42,8 @@ class Latent:
     Args:
         autoencoder: A bilinear autoencoder.
         index: Of the latent.
-        centre: Mean of the unit tokens that a raw dictionary reads; by default forms are about the origin. An affine lens
-            has its own, which is used.
+        centre: Mean of the unit tokens that a raw dictionary reads; by default forms are about the origin. An affine
+            lens has its own, which is used.
         tolerance: Share of Σ|λ| that the axes may leave out; those axes do not move.
 
     Example:
@@ -64,8 +64,8 @@ class Latent:
         """Its axes, by |λ| descending; the last one is that of the linear part if λ = 0."""
         if not self.axes.eigenvalues.numel():
             raise ValueError(
-                f"latent {index} is empty: its value is the same for every token, so nothing can move it; choose another, "
-                "see the column shape of quadric.latents(ae)"
+                f"latent {index} is empty: its value is the same for every token, so nothing can move it; choose "
+                "another, see the column shape of quadric.latents(ae)"
             )
 
     def __repr__(self) -> str:
@@ -78,8 +78,8 @@ class Latent:
 
         Args:
             x: Activations (n, d).
-            norms: What to divide them by; by default their own norms. For the result of an intervention, give the norms of
-                the original activations.
+            norms: What to divide them by; by default their own norms. For the result of an intervention, give the norms
+                of the original activations.
 
         Returns:
             z of every token.
@@ -143,8 +143,8 @@ class Latent:
 
         Args:
             x: Activations (n, d); without them, an `Intervention` is returned.
-            by: An angle if both eigenvalues have the same sign (2π is a full turn), a rapidity if they differ, and a length
-                in units of 1/√|λ| if one axis is that of the linear part.
+            by: An angle if both eigenvalues have the same sign (2π is a full turn), a rapidity if they differ, and a
+                length in units of 1/√|λ| if one axis is that of the linear part.
             axes: Two of the latent's axes, numbered by |λ| descending.
 
         Returns:
@@ -170,9 +170,9 @@ class Latent:
 
         Args:
             x: Activations (n, d); without them, an `Intervention` is returned.
-            mode: "zero": the coordinates become those of the origin of v. "mean": they become those of the mean token, which
-                the dictionary must know. With an affine lens or a centre both are the same, because v is about the mean.
-                "rest": z is projected to `rest`.
+            mode: "zero": the coordinates become those of the origin of v. "mean": they become those of the mean token,
+                which the dictionary must know. With an affine lens or a centre both are the same, because v is about
+                the mean. "rest": z is projected to `rest`.
             rest: For mode="rest": the median of z, as a number or as the evidence of the dictionary.
 
         Returns:
@@ -181,12 +181,12 @@ class Latent:
         check_choice("mode", mode, ("zero", "mean", "rest"))
         if (rest is None) is (mode == "rest"):
             raise ValueError(
-                f"mode='{mode}' and rest={rest} do not go together; for mode='rest' give the median of z as a number or as "
-                "evidence, otherwise leave rest out"
+                f"mode='{mode}' and rest={rest} do not go together; for mode='rest' give the median of z as a number "
+                "or as evidence, otherwise leave rest out"
             )
         if mode == "rest":
             assert rest is not None
-            return self.project(x, to=self._at_rest(rest))  # type: ignore[arg-type]
+            return self.project(x, to=self._at_rest(rest))
         if mode == "mean" and self.axes.centring.at_origin:
             raise ValueError(
                 "the mean of the tokens is unknown to a dictionary without lens; give it: "
@@ -219,8 +219,8 @@ class Latent:
         """Points on the way from each token towards another, along the level set of the first: z stays the same.
 
         The coordinates on the latent's axes go to those of `end`, along great circles and boosts (see
-        `quadric.interventions.motion`). If z of the end differs, the way leads to the point of the level set nearest to it.
-        Everything outside the axes stays as it is in x.
+        `quadric.interventions.motion`). If z of the end differs, the way leads to the point of the level set nearest to
+        it. Everything outside the axes stays as it is in x.
 
         Args:
             x: Activations (n, d) at the start.
@@ -242,8 +242,8 @@ class Latent:
             steps = path_steps(axes.eigenvalues, start.gradient, across, share)
             if not bool(steps.isfinite().all()):
                 raise ValueError(
-                    f"no path joins the two ends of token {int((~steps.isfinite()).nonzero()[0, 0])}: they are on different "
-                    "sheets of the hyperboloid, or exactly opposite each other; choose another end"
+                    f"no path joins the two ends of token {int((~steps.isfinite()).nonzero()[0, 0])}: they are on "
+                    "different sheets of the hyperboloid, or exactly opposite each other; choose another end"
                 )
             points.append(x + (norms * (steps @ axes.basis.mT)).to(x.dtype))
         return torch.stack(points)
@@ -259,7 +259,8 @@ class Latent:
         n_axes = len(self.axes.eigenvalues)
         if n_axes < 2:
             raise ValueError(
-                f"latent {self.index} has one axis, along which no motion keeps z; use project, or a latent with more axes"
+                f"latent {self.index} has one axis, along which no motion keeps z; use project, or a latent with "
+                "more axes"
             )
         if len(axes) != 2 or axes[0] == axes[1] or not all(0 <= axis < n_axes for axis in axes):
             raise ValueError(f"axes={axes} are not two different axes of latent {self.index}, 0 … {n_axes - 1}")

@@ -63,8 +63,9 @@ def path_steps(
 
     The scaled coordinates p split into those with λ > 0 and those with λ < 0. With q = |p₊|² − |p₋|²:
 
-    - q > 0: |p₊| = √q cosh χ and |p₋| = √q sinh χ. The direction of p₊ follows a great circle, and the vector of length χ
-      along p₋ a straight line; an ellipsoid has only the first, a two-dimensional hyperboloid is a boost. q < 0: exchanged.
+    - q > 0: |p₊| = √q cosh χ and |p₋| = √q sinh χ. The direction of p₊ follows a great circle, and the vector of length
+      χ along p₋ a straight line; an ellipsoid has only the first, a two-dimensional hyperboloid is a boost. q < 0:
+      exchanged.
     - q = 0: the cone has no other connection than through its apex.
     - With a linear coordinate, the level set is a graph over the others: they go straight, and the linear one follows.
 
@@ -75,8 +76,8 @@ def path_steps(
         share: Of the way, from 0 to 1.
 
     Returns:
-        The steps from the start. NaN where no path exists: the ends are on different sheets of a hyperboloid, or exactly
-        opposite on an ellipsoid, where every great circle is as good as the next.
+        The steps from the start. NaN where no path exists: the ends are on different sheets of a hyperboloid, or
+        exactly opposite on an ellipsoid, where every great circle is as good as the next.
     """
     if share == 0 or not bool(across.any()):
         return torch.zeros_like(across)
@@ -123,7 +124,7 @@ def _on_hyperboloid(start: Tensor, end: Tensor, radius: Tensor, outer: Tensor, s
 
 def _rapidity(inner: Tensor, radius: Tensor) -> Tensor:
     """The vector of length χ along p₋, with |p₋| = √q sinh χ."""
-    length = inner.norm(dim=-1, keepdim=True)
+    length: Tensor = inner.norm(dim=-1, keepdim=True)
     return inner * ((length / radius[:, None]).asinh() / torch.where(length == 0, 1, length))
 
 

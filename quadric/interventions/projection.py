@@ -11,7 +11,8 @@ h falls from its value at the lower end of ν to 0, so the root is unique. It is
 
 - Hard case: h stays below t because g vanishes on the extreme eigenvectors. Then ν = max λ, and the missing length goes
   along the first of them.
-- No λ > 0, and no linear part: z has a maximum, at the centre of the quadric, where ν = 0. A larger value is unreachable.
+- No λ > 0, and no linear part: z has a maximum, at the centre of the quadric, where ν = 0. A larger value is
+  unreachable.
 """
 
 from typing import NamedTuple
