@@ -294,7 +294,7 @@ def _check_finite(name: str, value: float) -> None:
 
 def _wanted(to: Target, value: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
     asked = to(value) if callable(to) else to
-    wanted = torch.as_tensor(asked).to(value)
+    wanted = torch.as_tensor(asked, dtype=value.dtype, device=value.device)
     if wanted.ndim and wanted.shape != value.shape:
         raise ValueError(f"to has shape {tuple(wanted.shape)}; give one number, or one for each of {len(value)} tokens")
     if not bool(wanted.isfinite().all()):
