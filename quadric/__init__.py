@@ -10,6 +10,7 @@ The front door, in the order in which one uses it:
     quadric.show(ae, 12, evidence)                     one latent in a notebook
     quadric.export_site(ae, evidence, "site")          all of them as a static site
     quadric.view(ae, evidence)                         the same in the browser
+    with quadric.intervene(model, ae.latent(12).project(to=0.5)): ...   the model with one latent moved
 
 The rooms behind it, in the order in which data flows through them:
 
@@ -21,6 +22,7 @@ The rooms behind it, in the order in which data flows through them:
     quadric.evaluation    how good a dictionary is, on text it was not trained on
     quadric.geometry      the shape of every latent, from weights alone
     quadric.evidence      what data says about every latent: points, contexts, statistics, labels
+    quadric.interventions activations moved along a latent's level sets, also inside the language model
     quadric.site          both as a static site, and one latent in a notebook
 """
 
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from quadric.autoencoders import BatchTopKAutoencoder, BilinearAutoencoder, LossTerms, TopKAutoencoder
     from quadric.evaluation.on_activations import evaluate
     from quadric.evidence import Evidence, collect_evidence
+    from quadric.interventions.in_model import intervene
     from quadric.latent_table import latents
     from quadric.runs.fitting import fit
     from quadric.runs.folder import load
@@ -57,6 +60,7 @@ _HOME = {
     "export_site": "quadric.runs.sites",
     "fit": "quadric.runs.fitting",
     "harvest": "quadric.activations.reading",
+    "intervene": "quadric.interventions.in_model",
     "latents": "quadric.latent_table",
     "load": "quadric.runs.folder",
     "push": "quadric.runs.hub",
@@ -64,7 +68,8 @@ _HOME = {
     "view": "quadric.runs.viewing",
 }
 _ROOMS = (
-    "activations", "autoencoders", "corpus", "evaluation", "evidence", "geometry", "runs", "site", "training",
+    "activations", "autoencoders", "corpus", "evaluation", "evidence", "geometry", "interventions", "runs", "site",
+    "training",
 )  # fmt: skip
 
 __all__ = [
@@ -81,6 +86,7 @@ __all__ = [
     "fit",
     "geometry",
     "harvest",
+    "intervene",
     "latents",
     "load",
     "push",

@@ -14,10 +14,22 @@ import quadric
 from tests.activations.tiny import SIZES, tiny_tokenizer
 
 FUNCTIONS = (
-    "collect_evidence", "evaluate", "export_site", "fit", "harvest", "latents", "load", "push", "show", "view",
+    "collect_evidence", "evaluate", "export_site", "fit", "harvest", "intervene", "latents", "load", "push",
+    "show", "view",
 )  # fmt: skip
-RUN_EXAMPLES = ("collect_evidence", "evaluate", "export_site", "fit", "latents", "view")
-ROOMS = ("corpus", "activations", "autoencoders", "training", "runs", "evaluation", "geometry", "evidence", "site")
+RUN_EXAMPLES = ("collect_evidence", "evaluate", "export_site", "fit", "intervene", "latents", "view")
+ROOMS = (
+    "corpus",
+    "activations",
+    "autoencoders",
+    "training",
+    "runs",
+    "evaluation",
+    "geometry",
+    "evidence",
+    "interventions",
+    "site",
+)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -66,20 +66,12 @@ class LanguageModel:
     @property
     def decoder(self) -> nn.Module:
         """The model up to the final norm; activations do not need the head."""
-        decoder: nn.Module = self.causal.get_decoder()  # type: ignore[operator]
-        return decoder
+        return decoder_of(self.causal)
 
     @property
     def layers(self) -> nn.ModuleList:
         """The decoder's layers, whatever the architecture calls them."""
-        for name in ("layers", "h", "blocks"):
-            layers = getattr(self.decoder, name, None)
-            if isinstance(layers, nn.ModuleList):
-                return layers
-        raise ModelError(
-            f"cannot find the layers of {type(self.decoder).__name__} (looked for layers, h, blocks); "
-            "give a decoder-only language model"
-        )
+        return layers_of(self.decoder)
 
     @property
     def n_layers(self) -> int:
@@ -98,6 +90,29 @@ class LanguageModel:
         return str(next(self.causal.parameters()).dtype).removeprefix("torch.")
 
 
+def decoder_of(causal: Any) -> nn.Module:
+    """The decoder of a `transformers` model with a head."""
+    if not isinstance(causal, nn.Module) or not hasattr(causal, "get_decoder"):
+        raise ModelError(
+            f"a model in memory is a {type(causal).__name__}; give a transformers causal language model, e.g. from "
+            "AutoModelForCausalLM.from_pretrained"
+        )
+    decoder: nn.Module = causal.get_decoder()  # type: ignore[operator]
+    return decoder
+
+
+def layers_of(decoder: nn.Module) -> nn.ModuleList:
+    """The layers of a decoder, whatever the architecture calls them."""
+    for name in ("layers", "h", "blocks"):
+        layers = getattr(decoder, name, None)
+        if isinstance(layers, nn.ModuleList):
+            return layers
+    raise ModelError(
+        f"cannot find the layers of {type(decoder).__name__} (looked for layers, h, blocks); "
+        "give a decoder-only language model"
+    )
+
+
 def find_model(model: str, revision: str | None = None) -> ModelSource:
     """Locate a model by its name: embedded, `.gguf` file, folder or hub id; an existing path wins over a hub id."""
     if model in EMBEDDED:
@@ -107,7 +122,7 @@ def find_model(model: str, revision: str | None = None) -> ModelSource:
     if model.endswith(".gguf"):
         return _find_gguf(path)
     if path.is_dir():
-        return ModelSource(path.resolve().name, _folder_fingerprint(path), str(path))
+        return ModelSource(path.resolve().name, folder_fingerprint(path), str(path))
     if path.is_file():
         raise ModelError(f"{path} is not a model; give a folder with config.json, or a .gguf file")
     if model.startswith((".", "/", "~")) or not HUB_ID.fullmatch(model):
@@ -155,16 +170,12 @@ def load_model(source: ModelSource, *, device: str = "auto", dtype: ModelDtype =
 
 def model_in_memory(causal: Any, tokenizer: Any, name: str | None = None) -> LanguageModel:
     """Wrap a `transformers` model and tokenizer in memory, without changing device, precision or weights."""
-    if not isinstance(causal, nn.Module) or not hasattr(causal, "get_decoder"):
-        raise ModelError(
-            f"a model in memory is a {type(causal).__name__}; give a transformers causal language model, e.g. from "
-            "AutoModelForCausalLM.from_pretrained"
-        )
+    decoder_of(causal)  # checks its type
     if tokenizer is None:
         raise ModelError("a model in memory needs its tokenizer; give tokenizer=AutoTokenizer.from_pretrained(...)")
     config: Any = causal.config
     known = name or config.name_or_path or type(causal).__name__
-    return LanguageModel(known, _sampled_fingerprint(causal), causal, Tokenizer(tokenizer))
+    return LanguageModel(known, sampled_fingerprint(causal), causal, Tokenizer(tokenizer))
 
 
 def shape_of(model: LanguageModel) -> ModelShape:
@@ -174,7 +185,7 @@ def shape_of(model: LanguageModel) -> ModelShape:
     return ModelShape(model.n_layers, model.d_model, longest, model.dtype, model.tokenizer)
 
 
-def _sampled_fingerprint(causal: nn.Module) -> str:
+def sampled_fingerprint(causal: nn.Module) -> str:
     """Identify a model in memory by name, shape and a few thousand evenly spaced values of every parameter.
 
     Hashing all weights of a large model, possibly on a GPU, would take longer than running it on a page of text.
@@ -231,7 +242,7 @@ def _find_gguf(path: Path) -> ModelSource:
     return ModelSource(path.name, f"sha256:{sha256_of_file(path)}", str(path.parent), gguf_file=path.name)
 
 
-def _folder_fingerprint(folder: Path) -> str:
+def folder_fingerprint(folder: Path) -> str:
     """Hash of config and weights, since a folder has no commit and its name does not identify its content."""
     if not (folder / "config.json").is_file():
         raise ModelError(f"{folder} has no config.json; give the folder that save_pretrained wrote")

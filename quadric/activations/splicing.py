@@ -45,15 +45,25 @@ def _spliced(model: LanguageModel, replacement: Replacement | None) -> Iterator[
         hidden[replacement.mask] = replacement.vectors.to(hidden.dtype)
         return hidden
 
-    hook = _register(model, replacement.point, replaced)
+    hook = replace_at(model.layers, replacement.point, replaced)
     try:
         yield
     finally:
         hook.remove()
 
 
-def _register(model: LanguageModel, point: HookPoint, replaced: Callable[[Tensor], Tensor]) -> Any:
-    layer = model.layers[point.layer]
+def replace_at(layers: nn.ModuleList, point: HookPoint, replaced: Callable[[Tensor], Tensor]) -> Any:
+    """Replace the activations (s, l, d) at a hook point in every forward pass; returns the handle that removes it.
+
+    Args:
+        layers: Of the decoder.
+        point: Any but resid_mid.
+        replaced: From the activations to what the model continues with.
+
+    Returns:
+        A handle with `remove()`.
+    """
+    layer = layers[point.layer]
     match point.site:
         case "resid_pre":
             return _on_input(layer, replaced)
@@ -66,7 +76,7 @@ def _register(model: LanguageModel, point: HookPoint, replaced: Callable[[Tensor
         case _:
             # Replacing the input of the norm is not enough: the residual connection bypasses the norm.
             raise HookPointError(
-                f"activations cannot be replaced at {point}; train at resid_pre, attn_out or mlp_out instead"
+                f"activations cannot be replaced at {point}; give a dictionary of resid_pre, attn_out or mlp_out"
             )
 
 

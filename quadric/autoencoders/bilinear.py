@@ -9,7 +9,8 @@ An affine lens puts x̃ = [u − μ; c] of the unit token u in the place of x. T
 """
 
 from dataclasses import asdict, dataclass, replace
-from typing import Literal, NamedTuple, get_args
+from importlib import import_module
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast, get_args
 
 import torch
 from jaxtyping import Float, Int
@@ -48,6 +49,9 @@ from quadric.autoencoders.objective import (
 )
 from quadric.autoencoders.provenance import Provenance
 from quadric.autoencoders.rank_one import leading_eigenpairs, rank_one_vectors
+
+if TYPE_CHECKING:
+    import quadric.interventions
 
 Initialization = Literal["orthogonal", "xavier"]
 
@@ -378,6 +382,28 @@ class BilinearAutoencoder(Autoencoder):
         atoms, weights = self.mixing.row(latent)
         form = left[atoms].mT @ (weights.to(left)[:, None] * right[atoms])
         return (form + form.mT) / 2
+
+    def latent(
+        self, index: int, *, centre: Tensor | None = None, tolerance: float = 0.0
+    ) -> "quadric.interventions.Latent":
+        """One latent, to project, slide, ablate or scale activations along it (`quadric.interventions`).
+
+        Args:
+            index: of the latent.
+            centre: mean of the unit tokens that a raw dictionary reads; an affine lens has its own, which is used.
+            tolerance: share of Σ|λ| that its axes may leave out.
+
+        Returns:
+            A `Latent`, with methods (n, d) -> (n, d).
+
+        Example:
+            >>> autoencoder = BilinearAutoencoder(d_model=8, n_latents=16, prior="atomic")
+            >>> autoencoder.latent(3).project(torch.ones(2, 8), to=0.5).shape
+            torch.Size([2, 8])
+        """
+        # By name, on first use: interventions import this room, which imports no other.
+        interventions = import_module("quadric.interventions")
+        return cast("quadric.interventions.Latent", interventions.Latent(self, index, centre, tolerance))
 
     @torch.no_grad()
     def reconstruct(self, tokens: Tensor) -> Float[Tensor, "n d d"]:

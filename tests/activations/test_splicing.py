@@ -42,5 +42,5 @@ def test_only_masked_positions_are_replaced_and_earlier_predictions_stay_the_sam
 def test_resid_mid_cannot_be_replaced():
     point = parse_hook_point("resid_mid.1", N_LAYERS)
     mask = torch.ones_like(TOKENS, dtype=torch.bool)
-    with pytest.raises(HookPointError, match=r"cannot be replaced at resid_mid\.1; train at resid_pre"):
+    with pytest.raises(HookPointError, match=r"cannot be replaced at resid_mid\.1; give a dictionary of resid_pre"):
         predictions(tiny_model(), TOKENS, None, Replacement(point, mask, torch.zeros(33, 32)))

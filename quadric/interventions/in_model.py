@@ -1,0 +1,139 @@
+"""`quadric.intervene`: interventions inside a language model, in every forward pass and in `generate`."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor, nn
+
+from quadric.activations.hook_points import HookPoint, HookPointError, parse_hook_point
+from quadric.activations.identity import check_same_model
+from quadric.activations.models import LanguageModel, decoder_of, layers_of
+from quadric.activations.splicing import replace_at
+from quadric.interventions.combining import Combination, Intervention
+from quadric.interventions.latents import Latent
+from quadric.interventions.positions import Positions, check_positions, selected, token_positions
+
+Condition = Callable[[Tensor], Tensor]
+
+
+@contextmanager
+def intervene(
+    model: Any,
+    *interventions: Intervention,
+    positions: Positions = None,
+    where: Condition | None = None,
+    hook_point: str | int | None = None,
+    check_model: bool = True,
+) -> Iterator[Any]:
+    """Apply interventions to the activations of a language model inside the `with` block.
+
+    They act in every forward pass, including those of `generate` with a KV cache. Interventions at one hook point are
+    all computed from the original activation and applied together; nest two `with` blocks to apply one after the other.
+    Padding is left alone, and where nothing changes, activations and logits are the same to the bit.
+
+    Args:
+        model: A `transformers` causal language model in memory, or a `LanguageModel`.
+        interventions: Such as `ae.latent(214).project(to=0.5)`; none change nothing.
+        positions: Positions to act at, counted from the first real token of each sequence, whether it is in the cache
+            or not: a number, several, or a slice such as `slice(5, None)`. By default all.
+        where: Condition on the activations (n, d), such as `ae.latent(3).above(0.2)`; by default everywhere.
+        hook_point: Where to act; by default where each dictionary was trained.
+        check_model: Whether to refuse a model that is not the one of the dictionary.
+
+    Returns:
+        A context manager; it yields the model.
+
+    Example:
+        >>> from transformers import LlamaConfig, LlamaForCausalLM
+        >>> sizes = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4}
+        >>> model = LlamaForCausalLM(LlamaConfig(vocab_size=100, num_hidden_layers=2, **sizes))
+        >>> with quadric.intervene(model, ae.latent(3).ablate(), hook_point="resid_pre.1"):
+        ...     tokens = model.generate(torch.tensor([[5, 6, 7]]), max_new_tokens=4, pad_token_id=0)
+        >>> tokens.shape[1] <= 7
+        True
+    """
+    check_positions(positions)
+    decoder = model.decoder if isinstance(model, LanguageModel) else decoder_of(model)
+    layers = layers_of(decoder)
+    groups = _by_hook_point(interventions, hook_point, len(layers))
+    for intervention in interventions:
+        if check_model:
+            check_same_model(model, intervention.autoencoder.provenance)
+    with ExitStack() as hooks:
+        if groups:
+            current = _CurrentTokens()
+            hooks.callback(decoder.register_forward_pre_hook(current.read, with_kwargs=True).remove)
+        for point, members in groups.items():
+            edit = _Edit(Combination(members), point, positions, where, current)
+            hooks.callback(replace_at(layers, point, edit).remove)
+        yield model
+
+
+def _by_hook_point(
+    interventions: Sequence[Intervention], hook_point: str | int | None, n_layers: int
+) -> dict[HookPoint, list[Intervention]]:
+    groups: dict[HookPoint, list[Intervention]] = {}
+    for each in interventions:
+        if isinstance(each, Latent):
+            raise ValueError(f"{each} needs something to be done with it, e.g. ae.latent({each.index}).project(to=0.5)")
+        if not isinstance(each, Intervention):
+            raise ValueError(f"{each!r} is not an intervention; give e.g. ae.latent(3).project(to=0.5)")
+        name = each.autoencoder.provenance.hook_point if hook_point is None else str(hook_point)
+        if name is None:
+            raise HookPointError(
+                "the dictionary does not record its hook point, since it was trained on rows; give e.g. "
+                "hook_point='resid_pre.15'"
+            )
+        groups.setdefault(parse_hook_point(name, n_layers), []).append(each)
+    return groups
+
+
+class _CurrentTokens:
+    """Positions of the tokens that the running forward pass reads."""
+
+    positions: Int[Tensor, "s l"]
+
+    def read(self, decoder: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+        self.positions = token_positions(decoder, arguments, named)
+
+
+class _Edit:
+    """Applied to the activations at one hook point."""
+
+    def __init__(
+        self,
+        combination: Combination,
+        point: HookPoint,
+        positions: Positions,
+        where: Condition | None,
+        current: _CurrentTokens,
+    ) -> None:
+        self.combination, self.point, self.current = combination, point, current
+        self.positions, self.where = positions, where
+
+    def __call__(self, hidden: Tensor) -> Tensor:
+        if hidden.shape[-1] != self.combination.d_model:
+            raise HookPointError(
+                f"the dictionary reads activations of width {self.combination.d_model}, and {self.point} has "
+                f"{hidden.shape[-1]}; give the model and hook point that it was trained on"
+            )
+        chosen = selected(self.current.positions, self.positions).to(hidden.device)
+        if self.where is not None and bool(chosen.any()):
+            chosen = chosen.clone()
+            chosen[chosen.clone()] = _holds(self.where, hidden[chosen])
+        if not bool(chosen.any()):
+            return hidden
+        changed = hidden.clone()
+        changed[chosen] = self.combination(hidden[chosen])
+        return changed
+
+
+def _holds(where: Condition, activations: Tensor) -> Bool[Tensor, " n"]:
+    found = where(activations.detach())
+    if not isinstance(found, Tensor) or found.dtype != torch.bool or found.shape != activations.shape[:1]:
+        shown = f"{found.dtype} {tuple(found.shape)}" if isinstance(found, Tensor) else type(found).__name__
+        raise ValueError(f"where= returned {shown}; return one bool per token, ({len(activations)},)")
+    return found.to(activations.device)
