@@ -7,7 +7,7 @@ from torch import Tensor
 
 from quadric.figures.figure_data import DEFAULT_ALPHA, FigureData, MissingDataError
 from quadric.figures.style import LOOKS, Drawn, panels
-from quadric.geometry import all_eigenvalues
+from quadric.geometry import statistics
 from quadric.geometry.statistics import captured_curve
 from quadric.sweep.rows import Row
 
@@ -44,7 +44,7 @@ def _curves(data: FigureData) -> dict[str, Tensor]:
                 f"no {prior} autoencoder at alpha {DEFAULT_ALPHA} to compare with the other prior; run: "
                 "quadric sweep --layers 15 --prior composite quadratic --out runs/captured"
             )
-        eigenvalues = all_eigenvalues(first.load())
+        eigenvalues = statistics(first.load()).eigenvalues
         curves[prior] = captured_curve(eigenvalues[eigenvalues[:, 0] != 0])
     return curves
 

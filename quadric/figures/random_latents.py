@@ -8,7 +8,7 @@ from quadric.evaluation.measures import DENSE
 from quadric.evidence import Evidence
 from quadric.figures.figure_data import FigureData, MissingDataError, Trained
 from quadric.figures.style import GREY, Drawn, panels
-from quadric.geometry import all_eigenvalues
+from quadric.geometry import statistics
 from quadric.geometry.statistics import captured_curve
 from quadric.runs.folder import evidence_folder
 from quadric.sweep.rows import Row
@@ -26,7 +26,7 @@ def draw(data: FigureData) -> Drawn:
     chosen = np.flatnonzero(alive & (density <= DENSE))[:SHOWN].tolist()
     if not chosen:
         raise MissingDataError(f"all latents of {trained.config.name} are dense (density over {DENSE}) or silent")
-    captured = captured_curve(all_eigenvalues(trained.load()))
+    captured = captured_curve(statistics(trained.load(), centre=evidence.calibration.tokens_centre()).eigenvalues)
     columns = min(3, len(chosen))
     figure, axes = panels(
         -(-len(chosen) // columns), columns, 2.3 * -(-len(chosen) // columns), subplot_kw={"projection": "3d"}

@@ -93,7 +93,7 @@ def error_of(command: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (["--corpus", "nonsense"], "unknown corpus 'nonsense'; give one of wiki-leads"),
         (["--block-length", "500", "--corpus", "short.txt"], "fewer than one block of 500; use more text"),
         (["--block-length", "600"], "block_length=600 exceeds the 512 tokens that tiny-llama can read"),
-        (["--out", "/dev/null"], "cannot use /dev/null as a folder (File exists); give another"),
+        (["--out", "/dev/null"], "'/dev/null' is a file; give a folder"),
         (["--device", "warp"], "no device 'warp' here; give auto or"),
         (["--tokens", "0"], "tokens=0 is not positive"),
         (["--outlier-factor", "0.5"], "outlier_factor=0.5 must exceed 1"),

@@ -99,7 +99,7 @@ def test_help_shows_groups_and_defaults_and_does_not_wait_for_torch(command):
     for group in groups:
         assert f"─ {group} options ─" in result.stdout
     assert "(default: smollm2)" in result.stdout
-    assert ("1024 small, 8192 paper" in result.stdout) == (command != "harvest")
+    assert ("1024 small, 8192 large" in result.stdout) == (command != "harvest")
     assert "None" not in result.stdout.replace("None keeps the order", "")
 
 

@@ -171,7 +171,9 @@ def test_a_collection_that_was_interrupted(whole: Path, autoencoder: Path, count
         ae: Any = quadric.load(autoencoder)
         return State(tmp_path, Collector(ae, settings_), stream, 60.0)
 
-    state().save(50)
+    begun = state()
+    begun.collector.calibrate(next(iter(stream)).activations[stream.hook_points[0]])
+    begun.save(50)
 
     def check() -> None:
         found = outcome(lambda: state().restore(), tmp_path / STATE)

@@ -17,6 +17,7 @@ import pytest
 
 from quadric.cli import main
 from quadric.site import serve
+from quadric.site.schema import SCHEMA_VERSION
 from quadric.site.serve import CONTENT_SECURITY_POLICY, address_of, file_below, site_folder, site_server
 
 ROOT = Path(__file__).parents[2]
@@ -27,7 +28,7 @@ def site(tmp_path):
     folder = tmp_path / "site"
     (folder / "data").mkdir(parents=True)
     (folder / "index.html").write_text("<!doctype html>hello")
-    (folder / "data/site.json").write_text(json.dumps({"format": "quadric-site", "schema_version": 1}))
+    (folder / "data/site.json").write_text(json.dumps({"format": "quadric-site", "schema_version": SCHEMA_VERSION}))
     (folder / "data/00000.st").write_bytes(b"\x1f\x8b00")
     (folder / ".secret.json").write_text("{}")
     (folder / "script.py").write_text("print()")
@@ -135,8 +136,8 @@ def test_a_site_is_found_in_its_run_and_a_run_without_one_is_told_how(site, tmp_
 
 
 def test_a_site_of_another_schema_is_refused(site):
-    (site / "data/site.json").write_text(json.dumps({"format": "quadric-site", "schema_version": 2}))
-    with pytest.raises(ValueError, match="schema version 2; this Quadric serves version 1"):
+    (site / "data/site.json").write_text(json.dumps({"format": "quadric-site", "schema_version": 1}))
+    with pytest.raises(ValueError, match=f"schema version 1; this Quadric serves version {SCHEMA_VERSION}"):
         site_folder(site)
 
 
