@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from quadric.evaluation import Evaluation
     from quadric.evaluation.recovered import Predictions
 
-RECOVERED_HEADINGS = ("CE recov.", "sign given", "KL recov.")
+RECOVERED_HEADINGS = ("CE recovered", "sign given", "KL recovered")
 
 TextFlags = flag_group("TextFlags", take(EvaluationSettings), take(Computation))
 TextGroup: TypeAlias = Annotated[FlagGroup, tyro.conf.OmitArgPrefixes, tyro.conf.arg(constructor=TextFlags)]
@@ -111,6 +111,7 @@ def _print(found: "list[Evaluation]", console: "Console") -> None:
         f"part of xxᵀ about the mean token{_energies(found[0])}. Copies: |cosine| over 0.95 with an earlier latent."
     )
     if (recovered := found[0].recovered) is not None:
+        console.print(_recovered_table(found))
         console.print(
             "Recovered: share of the cost of zero / mean ablation that is avoided, in cross-entropy (CE) and "
             f"divergence (KL), over {recovered.n_tokens:,} predictions; the model's own: {recovered.original:.3f}. "
@@ -122,21 +123,31 @@ def _print(found: "list[Evaluation]", console: "Console") -> None:
 def _table(found: "list[Evaluation]") -> "Table":
     from rich.table import Table
 
-    spliced = any(each.recovered for each in found)
     table = Table()
-    for heading in ("", "error", "95 %", "density", "dense", "dead", *(RECOVERED_HEADINGS if spliced else ())):
+    for heading in ("", "error", "95 %", "density", "dense", "dead"):
         table.add_column(heading, justify="right", no_wrap=True)
     for number, each in enumerate(found, 1):
         measures = each.measures
-        row = [
+        table.add_row(
             str(number),
             f"{measures.error.mean:.3f}",
             f"{measures.error.low:.3f}–{measures.error.high:.3f}",
             f"{measures.density:.3f}",
             f"{measures.dense_share:.0%}",
             f"{measures.dead_share:.0%}",
-        ]
-        table.add_row(*row, *(_recovered_cells(each) if spliced else []))
+        )
+    return table
+
+
+def _recovered_table(found: "list[Evaluation]") -> "Table":
+    """Predictions recovered, in a table of its own: all columns together are wider than a terminal."""
+    from rich.table import Table
+
+    table = Table()
+    for heading in ("", *RECOVERED_HEADINGS):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for number, each in enumerate(found, 1):
+        table.add_row(str(number), *_recovered_cells(each))
     return table
 
 

@@ -43,7 +43,7 @@ def test_every_autoencoder_is_measured_on_held_out_text(
     files = [str(tmp_path / "all.json"), str(tmp_path / "table.csv")]
     assert evaluate(world, str(run), "--spliced-tokens", "64", "--out", *files) == 0
     printed = capsys.readouterr()
-    assert "CE recov." in printed.out
+    assert "CE recovered" in printed.out
     assert "sign for which x̂·x ≥ 0" in printed.out.replace("\n", " ")
     found = json.loads((tmp_path / "all.json").read_text())
     with (tmp_path / "table.csv").open() as file:
