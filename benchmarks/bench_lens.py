@@ -111,9 +111,10 @@ def by_dictionary(rows: list[Row]) -> dict[str, list[Row]]:
 
 def table(rows: list[Row], columns: dict[str, Callable[[Row], float | None]], digits: int = 2) -> list[str]:
     """One line per dictionary, mean and spread over its seeds."""
-    lines = ["| dictionary | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
+    lines = ["| dictionary | seeds | " + " | ".join(columns) + " |", "|---" * (len(columns) + 2) + "|"]
     for name, own in by_dictionary(rows).items():
-        lines.append(f"| {name} | " + " | ".join(spread(own, column, digits) for column in columns.values()) + " |")
+        cells = " | ".join(spread(own, column, digits) for column in columns.values())
+        lines.append(f"| {name} | {len(own)} | {cells} |")
     return lines
 
 
@@ -136,8 +137,8 @@ def page(rows: list[Row], options: argparse.Namespace) -> str:
         f"# Lenses and settings on {options.name}, layer {options.layer}",
         "",
         f"`python benchmarks/bench_lens.py{options.arguments}`: k = {N_LATENTS}, {STEPS} steps of {BATCH:,} of "
-        f"{options.tokens:,} tokens, alpha 0.3, 16 atoms per latent unless stated, {options.seeds} seeds; measured on "
-        "24,000 held-out tokens. Mean ± largest distance from it over seeds.",
+        f"{options.tokens:,} tokens, alpha 0.3, 16 atoms per latent unless stated; measured on 24,000 held-out "
+        "tokens. Mean ± largest distance from it over seeds.",
         "",
         f"Of the energy of xxᵀ about the mean token, the constant, linear and quadratic blocks hold {energy}.",
         "",
