@@ -155,6 +155,8 @@ def test_mistakes_are_said_in_one_line(
 
     out = ["--out", str(tmp_path / "site"), "--no-map"]
     assert "no run is named" in complaint(*out)
+    assert "holds the run" in complaint(str(run), "--out", str(run.parent))
+    assert list(run.rglob("config.json"))
     assert "name its folder with --out" in complaint(str(run), str(run))
     assert "tokens=1 is too small; give at least 2" in complaint(str(run), *out, "--tokens", "1")
     assert "no config.json" in complaint(str(tmp_path / "nowhere"), *out)

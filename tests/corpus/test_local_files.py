@@ -115,3 +115,24 @@ def test_error_names_the_missing_source(tmp_path: Path) -> None:
         texts_of(tmp_path)
     with pytest.raises(CorpusError, match=r"unknown corpus 'nonsense'; give one of wiki-leads"):
         texts_of("nonsense")
+
+
+def test_a_truncated_gzip_file_is_one_error(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt.gz"
+    path.write_bytes(gzip.compress(b"some text " * 100)[:-20])
+    with pytest.raises(CorpusError, match=r"a\.txt\.gz is truncated or not gzip .*; copy or download it again"):
+        texts_of(path)
+
+
+def test_half_of_a_surrogate_pair_is_one_error(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "broken \\ud83d"}\n')
+    with pytest.raises(CorpusError, match=r"half of a surrogate pair, which is no text; write it again as UTF-8"):
+        texts_of(path)
+
+
+def test_json_that_is_nested_too_deeply_is_one_error(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text("[" * 100_000 + "\n")
+    with pytest.raises(CorpusError, match=r"line 1 is not JSON"):
+        texts_of(path)

@@ -41,13 +41,14 @@ except OSError as problem:
 PROXIES = ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY")
 
 
-def run(action: str, name: str, cache, endpoint: str, offline: bool = False) -> str:
+def run(action: str, name: str, cache, endpoint: str, offline: bool = False, **more: str) -> str:
     environment = {
         "HF_ENDPOINT": endpoint,
         "HF_HOME": str(cache),
         "HF_HUB_OFFLINE": str(int(offline)),
         "HF_HUB_DISABLE_PROGRESS_BARS": "1",
         **dict.fromkeys(PROXIES, ""),
+        **more,
     }
     result = fresh_process.run(SCRIPT, action, name, json.dumps(ORIGIN), environment=environment)
     assert result.returncode == 0, result.stderr
@@ -92,6 +93,15 @@ def test_no_network_is_one_clear_message(tmp_path):
     assert message.startswith("ConnectionError: no local folder 'someone/nothing', and it could not be downloaded")
     message = run("push", "someone/circles", tmp_path, "http://127.0.0.1:9", offline=True)
     assert message.startswith("ConnectionError: could not push to 'someone/circles'")
+
+
+@pytest.mark.slow
+def test_a_proxy_that_cannot_be_used_is_one_clear_message(tmp_path):
+    """Without the package for SOCKS, the hub's client fails with an error of another library."""
+    for action in ("push", "pull"):
+        message = run(action, "someone/circles", tmp_path, "http://127.0.0.1:9", ALL_PROXY="socks5://127.0.0.1:9")
+        assert message.startswith("ConnectionError: ")
+        assert len(message.splitlines()) == 1
 
 
 def test_model_card_states_the_provenance():
