@@ -35,7 +35,7 @@ def report(requirements: list[str]) -> list[dict[str, object]]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "report.json"
         command = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--no-deps", "--quiet"]
-        command += ["--only-binary=:all:", "--index-url", "https://pypi.org/simple", "--report", str(path)]
+        command += ["--only-binary=:all:", "--report", str(path)]
         subprocess.run([*command, *requirements], check=True, env={k: v for k, v in environment.items() if v})
         found: list[dict[str, object]] = json.loads(path.read_text())["install"]
     return found
