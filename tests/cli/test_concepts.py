@@ -23,6 +23,8 @@ from quadric.concepts.reading import concept_vectors, corpus_vectors, word_token
 from quadric.corpus import CorpusConfig
 from tests.tiny_runs import make_tiny_world, train_command
 
+pytestmark = pytest.mark.slow  # whole commands
+
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:

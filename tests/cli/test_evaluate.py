@@ -15,6 +15,8 @@ from quadric.evaluation import files
 from tests.cli.terminal import complaints, only_complaint
 from tests.tiny_runs import make_tiny_world, train_command
 
+pytestmark = pytest.mark.slow  # whole commands
+
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:

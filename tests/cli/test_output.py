@@ -14,6 +14,8 @@ from quadric.cli.label import _said
 from quadric.cli.output import say, say_error
 from quadric.evidence.labelling import LabellingReport
 
+pytestmark = pytest.mark.slow  # whole commands
+
 EVIL = "\x1b[31mred\x07\x00\u202eright to left\x9b"
 CONTROL = ("\x1b", "\x07", "\x00", "\u202e", "\x9b")
 

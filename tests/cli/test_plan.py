@@ -9,6 +9,8 @@ from quadric.training.plan import RunPlan
 from tests.activations.tiny import save_tiny
 from tests.tiny_runs import flags, make_tiny_world
 
+pytestmark = pytest.mark.slow  # whole commands
+
 
 @pytest.mark.parametrize("width", [1024, 1152, 2048])
 def test_the_papers_sizes_can_be_planned(width, capsys):

@@ -16,6 +16,8 @@ from quadric.site import writer
 from tests.activations.tiny import D_MODEL, save_tiny
 from tests.cli.terminal import run_on_a_terminal
 
+pytestmark = pytest.mark.slow  # whole commands
+
 
 @pytest.fixture
 def static(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -19,6 +19,8 @@ from quadric.sweep.results import row_path
 from tests.cli.terminal import only_complaint, run_on_a_terminal
 from tests.tiny_runs import make_tiny_world, sweep_command
 
+pytestmark = pytest.mark.slow  # whole commands
+
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -20,6 +20,8 @@ from tests.cli.terminal import only_complaint, run_on_a_terminal
 from tests.fresh_process import TRANSFORMERS
 from tests.tiny_runs import flags, make_tiny_world, train_command
 
+pytestmark = pytest.mark.slow  # whole commands
+
 QUADRIC = fresh_process.module("quadric")
 
 

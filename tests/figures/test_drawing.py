@@ -18,6 +18,8 @@ from quadric.figures import FIGURES, FigureData, MissingDataError, draw_figures,
 from quadric.figures.receptive_gap import log_exact_law, log_ratio
 from quadric.geometry import frobenius_similarity, hungarian_similarity, statistics
 
+pytestmark = pytest.mark.slow  # whole commands
+
 WITHOUT_RUNS = {"receptive_fields", "receptive_gap"}
 
 
