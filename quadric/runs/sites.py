@@ -78,9 +78,7 @@ def site_of_runs(
     writer.check_replaceable(out)
     writer.check_viewer_built(writer.STATIC)
     inputs = site_inputs(runs, wanted, names=names, progress=progress, on_progress=on_progress, on_note=on_note)
-    return build_site(
-        inputs, out, title=title, with_map=with_map, limits=limits, static=writer.STATIC, on_progress=on_progress
-    )
+    return build_site(inputs, out, title=title, with_map=with_map, limits=limits, on_progress=on_progress)
 
 
 def _check_apart(runs: Sequence[Path], out: Path) -> None:

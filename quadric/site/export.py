@@ -14,6 +14,7 @@ from quadric.evidence.calibration import METHOD
 from quadric.evidence.ranking import RANKING, worth
 from quadric.geometry import DictionaryGeometry, decompose, dictionary_geometry, with_signs
 from quadric.geometry.centring import given_sha256
+from quadric.site import writer
 from quadric.site.checking import HostingLimits
 from quadric.site.latent_pages import latent_records
 from quadric.site.layout import describe, umap_layout
@@ -30,7 +31,7 @@ from quadric.site.schema import (
     SiteText,
     unit_of,
 )
-from quadric.site.writer import STATIC, check_replaceable, check_viewer_built, write_site
+from quadric.site.writer import check_replaceable, check_viewer_built, write_site
 
 WEIGHT_EXPONENT = 4.0
 UNKNOWN = Quality(**{field.name: None for field in fields(Quality)})
@@ -62,7 +63,7 @@ def build_site(
     title: str = "Quadric",
     with_map: bool = True,
     limits: HostingLimits | None = HostingLimits(),  # noqa: B008  (frozen)
-    static: Path = STATIC,
+    static: Path | None = None,
     on_progress: OnProgress = lambda part, done, total: None,
 ) -> SiteManifest:
     """Write a static site that shows every latent of some autoencoders.
@@ -73,7 +74,7 @@ def build_site(
         title: Title of the landing page.
         with_map: Whether to lay all latents out by UMAP, which needs `umap-learn`.
         limits: Sizes that free static hosts accept; None for a site that stays on this machine.
-        static: Folder of the built viewer.
+        static: Folder of the built viewer; None for the one that comes with the package.
         on_progress: Called as the parts "geometry" and "pages" advance.
 
     Returns:
@@ -86,6 +87,7 @@ def build_site(
         ```
     """
     check_replaceable(out)
+    static = static or writer.STATIC
     check_viewer_built(static)
     n_latents = sum(each.autoencoder.n_latents for each in inputs)
     # The geometry of a latent has three steps: its decomposition, its neighbours, its statistics.

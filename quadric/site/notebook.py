@@ -17,9 +17,9 @@ from quadric.autoencoders.lens import AffineLens, token_moments
 from quadric.autoencoders.objective import check_tokens
 from quadric.geometry import Centre, Form, LatentFrame, form_frame, latent_frame
 from quadric.geometry.dictionary import require_bilinear
+from quadric.site import writer
 from quadric.site.notebook_points import MOST_AXES, PointsOfLatents, no_points, points_of_evidence, points_of_rows
 from quadric.site.schema import MOST_EIGENVALUES, unit_of
-from quadric.site.writer import STATIC, check_viewer_built
 
 FRAME_HEIGHT = 760
 
@@ -71,7 +71,7 @@ def show(
         quadric.show(ae, 12, quadric.geometry.latent_form(ae, 12) - quadric.geometry.latent_form(ae, 3))
         ```
     """
-    check_viewer_built()
+    writer.check_viewer_built()
     if isinstance(data, Form):
         _check_replacement(data, subject)
         subject, data = data, None
@@ -144,7 +144,7 @@ def _shape(frame: LatentFrame, origin: str = "the origin") -> dict[str, Any]:
 
 
 def _page(data: dict[str, Any]) -> str:
-    script, style = ((STATIC / name).read_text(encoding="utf-8") for name in ("notebook.js", "notebook.css"))
+    script, style = ((writer.STATIC / name).read_text(encoding="utf-8") for name in ("notebook.js", "notebook.css"))
     policy = f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'"
     # "<" is written as an escape, so that no text can end the script element.
     content = json.dumps(data, allow_nan=False).replace("<", "\\u003c")

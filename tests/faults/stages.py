@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
 from quadric._locks import LOCK
 from quadric.cli import main
 from quadric.site import writer
@@ -38,9 +40,10 @@ def train(places: Places) -> int:
 
 def evidence_and_site(places: Places) -> int:
     """Of a copy of a run without evidence, geometry and site."""
-    writer.STATIC = places.static
     given = ["--cache", str(places.whole / "cache"), "--tokens", "200", "--points", "10"]
-    return main(["site", str(places.out), *given, "--model", f"{places.world}/tiny-llama", "--no-map"])
+    with pytest.MonkeyPatch.context() as patch:  # other tests of this process need the real viewer
+        patch.setattr(writer, "STATIC", places.static)
+        return main(["site", str(places.out), *given, "--model", f"{places.world}/tiny-llama", "--no-map"])
 
 
 def label(places: Places) -> int:
