@@ -167,6 +167,7 @@ print("finished")
 """
 
 
+@pytest.mark.slow
 def test_nested_work_on_a_real_terminal() -> None:
     code, shown = run_on_a_terminal("-c", NESTED)
     assert code == 0, shown

@@ -23,6 +23,7 @@ def test_it_is_pca_of_the_lifted_tokens(k: int) -> None:
     assert torch.allclose(product_space_basis(sample, k).error(rest), expected, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_all_dimensions_of_the_product_space_leave_nothing() -> None:
     sample = tokens(300)
     error = product_space_basis(sample, 40).error(tokens(50, seed=1))  # 21 = 6 · 7 / 2 dimensions

@@ -21,6 +21,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[CASES] = {}
 
 
+@pytest.hookimpl(tryfirst=True)  # before the rest of the tests is marked `unit`
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:

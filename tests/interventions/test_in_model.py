@@ -51,6 +51,7 @@ def test_an_empty_intervention_leaves_logits_equal_to_the_bit(architecture):
             assert torch.equal(model(TOKENS, attention_mask=LEFT_PADDED, use_cache=False).logits, untouched)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_an_empty_intervention_leaves_generation_equal_to_the_bit(architecture):
     """With KV cache, in a batch, with left padding."""
@@ -83,6 +84,7 @@ def by_hand(model, sequences):
     return model(sequences, attention_mask=mask, position_ids=positions, use_cache=False).logits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{}, {"positions": slice(4, None)}, {"positions": [2, 7, 10]}, {"where": True}])
 @pytest.mark.parametrize("architecture", ["llama", "gemma3", "gpt2"])
 def test_generate_equals_the_step_by_step_forward(architecture, settings):

@@ -164,6 +164,7 @@ def test_the_paper_lens_is_the_paper_without_its_additions() -> None:
     assert ae.left.shape[1] == 12
 
 
+@pytest.mark.slow
 def test_an_iterator_gives_its_first_rows_to_the_lens_and_to_training() -> None:
     chunks = [rows(64, seed=seed) for seed in range(8)]
     from_list, from_iterator = quadric.fit(chunks, **SMALL), quadric.fit(iter(chunks), **SMALL)

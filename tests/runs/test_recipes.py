@@ -66,6 +66,7 @@ RECIPES = {"qwen3_5": paper_qwen, "gemma3": paper_gemma, "llama": paper_llama}
 TINY = Scale(n_latents=24, n_active=4, mixing_density=0.1, steps=4, alpha_warmup_steps=1, sequences_per_step=4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", RECIPES)
 def test_a_papers_recipe_runs_from_model_to_folder_on_a_tiny_model_of_its_class(
     architecture: str, tmp_path: Path

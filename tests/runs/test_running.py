@@ -109,6 +109,7 @@ def test_a_run_that_fails_later_keeps_its_checkpoints(tmp_path: Path, monkeypatc
     assert is_finished(tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_what_a_killed_start_left_does_not_block_the_next(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run/.run.json.4711").touch()

@@ -146,6 +146,7 @@ def test_hidden_parts_are_refused_before_the_disk_is_asked(site):
     assert file_below(site.resolve(), "/data/site.json") == site.resolve() / "data/site.json"
 
 
+@pytest.mark.slow
 def test_the_page_and_the_server_have_the_same_policy():
     assert json.loads((ROOT / "web/csp.json").read_text()) == CONTENT_SECURITY_POLICY
 

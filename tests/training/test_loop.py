@@ -12,6 +12,7 @@ from quadric.training.optimizers import Muon
 from tests.training import job
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", job.CONFIGS)
 def test_every_autoencoder_learns(name, tmp_path):
     reports = []
