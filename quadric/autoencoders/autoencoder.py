@@ -100,10 +100,17 @@ class Autoencoder(nn.Module, ABC):
         check_weight("alpha", alpha, "the paper uses 0.3")
         return self.loss_sums(tokens, mask).terms(alpha)
 
-    def loss_sums(self, tokens: Tensor, mask: Tensor | None = None, overlap_penalty: float = 0.0) -> LossSums:
+    def loss_sums(
+        self,
+        tokens: Tensor,
+        mask: Tensor | None = None,
+        overlap_penalty: float = 0.0,
+        top_latents: int | None = None,
+    ) -> LossSums:
         """The sums that `loss` divides by the number of tokens; sums of parts of a batch can be added."""
-        if overlap_penalty:
-            raise ValueError(f"overlap_penalty={overlap_penalty} needs quadratic forms; a '{self.kind}' has none")
+        if overlap_penalty or top_latents is not None:
+            given = f"overlap_penalty={overlap_penalty}" if overlap_penalty else f"top_latents={top_latents}"
+            raise ValueError(f"{given} needs quadratic forms; a '{self.kind}' has none")
         tokens = self.prepare(tokens, mask)
         latents = self.encode_prepared(tokens)
         if self.training:

@@ -21,7 +21,7 @@ from quadric.autoencoders.checks import check_choice, check_positive, check_seed
 from quadric.autoencoders.io import check_shapes
 from quadric.autoencoders.kernels.blocked import blocked_quadratic_form
 from quadric.autoencoders.kernels.kernel import atom_gram, kernel_overlap
-from quadric.autoencoders.kernels.latents import latent_sums
+from quadric.autoencoders.kernels.latents import latent_sums, strongest
 from quadric.autoencoders.lens import AffineLens, Lens, LensKind, PaperLens
 from quadric.autoencoders.mixing import (
     Composite,
@@ -237,7 +237,12 @@ class BilinearAutoencoder(Autoencoder):
         return self.mixing.latents(inputs, *self._used_factors(inputs.dtype))
 
     def loss(
-        self, tokens: Tensor, alpha: float = 0.3, mask: Tensor | None = None, overlap_penalty: float = 0.0
+        self,
+        tokens: Tensor,
+        alpha: float = 0.3,
+        mask: Tensor | None = None,
+        overlap_penalty: float = 0.0,
+        top_latents: int | None = None,
     ) -> LossTerms:
         """Mean error of x̃x̃ᵀ + alpha · mean density + overlap_penalty · Σ_{i≠j} cos²(W_i, W_j)/k; differentiable.
 
@@ -246,32 +251,47 @@ class BilinearAutoencoder(Autoencoder):
             alpha: weight of the density penalty.
             mask: (n,) of torch.bool, True where a token counts; all by default.
             overlap_penalty: weight of the resemblance between latents; keeps several latents from learning one form.
+            top_latents: how many latents reconstruct each token, the strongest by |z_i|·‖W_i‖; all by default, and
+                if there are fewer.
 
         Returns:
             `LossTerms(total, error, density)`; the error is that of the lens's own coordinates.
         """
         check_weight("alpha", alpha, "the paper uses 0.3")
         check_weight("overlap_penalty", overlap_penalty, "0 leaves it out")
-        return self.loss_sums(tokens, mask, overlap_penalty).terms(alpha)
+        if top_latents is not None:
+            check_positive("top_latents", top_latents)
+        return self.loss_sums(tokens, mask, overlap_penalty, top_latents).terms(alpha)
 
-    def loss_sums(self, tokens: Tensor, mask: Tensor | None = None, overlap_penalty: float = 0.0) -> LossSums:
+    def loss_sums(
+        self,
+        tokens: Tensor,
+        mask: Tensor | None = None,
+        overlap_penalty: float = 0.0,
+        top_latents: int | None = None,
+    ) -> LossSums:
         inputs = self._inputs(prepare_tokens(tokens, self.d_model, self.left.dtype, mask))
+        if top_latents is not None and top_latents >= self.n_latents:
+            top_latents = None
         if self._atoms_at_once() is not None:
-            return self._blocked_sums(inputs, overlap_penalty)
+            return self._blocked_sums(inputs, overlap_penalty, top_latents)
         left, right = self._used_factors(inputs.dtype)
         # K before Z: the backward pass runs in reverse and has freed the latents when G's gradient needs memory.
         kernel = self.mixing.kernel(atom_gram(left, right, self.symmetric))
-        sums = latent_sums(self.mixing.latents(inputs, left, right), kernel, self.offset.to(inputs.dtype))
+        latents = self.mixing.latents(inputs, left, right)
+        kept = None if top_latents is None else strongest(latents, kernel, top_latents)
+        sums = latent_sums(latents, kernel, self.offset.to(inputs.dtype), kept)
         error = objective = sums.error.sum()
         if overlap_penalty:
             objective = error + len(inputs) * overlap_penalty * kernel_overlap(kernel)
         return LossSums(objective, error, sums.l1, sums.l2_squared, len(inputs))
 
-    def _blocked_sums(self, inputs: Float[Tensor, "n w"], overlap_penalty: float) -> LossSums:
-        if overlap_penalty:
+    def _blocked_sums(self, inputs: Float[Tensor, "n w"], overlap_penalty: float, top_latents: int | None) -> LossSums:
+        if overlap_penalty or top_latents is not None:
+            given = f"overlap_penalty={overlap_penalty}" if overlap_penalty else f"top_latents={top_latents}"
             raise ValueError(
-                f"overlap_penalty={overlap_penalty} needs the whole kernel, which is never formed for "
-                f"{self.n_hidden} atoms in blocks; set it to 0"
+                f"{given} needs the kernel, which is never formed for {self.n_hidden} atoms in blocks; "
+                f"set it to {0 if overlap_penalty else None}"
             )
         latents = self._latents(inputs)
         error = kernel_error(self._quadratic_form(latents), latents).sum()
@@ -452,13 +472,16 @@ class BilinearAutoencoder(Autoencoder):
         return left, self.lens.to_raw(right) if raw else right
 
 
-def reference_loss(autoencoder: BilinearAutoencoder, tokens: Float[Tensor, "n d"], alpha: float = 0.3) -> LossTerms:
+def reference_loss(
+    autoencoder: BilinearAutoencoder, tokens: Float[Tensor, "n d"], alpha: float = 0.3, top_latents: int | None = None
+) -> LossTerms:
     """The loss in the order of the paper and in plain autograd: what `loss` computes, without its savings.
 
     Args:
         autoencoder: any prior, in any storage.
         tokens: at least two activations (n, d).
         alpha: weight of the density penalty.
+        top_latents: how many latents reconstruct each token; all by default, as in the paper.
 
     Returns:
         `LossTerms(total, error, density)`, equal to `autoencoder.loss(tokens, alpha)`.
@@ -477,7 +500,11 @@ def reference_loss(autoencoder: BilinearAutoencoder, tokens: Float[Tensor, "n d"
     if autoencoder.symmetric:
         gram = (gram + (left @ right.mT) * (right @ left.mT)) / 2
     kernel = mixing @ gram @ mixing.mT
-    error = ((z @ kernel) * z).sum(-1) - 2 * z.square().sum(-1) + 1
+    kept = z
+    if top_latents is not None:
+        share = z.abs() * kernel.diagonal().sqrt()
+        kept = z * (share >= share.topk(top_latents).values[:, -1:])
+    error = ((kept @ kernel) * kept).sum(-1) - 2 * kept.square().sum(-1) + 1
     norm_ratio = (z - offset).abs().sum(0) / (z - offset).square().sum(0).sqrt()
     density = (norm_ratio - 1) / (len(x) ** 0.5 - 1)
     return LossTerms(error.mean() + alpha * density.mean(), error.mean(), density.mean())

@@ -39,7 +39,8 @@ def _defaults(name: str) -> str:
 
 SIZES = {each.name: _defaults(each.name) for each in fields(Scale)}
 DICTIONARY_SIZES = (
-    "lens", "n_latents", "n_hidden", "atoms_per_latent", "mixing_density", "overlap_penalty", "tied", "n_active",
+    "lens", "n_latents", "n_hidden", "atoms_per_latent", "mixing_density", "overlap_penalty", "top_latents", "tied",
+    "n_active",
 )  # fmt: skip
 GRID = {"dictionaries": "prior", "alphas": "alpha"}
 

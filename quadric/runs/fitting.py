@@ -23,7 +23,7 @@ from quadric.training import AutoencoderConfig, StepReport, TrainingConfig, trai
 from quadric.training.lenses import estimate_lenses
 from quadric.training.loop import remark
 
-CHANGEABLE = ("alpha", "overlap_penalty", "seed")
+CHANGEABLE = ("alpha", "overlap_penalty", "top_latents", "seed")
 """Arguments that may differ when a trained dictionary is continued."""
 Callback = Callable[[int, StepReport], object]
 
@@ -38,6 +38,7 @@ def fit(
     lens: LensKind | None = None,
     alpha: int | float | None = None,
     overlap_penalty: int | float | None = None,
+    top_latents: int | None = None,
     tied: bool | None = None,
     n_active: int | None = None,
     steps: int = 300,
@@ -65,6 +66,8 @@ def fit(
         alpha: Weight of the density penalty; 0.3 by default.
         overlap_penalty: Weight of the penalty that keeps latents from being copies of each other; 0.01 by default
             and 0 as printed in the paper.
+        top_latents: How many latents the training error reconstructs each token from, the strongest; 32 by default.
+            `n_latents` or more are all of them, as in the paper.
         tied: L = R, so that every atom is a square (w·x)²; False by default.
         n_active: Latents that fire per token, in the linear baselines; 32 by default.
         steps: Number of training steps, one batch each. The schedules of alpha and of the density of C span all steps.
@@ -93,7 +96,7 @@ def fit(
     begun = load(start) if isinstance(start, str | Path) else start
     asked: dict[str, Any] = {
         "n_latents": n_latents, "prior": prior, "n_hidden": n_hidden, "atoms_per_latent": atoms_per_latent,
-        "lens": lens, "alpha": alpha, "overlap_penalty": overlap_penalty, "tied": tied,
+        "lens": lens, "alpha": alpha, "overlap_penalty": overlap_penalty, "top_latents": top_latents, "tied": tied,
         "n_active": n_active, "seed": seed,
     }  # fmt: skip
     own = _config_of(begun, asked) if begun is not None else _config(**asked)
@@ -210,6 +213,7 @@ def _config(
     lens: LensKind | None,
     alpha: int | float | None,
     overlap_penalty: int | float | None,
+    top_latents: int | None,
     tied: bool | None,
     n_active: int | None,
     seed: int,
@@ -219,7 +223,7 @@ def _config(
     if prior == "topk" or prior == "batch_topk":
         _refuse_ignored(
             prior, n_hidden=n_hidden, atoms_per_latent=atoms_per_latent, lens=lens, alpha=alpha,
-            overlap_penalty=overlap_penalty, tied=tied,
+            overlap_penalty=overlap_penalty, top_latents=top_latents, tied=tied,
         )  # fmt: skip
     else:
         _refuse_ignored(prior, n_active=n_active)
@@ -227,7 +231,7 @@ def _config(
             _refuse_ignored(prior, atoms_per_latent=atoms_per_latent)
     sizes = {
         "n_latents": n_latents, "n_hidden": n_hidden, "atoms_per_latent": _as_float(atoms_per_latent), "lens": lens,
-        "overlap_penalty": _as_float(overlap_penalty), "tied": tied, "n_active": n_active,
+        "overlap_penalty": _as_float(overlap_penalty), "top_latents": top_latents, "tied": tied, "n_active": n_active,
     }  # fmt: skip
     scale = resized(FIT, {name: value for name, value in sizes.items() if value is not None})
     grid = Grid(dictionaries=(prior,), alphas=(0.3 if alpha is None else float(alpha),), seeds=(seed,))
@@ -264,6 +268,7 @@ def _config_of(start: Autoencoder, asked: dict[str, Any]) -> AutoencoderConfig:
         alpha=0.3 if asked["alpha"] is None else asked["alpha"],
         lens=start.lens.kind,
         overlap_penalty=FIT.overlap_penalty if asked["overlap_penalty"] is None else asked["overlap_penalty"],
+        top_latents=FIT.top_latents if asked["top_latents"] is None else asked["top_latents"],
         symmetric=start.symmetric,
         tied=start.tied,
         init=architecture.init,

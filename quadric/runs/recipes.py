@@ -185,5 +185,6 @@ def _autoencoder(scale: Scale, config: AutoencoderConfig, dictionary: Dictionary
         mixing_density=density if dictionary == "composite" else AutoencoderConfig.mixing_density,
         lens=scale.lens,
         overlap_penalty=scale.overlap_penalty,
+        top_latents=scale.top_latents,
         tied=scale.tied,
     )

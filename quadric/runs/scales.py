@@ -29,6 +29,8 @@ class Scale:
     """Coordinates of the forms: the token itself (paper), or the centred token beside a constant (affine)."""
     overlap_penalty: float = 0.0
     """Weight of Σ cos² between the forms of different latents, over their number; keeps latents from being copies."""
+    top_latents: int | None = None
+    """How many latents the training error reconstructs each token from, the strongest; --n-latents or more are all."""
     tied: bool = False
     """L = R: every atom is a square (w·x)², with half the parameters and a cheaper step."""
     n_active: int = 32
@@ -66,6 +68,7 @@ PAPER = Scale()
 """The paper's sizes and its method as printed."""
 BETTER: dict[str, Any] = {
     "lens": "affine", "atoms_per_latent": 16.0, "mixing_density": None, "overlap_penalty": 0.01,
+    "top_latents": 32,
 }  # fmt: skip
 """Where the default departs from the paper, because it measures better (docs/centre.md)."""
 LARGE = replace(PAPER, **BETTER)

@@ -13,9 +13,11 @@ from quadric.runs.recipes import Grid, Scale, make_run_config
 
 FILE_NAME = "sweep.json"
 FORMAT = "quadric-sweep"
-FORMAT_VERSION = 2
-ADDED_IN_VERSION_2 = {"atoms_per_latent": None, "lens": "paper", "overlap_penalty": 0.0, "tied": False}
-"""Fields of the scale that earlier files lack."""
+FORMAT_VERSION = 3
+ADDED_BY_VERSION_3 = {
+    "atoms_per_latent": None, "lens": "paper", "overlap_penalty": 0.0, "tied": False, "top_latents": None,
+}  # fmt: skip
+"""Fields of the scale that earlier files lack, some or all."""
 MAY_CHANGE = ("grid", "cells_together", "live")
 """Fields that may differ when a sweep is resumed or extended, because they do not affect finished cells."""
 
@@ -65,8 +67,8 @@ def read_sweep_config(folder: Path) -> SweepConfig:
     if not path.is_file():
         raise FileNotFoundError(f"no {FILE_NAME} in '{folder}'; give a folder written by quadric sweep")
     record = read_versioned_json(path, FORMAT, FORMAT_VERSION, "a sweep", "restore it")
-    if record["format_version"] < 2 and isinstance(record.get("scale"), dict):
-        record["scale"] |= ADDED_IN_VERSION_2
+    if record["format_version"] < 3 and isinstance(record.get("scale"), dict):
+        record["scale"] = ADDED_BY_VERSION_3 | record["scale"]
     del record["format"], record["format_version"]
     return record_from_json(SweepConfig, record, str(path))
 

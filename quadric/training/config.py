@@ -12,7 +12,7 @@ from quadric.autoencoders import (
     TopKAutoencoder,
 )
 from quadric.autoencoders.bilinear import Initialization, default_hidden
-from quadric.autoencoders.checks import check_seed, check_weight
+from quadric.autoencoders.checks import check_positive, check_seed, check_weight
 from quadric.autoencoders.lens import AffineLens, Lens, LensKind
 from quadric.autoencoders.mixing import Prior, check_density
 
@@ -51,12 +51,17 @@ class AutoencoderConfig:
     """Coordinates of the forms: the token itself (paper), or the centred token beside a constant (affine)."""
     overlap_penalty: float = 0.0
     """Weight of Σ_{i≠j} cos²(W_i, W_j)/k, which keeps several latents from learning the same form."""
+    top_latents: int | None = None
+    """How many latents the training error reconstructs each token from, the strongest; None for all of them,
+    as in the paper."""
 
     def __post_init__(self) -> None:
         check_density(self.mixing_density)
         check_seed(self.seed)
         check_weight("alpha", self.alpha, "the paper uses 0.3")
         check_weight("overlap_penalty", self.overlap_penalty, "the paper uses none: 0")
+        if self.top_latents is not None:
+            check_positive("top_latents", self.top_latents)
         self._check_sizes()
 
     def _check_sizes(self) -> None:
@@ -94,7 +99,8 @@ class AutoencoderConfig:
         density = f"-density{self.mixing_density:g}" if self.prior == "composite" else ""
         sizes = f"k{self.n_latents}{hidden}{density}"
         overlap = f"-overlap{self.overlap_penalty:g}" if self.overlap_penalty else ""
-        return f"{self.hook_point}-{self.prior}{variant}-{sizes}-alpha{self.alpha:g}{overlap}-seed{self.seed}"
+        top = "" if self.top_latents is None else f"-top{self.top_latents}"
+        return f"{self.hook_point}-{self.prior}{variant}-{sizes}-alpha{self.alpha:g}{overlap}{top}-seed{self.seed}"
 
     def build(self, d_model: int, lens: Lens | None = None) -> Autoencoder:
         """The untrained autoencoder; a composite one starts with all entries of C.

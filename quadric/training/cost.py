@@ -35,6 +35,7 @@ class StepSize:
     """Share of C that is kept at this step; used for composite steps only."""
     symmetric: bool = True
     has_overlap_penalty: bool = False
+    has_top_latents: bool = False
 
     @property
     def is_sparse(self) -> bool:
@@ -111,6 +112,7 @@ def phases(config: AutoencoderConfig, d_model: int, n_tokens: int, steps: int) -
             mixing_density=density,
             symmetric=config.symmetric,
             has_overlap_penalty=config.overlap_penalty > 0,
+            has_top_latents=config.top_latents is not None and config.top_latents < config.n_latents,
         )
 
     if config.prior != "composite":
@@ -226,9 +228,18 @@ def _moments(size: StepSize) -> list[int]:
     used = 2 * h * d if size.is_sparse else 0  # the factors of the used atoms
     factor_grads = 2 * h * d
     penalty = k**2 if size.has_overlap_penalty else 0  # its own gradient of K
+    chosen = 5 * n * k // 4 if size.has_top_latents else 0  # the strongest latents, and which they are
     return [
         overlaps + h**2 + 2 * mixed + used,  # forward: G and CG
-        kept + latents + overlaps + mixed + 9 * n * k // 4 + k**2 + penalty + used,  # gradient of the error: P, ∂Z, S
+        kept
+        + latents
+        + overlaps
+        + mixed
+        + 9 * n * k // 4
+        + chosen
+        + k**2
+        + penalty
+        + used,  # gradient of the error: P, ∂Z, S
         kept
         + n * k
         + (n * h if mixed and kept else chunk)

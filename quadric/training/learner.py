@@ -77,7 +77,9 @@ class Learner:
         step, config = self.next_step, self.config
         density = self._anneal(step)
         alpha = alpha_at(step, config.alpha, self.training.alpha_warmup_steps) if config.kind == "bilinear" else 0.0
-        sums = self.autoencoder.loss_sums(self._on_device(tokens), overlap_penalty=config.overlap_penalty)
+        sums = self.autoencoder.loss_sums(
+            self._on_device(tokens), overlap_penalty=config.overlap_penalty, top_latents=config.top_latents
+        )
         if self.n_processes > 1:
             sums = sum_over_processes(sums)
         terms = sums.terms(alpha)

@@ -49,16 +49,42 @@ def test_varieties_cover_both_storages():
 
 
 @pytest.mark.parametrize("variety", zoo.VARIETIES)
-@pytest.mark.parametrize("block_size", zoo.BLOCK_SIZES)
-def test_loss_and_its_gradients_are_those_of_the_reference(variety, block_size):
+@pytest.mark.parametrize(("block_size", "top_latents"), [(size, None) for size in zoo.BLOCK_SIZES] + [(None, 3)])
+def test_loss_and_its_gradients_are_those_of_the_reference(variety, block_size, top_latents):
     ae, x = zoo.make(variety, block_size=block_size), zoo.tokens()
     parameters = dict(ae.named_parameters())
-    ours, reference = ae.loss(x, 0.3), reference_loss(ae, x, 0.3)
+    ours, reference = ae.loss(x, 0.3, top_latents=top_latents), reference_loss(ae, x, 0.3, top_latents)
     assert_close(ours, reference, rtol=1e-10, atol=0)
     expected = torch.autograd.grad(reference.total, parameters.values())
     for name, got, want in zip(parameters, torch.autograd.grad(ours.total, parameters.values()), expected, strict=True):
         difference = float((got - want).norm() / want.norm())
         assert difference < 1e-10, f"{name}: gradients differ by {difference}"
+
+
+@pytest.mark.parametrize("variety", zoo.VARIETIES)
+def test_the_error_of_the_strongest_latents_is_that_of_the_materialized_matrices(variety):
+    ae, x = zoo.make(variety), zoo.tokens()
+    latents, forms = naive.unit_latents(ae, x), naive.forms(ae)
+    size = (latents * forms.flatten(1).norm(dim=1)).abs()
+    kept = torch.where(size >= size.sort(descending=True).values[:, 2:3], latents, 0)
+    inputs = naive.seen(ae, x)
+    target = naive.lift(inputs / inputs.norm(dim=-1, keepdim=True))
+    rebuilt = torch.einsum("nk,kde->nde", kept, forms)
+    expected = (rebuilt - target).square().sum((1, 2)).mean()
+    assert_close(ae.loss(x, top_latents=3).error, expected, rtol=1e-9, atol=0)
+
+
+def test_as_many_top_latents_as_there_are_change_no_bit():
+    ae, x = zoo.make("composite sparse storage"), zoo.tokens()
+    assert ae.loss(x, top_latents=ae.n_latents + 5) == ae.loss(x)
+
+
+def test_top_latents_that_cannot_be_used_are_refused():
+    x = zoo.tokens()
+    with pytest.raises(ValueError, match=r"top_latents=0 is not a whole number"):
+        zoo.make("quadratic").loss(x, top_latents=0)
+    with pytest.raises(ValueError, match=r"top_latents=2 needs the kernel.* set it to None"):
+        zoo.make("quadratic", block_size=2).loss(x, top_latents=2)
 
 
 @pytest.mark.parametrize("variety", ["atomic", "composite sparse storage", "quadratic printed"])
@@ -289,7 +315,7 @@ def test_the_overlap_penalty_is_the_sum_of_squared_cosines(variety):
 
 def test_an_overlap_penalty_without_the_whole_kernel_is_refused():
     ae = zoo.make("atomic", block_size=5)
-    with pytest.raises(ValueError, match=r"overlap_penalty=0.1 needs the whole kernel.*set it to 0"):
+    with pytest.raises(ValueError, match=r"overlap_penalty=0.1 needs the kernel.*set it to 0"):
         ae.loss(zoo.tokens(), overlap_penalty=0.1)
 
 

@@ -26,6 +26,8 @@ def learner_of(size: StepSize) -> Learner:
         prior=size.prior,
         symmetric=size.symmetric,
         init="xavier",
+        overlap_penalty=0.01 if size.has_overlap_penalty else 0.0,
+        top_latents=32 if size.has_top_latents else None,
     )
     autoencoder = config.build(size.d_model)
     if size.prior == "composite":
@@ -37,10 +39,8 @@ def tokens_of(size: StepSize) -> torch.Tensor:
     return torch.randn(size.n_tokens, size.d_model, generator=torch.Generator().manual_seed(0))
 
 
-def sized(prior, n, d, k, h, density=1.0, symmetric=True):
-    return StepSize(
-        d_model=d, n_tokens=n, n_latents=k, n_hidden=h, prior=prior, mixing_density=density, symmetric=symmetric
-    )
+def sized(prior, n, d, k, h, density=1.0, **others):
+    return StepSize(d_model=d, n_tokens=n, n_latents=k, n_hidden=h, prior=prior, mixing_density=density, **others)
 
 
 @pytest.mark.parametrize(
@@ -86,6 +86,8 @@ def train_two_steps(size: StepSize) -> None:
         sized("composite", 1024, 16, 256, 2048, 0.5),
         sized("composite", 8192, 16, 1024, 2048, 0.001),
         sized("composite", 1024, 16, 2048, 4096, 0.002),
+        sized("composite", 8192, 16, 1024, 2048, 0.001, has_overlap_penalty=True, has_top_latents=True),
+        sized("atomic", 4096, 16, 768, 768, has_overlap_penalty=True, has_top_latents=True),
     ],
     ids=str,
 )

@@ -2,6 +2,8 @@
 
     e = zᵀKz − 2‖z‖² + 1 per token,    ‖z − b‖₁ and ‖z − b‖₂² per latent
 
+The error may be that of the strongest latents of every token alone: all others are zero in e, and only there.
+
 Activations of all atoms on all tokens, two per token and atom, and their products would be the largest tensors of a
 training step. With sparse C they are computed for a few tokens at a time, mixed into latents and freed, and computed
 again in the backward pass.
@@ -10,7 +12,7 @@ again in the backward pass.
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -148,9 +150,32 @@ class LatentSums(NamedTuple):
     l2_squared: Float[Tensor, " k"]
 
 
-def latent_sums(latents: Float[Tensor, "n k"], kernel: Float[Tensor, "k k"], offset: Float[Tensor, " k"]) -> LatentSums:
-    """Product-space error of unit tokens, for symmetric K, and the norms that the Hoyer density is computed from."""
-    return LatentSums(*_LatentSums.apply(latents, kernel, offset))  # type: ignore[no-untyped-call]
+def latent_sums(
+    latents: Float[Tensor, "n k"],
+    kernel: Float[Tensor, "k k"],
+    offset: Float[Tensor, " k"],
+    kept: Bool[Tensor, "n k"] | None = None,
+) -> LatentSums:
+    """Product-space error of unit tokens, for symmetric K, and the norms that the Hoyer density is computed from.
+
+    Args:
+        latents: z.
+        kernel: K.
+        offset: b.
+        kept: Latents that reconstruct each token; all by default. The norms are those of all latents.
+    """
+    return LatentSums(*_LatentSums.apply(latents, kernel, offset, kept))  # type: ignore[no-untyped-call]
+
+
+def strongest(latents: Float[Tensor, "n k"], kernel: Float[Tensor, "k k"], count: int) -> Bool[Tensor, "n k"]:
+    """Whether a latent is among the `count` of its token with the largest share ‖z_i W_i‖ = |z_i|√K_ii.
+
+    Stored latent by latent, like the latents.
+    """
+    with torch.no_grad():
+        shares = latents.mT.abs() * kernel.diagonal().clamp(min=0).sqrt()[:, None]
+        chosen = shares.topk(count, dim=0, sorted=False).indices
+        return torch.zeros_like(shares, dtype=torch.bool).scatter_(0, chosen, True).mT
 
 
 class _LatentSums(torch.autograd.Function):
@@ -159,9 +184,12 @@ class _LatentSums(torch.autograd.Function):
     for the value and for ∂/∂Z: two products of size n·k² in total, where plain autograd takes three."""
 
     @staticmethod
-    def forward(ctx: Any, latents: Tensor, kernel: Tensor, offset: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(
+        ctx: Any, latents: Tensor, kernel: Tensor, offset: Tensor, kept: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         by_latent = latents.mT
-        product = kernel @ by_latent
+        chosen = by_latent if kept is None else by_latent * kept.mT
+        product = kernel @ chosen
         error = torch.ones(len(latents), dtype=latents.dtype, device=latents.device)
         l1, l2_squared = torch.empty_like(offset), torch.empty_like(offset)
         for rows in _row_chunks(by_latent):
@@ -170,15 +198,16 @@ class _LatentSums(torch.autograd.Function):
             torch.sum(centred.abs(), 1, out=l1[rows])
             torch.sum(centred.square_(), 1, out=l2_squared[rows])
             # z(Kz − 2z) cancels entry by entry; zᵀKz − 2‖z‖² would cancel as the difference of two large sums.
-            error += torch.sub(product[rows], values, alpha=2).mul_(values).sum(0)
-        ctx.save_for_backward(latents, product, offset)
+            error += torch.sub(product[rows], chosen[rows], alpha=2).mul_(chosen[rows]).sum(0)
+        ctx.save_for_backward(latents, product, offset, kept)
         return error, l1, l2_squared
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor, grad_l1: Tensor, grad_l2: Tensor) -> tuple[Tensor | None, ...]:
-        latents, product, offset = ctx.saved_tensors
+        latents, product, offset, kept = ctx.saved_tensors
         by_latent = latents.mT
+        chosen = by_latent if kept is None else by_latent * kept.mT
         grad_latents, grad_offset = torch.empty_like(product), torch.empty_like(offset)
         for rows in _row_chunks(by_latent):
             values = by_latent[rows]
@@ -186,10 +215,13 @@ class _LatentSums(torch.autograd.Function):
             signs = centred.sgn()
             density = centred.mul_(2 * grad_l2[rows, None]).addcmul_(signs, grad_l1[rows, None])
             torch.sum(density, 1, out=grad_offset[rows])
-            torch.sub(product[rows], values, alpha=2, out=grad_latents[rows])
-            grad_latents[rows].mul_(2 * grad).add_(density)
-        grad_kernel = weighted_gram(by_latent, grad) if ctx.needs_input_grad[1] else None
-        return grad_latents.mT, grad_kernel, grad_offset.neg_()
+            torch.sub(product[rows], chosen[rows], alpha=2, out=grad_latents[rows])
+            grad_latents[rows].mul_(2 * grad)
+            if kept is not None:
+                grad_latents[rows].mul_(kept.mT[rows])
+            grad_latents[rows].add_(density)
+        grad_kernel = weighted_gram(chosen, grad) if ctx.needs_input_grad[1] else None
+        return grad_latents.mT, grad_kernel, grad_offset.neg_(), None
 
 
 def _row_chunks(matrix: Tensor) -> list[slice]:

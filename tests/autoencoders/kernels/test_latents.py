@@ -5,7 +5,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from quadric.autoencoders.kernels import latents
-from quadric.autoencoders.kernels.latents import atom_activations, latent_sums, sparse_latents
+from quadric.autoencoders.kernels.latents import atom_activations, latent_sums, sparse_latents, strongest
 from quadric.autoencoders.kernels.products import csr_pattern
 from quadric.autoencoders.objective import density_norms, kernel_error
 from tests.exactness import DTYPES, assert_same, random, small_blocks  # noqa: F401
@@ -65,6 +65,34 @@ def test_sums_and_gradients_match_the_separate_functions(n, k, by_latent, dtype,
     z = random(k, n, dtype=dtype).mT if by_latent else random(n, k, dtype=dtype)
     inputs = (z, random(k, k, dtype=dtype, seed=1) / k, random(k, dtype=dtype, seed=2))
     assert_same(together, apart, *inputs)
+
+
+@DTYPES
+@pytest.mark.parametrize("by_latent", [True, False])
+def test_only_kept_latents_make_the_error_and_all_make_the_norms(by_latent, dtype, monkeypatch):
+    monkeypatch.setattr(latents, "NUMBERS_AT_ONCE", 90)
+    z = random(17, 30, dtype=dtype).mT if by_latent else random(30, 17, dtype=dtype)
+    kept = random(30, 17, seed=3) > 0.4
+
+    def ours(z, half, offset):
+        return torch.cat(list(latent_sums(z, half + half.mT, offset, kept)))
+
+    def separate(z, half, offset):
+        error = apart(z * kept, half, offset)[: len(z)]
+        return torch.cat([error, *density_norms(z, offset)])
+
+    assert_same(ours, separate, z, random(17, 17, dtype=dtype, seed=1) / 17, random(17, dtype=dtype, seed=2))
+
+
+def test_the_strongest_latents_have_the_largest_terms():
+    z, forms = random(20, 6), random(6, 4, seed=1)
+    kept = strongest(z, forms @ forms.mT, 2)
+    terms = (z[:, :, None] * forms).norm(dim=-1)
+    assert (kept.sum(-1) == 2).all()
+    assert all(
+        set(row.nonzero()[:, 0].tolist()) == set(term.argsort()[-2:].tolist())
+        for row, term in zip(kept, terms, strict=True)
+    )
 
 
 def test_gradcheck_of_the_sums():
