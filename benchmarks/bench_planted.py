@@ -10,22 +10,16 @@ autoencoders give the chance level.
 import argparse
 import statistics
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from measure import RESULTS, write_table
-from planted_objectives import train_sparse_forms, train_subspaces
+from planted_objectives import train_subspaces
 from torch import Tensor
 
-from quadric.activations.planted import (
-    PlantedBatch,
-    PlantedConfig,
-    PlantedManifold,
-    PlantedStream,
-    plant,
-    planted_centres,
-)
+from quadric.activations.planted import PlantedConfig, PlantedManifold, PlantedStream, plant, planted_centres
 from quadric.autoencoders import Autoencoder, BilinearAutoencoder
 from quadric.autoencoders.lens import AffineLens, affine_lens, token_moments
 from quadric.geometry.quadrics import AffineForm, lens_affine_form, raw_affine_form
@@ -38,6 +32,7 @@ from quadric.geometry.recovery import (
     unit_directions,
 )
 from quadric.runs.recipes import Grid, Scale, autoencoders
+from quadric.runs.scales import FIT
 from quadric.training import AutoencoderConfig, Learner, TrainingConfig, train
 
 KINDS = ("direction", "circle", "sphere", "cone", "cluster", "shifted circle", "shifted sphere", "paraboloid")
@@ -75,24 +70,6 @@ class Planted(NamedTuple):
     lens: AffineLens
 
 
-class LensedStream:
-    """Planted tokens at the hook point `paper`, and as the affine lens shows them at `affine`."""
-
-    def __init__(self, stream: PlantedStream, lens: AffineLens) -> None:
-        self.stream, self.lens = stream, lens
-
-    def __iter__(self) -> Iterator[PlantedBatch]:
-        for batch in self.stream:
-            tokens = batch.activations[self.stream.hook_point]
-            yield PlantedBatch({"paper": tokens, "affine": self.lens(tokens)}, batch.documents)
-
-    def state_dict(self) -> dict[str, Any]:
-        return self.stream.state_dict()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.stream.load_state_dict(state)
-
-
 def planted_config(options: argparse.Namespace, offset: float) -> PlantedConfig:
     many, few = options.manifolds, -(-2 * options.manifolds // 3)
     return PlantedConfig(
@@ -118,50 +95,56 @@ def run(options: argparse.Namespace, seed: int, offset: float) -> list[Score]:
     """Train every dictionary on the same stream, and score it before and after training."""
     config = planted_config(options, offset)
     planted = ground_truth(plant(config, seed), config, seed)
-    stream = LensedStream(PlantedStream(planted.manifolds, config, options.batch, seed), planted.lens)
+    stream = PlantedStream(planted.manifolds, config, options.batch, seed)
     training = TrainingConfig(steps=options.steps, alpha_warmup_steps=options.steps // 8)
-    learners = [Learner(each.build(width(each, config)), each, training) for each in dictionaries(options, seed)]
+    learners = [
+        Learner(each.build(config.d_model, planted.lens if each.lens == "affine" else None), each, training)
+        for each in dictionaries(options, seed)
+    ]
     state = ", offset" if offset else ""
     scores = list(mean_token(planted, f"mean token{state}", seed))
     if not offset:
-        scores += [s for each in learners if each.config.hook_point == "paper"
+        scores += [s for each in learners if each.config.lens == "paper"
                    for s in scored(each, planted, offset, ", untrained")]  # fmt: skip
     train(learners, stream, training, None)
     scores += [score for each in learners for score in scored(each, planted, offset, state)]
-    return scores + other_objectives(options, planted, config, seed) if offset else scores
+    return scores + scored_subspaces(options, planted, stream, seed) if offset else scores
 
 
-def other_objectives(options: argparse.Namespace, planted: Planted, config: PlantedConfig, seed: int) -> list[Score]:
-    """Score the two objectives of planted_objectives.py, which keep a few latents per token."""
-    stream = PlantedStream(planted.manifolds, config, options.batch, seed)
-    (composite,) = (each for each in dictionaries(options, seed) if each.name.startswith("affine-composite"))
-    forms = train_sparse_forms(
-        composite, lambda step: planted.lens(stream.tokens(step)), options.steps, options.kept_forms
-    )
+def scored_subspaces(options: argparse.Namespace, planted: Planted, stream: PlantedStream, seed: int) -> list[Score]:
+    """Score the subspaces of planted_objectives.py, which keep a few latents per token."""
     subspaces = train_subspaces(
         lambda step: planted.lens(stream.tokens(step))[:, :-1],
         options.subspaces, LARGEST_RANK, options.kept_subspaces, options.steps, seed,
     )  # fmt: skip
     squares = torch.nn.functional.pad(subspaces.mT @ subspaces, (0, 1, 0, 1))
-    found = {
-        f"composite, affine, offset, top {options.kept_forms}": read_forms(forms, planted.mean, planted.lens),
-        f"subspaces, affine, offset, top {options.kept_subspaces}": [
-            lens_affine_form(square, float(planted.lens.constant)) for square in squares
-        ],
-    }
-    return [score for name, read in found.items() for score in scored_forms(read, planted, planted.mean, seed, name)]
+    forms = [lens_affine_form(square, float(planted.lens.constant)) for square in squares]
+    name = f"subspaces, affine, offset, top {options.kept_subspaces}"
+    return list(scored_forms(forms, planted, planted.mean, seed, name))
 
 
 def dictionaries(options: argparse.Namespace, seed: int) -> list[AutoencoderConfig]:
     density = min(1.0, options.atoms_per_latent / (2 * options.latents))
-    scale = Scale(n_latents=options.latents, mixing_density=density, n_active=options.topk_active)
+    plain = Scale(n_latents=options.latents, mixing_density=density, n_active=options.topk_active)
+    affine = replace(plain, lens="affine")
     bilinear = Grid(dictionaries=PRIORS, alphas=(options.alpha,), seeds=(seed,))
-    linear = Grid(dictionaries=("topk",), seeds=(seed,))
-    return [*autoencoders(("paper", "affine"), scale, bilinear), *autoencoders(("paper",), scale, linear)]
+    composite, linear = Grid(seeds=(seed,)), Grid(dictionaries=("topk",), seeds=(seed,))
+    few = replace(affine, top_latents=options.kept_forms, alpha=0.0)
+    return [
+        config
+        for scale, grid in (
+            (plain, bilinear), (affine, bilinear), (few, composite),
+            (replace(FIT, n_latents=options.latents), composite), (plain, linear),
+        )
+        for config in autoencoders((PlantedStream.hook_point,), scale, grid)
+    ]  # fmt: skip
 
 
-def width(config: AutoencoderConfig, planted: PlantedConfig) -> int:
-    return planted.d_model + (config.hook_point == "affine")
+def name_of(config: AutoencoderConfig) -> str:
+    if config.overlap_penalty:
+        return f"default (composite, affine, top {config.top_latents})"
+    top = "" if config.top_latents is None else f", top {config.top_latents}"
+    return f"{config.prior}, {config.lens}{top}"
 
 
 def scored(learner: Learner, planted: Planted, offset: float, state: str) -> Iterator[Score]:
@@ -170,15 +153,15 @@ def scored(learner: Learner, planted: Planted, offset: float, state: str) -> Ite
     if not isinstance(autoencoder, BilinearAutoencoder):
         yield from scored_directions(autoencoder, planted, seed, state)
         return
-    name, origin = f"{autoencoder.prior}, {learner.config.hook_point}{state}", torch.zeros_like(planted.mean)
-    if learner.config.hook_point == "affine":
-        yield from scored_forms(read_forms(autoencoder, planted.mean, planted.lens), planted, planted.mean, seed, name)
+    name, origin = name_of(learner.config) + state, torch.zeros_like(planted.mean)
+    if learner.config.lens == "affine":
+        yield from scored_forms(read_forms(autoencoder, planted.mean), planted, planted.mean, seed, name)
     elif not offset:
-        yield from scored_forms(read_forms(autoencoder, origin, None), planted, origin, seed, name)
+        yield from scored_forms(read_forms(autoencoder, origin), planted, origin, seed, name)
     else:
-        raw = read_forms(autoencoder, origin, None)
-        yield from scored_forms(raw, planted, origin, seed, f"{name}, read about the origin")
-        yield from scored_forms(read_forms(autoencoder, planted.mean, None), planted, planted.mean, seed, name)
+        about_origin = read_forms(autoencoder, origin)
+        yield from scored_forms(about_origin, planted, origin, seed, f"{name}, read about the origin")
+        yield from scored_forms(read_forms(autoencoder, planted.mean), planted, planted.mean, seed, name)
 
 
 def scored_forms(forms: list[AffineForm], planted: Planted, mean: Tensor, seed: int, name: str) -> Iterator[Score]:
@@ -189,12 +172,12 @@ def scored_forms(forms: list[AffineForm], planted: Planted, mean: Tensor, seed: 
         yield Score(name, seed, manifold.kind, found.overlap, distance)
 
 
-def read_forms(autoencoder: BilinearAutoencoder, mean: Tensor, lens: AffineLens | None) -> list[AffineForm]:
+def read_forms(autoencoder: BilinearAutoencoder, mean: Tensor) -> list[AffineForm]:
     """Every latent about the mean token."""
     matrices = [autoencoder.form(latent) for latent in range(autoencoder.n_latents)]
-    if lens is None:
-        return [raw_affine_form(matrix, mean) for matrix in matrices]
-    return [lens_affine_form(matrix, float(lens.constant)) for matrix in matrices]
+    if isinstance(autoencoder.lens, AffineLens):
+        return [lens_affine_form(matrix, float(autoencoder.lens.constant)) for matrix in matrices]
+    return [raw_affine_form(matrix, mean) for matrix in matrices]
 
 
 def scored_directions(autoencoder: Autoencoder, planted: Planted, seed: int, state: str) -> Iterator[Score]:
@@ -247,9 +230,9 @@ def notes(options: argparse.Namespace, mean_norm: float) -> str:
         "median distance of the quadric's centre from the planted one within the subspace, in radii; for shifted "
         "circles and spheres, of those whose centre lies inside their subspace. `mean token` is the distance of the "
         "mean token from those centres, which a latent without a centre of its own would get. A single direction "
-        "reaches at most 1/r: ½ for circles, ⅓ for the three-dimensional kinds. `top m` rows are trained with another "
-        "objective, which keeps the m strongest latents of each token (benchmarks/planted_objectives.py); `subspaces` "
-        f"are {options.subspaces} forms of rank {LARGEST_RANK}."
+        "reaches at most 1/r: ½ for circles, ⅓ for the three-dimensional kinds. `top m` rows are trained on the "
+        "error of the m strongest latents of each token: `default` with the settings of quadric.fit, the other with alpha 0; "
+        f"`subspaces` are {options.subspaces} forms of rank {LARGEST_RANK} (benchmarks/planted_objectives.py)."
     )
 
 

@@ -1,12 +1,8 @@
-"""Two other objectives for quadratic latents, tried on planted manifolds: both keep a few latents per token.
+"""Another objective for quadratic latents, tried on planted manifolds: subspaces, of which each token keeps a few.
 
-The paper's encoder is linear in xxᵀ: every latent answers to every token, and a penalty on density is all that asks for
-sparse latents. Here a token is reconstructed from its few strongest latents instead, as in a TopK autoencoder:
+    v̂ = Σ_{i ∈ top m} W_i v  with  W_i = A_iᵀA_i  of fixed rank r  and  z_i = vᵀW_i v = ‖A_i v‖²
 
-    sparse forms   X̂ = Σ_{i ∈ top m} z_i W_i, the paper's forms and error, without the density penalty
-    subspaces      v̂ = Σ_{i ∈ top m} W_i v  with  W_i = A_iᵀA_i  of fixed rank r  and  z_i = vᵀW_i v = ‖A_i v‖²
-
-`benchmarks/results/planted_tried.md` compares them with what else was tried.
+`benchmarks/results/planted_tried.md` compares it with what else was tried.
 """
 
 from collections.abc import Callable
@@ -15,42 +11,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from quadric.autoencoders import BilinearAutoencoder
-from quadric.autoencoders.kernels.kernel import atom_gram
-from quadric.autoencoders.objective import quadratic_form, unit_tokens
-from quadric.training import AutoencoderConfig
-from quadric.training.learner import is_mask_frozen, mixing_density_at
-from quadric.training.optimizers import Muon, Optimizers
+from quadric.training.optimizers import Muon
 
 LEARNING_RATE, MOMENTUM = 0.03, 0.95
 Batches = Callable[[int], Tensor]
 """The tokens of a training step."""
-
-
-def train_sparse_forms(config: AutoencoderConfig, batches: Batches, steps: int, n_kept: int) -> BilinearAutoencoder:
-    """A composite autoencoder whose error is that of its strongest latents, by |z_i|·‖W_i‖."""
-    autoencoder = config.build(batches(0).shape[1])
-    assert isinstance(autoencoder, BilinearAutoencoder)
-    optimizers = Optimizers(autoencoder, LEARNING_RATE, MOMENTUM)
-    for step in range(steps):
-        if not is_mask_frozen(step, steps):
-            density = min(mixing_density_at(step, steps, config.mixing_density), autoencoder.mixing_density)
-            optimizers.follow_mixing(autoencoder.set_mixing_density(density))
-        error = sparse_error(autoencoder, unit_tokens(batches(step)), n_kept)
-        error.mean().backward()
-        optimizers.step()
-    return autoencoder
-
-
-def sparse_error(autoencoder: BilinearAutoencoder, tokens: Float[Tensor, "n w"], n_kept: int) -> Float[Tensor, " n"]:
-    """‖Σ_{i ∈ top} z_i W_i − xxᵀ‖² = zᵀKz − 2‖z‖² + 1, with all but the strongest z set to zero."""
-    mixing = autoencoder.mixing
-    used = slice(None) if mixing.used_atoms is None else mixing.used_atoms
-    left, right = autoencoder.left[used], autoencoder.right[used]
-    kernel = mixing.kernel(atom_gram(left, right, True))
-    latents = mixing.latents(tokens, left, right)
-    latents = latents * strongest((latents * kernel.diagonal().clamp(min=0).sqrt()).abs(), n_kept)
-    return quadratic_form(latents, kernel) - 2 * latents.square().sum(-1) + 1
 
 
 def train_subspaces(

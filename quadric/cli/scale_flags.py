@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 import tyro
 
 from quadric.cli.activation_flags import ActivationFlags
-from quadric.cli.flags import FlagGroup, Taken, flag_group, take
+from quadric.cli.flags import FlagGroup, flag_group, take
 from quadric.runs.scales import LARGE, PAPER, SMALL, Grid, Scale, resized
 
 
@@ -27,6 +27,8 @@ def _defaults(name: str) -> str:
     if name == "n_hidden":
         return "twice --n-latents"
     values = {recipe: getattr(scale, name) for recipe, scale in RECIPES.items()}
+    if name == "top_latents":
+        values = {recipe: "all" if value is None else value for recipe, value in values.items()}
     words = {
         recipe: value if isinstance(value, str) else f"{value:g}"
         for recipe, value in values.items()
@@ -37,20 +39,21 @@ def _defaults(name: str) -> str:
     return ", ".join(f"{value} {recipe}" for recipe, value in words.items())
 
 
-SIZES = {each.name: _defaults(each.name) for each in fields(Scale)}
+SIZES = {each.name: _defaults(each.name) for each in fields(Scale) if each.name != "alpha"}
 DICTIONARY_SIZES = (
     "lens", "n_latents", "n_hidden", "atoms_per_latent", "mixing_density", "overlap_penalty", "top_latents", "tied",
     "n_active",
 )  # fmt: skip
-GRID = {"dictionaries": "prior", "alphas": "alpha"}
 
 
-def dictionary_flags(grid: Taken) -> type[FlagGroup]:
+def dictionary_flags(prior: str = "composite") -> type[FlagGroup]:
     """The flags of the dictionary; commands differ in the default of --prior."""
+    defaults = {"dictionaries": prior, "alphas": _defaults("alpha")}
+    grid = take(Grid, renamed={"dictionaries": "prior", "alphas": "alpha"}, defaults=defaults)
     return flag_group("DictionaryFlags", grid, take(Recipe), take(Scale, *DICTIONARY_SIZES, defaults=SIZES))
 
 
-DictionaryFlags = dictionary_flags(take(Grid, renamed=GRID))
+DictionaryFlags = dictionary_flags()
 TrainingFlags = flag_group(
     "TrainingFlags", take(Scale, *(name for name in SIZES if name not in DICTIONARY_SIZES), defaults=SIZES)
 )

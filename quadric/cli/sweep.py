@@ -9,10 +9,10 @@ import tyro
 
 from quadric.activations.settings import ActivationConfig, TokenRules
 from quadric.cli.activation_flags import layers_flag, model_flags
-from quadric.cli.flags import FlagGroup, OptionalPath, check_resumes_with, take
+from quadric.cli.flags import FlagGroup, OptionalPath, check_resumes_with
 from quadric.cli.invocation import announce, this_command
 from quadric.cli.output import say
-from quadric.cli.scale_flags import GRID, ScaleFlags, dictionary_flags
+from quadric.cli.scale_flags import ScaleFlags, dictionary_flags
 from quadric.corpus.config import CorpusConfig
 from quadric.runs.scales import Grid, Scale
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PAPER_PRIORS = "composite; atomic composite quadratic topk with --paper"
 ModelFlags = model_flags(layers_flag("15; `even`, every second layer, with --paper"))
-DictionaryFlags = dictionary_flags(take(Grid, renamed=GRID, defaults={"dictionaries": PAPER_PRIORS}))
+DictionaryFlags = dictionary_flags(PAPER_PRIORS)
 ModelGroup: TypeAlias = Annotated[FlagGroup, tyro.conf.OmitArgPrefixes, tyro.conf.arg(constructor=ModelFlags)]
 DictionaryGroup: TypeAlias = Annotated[FlagGroup, tyro.conf.OmitArgPrefixes, tyro.conf.arg(constructor=DictionaryFlags)]
 PaperModel: TypeAlias = Annotated[

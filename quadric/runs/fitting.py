@@ -63,7 +63,7 @@ def fit(
         n_hidden: Number of atoms; by default twice `n_latents`, or equal to it if the prior is atomic.
         atoms_per_latent: Average number of atoms per composite latent once C is sparse; 16 by default, as in the paper.
         lens: `affine` (default) writes forms in centred tokens beside a constant; `paper` in the tokens themselves.
-        alpha: Weight of the density penalty; 0.3 by default.
+        alpha: Weight of the density penalty; 0.05 by default, and 0.3 in the paper.
         overlap_penalty: Weight of the penalty that keeps latents from being copies of each other; 0.01 by default
             and 0 as printed in the paper.
         top_latents: How many latents the training error reconstructs each token from, the strongest; 32 by default.
@@ -234,7 +234,7 @@ def _config(
         "overlap_penalty": _as_float(overlap_penalty), "top_latents": top_latents, "tied": tied, "n_active": n_active,
     }  # fmt: skip
     scale = resized(FIT, {name: value for name, value in sizes.items() if value is not None})
-    grid = Grid(dictionaries=(prior,), alphas=(0.3 if alpha is None else float(alpha),), seeds=(seed,))
+    grid = Grid(dictionaries=(prior,), alphas=None if alpha is None else (float(alpha),), seeds=(seed,))
     (config,) = autoencoders((ROWS,), scale, grid)
     return config
 
@@ -265,7 +265,7 @@ def _config_of(start: Autoencoder, asked: dict[str, Any]) -> AutoencoderConfig:
         n_latents=start.n_latents,
         n_hidden=start.n_hidden,
         mixing_density=start.mixing_density if start.prior == "composite" else AutoencoderConfig.mixing_density,
-        alpha=0.3 if asked["alpha"] is None else asked["alpha"],
+        alpha=FIT.alpha if asked["alpha"] is None else asked["alpha"],
         lens=start.lens.kind,
         overlap_penalty=FIT.overlap_penalty if asked["overlap_penalty"] is None else asked["overlap_penalty"],
         top_latents=FIT.top_latents if asked["top_latents"] is None else asked["top_latents"],

@@ -166,7 +166,8 @@ def _canonical(activations: ActivationConfig) -> tuple[str, ...]:
 def autoencoders(hook_points: tuple[str, ...], scale: Scale, grid: Grid) -> tuple[AutoencoderConfig, ...]:
     """One autoencoder per distinct combination; linear baselines do not depend on alpha, so alphas do not add any."""
     found: dict[str, AutoencoderConfig] = {}
-    for hook_point, dictionary, alpha, seed in product(hook_points, grid.dictionaries, grid.alphas, grid.seeds):
+    alphas = grid.alphas or (scale.alpha,)
+    for hook_point, dictionary, alpha, seed in product(hook_points, grid.dictionaries, alphas, grid.seeds):
         config = _autoencoder(scale, AutoencoderConfig(hook_point=hook_point, alpha=alpha, seed=seed), dictionary)
         found[config.name] = config
     return tuple(found.values())

@@ -29,6 +29,8 @@ class Scale:
     """Coordinates of the forms: the token itself (paper), or the centred token beside a constant (affine)."""
     overlap_penalty: float = 0.0
     """Weight of Σ cos² between the forms of different latents, over their number; keeps latents from being copies."""
+    alpha: float = 0.3
+    """Weight of the density penalty, where the grid gives none."""
     top_latents: int | None = None
     """How many latents the training error reconstructs each token from, the strongest; --n-latents or more are all."""
     tied: bool = False
@@ -68,7 +70,7 @@ PAPER = Scale()
 """The paper's sizes and its method as printed."""
 BETTER: dict[str, Any] = {
     "lens": "affine", "atoms_per_latent": 16.0, "mixing_density": None, "overlap_penalty": 0.01,
-    "top_latents": 32,
+    "alpha": 0.05, "top_latents": 32,
 }  # fmt: skip
 """Where the default departs from the paper, because it measures better (docs/centre.md)."""
 LARGE = replace(PAPER, **BETTER)
@@ -92,7 +94,7 @@ class Grid:
 
     dictionaries: tuple[Dictionary, ...] = ("composite",)
     """Priors on the mixing of atoms into latents, or the linear baselines topk and batch_topk."""
-    alphas: tuple[float, ...] = (0.3,)
+    alphas: tuple[float, ...] | None = None
     """Weights of the density penalty; the linear baselines have none."""
     seeds: tuple[int, ...] = (0,)
     """Seeds of the initial weights."""

@@ -15,7 +15,8 @@ FILE_NAME = "sweep.json"
 FORMAT = "quadric-sweep"
 FORMAT_VERSION = 3
 ADDED_BY_VERSION_3 = {
-    "atoms_per_latent": None, "lens": "paper", "overlap_penalty": 0.0, "tied": False, "top_latents": None,
+    "atoms_per_latent": None, "lens": "paper", "overlap_penalty": 0.0, "tied": False, "alpha": 0.3,
+    "top_latents": None,
 }  # fmt: skip
 """Fields of the scale that earlier files lack, some or all."""
 MAY_CHANGE = ("grid", "cells_together", "live")

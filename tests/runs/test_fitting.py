@@ -81,7 +81,7 @@ def test_a_run_resumed_after_an_interruption_equals_an_uninterrupted_one(tmp_pat
 def test_resuming_with_other_rows_or_other_arguments_is_refused(tmp_path: Path) -> None:
     quadric.fit(rows(), **SMALL, out=tmp_path / "run")
     again = {**SMALL, "out": tmp_path / "run", "resume": True}
-    with pytest.raises(ValueError, match=r"was started with other arguments \(alpha: 0.3 before, 0.1 now\)"):
+    with pytest.raises(ValueError, match=r"was started with other arguments \(alpha: 0.05 before, 0.1 now\)"):
         quadric.fit(rows(), **again, alpha=0.1)
     with pytest.raises(ValueError, match=r"\(learning_rate: 0.03 before, 0.1 now\)"):
         quadric.fit(rows(), **again, learning_rate=0.1)

@@ -55,11 +55,17 @@ def test_an_atomic_dictionary_of_a_grid_keeps_its_number_of_latents():
     assert [each.n_latents for each in config.autoencoders] == [8192, 8192]
 
 
-def test_the_small_recipe_differs_from_the_papers_only_in_size():
-    large, little = paper("smollm2", "15"), small()
-    assert little.training.learning_rate == large.training.learning_rate
-    assert little.autoencoders[0].alpha == large.autoencoders[0].alpha
-    assert little.autoencoders[0].hook_point == "resid_pre.15"
+def test_the_papers_recipe_is_the_print_and_the_others_depart_from_it_as_documented():
+    (printed,), (own,) = paper("smollm2", "15").autoencoders, small().autoencoders
+    settings = ("lens", "overlap_penalty", "alpha", "top_latents", "tied")
+    assert [getattr(printed, name) for name in settings] == ["paper", 0.0, 0.3, None, False]
+    assert [getattr(own, name) for name in settings] == ["affine", 0.01, 0.05, 32, False]
+    assert own.hook_point == printed.hook_point == "resid_pre.15"
+
+
+def test_alphas_of_the_grid_replace_the_scales():
+    config = make_run_config(SMALL, ActivationConfig(hook_points="3"), Grid(alphas=(0.0, 0.2)))
+    assert [each.alpha for each in config.autoencoders] == [0.0, 0.2]
 
 
 RECIPES = {"qwen3_5": paper_qwen, "gemma3": paper_gemma, "llama": paper_llama}
