@@ -231,8 +231,8 @@ def notes(options: argparse.Namespace, mean_norm: float) -> str:
         "circles and spheres, of those whose centre lies inside their subspace. `mean token` is the distance of the "
         "mean token from those centres, which a latent without a centre of its own would get. A single direction "
         "reaches at most 1/r: ½ for circles, ⅓ for the three-dimensional kinds. `top m` rows are trained on the "
-        "error of the m strongest latents of each token: `default` with the settings of quadric.fit, the other with alpha 0; "
-        f"`subspaces` are {options.subspaces} forms of rank {LARGEST_RANK} (benchmarks/planted_objectives.py)."
+        "error of the m strongest latents of each token: `default` with the settings of quadric.fit, the other with "
+        f"alpha 0; `subspaces` are {options.subspaces} forms of rank {LARGEST_RANK} (benchmarks/planted_objectives.py)."
     )
 
 

@@ -31,6 +31,10 @@ RUNS: dict[str, dict[str, Any]] = {
     "composite affine": {
         "prior": "composite", "n_latents": 96, "mixing_density": 0.005, "lens": "affine", "overlap_penalty": 0.01,
     },
+    "composite top": {
+        "prior": "composite", "n_latents": 96, "mixing_density": 0.005, "lens": "affine", "overlap_penalty": 0.01,
+        "alpha": 0.05, "top_latents": 8,
+    },
     "quadratic": {"prior": "quadratic", "n_latents": 256},
     "topk": {"kind": "topk", "n_latents": 256, "n_active": 8, "alpha": 0.0},
     "batch_topk": {"kind": "batch_topk", "n_latents": 256, "n_active": 8, "alpha": 0.0},
