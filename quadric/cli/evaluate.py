@@ -171,7 +171,8 @@ def _energies(each: "Evaluation") -> str:
     if blocks is None:
         return ""
     shares = ", ".join(f"{share:.0%}" for share in blocks.energy)
-    return f", which hold {shares} of its energy"
+    constancy = f"m·u = {blocks.along:.2f} ± {blocks.along_deviation:.2f} for unit tokens u"
+    return f", which hold {shares} of its energy ({constancy})"
 
 
 def _recovered_cells(each: "Evaluation") -> list[str]:

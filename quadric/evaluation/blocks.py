@@ -35,6 +35,10 @@ class BlockErrors(NamedTuple):
     """‖block of X̂ − block of X‖² over ‖block of X‖², both summed over tokens."""
     energy: Blocks
     """Share of Σ‖X‖²."""
+    along: float
+    """Mean of α = m·u, which plays the part of an affine lens's constant c."""
+    along_deviation: float
+    """Standard deviation of α: the blocks are those of a constant only if it is small beside the mean."""
 
 
 class BlockAccumulator:
@@ -49,6 +53,8 @@ class BlockAccumulator:
             self.across = _AcrossKernel(autoencoder, self.direction)
         self.errors = torch.zeros(3, dtype=torch.float64)
         self.energies = torch.zeros(3, dtype=torch.float64)
+        self.along_sums = torch.zeros(3, dtype=torch.float64)
+        """Σ1, Σα and Σα²."""
 
     @torch.no_grad()
     def add(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"], errors: Float[Tensor, " n"]) -> None:
@@ -59,6 +65,7 @@ class BlockAccumulator:
         rest = y.square().sum(-1)
         self.errors += _sums(constant, errors - constant - quadratic, quadratic)
         self.energies += _sums(along**4, 2 * along.square() * rest, rest.square())
+        self.along_sums += _sums(torch.ones_like(along), along, along.double().square())
 
     def _errors(self, along: Tensor, y: Tensor, tokens: Tensor, latents: Tensor) -> tuple[Tensor, Tensor]:
         """Squared errors of the constant and of the quadratic block; the linear one is what is left of the whole."""
@@ -76,7 +83,14 @@ class BlockAccumulator:
     def result(self) -> BlockErrors:
         """Errors and energies over all tokens so far; a block that the tokens do not have counts as error 0."""
         relative = torch.where(self.energies > 0, self.errors / self.energies.clamp(min=1e-30), 0)
-        return BlockErrors(Blocks(*relative.tolist()), Blocks(*(self.energies / self.energies.sum()).tolist()))
+        count, along, squares = self.along_sums.tolist()
+        mean = along / max(count, 1)
+        return BlockErrors(
+            error=Blocks(*relative.tolist()),
+            energy=Blocks(*(self.energies / self.energies.sum()).tolist()),
+            along=mean,
+            along_deviation=max(squares / max(count, 1) - mean**2, 0.0) ** 0.5,
+        )
 
 
 class _AcrossKernel:

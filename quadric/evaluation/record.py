@@ -195,4 +195,9 @@ def kind_of(autoencoder: Autoencoder) -> str:
 def _energies(measures: Measures) -> dict[str, float | None]:
     """Share of the tokens' energy in each block."""
     energy = measures.blocks.energy._asdict() if measures.blocks else dict.fromkeys(Blocks._fields)
-    return {f"energy_{name}": value for name, value in energy.items()}
+    shares = {f"energy_{name}": value for name, value in energy.items()}
+    blocks = measures.blocks
+    return shares | {
+        "along_mean": blocks.along if blocks else None,
+        "along_mean_deviation": blocks.along_deviation if blocks else None,
+    }

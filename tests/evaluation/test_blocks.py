@@ -54,6 +54,8 @@ def test_they_are_the_blocks_of_the_materialized_error(name: str) -> None:
         energy = sum((a @ target @ b).square().sum() for a, b in parts)
         assert_close(getattr(found.error, block), float(error / energy), rtol=1e-6, atol=1e-9)
         assert_close(getattr(found.energy, block), float(energy / target.square().sum()))
+    assert_close(found.along, float((unit @ m).mean()))
+    assert_close(found.along_deviation, float((unit @ m).std(correction=0)))
 
 
 def test_a_dictionary_that_knows_the_mean_alone_loses_every_other_block() -> None:

@@ -109,8 +109,9 @@ export function SurfaceControl({
   if (route.surface === null) return null;
   const [slice, frame] = [sliceOf(latent.constant, shown), frameOf(shown)];
   const why = whyNoSurface(slice, route.surface, frame);
-  const missing = leftOut(latent, shown, captured);
   const share = why ? null : explained(slice, shown, latent.values);
+  // Where the points themselves show that the surface fits, a small share of Σ|λ| is no reason for doubt.
+  const missing = share !== null && share >= TRUSTED ? null : leftOut(latent, shown, captured);
   return (
     <div class="surface-control">
       <label>

@@ -51,7 +51,7 @@ export const MAP: MapRoute = {
   x: "measured_curvature",
   y: "density",
   size: "mean_square",
-  colour: "shape",
+  colour: "measured_curvature",
   filters: {},
   hideDense: false,
   showEmpty: false,
