@@ -24,7 +24,7 @@ from quadric.figures.style import SKY, VERMILION, Drawn, panels, save, styled
 from quadric.geometry import redundancy, spectrum
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
-SHOWN = {"paper, 6 atoms (the demo before)": VERMILION, "affine (default)": SKY}
+SHOWN = {"paper, 6 atoms (the demo before)": VERMILION, "affine, 32 strongest (default)": SKY}
 DENSE = 0.5
 
 

@@ -18,7 +18,7 @@ from quadric.runs.config import FILE_NAME, RunConfig, read_run_config
 from quadric.runs.folder import load
 from quadric.runs.recipes import autoencoders
 from quadric.runs.running import extend_run, is_finished, make_learners, new_run, train_run
-from quadric.runs.scales import FIT, Dictionary, Grid, resized
+from quadric.runs.scales import FIT, FIT_AS_PRINTED, Dictionary, Grid, Scale, resized
 from quadric.training import AutoencoderConfig, StepReport, TrainingConfig, train
 from quadric.training.lenses import estimate_lenses
 from quadric.training.loop import remark
@@ -62,12 +62,13 @@ def fit(
         prior: `composite` (default), `atomic` or `quadratic`, or a linear baseline: `topk`, `batch_topk`.
         n_hidden: Number of atoms; by default twice `n_latents`, or equal to it if the prior is atomic.
         atoms_per_latent: Average number of atoms per composite latent once C is sparse; 16 by default, as in the paper.
-        lens: `affine` (default) writes forms in centred tokens beside a constant; `paper` in the tokens themselves.
+        lens: `affine` (default) writes forms in centred tokens beside a constant; `paper` in the tokens themselves, and
+            has the paper's values as defaults of the next three.
         alpha: Weight of the density penalty; 0.05 by default, and 0.3 in the paper.
-        overlap_penalty: Weight of the penalty that keeps latents from being copies of each other; 0.01 by default
-            and 0 as printed in the paper.
-        top_latents: How many latents the training error reconstructs each token from, the strongest; 32 by default.
-            `n_latents` or more are all of them, as in the paper.
+        overlap_penalty: Weight of the penalty that keeps latents from being copies of each other; 0.01 by default,
+            and none in the paper.
+        top_latents: How many latents the training error reconstructs each token from, the strongest; 32 by default,
+            and all of them in the paper, which are `n_latents` or more.
         tied: L = R, so that every atom is a square (w·x)²; False by default.
         n_active: Latents that fire per token, in the linear baselines; 32 by default.
         steps: Number of training steps, one batch each. The schedules of alpha and of the density of C span all steps.
@@ -233,10 +234,15 @@ def _config(
         "n_latents": n_latents, "n_hidden": n_hidden, "atoms_per_latent": _as_float(atoms_per_latent), "lens": lens,
         "overlap_penalty": _as_float(overlap_penalty), "top_latents": top_latents, "tied": tied, "n_active": n_active,
     }  # fmt: skip
-    scale = resized(FIT, {name: value for name, value in sizes.items() if value is not None})
+    scale = resized(_defaults(lens), {name: value for name, value in sizes.items() if value is not None})
     grid = Grid(dictionaries=(prior,), alphas=None if alpha is None else (float(alpha),), seeds=(seed,))
     (config,) = autoencoders((ROWS,), scale, grid)
     return config
+
+
+def _defaults(lens: LensKind | None) -> Scale:
+    """What an argument is that was not given: our settings, or the paper's for the paper's lens."""
+    return FIT_AS_PRINTED if lens == "paper" else FIT
 
 
 def _as_float(value: int | float | None) -> float | None:
@@ -259,16 +265,17 @@ def _config_of(start: Autoencoder, asked: dict[str, Any]) -> AutoencoderConfig:
         return AutoencoderConfig(
             hook_point=ROWS, kind=kind, n_latents=start.n_latents, n_active=architecture.n_active, alpha=0.0
         )
+    default = _defaults(start.lens.kind)
     return AutoencoderConfig(
         hook_point=ROWS,
         prior=start.prior,
         n_latents=start.n_latents,
         n_hidden=start.n_hidden,
         mixing_density=start.mixing_density if start.prior == "composite" else AutoencoderConfig.mixing_density,
-        alpha=FIT.alpha if asked["alpha"] is None else asked["alpha"],
+        alpha=default.alpha if asked["alpha"] is None else asked["alpha"],
         lens=start.lens.kind,
-        overlap_penalty=FIT.overlap_penalty if asked["overlap_penalty"] is None else asked["overlap_penalty"],
-        top_latents=FIT.top_latents if asked["top_latents"] is None else asked["top_latents"],
+        overlap_penalty=default.overlap_penalty if asked["overlap_penalty"] is None else asked["overlap_penalty"],
+        top_latents=default.top_latents if asked["top_latents"] is None else asked["top_latents"],
         symmetric=start.symmetric,
         tied=start.tied,
         init=architecture.init,

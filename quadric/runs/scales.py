@@ -86,6 +86,8 @@ DEMO = Scale(
 DEMO_TOKENS = 110_000
 FIT = Scale(n_latents=512, **BETTER)
 """The dictionary of `quadric.fit`, which has its own arguments for the length of training."""
+FIT_AS_PRINTED = replace(PAPER, n_latents=512, atoms_per_latent=16.0, mixing_density=None)
+"""The dictionary of `quadric.fit` with the paper's lens: as printed, with the paper's number of atoms per latent."""
 
 
 @dataclass(frozen=True, kw_only=True)

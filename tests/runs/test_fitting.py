@@ -159,7 +159,7 @@ def test_the_lens_centres_the_rows_it_is_estimated_from() -> None:
 
 
 def test_the_paper_lens_is_the_paper_without_its_additions() -> None:
-    ae = quadric.fit(offset_rows(), **SMALL, lens="paper", overlap_penalty=0)
+    ae = quadric.fit(offset_rows(), **SMALL, lens="paper")
     assert ae.lens.kind == "paper"
     assert ae.left.shape[1] == 12
 
@@ -180,3 +180,18 @@ def test_an_iterator_gives_its_first_rows_to_the_lens_and_to_training() -> None:
 def test_no_latent_is_a_copy_of_another_with_the_default_penalty() -> None:
     with_penalty = quadric.fit(offset_rows(), **SMALL | {"steps": 40}, atoms_per_latent=2)
     assert quadric.geometry.redundancy(with_penalty).n_distinct >= 23
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, ("affine", 0.05, 0.01, 32)),
+        ({"lens": "paper"}, ("paper", 0.3, 0.0, None)),
+        ({"lens": "paper", "top_latents": 4}, ("paper", 0.3, 0.0, 4)),
+        ({"alpha": 0}, ("affine", 0.0, 0.01, 32)),
+    ],
+)
+def test_the_papers_lens_brings_the_papers_settings(tmp_path: Path, given: dict, expected: tuple) -> None:
+    quadric.fit(rows(), **{**SMALL, "steps": 2}, **given, out=tmp_path / "run")
+    (config,) = read_run_config(tmp_path / "run").autoencoders
+    assert (config.lens, config.alpha, config.overlap_penalty, config.top_latents) == expected
