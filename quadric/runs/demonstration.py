@@ -1,4 +1,4 @@
-"""The whole pipeline on the embedded model and text: activations, training, geometry, evidence, site.
+"""The whole pipeline on the embedded model and text: activations, training, evaluation, geometry, evidence, site.
 
 Every stage stores its result in the folder and is skipped if the result exists, so the demo can be interrupted at any
 time and continued by the same call.
@@ -17,12 +17,17 @@ from quadric._files import write_atomically
 from quadric._locks import entries, only_writer
 from quadric.activations import HarvestConfig, harvest_to_folder
 from quadric.activations.harvesting import Progress
+from quadric.evaluation import evaluate_on_text
+from quadric.evaluation.evaluating import Candidate
+from quadric.evaluation.files import keep_in_runs, kept_in_run
+from quadric.evaluation.settings import EvaluationSettings
 from quadric.evidence import Evidence
 from quadric.evidence.labels import MIXED
 from quadric.evidence.ranking import worth
 from quadric.geometry import DictionaryGeometry
 from quadric.runs.config import FILE_NAME, RunConfig, read_run_config, write_run_config
 from quadric.runs.evidence import TokenProgress, WantedEvidence
+from quadric.runs.folder import load_all
 from quadric.runs.recipes import demo
 from quadric.runs.running import is_finished, train_run
 from quadric.runs.scales import DEMO_TOKENS
@@ -33,7 +38,7 @@ from quadric.site.writer import is_site
 ACTIVATIONS = "activations"
 SUMMARY = "demo.json"
 """File with the latents worth a look, so that a second call only has to read this file."""
-PARTS = ("activations", "training", "evidence", "geometry", "pages")
+PARTS = ("activations", "training", "evaluation", "evidence", "geometry", "pages")
 """Names of the stages, in order."""
 
 OnProgress = Callable[[str, int, int], None]
@@ -58,6 +63,8 @@ class Demonstration:
     config: RunConfig
     tokens: int = DEMO_TOKENS
     points: int = 1000
+    evaluated: int = 8192
+    """Held-out tokens that the dictionary is measured on."""
 
 
 def default_demonstration(folder: Path) -> Demonstration:
@@ -78,6 +85,8 @@ def _demonstrate(folder: Path, wanted: Demonstration, on_progress: OnProgress) -
     if not is_finished(folder):
         _harvest(folder, wanted, on_progress)
         _train(folder, wanted.config, on_progress)
+    if kept_in_run(folder, wanted.config.autoencoders[0].name) is None:
+        _evaluate(folder, wanted, on_progress)
     evidence = WantedEvidence(
         tokens=wanted.tokens, points=wanted.points, cache=folder / ACTIVATIONS, model=wanted.config.reading.model
     )
@@ -140,6 +149,21 @@ def _train(folder: Path, config: RunConfig, on_progress: OnProgress) -> None:
         on_progress("training", step, config.training.steps)
 
     train_run(folder, on_step=show)
+
+
+def _evaluate(folder: Path, wanted: Demonstration, on_progress: OnProgress) -> None:
+    """Measure the error on held-out text, which the site's first page shows."""
+    reading = wanted.config.reading
+    settings = EvaluationSettings(
+        tokens=wanted.evaluated, spliced_tokens=0, model=reading.model, corpus=reading.corpus.source
+    )
+    keep_in_runs(
+        evaluate_on_text(
+            [Candidate(*each) for each in load_all([str(folder)])],
+            settings,
+            on_progress=lambda part, done, total: on_progress("evaluation", done, total),
+        )
+    )
 
 
 def _evidence_progress(on_progress: OnProgress) -> TokenProgress:

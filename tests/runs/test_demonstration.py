@@ -1,5 +1,6 @@
 """The whole pipeline on a tiny model: what each stage stores, and what a second call does."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,7 +24,10 @@ def small_demonstration(world: Path, folder: Path) -> Demonstration:
     activations = ActivationConfig(model=str(world / "tiny-llama"), hook_points="2", corpus=corpus)
     scale = replace(DEMO, n_latents=24, atoms_per_latent=5.0, steps=8, alpha_warmup_steps=2, sequences_per_step=4)
     return Demonstration(
-        config=make_run_config(scale, activations, Grid(), cache=str(folder / "activations")), tokens=900, points=40
+        config=make_run_config(scale, activations, Grid(), cache=str(folder / "activations")),
+        tokens=900,
+        points=40,
+        evaluated=100,
     )
 
 
@@ -44,6 +48,9 @@ def test_every_stage_leaves_its_result(made):
     assert autoencoder.n_latents == 24
     assert (evidence_folder(folder, wanted.config.autoencoders[0].name) / "evidence.json").is_file()
     assert is_site(folder / "site")
+    (entry,) = json.loads((folder / "site" / "data" / "site.json").read_text())["dictionaries"]
+    assert 0 < entry["quality"]["error"] < 2
+    assert entry["quality"]["n_tokens"] == 100
     assert (folder / "site" / "index.html").is_file()
 
 
