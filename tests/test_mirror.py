@@ -54,6 +54,8 @@ COVERED_BY: dict[str, str] = {
     "evaluation/evaluating": "cli/test_evaluate",
     "evaluation/files": "cli/test_evaluate",
     "runs/evidence": "runs/test_demonstration",
+    "steering/files": "cli/test_steer",
+    "steering/of_run": "cli/test_steer",
     "runs/sites": "cli/test_site",
     "sweep/groups": "cli/test_sweep",
     "sweep/rows": "cli/test_sweep",

@@ -29,6 +29,7 @@ from quadric.cli.plan import Plan
 from quadric.cli.report import Report
 from quadric.cli.signals import terminable
 from quadric.cli.site import Site
+from quadric.cli.steer import Steer
 from quadric.cli.sweep import Sweep
 from quadric.cli.train import Train
 from quadric.cli.view import View
@@ -57,6 +58,7 @@ COMMANDS: dict[str, Callable[..., Command]] = {
     "sweep": Sweep,
     "figures": Figures,
     "concepts": Concepts,
+    "steer": Steer,
 }
 DESCRIPTION = """See the shape of what a language model knows. --version prints the version.
 

@@ -1,0 +1,115 @@
+"""What a language model says to prompts and to text, steered or not."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from quadric.activations import LanguageModel, TokenRules
+from quadric.activations.capture import capture
+from quadric.activations.hook_points import HookPoint
+from quadric.interventions.in_model import edit_activations
+from quadric.steering.methods import Change
+
+AFTER_FIRST = slice(1, None)
+"""Positions that are steered: the first token of a sequence is an attention sink in many models, and breaking it would
+measure nothing else."""
+
+
+class Prompts(NamedTuple):
+    """Token ids of prompts, padded on the left so that all end in the last column."""
+
+    tokens: Int[Tensor, "s l"]
+    mask: Bool[Tensor, "s l"]
+
+    @property
+    def positions(self) -> Int[Tensor, "s l"]:
+        """Number of real tokens before each."""
+        return (self.mask.long().cumsum(1) - 1).clamp(min=0)
+
+
+def steered(model: LanguageModel, point: HookPoint, change: Change | None) -> AbstractContextManager[Any]:
+    """The model with activations changed at a hook point, at all positions but the first; None changes nothing."""
+    if change is None:
+        return nullcontext()
+    return edit_activations(model, point, change, model.d_model, positions=AFTER_FIRST)
+
+
+def encode_prompts(model: LanguageModel, texts: Sequence[str], rules: TokenRules | None = None) -> Prompts:
+    """Prompts as tokens, with a BOS token where the rules want one."""
+    bos = (rules or TokenRules()).bos_of(model.tokenizer)
+    ids = [[*([] if bos is None else [bos]), *each] for each in model.tokenizer.encode(list(texts))]
+    for text, each in zip(texts, ids, strict=True):
+        if len(each) < 2:
+            raise ValueError(
+                f"prompt {text!r} has {len(each)} tokens; steering starts at the second, so give longer ones"
+            )
+    longest = max(map(len, ids))
+    tokens = torch.tensor([[0] * (longest - len(each)) + each for each in ids])
+    mask = torch.tensor([[False] * (longest - len(each)) + [True] * len(each) for each in ids])
+    return Prompts(tokens.to(model.device), mask.to(model.device))
+
+
+@torch.no_grad()
+def next_token(model: LanguageModel, prompts: Prompts) -> Float[Tensor, "s v"]:
+    """Log-probabilities of the token after each prompt."""
+    logits: Tensor = model.causal(
+        input_ids=prompts.tokens,
+        attention_mask=prompts.mask.long(),
+        position_ids=prompts.positions,
+        use_cache=False,
+        logits_to_keep=1,
+    ).logits[:, -1]
+    return logits.float().log_softmax(-1)
+
+
+def hook_activations(model: LanguageModel, point: HookPoint, prompts: Prompts) -> Float[Tensor, "n d"]:
+    """Activations of all tokens of the prompts but the first of each."""
+    rows = [tokens[mask] for tokens, mask in zip(prompts.tokens, prompts.mask, strict=True)]
+    tokens = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
+    lengths = prompts.mask.sum(1)
+    places = torch.arange(tokens.shape[1], device=tokens.device)
+    found = capture(model, [point], tokens, places < lengths[:, None])[str(point)]
+    return found[(places > 0) & (places < lengths[:, None])]
+
+
+@torch.no_grad()
+def continuations(model: LanguageModel, prompts: Prompts, length: int, seed: int) -> Int[Tensor, "s l"]:
+    """Tokens sampled after each prompt, without the prompt."""
+    causal: Any = model.causal
+    with torch.random.fork_rng(devices=[]):  # `generate` draws from the global generator
+        torch.manual_seed(seed)
+        found = causal.generate(
+            prompts.tokens,
+            attention_mask=prompts.mask.long(),
+            max_new_tokens=length,
+            min_new_tokens=length,
+            do_sample=True,
+            temperature=1.0,
+            top_k=0,
+            top_p=1.0,
+            repetition_penalty=1.0,
+            pad_token_id=0,
+        )
+    new: Tensor = found[:, prompts.tokens.shape[1] :]
+    return new
+
+
+@torch.no_grad()
+def continuation_cross_entropy(model: LanguageModel, prompts: Prompts, new: Int[Tensor, "s l"]) -> Float[Tensor, " s"]:
+    """Mean cross-entropy per token of continuations under the model as it is here."""
+    whole = Prompts(
+        torch.cat([prompts.tokens, new], dim=1),
+        torch.cat([prompts.mask, torch.ones_like(new, dtype=torch.bool)], dim=1),
+    )
+    logits: Tensor = model.causal(
+        input_ids=whole.tokens,
+        attention_mask=whole.mask.long(),
+        position_ids=whole.positions,
+        use_cache=False,
+        logits_to_keep=new.shape[1] + 1,
+    ).logits[:, :-1]
+    return -logits.float().log_softmax(-1).gather(-1, new[..., None])[..., 0].mean(1)
