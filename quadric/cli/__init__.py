@@ -16,6 +16,7 @@ from typing import Protocol
 import tyro
 
 from quadric._terminal import NARROWEST
+from quadric.cli.ablate import Ablate
 from quadric.cli.compare import Compare
 from quadric.cli.concepts import Concepts
 from quadric.cli.corpus import Corpus
@@ -59,6 +60,7 @@ COMMANDS: dict[str, Callable[..., Command]] = {
     "figures": Figures,
     "concepts": Concepts,
     "steer": Steer,
+    "ablate": Ablate,
 }
 DESCRIPTION = """See the shape of what a language model knows. --version prints the version.
 

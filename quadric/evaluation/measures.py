@@ -150,9 +150,11 @@ def bootstrap_interval(errors: Float[Tensor, " n"], sequences: Int[Tensor, " n"]
 
 
 def student_interval(values: Sequence[float]) -> Interval:
-    """Mean of at least two values and its Student's t interval, assuming normally distributed values."""
+    """Mean and its Student's t interval, assuming normally distributed values; a single value has no width."""
     from scipy.stats import t
 
+    if len(values) == 1:
+        return Interval(values[0], values[0], values[0])
     half = float(t.ppf((1 + COVERAGE) / 2, len(values) - 1)) * stdev(values) / len(values) ** 0.5
     return Interval(mean(values), mean(values) - half, mean(values) + half)
 

@@ -38,6 +38,7 @@ from quadric.steering.reading import (
     hook_activations,
     next_token,
     steered,
+    text_tokens,
 )
 
 Match = Literal["hellinger", "own", "following"]
@@ -46,8 +47,9 @@ NONE = "none"
 """Name of the rows without steering."""
 FEWEST_PROMPTS = 4
 N_TEXTS = 4
-TEXT_LENGTH = 48
-"""Tokens of each unrelated text that are read."""
+"""Unrelated texts that each seed draws."""
+TEXT_LENGTH = 32
+"""Tokens of each that are read."""
 QUANTILES = (0.95, 0.99, 0.999)
 
 
@@ -239,6 +241,9 @@ class _Effect(NamedTuple):
     following: float
 
 
+NO_EFFECT = _Effect(0.0, 0.0, 0.0, 0.0)
+
+
 class _Study:
     """One latent, with all that its measurements need."""
 
@@ -255,7 +260,7 @@ class _Study:
         self.model, self.point, self.latent, self.evidence = model, point, latent, evidence
         self.corpus, self.new_tokens = corpus, new_tokens
         self.space = CorpusSpace(corpus)
-        self.texts = _text_tokens(model, texts)
+        self.texts = text_tokens(model, texts, TEXT_LENGTH)
         self.known: dict[bool, LatentTokens] = {}
 
     def tokens(self, to: float) -> LatentTokens:
@@ -309,7 +314,9 @@ class _Study:
         side = to >= _rest(self.evidence, self.latent.index)
         key = f"{method.name} {side}" if method.name != "random quadric" else f"{method.name} {to}"
         if key not in known:
-            known[key] = [self.effect(method.at(dose), choosing, to) for dose in method.doses]
+            tried = method.doses[1:] if method.zero_is_nothing else method.doses
+            nothing = [NO_EFFECT] if method.zero_is_nothing else []
+            known[key] = nothing + [self.effect(method.at(dose), choosing, to) for dose in tried]
         return known[key]
 
     def effect(self, change: Change | None, asked: "_Asked", to: float) -> _Effect:
@@ -326,7 +333,7 @@ class _Study:
         """One row; nothing is measured for a method that no dose makes equal to the quadric."""
         if change is None and dose.method != NONE:
             return SteeringRow(**dose._asdict(), seed=seed)
-        effect = _Effect(0.0, 0.0, 0.0, 0.0) if dose.to is None else self.effect(change, asked, dose.to)
+        effect = NO_EFFECT if dose.to is None else self.effect(change, asked, dose.to)
         text = self.on_texts(change, unrelated)
         with steered(self.model, self.point, change):
             new = continuations(self.model, asked.prompts, self.new_tokens, seed)
@@ -464,19 +471,9 @@ def _linear(topk: Autoencoder | None, latent: Latent) -> LinearAutoencoder | Non
     return topk.eval()
 
 
-def _text_tokens(model: LanguageModel, texts: Sequence[str]) -> Tensor:
-    """The beginnings of the texts, (s, l); texts that are too short are left out."""
-    encoded = [each[:TEXT_LENGTH] for each in model.tokenizer.encode(list(texts))]
-    length = min(TEXT_LENGTH, max(map(len, encoded), default=0))
-    kept = [each for each in encoded if len(each) == length]
-    if length < 2:
-        raise ValueError("texts has none of two tokens or more; give unrelated texts, such as paragraphs of a book")
-    return torch.tensor(kept, device=model.device)
-
-
 def _means(rows: list[SteeringRow]) -> dict[str, Interval | None]:
     found: dict[str, Interval | None] = {}
     for name in MEASURES:
         values = [value for row in rows if (value := getattr(row, name)) is not None]
-        found[name] = student_interval(values) if len(values) > 1 else Interval(*values * 3) if values else None
+        found[name] = student_interval(values) if values else None
     return found

@@ -23,9 +23,9 @@ from quadric.interventions.projection import nearest_steps
 Change = Callable[[Tensor], Tensor]
 """From activations (n, d) to changed ones."""
 
-LENGTHS = (0.0, 0.03, 0.1, 0.2, 0.4, 0.8, 1.6)
+LENGTHS = (0.0, 0.05, 0.15, 0.4, 1.0)
 """Doses of directions that the search for a matching one starts from."""
-SHARES = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 16.0)
+SHARES = (0.0, 0.5, 1.0, 3.0, 10.0)
 """The same for a random quadric."""
 FEWEST_FIRING = 20
 
@@ -39,6 +39,8 @@ class Method:
     """From a dose to what happens to activations."""
     doses: tuple[float, ...]
     """Doses to look for a matching one between, ascending."""
+    zero_is_nothing: bool = False
+    """Whether dose 0 changes nothing, so that it need not be tried."""
 
 
 def quadric_path(latent: Latent) -> Method:
@@ -109,7 +111,7 @@ def added(name: str, direction: Float[Tensor, " d"]) -> Method:
     def at(dose: float) -> Change:
         return lambda x: x + (dose * x.double().norm(dim=-1, keepdim=True) * unit.to(x.device)).to(x.dtype)
 
-    return Method(name, at, LENGTHS)
+    return Method(name, at, LENGTHS, zero_is_nothing=True)
 
 
 def clamped(topk: LinearAutoencoder, latent: int) -> Method:

@@ -20,11 +20,22 @@ from quadric.corpus import ordered_documents
 from quadric.evidence import Evidence
 from quadric.geometry.dictionary import require_bilinear
 from quadric.interventions.latents import Latent
-from quadric.runs.folder import autoencoder_folder, evidence_folder, local_folder
+from quadric.runs.folder import (
+    ablation_file,
+    autoencoder_folder,
+    autoencoder_folders,
+    evidence_folder,
+    local_folder,
+)
+from quadric.steering.ablation import AblationMode, AblationRow, ablation_study
 from quadric.steering.curve import Match, SteeringCurve, steering_curve, writable_point
+from quadric.steering.files import write_ablation
+from quadric.steering.reading import text_tokens
 
 CORPUS_TOKENS = 4096
 N_TEXTS = 48
+ABLATION_LENGTH = 48
+"""Tokens of each text that ablation reads."""
 FEWEST_LETTERS = 200
 """Held-out texts that are shorter are left out."""
 
@@ -161,10 +172,67 @@ def steer_run(
     )
 
 
+def ablate_run(
+    run: str | os.PathLike[str],
+    *,
+    name: str | None = None,
+    latents: int = 50,
+    mode: AblationMode = "zero",
+    sequences: int = 6,
+    texts: int = 120,
+    seed: int = 0,
+    model: str | None = None,
+    corpus: str | None = None,
+    device: str = "auto",
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> list[AblationRow]:
+    """`quadric.steering.ablation_study` of a run, on its held-out text; kept in the run folder, where figures find it.
+
+    Args:
+        run: Run folder whose evidence has been collected.
+        name: Which autoencoder, if the run has several.
+        latents: How many of the sparsest distinct latents.
+        mode: "zero" removes what a token has in the latent's own space; "rest" projects z to its median.
+        sequences: Sequences read per latent.
+        texts: Held-out documents that they are chosen from.
+        seed: Of the controls.
+        model: Location of the language model, if its recorded name is not enough to find it.
+        corpus: Location of the text, likewise.
+        device: Of the language model.
+        on_progress: Called with the number of latents done, and of all.
+
+    Returns:
+        One row per latent.
+    """
+    for what, count in (("latents", latents), ("sequences", sequences), ("texts", texts)):
+        if count < 1:
+            raise ValueError(f"{what}={count} is not positive; give at least 1")
+    opened = open_run(run, name=name, model=model, corpus=corpus, device=device)
+    done: list[AblationRow] = []
+
+    def report(row: AblationRow) -> None:
+        done.append(row)
+        on_progress(len(done), latents)
+
+    rows = ablation_study(
+        opened.model,
+        opened.point,
+        opened.autoencoder,
+        opened.evidence,
+        text_tokens(opened.model, opened.held_out_texts(texts), ABLATION_LENGTH),
+        n_latents=latents,
+        mode=mode,
+        n_sequences=sequences,
+        seed=seed,
+        on_row=report,
+    )
+    folder = local_folder(run)
+    write_ablation(rows, ablation_file(folder, autoencoder_folder(folder, name).resolve().name))
+    return rows
+
+
 def load_linear(run: str | os.PathLike[str]) -> Autoencoder:
     """The linear dictionary of a run; of a run with several dictionaries, its first linear one."""
-    from quadric.runs.folder import autoencoder_folders
-
     folder = local_folder(run)
     loaded = [load_pretrained(each) for each in autoencoder_folders(folder).values()]
     linear = [each for each in loaded if not isinstance(each, BilinearAutoencoder)]

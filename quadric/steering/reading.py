@@ -53,6 +53,15 @@ def encode_prompts(model: LanguageModel, texts: Sequence[str], rules: TokenRules
     return Prompts(tokens.to(model.device), mask.to(model.device))
 
 
+def text_tokens(model: LanguageModel, texts: Sequence[str], length: int) -> Int[Tensor, "s l"]:
+    """The beginnings of texts; those that are shorter than `length` are left out, unless all are."""
+    encoded = [each[:length] for each in model.tokenizer.encode(list(texts))]
+    longest = max(map(len, encoded), default=0)
+    if longest < 2:
+        raise ValueError("texts has none of two tokens or more; give unrelated texts, such as paragraphs of a book")
+    return torch.tensor([each for each in encoded if len(each) == longest], device=model.device)
+
+
 @torch.no_grad()
 def next_token(model: LanguageModel, prompts: Prompts) -> Float[Tensor, "s v"]:
     """Log-probabilities of the token after each prompt."""

@@ -18,7 +18,18 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert main(train_command(folder, folder / "run", "--prior", "composite")) == 0
     assert main(train_command(folder, folder / "topk", "--prior", "topk")) == 0
     where = ["--model", str(folder / "tiny-llama"), "--corpus", str(folder / "text.txt")]
-    site = ["site", str(folder / "run"), *where, "--tokens", "600", "--points", "40", "--out", str(folder / "site")]
+    site = [
+        "site",
+        str(folder / "run"),
+        *where,
+        "--tokens",
+        "600",
+        "--points",
+        "40",
+        "--no-map",
+        "--out",
+        str(folder / "site"),
+    ]
     assert main(site) == 0
     (folder / "prompts.txt").write_text("# a comment\n\n" + "\n".join(f"Family {n} is" for n in range(5)) + "\n")
     return folder
@@ -90,6 +101,30 @@ def test_mistakes_are_one_line_and_write_nothing(
         assert len(lines) == 1, printed.err
         assert words in lines[0]
         assert not out.exists()
+
+
+def test_ablation_is_printed_written_and_kept_for_figures(
+    world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ["--model", str(world / "tiny-llama"), "--corpus", str(world / "text.txt"), "--device", "cpu"]
+    sizes = ["--latents", "3", "--sequences", "2", "--texts", "6"]
+    out = ["--out", str(tmp_path / "rows.csv")]
+    assert main(["ablate", str(world / "run"), *where, *sizes, "--json", *out]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert len(rows) == 3
+    (kept,) = (world / "run" / "ablation").iterdir()
+    assert json.loads(kept.read_text()) == rows
+    with (tmp_path / "rows.csv").open(newline="") as file:
+        assert [int(row["latent"]) for row in csv.DictReader(file)] == [row["latent"] for row in rows]
+    assert main(["ablate", str(world / "run"), *where, *sizes, "--mode", "rest"]) == 0
+    table = capsys.readouterr().out
+    assert "same form, turned" in table
+    assert max(map(len, table.splitlines())) <= 80
+    assert main(["figures", str(world / "run"), "--only", "ablation", "--out", str(tmp_path)]) == 0
+    assert (tmp_path / "ablation.png").is_file()
+    capsys.readouterr()
+    assert main(["ablate", str(world / "run"), *where, "--latents", "0"]) == 1
+    assert "latents=0 is not positive" in capsys.readouterr().err
 
 
 def test_a_run_without_evidence_names_the_command(world: Path, tmp_path: Path, capsys) -> None:

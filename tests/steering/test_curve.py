@@ -9,6 +9,8 @@ from quadric.autoencoders import Provenance
 from quadric.steering.curve import MEASURES, dose_for
 from tests.steering.conftest import SENTENCES, Steerable
 
+pytestmark = pytest.mark.slow
+
 PROMPTS = [f"Prompt {n} says" for n in range(6)]
 
 
