@@ -1,5 +1,5 @@
-"""What steering by a latent's quadric does and costs on the embedded model, beside five baselines; ways between words of
-ordered concepts; and the ablation of the sparsest latents.
+"""What steering by a latent's quadric does and costs on the embedded model, beside five baselines; ways between words
+of ordered concepts; and the ablation of the sparsest latents.
 
 The dictionary is that of `quadric demo`, seed 0, and a TopK dictionary of the same size and hook point. Seeds are those
 of the measurement: which prompts choose and which report, which texts, which random baselines and continuations. Rows
@@ -27,7 +27,7 @@ from quadric.autoencoders import Autoencoder
 from quadric.cli import main as command
 from quadric.evaluation.measures import Interval, student_interval
 from quadric.steering.ablation import AblationRow, Harm, ablation_study, sparsest_distinct, summarize
-from quadric.steering.curve import MEASURES
+from quadric.steering.curve import N_TEXTS, TEXT_LENGTH
 from quadric.steering.cyclic import QUESTIONS, WAYS, cyclic_study
 from quadric.steering.of_run import OpenedRun, load_linear, open_run, read_prompts
 from quadric.steering.reading import text_tokens
@@ -48,6 +48,33 @@ TITLES = {
     "text_divergence": "text KL", "text_cross_entropy": "text CE", "perplexity": "perplexity",
     "mahalanobis": "Mahalanobis", "nearest": "nearest",
 }  # fmt: skip
+CURVE = (
+    "The {count} sparsest distinct latents: {shown}. {seeds} seeds; "
+    f"of {N_PROMPTS} prompts, half choose the dose and half report. The quadric projects every token but the first to "
+    f"the quantile {QUANTILE} of z. Means over latents ± half of Student's 95 % interval, each latent averaged over "
+    "seeds. *Matched*: pairs of latent and seed in which a dose with the quadric's effect was found. *Own* and "
+    "*following*: change of the probability of the tokens on which the latent fires, and of those that follow them in "
+    f"the text. Text: {N_TEXTS * TEXT_LENGTH} tokens of held-out documents. Perplexity of {NEW_TOKENS} sampled tokens "
+    "per prompt. Mahalanobis distance and nearest neighbour in whitened activation space."
+)
+BETTER = "Pairs in which the quadric does better than the baseline: more of *own* and *following*, less of the others."
+CYCLIC = (
+    f"Questions {{templates}}; {N_PAIRS} pairs of words each, 9 points on every way; mean ± half of Student's interval "
+    "over pairs. Captured: share of the variance between words in the latent's eigenspace. Accuracy: of the unmodified "
+    "model, among the answers. Length over the distance of both questions' activations. *Moved* and *missing*: "
+    "Hellinger distance of the last prediction from the first and from the wanted one, over that of the two questions' "
+    "predictions. *Answer*: gain of the wanted answer's probability."
+)
+HOW = {
+    "zero": "what a token has in the latent's own space, about the mean token, is removed",
+    "rest": "z is projected to its median",
+}
+ABLATION = (
+    "The {count} sparsest distinct latents that fire on at least 8 tokens of the text; {how}, at all positions but the "
+    f"first. Increase of cross-entropy and KL per token on the {ABLATION_SEQUENCES} sequences of {ABLATION_LENGTH} "
+    f"tokens in which the latent fires most, of {ABLATION_TEXTS} held-out documents; mean ± half of Student's interval "
+    "over latents. *More*: latents for which the cross-entropy increases more where the latent fires than elsewhere."
+)
 Rows = dict[str, list[dict[str, Any]]]
 
 
@@ -206,7 +233,7 @@ def cyclic_tables(rows: list[dict[str, Any]]) -> list[str]:
 def ablation_table(rows: list[AblationRow]) -> list[str]:
     """The latents themselves and both controls."""
     names = {"own": "the latent itself", "other": "another latent of similar density", "turned": "same form, turned"}
-    lines = ["| ablated | CE where it fires | CE elsewhere | KL where it fires | KL elsewhere | more where it fires |"]
+    lines = ["| ablated | CE where it fires | CE elsewhere | KL where it fires | KL elsewhere | more |"]
     lines.append("|---|---|---|---|---|---|")
 
     def shown(value: Interval) -> str:
@@ -216,53 +243,45 @@ def ablation_table(rows: list[AblationRow]) -> list[str]:
         cells = " | ".join(shown(value) for value in each.means.values())
         lines.append(f"| {names[each.name]} | {cells} | {each.more_where_fires} of {each.n_latents} |")
     beaten = sum(row.own.fires > max(row.other.fires, row.turned.fires) for row in rows)
-    lines += ["", f"At the tokens on which the latent fires, its own ablation costs more than both controls for {beaten} "
-              f"of {len(rows)} latents."]  # fmt: skip
+    said = f"Where the latent fires, its own ablation costs more than both controls for {beaten} of {len(rows)}."
+    return [*lines, "", said]
+
+
+def curve_lines(rows: list[dict[str, Any]]) -> list[str]:
+    """Effect and damage."""
+    latents = {row["latent"]: row["label"] for row in rows}
+    shown = ", ".join(f"{latent} ({label})" for latent, label in latents.items())
+    seeds = len({row["seed"] for row in rows})
+    lines = ["", "## Effect and damage", "", CURVE.format(count=len(latents), shown=shown, seeds=seeds)]
+    for match in dict.fromkeys(row["match"] for row in rows if row["match"]):
+        lines += ["", f"Baselines matched by **{match}**:", "", *curve_table(rows, match)]
+        lines += ["", BETTER, "", *cheapest(rows, match)]
     return lines
+
+
+def cyclic_lines(rows: list[dict[str, Any]]) -> list[str]:
+    """Ways between words."""
+    templates = ", ".join(f"“{each}”" for each in dict.fromkeys(row["template"] for row in rows))
+    return ["", "## Ways between words", "", CYCLIC.format(templates=templates), "", *cyclic_tables(rows)]
+
+
+def ablation_lines(rows: list[dict[str, Any]], mode: str) -> list[str]:
+    """Ablation of many latents."""
+    text = ABLATION.format(count=len(rows), how=HOW[mode])
+    return ["", f"## Ablation, mode {mode}", "", text, "", *ablation_table([ablation_row(row) for row in rows])]
 
 
 def page(rows: Rows) -> str:
     """The committed tables."""
-    lines = [
-        "# Steering on the embedded model",
-        "",
-        f"`python benchmarks/bench_steering.py`: {__doc__.split('    ')[0]}",
-    ]
-    lines[-1] = " ".join(lines[-1].split())
-    if curves := rows.get("curve"):
-        latents = {row["latent"]: row["label"] for row in curves}
-        shown = ", ".join(f"{latent} ({label})" for latent, label in latents.items())
-        lines += ["", "## Effect and damage", "", (
-            f"The {len(latents)} sparsest distinct latents: {shown}. {len(SEEDS)} seeds; of {N_PROMPTS} prompts, half "
-            f"choose the dose and half report. The quadric projects every token but the first to the quantile {QUANTILE} "
-            "of z. Means over latents ± half of Student's 95 % interval, each latent averaged over seeds. *Own* and "
-            "*following*: change of the probability of the tokens on which the latent fires, and of those that follow "
-            f"them in the text. Text: {32 * 4} tokens of held-out documents. Perplexity of {NEW_TOKENS} sampled tokens. "
-            "Mahalanobis distance and nearest neighbour in whitened activation space."
-        )]  # fmt: skip
-        for match in dict.fromkeys(row["match"] for row in curves if row["match"]):
-            lines += ["", f"Baselines matched by **{match}**:", "", *curve_table(curves, match)]
-            lines += ["", "Pairs (latent, seed) in which the quadric does better: more of *own* and *following*, less of "
-                      "the others.", "", *cheapest(curves, match)]  # fmt: skip
-    if cyclic := rows.get("cyclic"):
-        templates = ", ".join(f"“{each}”" for each in dict.fromkeys(row["template"] for row in cyclic))
-        lines += ["", "## Ways between words", "", (
-            f"Questions {templates}; {N_PAIRS} pairs of words each, 9 points on every way; mean ± half of Student's "
-            "interval over pairs. Captured: share of the variance between words in the latent's eigenspace. Accuracy: of "
-            "the unmodified model, among the answers. Length over the distance of both questions' activations; *moved* "
-            "and *missing*: Hellinger distance from the first and to the wanted prediction, over that of both "
-            "predictions; *answer*: gain of the wanted answer's probability."
-        ), "", *cyclic_tables(cyclic)]  # fmt: skip
-    for mode in ("zero", "rest"):
-        if ablated := rows.get(f"ablation {mode}"):
-            how = {"zero": "what a token has in the latent's own space, about the mean token, is removed",
-                   "rest": "z is projected to its median"}[mode]  # fmt: skip
-            lines += ["", f"## Ablation, mode {mode!r}", "", (
-                f"The {len(ablated)} sparsest distinct latents that fire on at least 8 tokens of the text; {how}, at all "
-                f"positions but the first. Increase of cross-entropy and KL per token on the {ABLATION_SEQUENCES} "
-                f"sequences of {ABLATION_LENGTH} tokens in which the latent fires most, of {ABLATION_TEXTS} held-out "
-                "documents; mean ± half of Student's interval over latents."
-            ), "", *ablation_table([ablation_row(row) for row in ablated])]  # fmt: skip
+    about = " ".join((__doc__ or "").partition("\n\n    ")[0].split())
+    lines = ["# Steering on the embedded model", "", f"`python benchmarks/bench_steering.py`. {about}"]
+    if found := rows.get("curve"):
+        lines += curve_lines(found)
+    if found := rows.get("cyclic"):
+        lines += cyclic_lines(found)
+    for mode in HOW:
+        if found := rows.get(f"ablation {mode}"):
+            lines += ablation_lines(found, mode)
     return "\n".join([*lines, "", environment(), ""])
 
 

@@ -40,7 +40,6 @@ def steer(world: Path, *more: str) -> int:
     sizes = [
         "--seeds",
         "0",
-        "1",
         "--new-tokens",
         "2",
         "--corpus-tokens",
@@ -58,7 +57,7 @@ def test_table_json_and_files_agree(world: Path, tmp_path: Path, capsys: pytest.
     found = json.loads(capsys.readouterr().out)
     assert found == json.loads((tmp_path / "curve.json").read_text())
     assert found["latent"] == 3
-    assert len(found["rows"]) == 2 * (1 + 3 * (1 + 2 * 5))
+    assert len(found["rows"]) == 1 + 3 * (1 + 2 * 5)
     with (tmp_path / "curve.csv").open(newline="") as file:
         stored = list(csv.DictReader(file))
     assert [float(row["text_divergence"]) for row in stored if row["method"] == "quadric"] == [
