@@ -157,6 +157,11 @@ def similar(ranked: Sequence[int], latent: int, seed: int) -> int:
     return ranked[near[int(drawn)]]
 
 
+def about_centre(autoencoder: BilinearAutoencoder, evidence: Evidence, latent: int) -> Latent:
+    """A latent about the mean token: that of the lens, or for a raw dictionary that of the evidence."""
+    return autoencoder.latent(latent, centre=torch.from_numpy(evidence.calibration.centre.copy()))
+
+
 @torch.no_grad()
 def _firing(
     model: LanguageModel,
@@ -199,7 +204,7 @@ class _OneLatent:
         self.before = predictions(model, self.tokens)[:, :-1].log_softmax(-1)
 
     def row(self, latent: int, other: int, mode: AblationMode, seed: int) -> AblationRow:
-        own = self.autoencoder.latent(latent)
+        own = about_centre(self.autoencoder, self.evidence, latent)
         return AblationRow(
             latent=latent,
             label=self.evidence.labels.of(latent),
@@ -208,7 +213,7 @@ class _OneLatent:
             n_fires=int(self.fires.sum()),
             n_elsewhere=int(self.others.sum()),
             own=self.harm(self.ablated(own, mode)),
-            other=self.harm(self.ablated(self.autoencoder.latent(other), mode)),
+            other=self.harm(self.ablated(about_centre(self.autoencoder, self.evidence, other), mode)),
             turned=self.harm(self.ablated_turned(own, mode, seed)),
             other_latent=other,
         )

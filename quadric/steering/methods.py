@@ -143,13 +143,22 @@ def random_quadric(latent: Latent, corpus: Float[Tensor, "n d"], to: float, gene
 
 
 def rotated(axes: Axes, generator: torch.Generator) -> Axes:
-    """The axes and the form of a latent, turned by a random rotation."""
-    d = len(axes.basis)
-    rotation = torch.linalg.qr(torch.randn(d, d, generator=generator, dtype=torch.float64)).Q
+    """The axes and the form of a latent, turned by a random rotation of v."""
+    rotation = random_rotation(len(axes.basis), axes.centring.direction, generator)
     left, right = (
         torch.cat([factors[:, :-1] @ rotation.mT, factors[:, -1:]], dim=1) for factors in (axes.left, axes.right)
     )
     return axes._replace(basis=rotation @ axes.basis, left=left, right=right)
+
+
+def random_rotation(d: int, fixed: Float[Tensor, " d"] | None, generator: torch.Generator) -> Float[Tensor, "d d"]:
+    """A random orthogonal matrix that leaves a direction as it is, if one is given: the mean of a raw dictionary."""
+    if fixed is None:
+        return torch.linalg.qr(torch.randn(d, d, generator=generator, dtype=torch.float64)).Q
+    unit = (fixed / fixed.norm()).double().cpu()
+    across = torch.linalg.svd(unit[None]).Vh[1:]
+    inside = torch.linalg.qr(torch.randn(d - 1, d - 1, generator=generator, dtype=torch.float64)).Q
+    return across.mT @ inside @ across + unit.outer(unit)
 
 
 def project_along(autoencoder: BilinearAutoencoder, axes: Axes, to: float) -> Intervention:

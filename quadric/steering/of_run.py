@@ -27,7 +27,7 @@ from quadric.runs.folder import (
     evidence_folder,
     local_folder,
 )
-from quadric.steering.ablation import AblationMode, AblationRow, ablation_study
+from quadric.steering.ablation import AblationMode, AblationRow, ablation_study, about_centre
 from quadric.steering.curve import Match, SteeringCurve, steering_curve, writable_point
 from quadric.steering.files import write_ablation
 from quadric.steering.reading import text_tokens
@@ -56,7 +56,7 @@ class OpenedRun:
         """One latent, about the centre of the tokens."""
         if not 0 <= index < self.autoencoder.n_latents:
             raise ValueError(f"latent={index} is outside 0 … {self.autoencoder.n_latents - 1}")
-        return self.autoencoder.latent(index)
+        return about_centre(self.autoencoder, self.evidence, index)
 
     def corpus(self, n_tokens: int = CORPUS_TOKENS) -> Float[Tensor, "n d"]:
         """Activations of the first tokens of the training text."""

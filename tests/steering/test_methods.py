@@ -2,6 +2,7 @@
 
 import torch
 
+import quadric
 from quadric.steering.methods import (
     added,
     baselines,
@@ -10,6 +11,7 @@ from quadric.steering.methods import (
     firing,
     mean_difference,
     project_along,
+    random_rotation,
     rotated,
 )
 from tests.steering.conftest import Steerable
@@ -58,6 +60,23 @@ def test_a_random_quadric_has_the_same_spectrum_about_the_same_centre(steerable:
     moved = project_along(latent.autoencoder, axes, to)(x.double())
     value = axes.place(moved / x.double().norm(dim=1, keepdim=True)).value
     torch.testing.assert_close(value, torch.full_like(value, to), atol=1e-8, rtol=1e-6)
+
+
+def test_about_a_centre_the_rotation_leaves_the_mean_alone() -> None:
+    """For a raw dictionary about a centre m, v has no part along m, and neither have the turned axes."""
+    ae = quadric.BilinearAutoencoder(d_model=8, n_latents=6, prior="atomic")
+    x = torch.randn(30, 8, generator=torch.Generator().manual_seed(0)).double() + 2
+    unit = x / x.norm(dim=1, keepdim=True)
+    axes = rotated(ae.latent(3, centre=unit.mean(0)).axes, torch.Generator().manual_seed(0))
+    assert float((unit.mean(0) @ axes.basis).abs().max()) < 1e-6
+    to = float(axes.place(unit).value.median())
+    moved = project_along(ae, axes, to)(x) / x.norm(dim=1, keepdim=True)
+    reached = axes.place(moved).value
+    torch.testing.assert_close(reached, torch.full_like(reached, to), atol=1e-8, rtol=1e-6)
+    identity = torch.eye(8).double()
+    for fixed in (None, unit.mean(0)):
+        rotation = random_rotation(8, fixed, torch.Generator().manual_seed(1))
+        torch.testing.assert_close(rotation @ rotation.mT, identity)
 
 
 def test_the_leading_eigenvector_points_to_where_the_latent_fires(steerable: Steerable) -> None:
