@@ -36,7 +36,7 @@ WORK = Path(tempfile.gettempdir()) / "quadric-benchmarks"
 PROMPTS = Path(__file__).parent / "steering_prompts.txt"
 SEEDS = (0, 1, 2)
 N_CURVES, N_ABLATED, N_PAIRS = 10, 50, 8
-N_PROMPTS, NEW_TOKENS = 16, 8
+N_PROMPTS, NEW_TOKENS = 16, 6
 QUANTILE = 0.999
 ABLATION_TEXTS, ABLATION_LENGTH, ABLATION_SEQUENCES = 120, 48, 4
 METHODS = (
@@ -295,8 +295,8 @@ def main() -> None:
     kept = Kept(RESULTS / "steering.json")
     opened = open_run(demo(options.run))
     parts: dict[str, Callable[[], None]] = {
-        "zero": lambda: make_ablations(opened, kept, "zero"),
         "curve": lambda: make_curves(opened, linear(options.topk, opened), kept, options.match),
+        "zero": lambda: make_ablations(opened, kept, "zero"),
         "cyclic": lambda: make_cyclic(opened, kept),
         "rest": lambda: make_ablations(opened, kept, "rest"),
     }

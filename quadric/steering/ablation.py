@@ -27,7 +27,7 @@ from quadric.interventions.combining import Intervention
 from quadric.interventions.latents import Latent
 from quadric.steering.measures import divergence
 from quadric.steering.methods import Change, project_along, rotated
-from quadric.steering.reading import steered
+from quadric.steering.reading import recorded, steered
 
 AblationMode = Literal["zero", "rest"]
 FEWEST_FIRING = 8
@@ -201,7 +201,9 @@ class _OneLatent:
         self.tokens, self.fires = sequences[most], fires[most]
         self.others = ~self.fires
         self.others[:, [0, -1]] = False
-        self.before = predictions(model, self.tokens)[:, :-1].log_softmax(-1)
+        with recorded(model, point) as known:
+            self.before = predictions(model, self.tokens)[:, :-1].log_softmax(-1)
+        self.known = known[0]
 
     def row(self, latent: int, other: int, mode: AblationMode, seed: int) -> AblationRow:
         own = about_centre(self.autoencoder, self.evidence, latent)
@@ -225,12 +227,12 @@ class _OneLatent:
         axes = rotated(latent.axes, torch.Generator().manual_seed(seed + latent.index))
         if mode == "zero":
             return Intervention(self.autoencoder, latent.index, axes, "turned", lambda placed, _: -placed.coordinates)
-        read = capture(self.model, [self.point], self.tokens)[str(self.point)][:, 1:].flatten(0, 1).double()
+        read = self.known[:, 1:].flatten(0, 1).double()
         median = float(axes.place(read / read.norm(dim=1, keepdim=True)).value.median())
         return project_along(self.autoencoder, axes, median)
 
     def harm(self, change: Change) -> Harm:
-        with steered(self.model, self.point, change):
+        with steered(self.model, self.point, change, self.known):
             now = predictions(self.model, self.tokens)[:, :-1].log_softmax(-1)
         following = self.tokens[:, 1:, None]
         increase = (self.before.gather(-1, following) - now.gather(-1, following))[..., 0]

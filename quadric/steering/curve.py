@@ -35,8 +35,8 @@ from quadric.steering.reading import (
     continuation_cross_entropy,
     continuations,
     encode_prompts,
-    hook_activations,
     next_token,
+    recorded,
     steered,
     text_tokens,
 )
@@ -285,7 +285,8 @@ class _Study:
         order = torch.randperm(len(texts), generator=torch.Generator().manual_seed(seed)).tolist()
         half = len(texts) // 2
         choosing, reporting = (
-            _Asked(self.model, [texts[number] for number in numbers]) for numbers in (order[:half], order[half:])
+            _Asked(self.model, self.point, [texts[number] for number in numbers])
+            for numbers in (order[:half], order[half:])
         )
         unrelated = self.drawn_texts(seed)
         quadric = quadric_path(self.latent)
@@ -321,7 +322,7 @@ class _Study:
 
     def effect(self, change: Change | None, asked: "_Asked", to: float) -> _Effect:
         """How predictions of the next token change."""
-        with steered(self.model, self.point, change):
+        with steered(self.model, self.point, change, asked.known):
             now = next_token(self.model, asked.prompts)
         before, tokens = asked.unmodified, self.tokens(to)
         gains = (mass(now, each) - mass(before, each) for each in tokens)
@@ -337,8 +338,7 @@ class _Study:
         text = self.on_texts(change, unrelated)
         with steered(self.model, self.point, change):
             new = continuations(self.model, asked.prompts, self.new_tokens, seed)
-        read = asked.activations(self.point)
-        distances = self.space.distances(read if change is None else change(read))
+        distances = self.space.distances(asked.read if change is None else change(asked.read))
         return SteeringRow(
             **dose._asdict(),
             seed=seed,
@@ -354,12 +354,14 @@ class _Study:
         """The texts that the seed draws, with what the unmodified model predicts."""
         order = torch.randperm(len(self.texts), generator=torch.Generator().manual_seed(seed))
         tokens = self.texts[order[:N_TEXTS].to(self.texts.device)]
-        return _Texts(tokens, predictions(self.model, tokens))
+        with recorded(self.model, self.point) as known:
+            unmodified = predictions(self.model, tokens)
+        return _Texts(tokens, unmodified, known[0])
 
     def on_texts(self, change: Change | None, texts: "_Texts") -> Predictions:
         """Divergence, and increase of the cross-entropy, per token."""
         mask = torch.ones_like(texts.tokens, dtype=torch.bool)
-        with steered(self.model, self.point, change):
+        with steered(self.model, self.point, change, texts.known):
             now = texts.unmodified if change is None else predictions(self.model, texts.tokens)
         before, after = PredictionSums(), PredictionSums()
         before.add(texts.unmodified, texts.unmodified, texts.tokens, mask)
@@ -382,18 +384,21 @@ class _Texts(NamedTuple):
 
     tokens: Int[Tensor, "s l"]
     unmodified: Float[Tensor, "s l v"]
+    known: Float[Tensor, "s l d"]
+    """Activations at the hook point."""
 
 
 class _Asked:
     """Prompts, with what the unmodified model predicts after them."""
 
-    def __init__(self, model: LanguageModel, texts: list[str]) -> None:
-        self.model = model
+    def __init__(self, model: LanguageModel, point: HookPoint, texts: list[str]) -> None:
         self.prompts: Prompts = encode_prompts(model, texts)
-        self.unmodified = next_token(model, self.prompts)
-
-    def activations(self, point: HookPoint) -> Float[Tensor, "n d"]:
-        return hook_activations(self.model, point, self.prompts)
+        with recorded(model, point) as known:
+            self.unmodified = next_token(model, self.prompts)
+        self.known = known[0]
+        """Activations at the hook point, padding included."""
+        self.read = self.known[self.prompts.mask & (self.prompts.positions > 0)]
+        """Those that steering changes."""
 
 
 def writable_point(

@@ -1,7 +1,7 @@
 """What a language model says to prompts and to text, steered or not."""
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -9,8 +9,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from quadric.activations import LanguageModel, TokenRules
-from quadric.activations.capture import capture
 from quadric.activations.hook_points import HookPoint
+from quadric.activations.splicing import replace_at
 from quadric.interventions.in_model import edit_activations
 from quadric.steering.methods import Change
 
@@ -31,11 +31,65 @@ class Prompts(NamedTuple):
         return (self.mask.long().cumsum(1) - 1).clamp(min=0)
 
 
-def steered(model: LanguageModel, point: HookPoint, change: Change | None) -> AbstractContextManager[Any]:
-    """The model with activations changed at a hook point, at all positions but the first; None changes nothing."""
-    if change is None:
-        return nullcontext()
-    return edit_activations(model, point, change, model.d_model, positions=AFTER_FIRST)
+@contextmanager
+def steered(
+    model: LanguageModel, point: HookPoint, change: Change | None, known: Tensor | None = None
+) -> Iterator[None]:
+    """The model with activations changed at a hook point, at all positions but the first.
+
+    Args:
+        model: The language model.
+        point: Where to act.
+        change: What to do; None changes nothing.
+        known: Activations at the hook point of the tokens that will be read, from `recorded`, to save their layers.
+
+    Returns:
+        A context manager.
+    """
+    with ExitStack() as hooks:
+        if known is not None:
+            hooks.enter_context(_resumed(model, point, known))
+        if change is not None:
+            hooks.enter_context(edit_activations(model, point, change, model.d_model, positions=AFTER_FIRST))
+        yield
+
+
+@contextmanager
+def recorded(model: LanguageModel, point: HookPoint) -> Iterator[list[Tensor]]:
+    """Collect the activations at a hook point, padding included, of every forward pass inside the block."""
+    found: list[Tensor] = []
+
+    def record(hidden: Tensor) -> Tensor:
+        found.append(hidden)
+        return hidden
+
+    hook = replace_at(model.layers, point, record)
+    try:
+        yield found
+    finally:
+        hook.remove()
+
+
+@contextmanager
+def _resumed(model: LanguageModel, point: HookPoint, known: Tensor) -> Iterator[None]:
+    """Start forward passes at the hook point. Only the input of a layer allows that; elsewhere all layers are run."""
+    if point.site != "resid_pre":
+        yield
+        return
+
+    def passed_on(hidden_states: Tensor, *_: Any, **__: Any) -> Tensor:
+        return hidden_states
+
+    before = list(model.layers[: point.layer])
+    hook = replace_at(model.layers, point, lambda _: known)
+    for layer in before:
+        layer.forward = passed_on
+    try:
+        yield
+    finally:
+        hook.remove()
+        for layer in before:
+            del layer.forward
 
 
 def encode_prompts(model: LanguageModel, texts: Sequence[str], rules: TokenRules | None = None) -> Prompts:
@@ -73,16 +127,6 @@ def next_token(model: LanguageModel, prompts: Prompts) -> Float[Tensor, "s v"]:
         logits_to_keep=1,
     ).logits[:, -1]
     return logits.float().log_softmax(-1)
-
-
-def hook_activations(model: LanguageModel, point: HookPoint, prompts: Prompts) -> Float[Tensor, "n d"]:
-    """Activations of all tokens of the prompts but the first of each."""
-    rows = [tokens[mask] for tokens, mask in zip(prompts.tokens, prompts.mask, strict=True)]
-    tokens = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
-    lengths = prompts.mask.sum(1)
-    places = torch.arange(tokens.shape[1], device=tokens.device)
-    found = capture(model, [point], tokens, places < lengths[:, None])[str(point)]
-    return found[(places > 0) & (places < lengths[:, None])]
 
 
 @torch.no_grad()

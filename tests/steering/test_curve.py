@@ -51,7 +51,7 @@ def test_baselines_have_about_the_effect_of_the_quadric(steerable: Steerable) ->
     latent = steerable.ae.latent(3)
     point = quadric.activations.parse_hook_point("resid_pre.2", 4)
     study = _Study(steerable.model, point, latent, steerable.evidence, steerable.acts.vectors, SENTENCES, 2)
-    asked = _Asked(steerable.model, PROMPTS)
+    asked = _Asked(steerable.model, point, PROMPTS)
     method = added("any", torch.randn(32, generator=torch.Generator().manual_seed(0)).double())
     tried = [each.hellinger for each in study.tried(method, asked, 1.0, {})]
     assert tried[0] == 0

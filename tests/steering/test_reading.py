@@ -8,11 +8,11 @@ from quadric.steering.reading import (
     continuation_cross_entropy,
     continuations,
     encode_prompts,
-    hook_activations,
     next_token,
+    recorded,
     steered,
 )
-from tests.activations.tiny import N_LAYERS
+from tests.activations.tiny import ARCHITECTURES, N_LAYERS, tiny_model
 from tests.steering.conftest import Steerable
 
 TEXTS = ["Monday comes", "The", "Tuesday is a day of"]
@@ -48,12 +48,24 @@ def test_steering_leaves_the_first_token_alone(steerable: Steerable) -> None:
     assert changed[1:].all()
 
 
-def test_activations_are_those_after_the_first_token(steerable: Steerable) -> None:
-    prompts = encode_prompts(steerable.model, TEXTS)
-    rows = hook_activations(steerable.model, POINT, prompts)
-    assert len(rows) == sum(len(text) - 1 for text in TEXTS)  # one token per byte
-    alone = hook_activations(steerable.model, POINT, encode_prompts(steerable.model, TEXTS[:1]))
-    torch.testing.assert_close(rows[: len(alone)], alone, atol=1e-4, rtol=1e-4)
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("name", ["resid_pre.2", "resid_pre.0", "mlp_out.1", "resid_post.3"])
+def test_known_activations_save_layers_and_change_nothing(architecture: str, name: str) -> None:
+    model, point = tiny_model(architecture), parse_hook_point(name, N_LAYERS)
+    prompts = encode_prompts(model, TEXTS)
+    with recorded(model, point) as known:
+        unmodified = next_token(model, prompts)
+    for change in (None, double, lambda x: x + 1):
+        with steered(model, point, change):
+            expected = next_token(model, prompts)
+        with steered(model, point, change, known[0]):
+            found = next_token(model, prompts)
+        assert torch.equal(found, expected)
+    assert torch.equal(next_token(model, prompts), unmodified)  # nothing is left behind
+    if name == "resid_pre.2":
+        with pytest.raises(ZeroDivisionError), steered(model, point, lambda x: 1 / 0, known[0]):
+            next_token(model, prompts)
+        assert torch.equal(next_token(model, prompts), unmodified)
 
 
 def test_continuations_are_sampled_by_seed_and_scored(steerable: Steerable) -> None:
