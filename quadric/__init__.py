@@ -11,6 +11,7 @@ The front door, in the order in which one uses it:
     quadric.export_site(ae, evidence, "site")          all of them as a static site
     quadric.view(ae, evidence)                         the same in the browser
     with quadric.intervene(model, ae.latent(12).project(to=0.5)): ...   the model with one latent moved
+    quadric.steering_curve(model, ae.latent(12), evidence, prompts, ...)  what that does, what it costs, and controls
 
 The rooms behind it, in the order in which data flows through them:
 
@@ -23,6 +24,7 @@ The rooms behind it, in the order in which data flows through them:
     quadric.geometry      the shape of every latent, from weights alone
     quadric.evidence      what data says about every latent: points, contexts, statistics, labels
     quadric.interventions activations moved along a latent's level sets, also inside the language model
+    quadric.steering      what interventions do to predictions, what they cost, and what controls do
     quadric.site          both as a static site, and one latent in a notebook
 """
 
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from quadric.runs.sites import export_site
     from quadric.runs.viewing import view
     from quadric.site.notebook import show
+    from quadric.steering.curve import steering_curve
 
 # Resolved on first use: `quadric --help` must not wait for torch.
 _HOME = {
@@ -65,11 +68,12 @@ _HOME = {
     "load": "quadric.runs.folder",
     "push": "quadric.runs.hub",
     "show": "quadric.site.notebook",
+    "steering_curve": "quadric.steering.curve",
     "view": "quadric.runs.viewing",
 }
 _ROOMS = (
     "activations", "autoencoders", "corpus", "evaluation", "evidence", "geometry", "interventions", "runs", "site",
-    "training",
+    "steering", "training",
 )  # fmt: skip
 
 __all__ = [
@@ -91,6 +95,7 @@ __all__ = [
     "load",
     "push",
     "show",
+    "steering_curve",
     "view",
 ]
 

@@ -15,7 +15,7 @@ from tests.activations.tiny import SIZES, tiny_tokenizer
 
 FUNCTIONS = (
     "collect_evidence", "evaluate", "export_site", "fit", "harvest", "intervene", "latents", "load", "push",
-    "show", "view",
+    "show", "steering_curve", "view",
 )  # fmt: skip
 RUN_EXAMPLES = ("collect_evidence", "evaluate", "export_site", "fit", "intervene", "latents", "view")
 ROOMS = (
@@ -28,6 +28,7 @@ ROOMS = (
     "geometry",
     "evidence",
     "interventions",
+    "steering",
     "site",
 )
 

@@ -45,6 +45,7 @@ COVERED_BY: dict[str, str] = {
     "training/optimizers": "training/test_muon",
     # Pipelines and flags: tested through the command that runs them.
     "__main__": "cli/test_main",
+    "cli/ablate": "cli/test_steer",
     "cli/activation_flags": "cli/test_flags",
     "cli/demo": "runs/test_demonstration",
     "cli/figures": "figures/test_drawing",
@@ -54,11 +55,14 @@ COVERED_BY: dict[str, str] = {
     "evaluation/evaluating": "cli/test_evaluate",
     "evaluation/files": "cli/test_evaluate",
     "runs/evidence": "runs/test_demonstration",
+    "steering/files": "cli/test_steer",
+    "steering/of_run": "cli/test_steer",
     "runs/sites": "cli/test_site",
     "sweep/groups": "cli/test_sweep",
     "sweep/rows": "cli/test_sweep",
     "sweep/sweeping": "cli/test_sweep",
     # Every figure is drawn from the same sweep, which is made once.
+    "figures/ablation": "figures/test_drawing",
     "figures/captured": "figures/test_drawing",
     "figures/error_bits": "figures/test_drawing",
     "figures/layers": "figures/test_drawing",

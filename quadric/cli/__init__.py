@@ -16,6 +16,7 @@ from typing import Protocol
 import tyro
 
 from quadric._terminal import NARROWEST
+from quadric.cli.ablate import Ablate
 from quadric.cli.compare import Compare
 from quadric.cli.concepts import Concepts
 from quadric.cli.corpus import Corpus
@@ -29,6 +30,7 @@ from quadric.cli.plan import Plan
 from quadric.cli.report import Report
 from quadric.cli.signals import terminable
 from quadric.cli.site import Site
+from quadric.cli.steer import Steer
 from quadric.cli.sweep import Sweep
 from quadric.cli.train import Train
 from quadric.cli.view import View
@@ -57,6 +59,8 @@ COMMANDS: dict[str, Callable[..., Command]] = {
     "sweep": Sweep,
     "figures": Figures,
     "concepts": Concepts,
+    "steer": Steer,
+    "ablate": Ablate,
 }
 DESCRIPTION = """See the shape of what a language model knows. --version prints the version.
 

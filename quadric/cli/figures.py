@@ -35,6 +35,7 @@ class Figures:
             "receptive_gap",
             "random_latents",
             "error_bits",
+            "ablation",
         ],
         ...,
     ] = ()

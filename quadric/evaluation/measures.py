@@ -1,5 +1,7 @@
 """Measures of an autoencoder on held-out tokens, accumulated over batches."""
 
+from collections.abc import Sequence
+from statistics import mean, stdev
 from typing import NamedTuple
 
 import torch
@@ -23,7 +25,7 @@ COVERAGE = 0.95
 
 
 class Interval(NamedTuple):
-    """A mean with its bootstrap interval over sequences."""
+    """A mean with its 95 % interval."""
 
     mean: float
     low: float
@@ -145,6 +147,16 @@ def bootstrap_interval(errors: Float[Tensor, " n"], sequences: Int[Tensor, " n"]
     tail = (1 - COVERAGE) / 2
     low, high = means.quantile(torch.tensor([tail, 1 - tail], dtype=torch.float64)).tolist()
     return Interval(errors.double().mean().item(), low, high)
+
+
+def student_interval(values: Sequence[float]) -> Interval:
+    """Mean and its Student's t interval, assuming normally distributed values; a single value has no width."""
+    from scipy.stats import t
+
+    if len(values) == 1:
+        return Interval(values[0], values[0], values[0])
+    half = float(t.ppf((1 + COVERAGE) / 2, len(values) - 1)) * stdev(values) / len(values) ** 0.5
+    return Interval(mean(values), mean(values) - half, mean(values) + half)
 
 
 def error_by_position(errors: Float[Tensor, " n"], positions: Int[Tensor, " n"]) -> list[PositionError]:

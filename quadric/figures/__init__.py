@@ -12,6 +12,7 @@ receptive_fields   half-spaces, slabs, ellipsoid and hyperboloid in the plane
 receptive_gap      Theorem 1 over the width d: exact ratio, the printed law, and the correct law
 random_latents     scatter plots of the first latents by index
 error_bits         error against description length
+ablation           increase of cross-entropy where an ablated latent fires, and elsewhere
 """
 
 from quadric.figures.drawing import FIGURES, FigureName, draw_figures

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from quadric.figures import (
+    ablation,
     captured,
     error_bits,
     layers,
@@ -26,6 +27,7 @@ FigureName = Literal[
     "receptive_gap",
     "random_latents",
     "error_bits",
+    "ablation",
 ]
 
 FIGURES: dict[FigureName, Callable[[FigureData], Drawn]] = {
@@ -37,6 +39,7 @@ FIGURES: dict[FigureName, Callable[[FigureData], Drawn]] = {
     "receptive_gap": receptive_gap.draw,
     "random_latents": random_latents.draw,
     "error_bits": error_bits.draw,
+    "ablation": ablation.draw,
 }
 assert set(FIGURES) == set(get_args(FigureName))
 

@@ -5,17 +5,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from quadric._files import read_json
 from quadric.autoencoders import BilinearAutoencoder, load_pretrained
 from quadric.geometry.dictionary import require_bilinear
 from quadric.runs.config import FILE_NAME as RUN_FILE
 from quadric.runs.config import read_run_config
-from quadric.runs.folder import autoencoder_folders, evidence_folder
+from quadric.runs.folder import ablation_file, autoencoder_folders, evidence_folder
 from quadric.sweep.config import FILE_NAME as SWEEP_FILE
 from quadric.sweep.groups import RUNS
 from quadric.sweep.results import read_rows
 from quadric.sweep.rows import Row
 from quadric.training import AutoencoderConfig
 
+ABLATED = {
+    "latent", "mode", "own_fires", "own_elsewhere", "other_fires", "other_elsewhere", "turned_fires",
+    "turned_elsewhere",
+}  # fmt: skip
+"""Columns of an ablation study that its figure needs."""
 DEFAULT_ALPHA = 0.3
 """The paper's value; priors are compared at this alpha."""
 
@@ -50,6 +56,8 @@ class FigureData:
     """Measured cells."""
     trained: tuple[Trained, ...] = ()
     """Trained bilinear autoencoders; linear baselines are excluded because they have no geometry."""
+    ablations: tuple[Row, ...] = ()
+    """Ablated latents, with the name of their autoencoder."""
 
     def at_commonest_size(self, *priors: str) -> list[Trained]:
         """The autoencoders with these priors at their most common hook point and number of latents."""
@@ -66,6 +74,7 @@ def read_figure_data(folders: Sequence[Path]) -> FigureData:
     """Read sweeps and run folders."""
     rows: dict[str, Row] = {}
     trained: dict[str, Trained] = {}
+    ablations: list[Row] = []
     for folder in folders:
         runs = [folder]
         if (folder / SWEEP_FILE).is_file():
@@ -77,7 +86,8 @@ def read_figure_data(folders: Sequence[Path]) -> FigureData:
             )
         for run in runs:
             trained |= _trained(run)
-    return FigureData(rows=tuple(rows.values()), trained=tuple(trained.values()))
+            ablations += _ablations(run)
+    return FigureData(rows=tuple(rows.values()), trained=tuple(trained.values()), ablations=tuple(ablations))
 
 
 def _trained(run: Path) -> dict[str, Trained]:
@@ -89,3 +99,14 @@ def _trained(run: Path) -> dict[str, Trained]:
         for each in read_run_config(run).autoencoders
         if each.kind == "bilinear" and each.name in folders
     }
+
+
+def _ablations(run: Path) -> list[Row]:
+    found: list[Row] = []
+    for name in autoencoder_folders(run):
+        path = ablation_file(run, name)
+        rows = read_json(path, "run quadric ablate again") if path.is_file() else []
+        if not isinstance(rows, list) or not all(isinstance(row, dict) and row.keys() >= ABLATED for row in rows):
+            raise ValueError(f"{path} is not a table of ablated latents; run quadric ablate again")
+        found += [{"autoencoder": name, **row} for row in rows]
+    return found

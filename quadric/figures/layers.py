@@ -1,13 +1,12 @@
 """Reconstruction error across layers: the priors, and the linear baselines with the exact product-space correction."""
 
 from collections import Counter
-from statistics import mean, stdev
+from statistics import mean
 
+from quadric.evaluation.measures import student_interval
 from quadric.figures.figure_data import DEFAULT_ALPHA, FigureData, MissingDataError
 from quadric.figures.style import LOOKS, Drawn, panels
 from quadric.sweep.rows import Row
-
-COVERAGE = 0.95
 
 
 def draw(data: FigureData) -> Drawn:
@@ -53,17 +52,9 @@ def summaries(rows: list[Row]) -> list[Row]:
 
 def _summary(layer: int, kind: str, found: list[Row]) -> Row:
     errors = [row["error"] for row in found]
-    low, high = student_interval(errors) if len(errors) > 1 else (found[0]["error_low"], found[0]["error_high"])
+    low, high = student_interval(errors)[1:] if len(errors) > 1 else (found[0]["error_low"], found[0]["error_high"])
     return {
         "layer": layer, "kind": kind, "n_latents": found[0]["n_latents"], "seeds": len(errors), "error": mean(errors),
         "low": low, "high": high, "interval": "over seeds" if len(errors) > 1 else "over sequences",
         "smallest": min(errors), "largest": max(errors),
     }  # fmt: skip
-
-
-def student_interval(values: list[float]) -> tuple[float, float]:
-    """Student's t interval of the mean, assuming normally distributed values."""
-    from scipy.stats import t
-
-    half = float(t.ppf((1 + COVERAGE) / 2, len(values) - 1)) * stdev(values) / len(values) ** 0.5
-    return mean(values) - half, mean(values) + half

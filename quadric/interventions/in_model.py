@@ -63,13 +63,42 @@ def intervene(
         if check_model:
             check_same_model(model, intervention.autoencoder.provenance)
     with ExitStack() as hooks:
-        if groups:
-            current = _CurrentTokens()
-            hooks.callback(decoder.register_forward_pre_hook(current.read, with_kwargs=True).remove)
         for point, members in groups.items():
-            edit = _Edit(Combination(members), point, positions, where, current)
-            hooks.callback(replace_at(layers, point, edit).remove)
+            joint = Combination(members)
+            hooks.enter_context(edit_activations(model, point, joint, joint.d_model, positions=positions, where=where))
         yield model
+
+
+@contextmanager
+def edit_activations(
+    model: Any,
+    point: HookPoint,
+    change: Callable[[Tensor], Tensor],
+    d_model: int,
+    *,
+    positions: Positions = None,
+    where: Condition | None = None,
+) -> Iterator[None]:
+    """Apply any function of the activations at one hook point; `intervene` says what the arguments mean.
+
+    Args:
+        model: A `transformers` causal language model in memory, or a `LanguageModel`.
+        point: Where to act.
+        change: From activations (n, d) to those that the model continues with.
+        d_model: The width d that `change` takes.
+        positions: Positions to act at.
+        where: Condition on the activations.
+
+    Returns:
+        A context manager.
+    """
+    decoder = model.decoder if isinstance(model, LanguageModel) else decoder_of(model)
+    current = _CurrentTokens()
+    with ExitStack() as hooks:
+        hooks.callback(decoder.register_forward_pre_hook(current.read, with_kwargs=True).remove)
+        edit = _Edit(change, d_model, point, positions, where, current)
+        hooks.callback(replace_at(layers_of(decoder), point, edit).remove)
+        yield
 
 
 def _by_hook_point(
@@ -105,20 +134,21 @@ class _Edit:
 
     def __init__(
         self,
-        combination: Combination,
+        change: Callable[[Tensor], Tensor],
+        d_model: int,
         point: HookPoint,
         positions: Positions,
         where: Condition | None,
         current: _CurrentTokens,
     ) -> None:
-        self.combination, self.point, self.current = combination, point, current
+        self.change, self.d_model, self.point, self.current = change, d_model, point, current
         self.positions, self.where = positions, where
 
     def __call__(self, hidden: Tensor) -> Tensor:
-        if hidden.shape[-1] != self.combination.d_model:
+        if hidden.shape[-1] != self.d_model:
             raise HookPointError(
-                f"the dictionary reads activations of width {self.combination.d_model}, and {self.point} has "
-                f"{hidden.shape[-1]}; give the model and hook point that it was trained on"
+                f"the dictionary reads activations of width {self.d_model}, and {self.point} has {hidden.shape[-1]}; "
+                "give the model and hook point that it was trained on"
             )
         chosen = selected(self.current.positions, self.positions).to(hidden.device)
         if self.where is not None and bool(chosen.any()):
@@ -127,7 +157,7 @@ class _Edit:
         if not bool(chosen.any()):
             return hidden
         changed = hidden.clone()
-        changed[chosen] = self.combination(hidden[chosen])
+        changed[chosen] = self.change(hidden[chosen])
         return changed
 
 

@@ -7,6 +7,7 @@
     RUN/evaluation.json      results of quadric evaluate, if it was run
     RUN/geometry/NAME/       shape of the latents, computed once from the weights
     RUN/evidence/NAME/       evidence about the latents, from data
+    RUN/ablation/NAME.json   results of quadric ablate, if it was run
     RUN/site/                site that shows geometry and evidence
 
 The files do not depend on the location of the folder: a run can be moved, and an autoencoder copied out of it.
@@ -27,6 +28,7 @@ AUTOENCODERS = "autoencoders"
 RUN_CONFIG_NAME = "run.json"
 EVIDENCE = "evidence"
 GEOMETRY = "geometry"
+ABLATION = "ablation"
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
@@ -138,3 +140,8 @@ def evidence_folder(folder: Path, name: str) -> Path:
 def geometry_folder(folder: Path, name: str) -> Path:
     """Where the geometry of one autoencoder of a run is kept."""
     return folder / GEOMETRY / name
+
+
+def ablation_file(folder: Path, name: str) -> Path:
+    """Where the latest ablation study of one autoencoder of a run is kept."""
+    return folder / ABLATION / f"{name}.json"

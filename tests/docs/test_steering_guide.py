@@ -16,6 +16,8 @@ def test_the_examples_run(capsys):
     for block in blocks:
         exec(compile(block, str(GUIDE), "exec"), names)
     assert capsys.readouterr().out.startswith("Latent 3 of 24")
+    assert {row.method for row in names["curve"].rows} >= {"none", "quadric", "random quadric"}
+    assert all(row.hellinger > 0 for row in names["curve"].rows if row.method == "quadric")
     latent, x = names["latent"], names["x"]
     assert float((latent.value(names["moved"], norms=x.norm(dim=1)) - 0.5).abs().max()) < 1e-4
     assert names["steered"].shape[1] <= 11

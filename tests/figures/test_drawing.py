@@ -17,10 +17,25 @@ from quadric.evidence import EvidenceSettings, collect, open_cached, text_behind
 from quadric.figures import FIGURES, FigureData, MissingDataError, draw_figures, random_latents, read_figure_data
 from quadric.figures.receptive_gap import log_exact_law, log_ratio
 from quadric.geometry import frobenius_similarity, hungarian_similarity, statistics
+from quadric.runs.folder import ablation_file
+from quadric.steering.ablation import AblationRow, Harm
+from quadric.steering.files import write_ablation
 
 pytestmark = pytest.mark.slow  # whole commands
 
 WITHOUT_RUNS = {"receptive_fields", "receptive_gap"}
+
+
+def made_up_ablation() -> list[AblationRow]:
+    """Three latents with known means: 2 where they fire and 0.5 elsewhere."""
+    nothing = Harm(0.1, 0.1, 0.1, 0.1)
+    return [
+        AblationRow(
+            latent=latent, label="", mode="zero", density=0.1, n_fires=9, n_elsewhere=90, other_latent=5,
+            own=Harm(1.0 + latent, 0.5, 1.0, 0.5), other=nothing, turned=nothing,
+        )
+        for latent in range(3)
+    ]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +47,8 @@ def with_evidence(sweep_folder: Path, drawn_world: Path) -> Iterator[FigureData]
     assert config_from(autoencoder.provenance).hook_points == first.config.hook_point
     stream = open_cached(autoencoder.provenance, cache, 128)
     text = text_behind(stream, str(drawn_world / "tiny-llama"))
+    write_ablation(made_up_ablation(), ablation_file(first.run, first.config.name))
+    data = read_figure_data([sweep_folder])
     settings = EvidenceSettings(n_points=32)
     evidence = collect(autoencoder, stream, first.evidence, n_tokens=256, settings=settings, text=text)
     with pytest.MonkeyPatch.context() as patch:
@@ -48,6 +65,28 @@ def test_every_figure_writes_png_svg_and_csv(with_evidence: FigureData, tmp_path
         assert "<svg" in (tmp_path / f"{name}.svg").read_text()
         with (tmp_path / f"{name}.csv").open(newline="") as file:
             assert len(list(csv.DictReader(file))) > 1
+
+
+def test_ablation_has_means_over_latents(with_evidence: FigureData) -> None:
+    rows = FIGURES["ablation"](with_evidence).rows
+    means = {(row["ablated"], row["where"]): row["mean"] for row in rows if row["panel"] == "means"}
+    assert means["the latent itself", "fires"] == pytest.approx(2)
+    assert means["the latent itself", "elsewhere"] == pytest.approx(0.5)
+    assert sum(row["panel"] == "latents" for row in rows) == 3
+
+
+def test_damaged_ablations_name_the_remedy(tmp_path: Path, sweep_folder: Path) -> None:
+    import shutil
+
+    run = next((sweep_folder / "runs").iterdir())
+    shutil.copytree(run, tmp_path / "run")
+    name = next((tmp_path / "run" / "autoencoders").iterdir()).name
+    path = ablation_file(tmp_path / "run", name)
+    path.parent.mkdir(exist_ok=True)
+    for text in ("[1]", "{}", "[{}]", "nonsense"):
+        path.write_text(text)
+        with pytest.raises(ValueError, match="run quadric ablate again"):
+            read_figure_data([tmp_path / "run"])
 
 
 def test_error_for_missing_data_names_a_valid_command(tmp_path: Path) -> None:
