@@ -43,6 +43,9 @@ COVERED_BY: dict[str, str] = {
     "training/counting": "training/test_cost",
     "training/machine": "training/test_plan",
     "training/optimizers": "training/test_muon",
+    "explanations/files": "explanations/test_page",
+    "explanations/record": "explanations/test_explaining",
+    "explanations/terminal": "explanations/test_page",
     # Pipelines and flags: tested through the command that runs them.
     "__main__": "cli/test_main",
     "cli/activation_flags": "cli/test_flags",
@@ -54,6 +57,7 @@ COVERED_BY: dict[str, str] = {
     "evaluation/evaluating": "cli/test_evaluate",
     "evaluation/files": "cli/test_evaluate",
     "runs/evidence": "runs/test_demonstration",
+    "runs/explaining": "cli/test_explain",
     "runs/sites": "cli/test_site",
     "sweep/groups": "cli/test_sweep",
     "sweep/rows": "cli/test_sweep",
