@@ -46,6 +46,7 @@ COVERED_BY: dict[str, str] = {
     "explanations/files": "explanations/test_page",
     "explanations/record": "explanations/test_explaining",
     "explanations/terminal": "explanations/test_page",
+    "live/session": "live/test_app",
     # Pipelines and flags: tested through the command that runs them.
     "__main__": "cli/test_main",
     "cli/activation_flags": "cli/test_flags",
@@ -58,6 +59,7 @@ COVERED_BY: dict[str, str] = {
     "evaluation/files": "cli/test_evaluate",
     "runs/evidence": "runs/test_demonstration",
     "runs/explaining": "cli/test_explain",
+    "runs/live": "live/test_serving",
     "runs/sites": "cli/test_site",
     "sweep/groups": "cli/test_sweep",
     "sweep/rows": "cli/test_sweep",

@@ -44,8 +44,12 @@ def run_explainer(
     folder = local_folder(run)
     own = autoencoder_folder(folder, name)
     autoencoder = load_pretrained(own)
-    kept = evidence_folder(folder, own.resolve().name)
-    evidence = Evidence.load(kept) if has_evidence(kept) else None
     loaded = language_model_of(autoencoder, model, None, device)
     check_same_model(loaded, autoencoder.provenance)
-    return Explainer(autoencoder, loaded, evidence)
+    return Explainer(autoencoder, loaded, evidence_of_run(folder, own.resolve().name))
+
+
+def evidence_of_run(run: Path, name: str) -> Evidence | None:
+    """The evidence that a run holds about one of its autoencoders; None if there is none yet."""
+    kept = evidence_folder(run, name)
+    return Evidence.load(kept) if has_evidence(kept) else None
