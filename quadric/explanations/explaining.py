@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from quadric.activations.models import LanguageModel, find_model, load_model, mo
 from quadric.autoencoders import Autoencoder, BilinearAutoencoder
 from quadric.autoencoders.objective import unit_tokens
 from quadric.evidence import Evidence, weights_sha256
+from quadric.evidence.reservoir import control_frame
 from quadric.explanations.quantiles import quantiles_of, surprise
 from quadric.explanations.reading import Reading, TextReader
 from quadric.explanations.record import Explanation, Firing, TextLatent, Token, TokenLatent
@@ -195,8 +196,8 @@ class Explainer:
             notes=self._notes(reading),
         )
 
-    def coordinates(self, reading: Reading, latent: int, n_axes: int) -> Float32[Array, "m a"]:
-        """Kept tokens on the axes of one latent, about the centre, as the points of a site are.
+    def coordinates(self, reading: Reading, latent: int, n_axes: int) -> "TokenCoordinates":
+        """Kept tokens in the frame of one latent, about the centre, as the points of its site are.
 
         Args:
             reading: The text.
@@ -204,13 +205,20 @@ class Explainer:
             n_axes: Number of axes.
 
         Returns:
-            One row per kept token; 0 beyond the latent's axes.
+            Coordinates on the latent's axes and on the two controls.
         """
-        centre = None if self.evidence is None else self.evidence.calibration.tokens_centre()
-        frame = latent_frame(self.autoencoder, latent, n_axes, centre)
+        if self.evidence is None:
+            raise ValueError("without evidence there is no picture to place tokens in; collect it with quadric site")
+        known, seed = self.evidence.calibration, self.evidence.settings.seed
+        frame = latent_frame(self.autoencoder, latent, n_axes, known.tokens_centre())
         v = frame.centring.coordinates(unit_tokens(reading.vectors).double())
-        shown: Array = (v @ frame.axes).float().numpy()
-        return np.asarray(np.pad(shown, ((0, 0), (0, n_axes - shown.shape[1]))))
+        shown = (v @ frame.axes).float().numpy()
+        random = control_frame(self.autoencoder.d_model, seed).double()
+        return TokenCoordinates(
+            axes=np.asarray(np.pad(shown, ((0, 0), (0, n_axes - shown.shape[1])))),
+            linear=np.asarray((v @ torch.from_numpy(np.array(known.linear[latent])).double()).float().numpy()),
+            control=np.asarray((v @ random).float().numpy()),
+        )
 
     def values(self, vectors: Tensor) -> Float32[Array, "m k"]:
         """sign·z of activations, as sites show it."""
@@ -312,6 +320,17 @@ class Explainer:
         if sinks := sum(why is not None for why in reading.dropped):
             notes.append(f"{sinks} special tokens and attention sinks are not explained; training drops them too")
         return notes
+
+
+class TokenCoordinates(NamedTuple):
+    """Tokens in the frame of one latent."""
+
+    axes: Float32[Array, "m a"]
+    """v·axis; 0 beyond the latent's axes."""
+    linear: Float32[Array, " m"]
+    """v·l on the latent's best linear predictor."""
+    control: Float32[Array, "m 3"]
+    """v·q on the random frame that all latents share."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,12 +26,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from quadric.live.answers import Answers
 from quadric.live.session import Session
 from quadric.live.worker import BusyError, CancelledError, Job, Worker
+from quadric.site import writer
 from quadric.site.serve import PIECE, SAFE_HEADERS, answer_with, is_own_host, open_below
 
 LARGEST_BODY = 1 << 16
 SECONDS_FOR_BODY = 10.0
 SECONDS_BETWEEN_LOOKS = 0.1
 """How often a stream looks whether its client is still there."""
+PAGE = ("/", "/index.html")
 NDJSON = "application/x-ndjson"
 LIVE_MARK = b'<meta name="quadric-live" content="yes" />'
 """In the page, so that it offers what needs a server only where there is one."""
@@ -50,7 +52,7 @@ def live_app(folder: Path, session: Session, worker: Worker, port: int) -> ASGIA
         An ASGI application for the loopback address.
     """
     api = _Api(session, worker)
-    files = partial(_file, folder.resolve())
+    files = partial(_file, folder.resolve(), writer.STATIC.resolve())
     routes = [
         Route("/api/status", api.status, methods=["GET"]),
         *(Route(f"/api/{name}", partial(api.ask, name), methods=["POST"]) for name in session.methods),
@@ -105,12 +107,17 @@ def refused(path: str, headers: list[tuple[str, str]], port: int) -> Response | 
     return None
 
 
-async def _file(folder: Path, request: Request) -> Response:
-    """A file of the site, streamed; the page itself says that it is live."""
-    file = await anyio.to_thread.run_sync(open_below, folder, request.scope["raw_path"].decode("latin-1"))
+async def _file(folder: Path, viewer: Path, request: Request) -> Response:
+    """A file of the site, streamed; the page itself says that it is live.
+
+    The viewer is that of the package, since a site that was exported earlier has one that knows no live server.
+    """
+    target = request.scope["raw_path"].decode("latin-1")
+    is_viewer = target in PAGE or target.startswith("/assets/")
+    file = await anyio.to_thread.run_sync(open_below, viewer if is_viewer else folder, target)
     if file is None:
         return PlainTextResponse("not found\n", HTTPStatus.NOT_FOUND)
-    if request.url.path in ("/", "/index.html"):
+    if target in PAGE:
         with file.opened:
             return _page(file.opened.read(), request)
     answer = answer_with(file, request.headers.get)

@@ -75,18 +75,20 @@ class Session:
         return asdict(found)
 
     def stars(self, request: Mapping[str, Any], job: Job) -> dict[str, Any]:
-        """The tokens of a text on the axes of one latent: {dictionary, text, latent, axes}."""
+        """The tokens of a text in the frame of one latent, one list per axis: {dictionary, text, latent, axes}."""
         name, explainer = self._explainer(request)
         latent = _whole(request, "latent", 0, explainer.autoencoder.n_latents - 1)
         reading = self._read(name, explainer, _text(request))
         job.check()
-        coordinates = explainer.coordinates(reading, latent, _whole(request, "axes", 1, 64, 8))
+        found = explainer.coordinates(reading, latent, _whole(request, "axes", 1, 64, 8))
         values = explainer.values(reading.vectors)[:, latent]
         return {
             "words": reading.words,
             "tokens": reading.kept,
             "values": [float(value) for value in values],
-            "coordinates": [[float(each) for each in row] for row in coordinates],
+            "coordinates": found.axes.T.tolist(),
+            "linear": found.linear.tolist(),
+            "control": found.control.T.tolist(),
         }
 
     def steer(self, request: Mapping[str, Any], job: Job) -> dict[str, Any]:

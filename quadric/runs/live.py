@@ -11,7 +11,9 @@ from quadric.explanations import Explainer
 from quadric.explanations.explaining import language_model_of
 from quadric.runs.explaining import evidence_of_run
 from quadric.runs.folder import autoencoder_folders
+from quadric.site import writer
 from quadric.site.export import unused_name
+from quadric.site.writer import check_viewer_built
 
 if TYPE_CHECKING:
     from quadric.live.serving import LiveServer
@@ -46,6 +48,7 @@ def live_server(
         The running server.
     """
     check_live_packages()
+    check_viewer_built(writer.STATIC)
     from quadric.live.serving import LiveServer
     from quadric.live.session import Session
 

@@ -141,7 +141,8 @@ def test_coordinates_and_values_are_those_of_the_site(explainer: Explainer) -> N
         if place in place_of:
             seen += 1
             assert evidence.points.values[latent, point] == pytest.approx(values[place_of[place]], rel=1e-3, abs=1e-4)
-            np.testing.assert_allclose(
-                evidence.points.coordinates[latent, point], coordinates[place_of[place]], rtol=1e-3, atol=1e-4
-            )
+            row, points = place_of[place], evidence.points
+            np.testing.assert_allclose(points.coordinates[latent, point], coordinates.axes[row], rtol=1e-3, atol=1e-4)
+            np.testing.assert_allclose(points.control[latent, point], coordinates.control[row], rtol=1e-3, atol=1e-4)
+            assert points.linear[latent, point] == pytest.approx(coordinates.linear[row], rel=1e-3, abs=1e-4)
     assert seen > 0

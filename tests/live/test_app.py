@@ -9,6 +9,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 
+import numpy as np
 import pytest
 
 from quadric.explanations import Explainer
@@ -59,8 +60,10 @@ def test_stars_lie_where_the_site_has_its_points(live: LiveServer, live_explaine
     assert "".join(found["words"]) == TEXT
     assert found["tokens"] == reading.kept
     assert found["values"] == pytest.approx(live_explainer.values(reading.vectors)[:, 5].tolist())
-    for row, own in zip(found["coordinates"], live_explainer.coordinates(reading, 5, 6), strict=True):
-        assert row == pytest.approx(own.tolist())
+    own = live_explainer.coordinates(reading, 5, 6)
+    np.testing.assert_allclose(np.array(found["coordinates"]).T, own.axes)
+    np.testing.assert_allclose(np.array(found["control"]).T, own.control)
+    np.testing.assert_allclose(found["linear"], own.linear)
 
 
 @pytest.mark.parametrize("text", HOSTILE)
