@@ -26,6 +26,7 @@ The rooms behind it, in the order in which data flows through them:
     quadric.explanations  which latents explain each token of a text, and where in it every latent fires
     quadric.interventions activations moved along a latent's level sets, also inside the language model
     quadric.site          both as a static site, and one latent in a notebook
+    quadric.live          the site with the language model behind it
 """
 
 from importlib import import_module
@@ -73,7 +74,7 @@ _HOME = {
 }
 _ROOMS = (
     "activations", "autoencoders", "corpus", "evaluation", "evidence", "explanations", "geometry", "interventions",
-    "runs", "site", "training",
+    "live", "runs", "site", "training",
 )  # fmt: skip
 
 __all__ = [

@@ -29,6 +29,7 @@ ROOMS = (
     "evidence",
     "explanations",
     "interventions",
+    "live",
     "site",
 )
 

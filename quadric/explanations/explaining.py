@@ -105,9 +105,13 @@ def explain(
     if check_model:
         check_same_model(loaded, autoencoder.provenance)
     explainer = Explainer(autoencoder, loaded, evidence)
-    if isinstance(text, str):
-        return explainer.explain([text], top)[0]
-    return explainer.explain(text, top)
+    was_training = loaded.causal.training
+    loaded.causal.eval()
+    try:
+        found = explainer.explain([text] if isinstance(text, str) else text, top)
+    finally:
+        loaded.causal.train(was_training)
+    return found[0] if isinstance(text, str) else found
 
 
 def language_model_of(autoencoder: Autoencoder, model: Any, tokenizer: Any, device: str) -> LanguageModel:

@@ -54,6 +54,7 @@ def live_server(
 
     found = _dictionaries(target, evidence)
     loaded = language_model_of(next(iter(found.values()))[0], model, tokenizer, device)
+    loaded.causal.eval()
     explainers = {}
     for name, (autoencoder, own) in found.items():
         check_same_model(loaded, autoencoder.provenance)

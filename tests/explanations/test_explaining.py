@@ -125,6 +125,15 @@ def test_the_front_door_takes_a_run_s_model_and_one_in_memory(small_run: Path) -
     assert several[0].tokens[0].latents[0].latent == found.tokens[0].latents[0].latent
 
 
+def test_a_model_in_training_is_read_without_dropout_and_stays_in_training(small_run: Path) -> None:
+    ae = quadric.load(small_run)
+    model, settings = tiny_causal("gpt2"), {"tokenizer": tiny_tokenizer(), "check_model": False}
+    quiet = quadric.explain(ae, TEXT, model=model, **settings)
+    model.train()
+    assert quadric.explain(ae, TEXT, model=model, **settings).as_json() == quiet.as_json()
+    assert model.training
+
+
 def test_mistakes_are_said(small_run: Path, explainer: Explainer) -> None:
     with pytest.raises(ValueError, match="top=0 is not positive"):
         explainer.explain([TEXT], top=0)
