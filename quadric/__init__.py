@@ -10,6 +10,7 @@ The front door, in the order in which one uses it:
     quadric.show(ae, 12, evidence)                     one latent in a notebook
     quadric.export_site(ae, evidence, "site")          all of them as a static site
     quadric.view(ae, evidence)                         the same in the browser
+    quadric.explain(ae, "Some words", evidence)        the strongest latents of every token of a text
     with quadric.intervene(model, ae.latent(12).project(to=0.5)): ...   the model with one latent moved
     quadric.steering_curve(model, ae.latent(12), evidence, prompts, ...)  what that does, what it costs, and controls
 
@@ -23,9 +24,11 @@ The rooms behind it, in the order in which data flows through them:
     quadric.evaluation    how good a dictionary is, on text it was not trained on
     quadric.geometry      the shape of every latent, from weights alone
     quadric.evidence      what data says about every latent: points, contexts, statistics, labels
+    quadric.explanations  which latents explain each token of a text, and where in it every latent fires
     quadric.interventions activations moved along a latent's level sets, also inside the language model
     quadric.steering      what interventions do to predictions, what they cost, and what controls do
     quadric.site          both as a static site, and one latent in a notebook
+    quadric.live          the site with the language model behind it
 """
 
 from importlib import import_module
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from quadric.autoencoders import BatchTopKAutoencoder, BilinearAutoencoder, LossTerms, TopKAutoencoder
     from quadric.evaluation.on_activations import evaluate
     from quadric.evidence import Evidence, collect_evidence
+    from quadric.explanations import explain
     from quadric.interventions.in_model import intervene
     from quadric.latent_table import latents
     from quadric.runs.fitting import fit
@@ -60,6 +64,7 @@ _HOME = {
     "TopKAutoencoder": "quadric.autoencoders",
     "collect_evidence": "quadric.evidence.on_activations",
     "evaluate": "quadric.evaluation.on_activations",
+    "explain": "quadric.explanations.explaining",
     "export_site": "quadric.runs.sites",
     "fit": "quadric.runs.fitting",
     "harvest": "quadric.activations.reading",
@@ -72,8 +77,8 @@ _HOME = {
     "view": "quadric.runs.viewing",
 }
 _ROOMS = (
-    "activations", "autoencoders", "corpus", "evaluation", "evidence", "geometry", "interventions", "runs", "site",
-    "steering", "training",
+    "activations", "autoencoders", "corpus", "evaluation", "evidence", "explanations", "geometry",
+    "interventions", "live", "runs", "site", "steering", "training",
 )  # fmt: skip
 
 __all__ = [
@@ -86,6 +91,7 @@ __all__ = [
     "__version__",
     "collect_evidence",
     "evaluate",
+    "explain",
     "export_site",
     "fit",
     "geometry",

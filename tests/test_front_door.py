@@ -14,8 +14,8 @@ import quadric
 from tests.activations.tiny import SIZES, tiny_tokenizer
 
 FUNCTIONS = (
-    "collect_evidence", "evaluate", "export_site", "fit", "harvest", "intervene", "latents", "load", "push",
-    "show", "steering_curve", "view",
+    "collect_evidence", "evaluate", "explain", "export_site", "fit", "harvest", "intervene", "latents", "load",
+    "push", "show", "steering_curve", "view",
 )  # fmt: skip
 RUN_EXAMPLES = ("collect_evidence", "evaluate", "export_site", "fit", "intervene", "latents", "view")
 ROOMS = (
@@ -27,8 +27,10 @@ ROOMS = (
     "evaluation",
     "geometry",
     "evidence",
+    "explanations",
     "interventions",
     "steering",
+    "live",
     "site",
 )
 

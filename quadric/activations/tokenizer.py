@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
@@ -40,15 +40,28 @@ class Tokenizer:
         Bytes, because a token may be part of a multi-byte character. The joined bytes of consecutive tokens decode to
         the text, apart from a leading space that some tokenizers add.
         """
-        backend = getattr(self.hf, "backend_tokenizer", None)
-        rules = json.loads(backend.to_str()) if backend is not None else {}
-        spelling = _spelling(rules)
-        added = set(self.hf.get_added_vocab().values())
         pieces = self.hf.convert_ids_to_tokens(tokens)
         return [
-            piece.encode() if token in added or token in self.special else spelling(piece)
+            # The vocabulary of a model is often padded: tokens beyond the tokenizer's have no name.
+            f"<token {token}>".encode()
+            if piece is None
+            else piece.encode()
+            if token in self._named
+            else self._spelling(piece)
             for token, piece in zip(tokens, pieces, strict=True)
         ]
+
+    # Both once: the rules of a tokenizer are megabytes of JSON.
+
+    @cached_property
+    def _spelling(self) -> Callable[[str], bytes]:
+        backend = getattr(self.hf, "backend_tokenizer", None)
+        return _spelling(json.loads(backend.to_str()) if backend is not None else {})
+
+    @cached_property
+    def _named(self) -> frozenset[int]:
+        """Tokens that stand for their own names."""
+        return self.special | set(self.hf.get_added_vocab().values())
 
     def fingerprint(self) -> str:
         """Hash of vocabulary, merges, normalization and special tokens."""

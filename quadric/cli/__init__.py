@@ -22,6 +22,7 @@ from quadric.cli.concepts import Concepts
 from quadric.cli.corpus import Corpus
 from quadric.cli.demo import Demo
 from quadric.cli.evaluate import Evaluate
+from quadric.cli.explain import Explain
 from quadric.cli.figures import Figures
 from quadric.cli.harvest import Harvest
 from quadric.cli.label import Label
@@ -56,6 +57,7 @@ COMMANDS: dict[str, Callable[..., Command]] = {
     "site": Site,
     "label": Label,
     "view": View,
+    "explain": Explain,
     "sweep": Sweep,
     "figures": Figures,
     "concepts": Concepts,

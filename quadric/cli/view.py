@@ -1,5 +1,6 @@
 """`quadric view`: a site in the browser, served to this machine alone."""
 
+import gc
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -7,6 +8,7 @@ from typing import Annotated
 import tyro
 
 from quadric.cli.flags import OptionalInt, OptionalText
+from quadric.cli.invocation import announce
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,7 +17,10 @@ class View:
 
     For a run that has no site yet, one is made first, in RUN/site.
 
+    With --live the language model is loaded too: a page to try texts, and a panel to steer on every latent's page.
+
     Example: quadric view runs/demo --latent 17
+             quadric view runs/demo --live
              quadric view runs/grid --name resid_pre.15-composite-k1024-density0.002-alpha0.3-seed0
     """
 
@@ -29,6 +34,12 @@ class View:
     """Port to listen on; 0 is any free one."""
     open: bool = True
     """Open the browser."""
+    live: bool = False
+    """Load the language model, so that the page can explain and steer text; needs pip install 'quadric[live]'."""
+    model: OptionalText = None
+    """With --live: location of the language model, if its recorded name is not enough to find it."""
+    device: str = "auto"
+    """With --live: cpu, cuda, cuda:1 or mps; auto is an accelerator if there is one, else the CPU."""
 
     def run(self) -> int:
         from quadric.cli.site import Site
@@ -39,5 +50,18 @@ class View:
             if self.name is not None:
                 autoencoder_folder(self.site, self.name)  # raises for a wrong name, before minutes of work
             Site(runs=(self.site,), out=self.site / "site").run()
-        view(self.site, name=self.name, latent=self.latent, port=self.port, open_browser=self.open)
+        if self.live:
+            announce("view", f"loading {self.site} and its language model")
+        view(
+            self.site,
+            name=self.name,
+            latent=self.latent,
+            port=self.port,
+            open_browser=self.open,
+            live=self.live,
+            model=self.model,
+            device=self.device,
+        )
+        # While it exits, Python searches all objects for cycles several times: two seconds with a language model.
+        gc.freeze()
         return 0

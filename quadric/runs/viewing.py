@@ -3,8 +3,8 @@
 import tempfile
 import threading
 import webbrowser
-from http.server import ThreadingHTTPServer
 from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 from urllib.parse import quote
 
 from quadric._files import read_json
@@ -20,16 +20,46 @@ from quadric.site.writer import MANIFEST, is_site
 Scratch = tempfile.TemporaryDirectory[str]
 
 
+@runtime_checkable
+class RunningServer(Protocol):
+    """A server that runs in a thread of its own: of files alone, or with the language model."""
+
+    @property
+    def address(self) -> str: ...
+
+    def join(self, timeout: float) -> bool:
+        """Wait for its end; returns whether it still runs."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class FileServer:
+    """The server of a site's files, which needs no package beyond the standard library."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self._server = site_server(folder, port)
+        self.address = address_of(self._server)
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+
+    def join(self, timeout: float) -> bool:
+        """Wait for the end of the server; returns whether it still runs."""
+        self._thread.join(timeout)
+        return self._thread.is_alive()
+
+    def close(self) -> None:
+        """Stop serving."""
+        self._server.shutdown()
+        self._server.server_close()
+
+
 class Viewer:
     """A running server of a site, reachable from this machine only; `close()` or leaving a `with` block stops it."""
 
-    def __init__(
-        self, server: ThreadingHTTPServer, address: str, scratch: tempfile.TemporaryDirectory[str] | None
-    ) -> None:
+    def __init__(self, server: RunningServer, address: str, scratch: Scratch | None) -> None:
         self.address = address
         self._server, self._scratch = server, scratch
-        self._thread = threading.Thread(target=server.serve_forever, daemon=True)
-        self._thread.start()
 
     def __repr__(self) -> str:
         return f"Viewer({self.address})"
@@ -37,8 +67,8 @@ class Viewer:
     def wait(self) -> None:
         """Serve until Ctrl-C."""
         try:
-            while self._thread.is_alive():
-                self._thread.join(timeout=0.5)
+            while self._server.join(timeout=0.5):
+                pass
         except KeyboardInterrupt:
             pass
         finally:
@@ -46,8 +76,7 @@ class Viewer:
 
     def close(self) -> None:
         """Stop serving."""
-        self._server.shutdown()
-        self._server.server_close()
+        self._server.close()
         if self._scratch is not None:
             self._scratch.cleanup()
 
@@ -67,6 +96,10 @@ def view(
     port: int = DEFAULT_PORT,
     open_browser: bool = True,
     wait: bool = True,
+    live: bool = False,
+    model: Any = None,
+    tokenizer: Any = None,
+    device: str = "auto",
 ) -> Viewer:
     """Serve the viewer on the loopback address and open it in the browser.
 
@@ -78,6 +111,11 @@ def view(
         port: Port to listen on; 0 selects a free one.
         open_browser: Open the browser.
         wait: Serve until Ctrl-C. `False` returns at once, for notebooks; call `close()` on the result.
+        live: Load the language model too, so that the page can explain and steer text; needs `quadric[live]`.
+        model: The language model of a live viewer, if it cannot be found by its recorded name; also a `transformers`
+            model in memory.
+        tokenizer: Tokenizer of a model in memory.
+        device: Device of the language model.
 
     Returns:
         The `Viewer`, whose `address` can be opened in a browser on this machine.
@@ -89,10 +127,18 @@ def view(
     """
     if latent is not None and latent < 0:
         raise ValueError(f"latent={latent} is negative; latents are numbered from 0")
+    if not live and (model is not None or tokenizer is not None):
+        raise ValueError("model= and tokenizer= are for a live viewer; give live=True (--live), or leave them out")
     folder, scratch = _site(target, evidence)
     page = route(folder, name, latent)
-    server = site_server(folder, port)
-    viewer = Viewer(server, address_of(server) + page, scratch)
+    server: RunningServer
+    if live:
+        from quadric.runs.live import live_server
+
+        server = live_server(target, evidence, folder, port, model=model, tokenizer=tokenizer, device=device)
+    else:
+        server = FileServer(folder, port)
+    viewer = Viewer(server, server.address + page, scratch)
     if open_browser:
         webbrowser.open(viewer.address)
     if wait:

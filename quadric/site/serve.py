@@ -5,6 +5,7 @@ import re
 import stat
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
@@ -96,14 +97,29 @@ def _check_servable(folder: Path) -> None:
     check_viewer_built(folder)
 
 
-def site_server(folder: Path, port: int = DEFAULT_PORT) -> ThreadingHTTPServer:
-    """A server for the folder on the loopback address, not yet running; port 0 takes any free one."""
+def is_own_host(hosts: list[str], port: int) -> bool:
+    """Whether a request's Host headers name this server; under another name, a foreign page could read local files."""
+    return hosts in ([f"{LOOPBACK}:{port}"], [f"localhost:{port}"])
+
+
+def check_port(port: int) -> None:
+    """Raise unless this is a port."""
     if not 0 <= port < 2**16:
         raise ValueError(f"port={port} is not a port; give 0 to 65535, 0 for any free one")
+
+
+def port_taken(port: int, problem: OSError) -> OSError:
+    """The error for a port that cannot be used."""
+    return OSError(f"port {port} cannot be used ({problem.strerror}); try --port 0 for any free one")
+
+
+def site_server(folder: Path, port: int = DEFAULT_PORT) -> ThreadingHTTPServer:
+    """A server for the folder on the loopback address, not yet running; port 0 takes any free one."""
+    check_port(port)
     try:
         return _LoopbackServer((LOOPBACK, port), partial(SiteHandler, folder.resolve()))
     except OSError as problem:
-        raise OSError(f"port {port} cannot be used ({problem.strerror}); try --port 0 for any free one") from None
+        raise port_taken(port, problem) from None
 
 
 def address_of(server: ThreadingHTTPServer) -> str:
@@ -172,7 +188,7 @@ class SiteHandler(BaseHTTPRequestHandler):
 
     def _respond(self, *, with_body: bool) -> None:
         port = self.connection.getsockname()[1]
-        if self.headers.get_all("Host") not in ([f"{LOOPBACK}:{port}"], [f"localhost:{port}"]):
+        if not is_own_host(self.headers.get_all("Host") or [], port):
             # Under another name, a foreign page could read local files (DNS rebinding).
             return self._say(HTTPStatus.MISDIRECTED_REQUEST, b"wrong Host\n", with_body)
         if "Content-Length" in self.headers or "Transfer-Encoding" in self.headers:
@@ -184,25 +200,10 @@ class SiteHandler(BaseHTTPRequestHandler):
             return self._send(file, with_body)
 
     def _send(self, file: "ServedFile", with_body: bool) -> None:
-        known = [tag.strip().removeprefix("W/") for tag in self.headers.get("If-None-Match", "").split(",")]
-        if file.tag in known or known == ["*"]:
-            return self._start(HTTPStatus.NOT_MODIFIED, {"ETag": file.tag})
-        unchanged = self.headers.get("If-Range") in (None, file.tag)
-        part = byte_range(self.headers.get("Range") if unchanged else None, file.size)
-        headers = {"Content-Type": file.kind, "ETag": file.tag, "Accept-Ranges": "bytes"}
-        if part is None:
-            return self._start(
-                HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,
-                {**headers, "Content-Range": f"bytes */{file.size}", "Content-Length": "0"},
-            )
-        status = HTTPStatus.OK
-        if len(part) != file.size:
-            status = HTTPStatus.PARTIAL_CONTENT
-            headers["Content-Range"] = f"bytes {part.start}-{part.stop - 1}/{file.size}"
-        self._start(status, {**headers, "Content-Length": str(len(part))})
+        answer = answer_with(file, self.headers.get)
+        self._start(answer.status, answer.headers)
         if with_body:
-            self._copy(file.opened, part)
-        return None
+            self._copy(file.opened, answer.part)
 
     def _copy(self, opened: BinaryIO, part: range) -> None:
         """Send the bytes of an open file in pieces, so that slow readers of large files take no memory."""
@@ -286,6 +287,41 @@ class ServedFile(NamedTuple):
     kind: str
     tag: str
     """Changes whenever the file is written again."""
+
+
+class FileAnswer(NamedTuple):
+    """How a request for an open file is answered."""
+
+    status: HTTPStatus
+    headers: dict[str, str]
+    part: range
+    """The bytes to send; a HEAD request leaves them out."""
+
+
+def answer_with(file: ServedFile, header: Callable[[str], str | None]) -> FileAnswer:
+    """Answer a request for a file: whole, in part, or not at all if the client has it.
+
+    Args:
+        file: The open file.
+        header: Gives the value of a header of the request, or None.
+
+    Returns:
+        Status, headers and the bytes to send.
+    """
+    known = [tag.strip().removeprefix("W/") for tag in (header("If-None-Match") or "").split(",")]
+    if file.tag in known or known == ["*"]:
+        return FileAnswer(HTTPStatus.NOT_MODIFIED, {"ETag": file.tag}, range(0))
+    unchanged = header("If-Range") in (None, file.tag)
+    part = byte_range(header("Range") if unchanged else None, file.size)
+    headers = {"Content-Type": file.kind, "ETag": file.tag, "Accept-Ranges": "bytes"}
+    if part is None:
+        headers |= {"Content-Range": f"bytes */{file.size}", "Content-Length": "0"}
+        return FileAnswer(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, headers, range(0))
+    headers["Content-Length"] = str(len(part))
+    if len(part) == file.size:
+        return FileAnswer(HTTPStatus.OK, headers, part)
+    headers["Content-Range"] = f"bytes {part.start}-{part.stop - 1}/{file.size}"
+    return FileAnswer(HTTPStatus.PARTIAL_CONTENT, headers, part)
 
 
 def open_below(folder: Path, target: str) -> ServedFile | None:

@@ -1,12 +1,14 @@
 import { Component } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { Site } from "./data/site.ts";
 import { Help } from "./ui/help.tsx";
 import { useKeys, useLoaded, useTheme } from "./ui/hooks.ts";
 import type { ThemeChoice } from "./ui/hooks.ts";
 import { LatentPage } from "./latent/page.tsx";
 import { MapPage } from "./map/page.tsx";
-import { formatRoute, LATENT, MAP, parseRoute } from "./ui/route.ts";
+import { TryPage } from "./live/page.tsx";
+import { isLive } from "./data/live.ts";
+import { formatRoute, LATENT, MAP, parseRoute, TRY } from "./ui/route.ts";
 import type { Route } from "./ui/route.ts";
 import type { DictionaryEntry } from "./data/schema.ts";
 import { Search } from "./ui/search.tsx";
@@ -39,6 +41,8 @@ export function App() {
           <NoSuchDictionary site={site} name={route.dictionary!} />
         ) : route.page === "map" ? (
           <MapPage key={entry.name} {...{ site, entry, route, theme, go }} />
+        ) : route.page === "try" ? (
+          <TryPage key={entry.name} {...{ entry, route, theme, go }} />
         ) : (
           <LatentPage {...{ site, entry, route, theme, go }} />
         )}
@@ -52,20 +56,37 @@ export function App() {
   );
 }
 
-/** The route in the address as state; `remember` adds a step that the browser's Back undoes. */
+const TYPING_MS = 250;
+
+/**
+ * The route in the address as state; `remember` adds a step that the browser's Back undoes.
+ *
+ * While the reader types, the address follows after a pause: browsers refuse to change it at every key.
+ */
 function useRoute(): { route: Route; go: (next: Route, remember: boolean) => void } {
   const [route, setRoute] = useState<Route>(() => parseRoute(location.hash));
+  const typing = useRef(0);
   useEffect(() => {
-    const listen = () => setRoute(parseRoute(location.hash));
+    const listen = () => {
+      clearTimeout(typing.current);
+      setRoute(parseRoute(location.hash));
+    };
     window.addEventListener("hashchange", listen);
     return () => window.removeEventListener("hashchange", listen);
   }, []);
   const go = (next: Route, remember: boolean) => {
-    history[remember ? "pushState" : "replaceState"](null, "", formatRoute(next));
+    clearTimeout(typing.current);
+    const write = () => history[remember ? "pushState" : "replaceState"](null, "", formatRoute(next));
+    if (!remember && textOf(next) !== textOf(route)) typing.current = window.setTimeout(write, TYPING_MS);
+    else write();
     setRoute(next);
     if (remember) window.scrollTo(0, 0);
   };
   return { route, go };
+}
+
+function textOf(route: Route): string {
+  return route.page === "map" ? "" : route.text;
 }
 
 function NoSuchDictionary({ site, name }: { site: Site; name: string }) {
@@ -109,6 +130,7 @@ function Header({ site, entry, choice, choose, onDialog, onDictionary }: HeaderP
           </select>
         </label>
       )}
+      {isLive() && <a href={formatRoute({ ...TRY, dictionary: entry.name })}>Try it</a>}
       <button type="button" class="search-button" onClick={() => onDialog("search")}>
         Search latents and {site.unit(entry)}s <kbd>/</kbd>
       </button>

@@ -9,7 +9,12 @@ import { capturedBy, shownAxes } from "../scene/geometry.ts";
 import { keeping, useKeptCamera, useKeys, useLoaded, zoomKeys } from "../ui/hooks.ts";
 import { labelOf } from "../ui/labels.tsx";
 import { DetailPanels, PicturePanel, SidePanels } from "./panels.tsx";
-import type { Page } from "./panels.tsx";
+import type { OwnText, Page } from "./panels.tsx";
+import { isLive } from "../data/live.ts";
+import { useAnswer } from "../live/ask.ts";
+import { SteerPanel, TextPanel } from "../live/panel.tsx";
+import { namedStars, starsIn } from "../live/stars.ts";
+import type { Frame } from "../scene/geometry.ts";
 import { PointTable } from "./point-table.tsx";
 import { shortened } from "../ui/format.ts";
 import { formatRoute } from "../ui/route.ts";
@@ -84,6 +89,17 @@ function Loaded(props: LoadedProps) {
         <PicturePanel {...page} />
         <SidePanels {...page} />
       </div>
+      {page.own && (
+        <div class="live-panels">
+          <TextPanel
+            latent={latent}
+            text={page.route.text}
+            asked={page.own.asked}
+            onText={(own) => page.change({ text: own })}
+          />
+          <SteerPanel key={latent.latent} entry={entry} latent={latent} text={page.route.text} />
+        </div>
+      )}
       <Pins site={page.site} text={text} latent={latent} pins={pins} onPin={page.pin} onHover={page.setHovered} />
       <DetailPanels {...page} />
       <PointTable latent={latent} text={text} shown={shown} origin={page.origin} />
@@ -116,6 +132,7 @@ function usePage({ site, entry, route, theme, go, index, text, latent }: LoadedP
     Escape: () => change({ pins: [], versus: null }),
   });
   const label = labelOf(index, latent.latent);
+  const own = useOwnText(entry, route, latent);
   const shares = {
     site,
     entry,
@@ -131,6 +148,7 @@ function usePage({ site, entry, route, theme, go, index, text, latent }: LoadedP
     neighbour,
     shared,
     other,
+    own,
     label,
     origin: originOf(entry, text.unit),
   };
@@ -205,6 +223,26 @@ function CurvatureChip({ latent, unit, shape }: { latent: Latent; unit: Unit; sh
       {name}
     </span>
   );
+}
+
+/** The reader's text as stars; null in a static site. */
+function useOwnText(entry: DictionaryEntry, route: LatentRoute, latent: Latent): OwnText | null {
+  const live = isLive();
+  const question =
+    live && route.text.trim()
+      ? { dictionary: entry.name, text: route.text, latent: latent.latent, axes: Math.max(1, latent.coordinates.length) }
+      : null;
+  const asked = useAnswer("stars", question);
+  const found = question ? asked.answer : null;
+  const stars = useMemo(() => {
+    if (!found) return undefined;
+    return (frame: Frame) => {
+      const placed = starsIn(latent, found, route.axes, route.control, frame);
+      const named = namedStars(placed);
+      return placed.map(({ at, word }, i) => ({ at, word: shortened(word, 24), named: named.has(i) }));
+    };
+  }, [found, latent, route.axes.join(), route.control]);
+  return live ? { asked, stars } : null;
 }
 
 /** Points of this latent that are also points of another one. */

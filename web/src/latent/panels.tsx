@@ -8,7 +8,10 @@ import { Contexts } from "./contexts.tsx";
 import type { Index, Latent, Site, SiteText, Unit } from "../data/site.ts";
 import { picture, pointsAsCsv, save } from "./downloads.ts";
 import { Firing } from "./firing.tsx";
-import type { ShownAxis } from "../scene/geometry.ts";
+import type { Frame, ShownAxis } from "../scene/geometry.ts";
+import type { StarMark } from "../scene/overlay.ts";
+import type { Stars } from "../data/live.ts";
+import type { Asked } from "../live/ask.ts";
 import type { Loaded } from "../ui/hooks.ts";
 import { LatentView } from "./view.tsx";
 import { Neighbours } from "./neighbours.tsx";
@@ -20,6 +23,12 @@ import type { DictionaryEntry } from "../data/schema.ts";
 import { Spectrum } from "./spectrum.tsx";
 import { snippet } from "./snippet.ts";
 import { ControlNote, Downloads, SurfaceControl, Toolbar } from "./toolbar.tsx";
+
+/** The tokens of the reader's own text. */
+export interface OwnText {
+  asked: Asked<Stars>;
+  stars: ((frame: Frame) => StarMark[]) | undefined;
+}
 
 export interface Page {
   site: Site;
@@ -41,6 +50,8 @@ export interface Page {
   shared: number[];
   /** The latent to compare with. */
   other: Loaded<Latent>;
+  /** The reader's own text in a live viewer. */
+  own: OwnText | null;
   label: string;
   /** What coordinates are measured from. */
   origin: string;
@@ -113,6 +124,7 @@ function OwnView(page: Page & { onScatter: (scatter: Scatter | null) => void }) 
         colour={route.colour}
         surface={route.surface}
         label={`3D scatter of ${latent.values.length} ${text.unit}s for latent ${latent.latent}. Arrow keys rotate, plus and minus zoom; the same points are in the table below.`}
+        stars={page.own?.stars}
         marked={neighbour !== null ? shared : hovered !== null ? [hovered] : []}
         alone={neighbour !== null && shared.length > 0}
         onHover={page.setHovered}

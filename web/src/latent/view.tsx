@@ -8,7 +8,8 @@ import { lastAtMost } from "../data/site.ts";
 import type { Latent, Site, SiteText } from "../data/site.ts";
 import { aboveRest, activationRange, allAboveRest } from "../scene/activation.ts";
 import { frameOf, shownAxes } from "../scene/geometry.ts";
-import type { Control } from "../scene/geometry.ts";
+import type { Control, Frame } from "../scene/geometry.ts";
+import type { StarMark } from "../scene/overlay.ts";
 import { centreIn, sliceOf } from "../scene/quadric.ts";
 import { useMedia } from "../ui/hooks.ts";
 import { MarkerName, Scale, Swatch } from "../ui/legend.tsx";
@@ -34,6 +35,7 @@ interface Props {
   marked: number[];
   alone: boolean;
   pins: number[];
+  stars?: (frame: Frame) => StarMark[];
   onHover: (point: number | null) => void;
   onPin: (point: number) => void;
   onCamera: () => void;

@@ -6,9 +6,9 @@ import type { Colouring, Theme } from "./colours.ts";
 import type { Latent } from "../data/site.ts";
 import { activationRange, allAboveRest } from "./activation.ts";
 import { frameOf, originIn, positionsOf, shownAxes } from "./geometry.ts";
-import type { Control, ShownAxis } from "./geometry.ts";
-import { drawAxisNames, drawMarkers, drawPins } from "./overlay.ts";
-import type { Marker } from "./overlay.ts";
+import type { Control, Frame, ShownAxis } from "./geometry.ts";
+import { drawAxisNames, drawMarkers, drawPins, drawStars } from "./overlay.ts";
+import type { Marker, StarMark } from "./overlay.ts";
 import { centreIn, levelIn, sliceOf, whyNoSurface } from "./quadric.ts";
 import { NoWebGl, Scatter } from "./scatter.ts";
 import type { AxisLine, Rgb } from "./scatter.ts";
@@ -32,6 +32,8 @@ export interface SceneProps {
   /** Whether the other points fade. */
   alone: boolean;
   pins: number[];
+  /** Tokens that are no points of the latent, in the frame of the points. */
+  stars?: (frame: Frame) => StarMark[];
   label: string;
   /** What the coordinates are measured from, e.g. "the mean token". */
   origin: string;
@@ -126,9 +128,10 @@ function useDrawing(
     scatter.current.ink = PALETTES[props.theme].ink;
     scatter.current.mark([...new Set([...props.pins, ...props.marked])], props.alone);
     const seen = props.eigenaxes ? markers : [];
-    scatter.current.onDraw = () => overlay.current && drawOverlay(overlay.current, scatter.current!, props, seen);
+    const stars = props.stars?.(frame) ?? [];
+    scatter.current.onDraw = () => overlay.current && drawOverlay(overlay.current, scatter.current!, props, seen, stars);
     scatter.current.redraw();
-  }, [props.marked.join(), props.pins.join(), props.alone, props.theme, props.latent, props.tokenText, markers, props.eigenaxes]);
+  }, [props.marked.join(), props.pins.join(), props.alone, props.theme, props.latent, props.tokenText, markers, props.eigenaxes, props.stars, frame]);
 }
 
 /** Drag turns, shift-drag or two fingers move, the wheel zooms, a click pins. */
@@ -251,7 +254,13 @@ function axisLines(shown: ShownAxis[], theme: Theme): AxisLine[] {
 }
 
 /** Names of the axes, markers and pinned tokens, on a canvas so that the PNG has them too. */
-function drawOverlay(canvas: HTMLCanvasElement, scatter: Scatter, props: SceneProps, markers: Marker[]): void {
+function drawOverlay(
+  canvas: HTMLCanvasElement,
+  scatter: Scatter,
+  props: SceneProps,
+  markers: Marker[],
+  stars: StarMark[],
+): void {
   const scale = scatter.canvas.width / Math.max(1, scatter.canvas.clientWidth);
   canvas.width = scatter.canvas.width;
   canvas.height = scatter.canvas.height;
@@ -259,6 +268,7 @@ function drawOverlay(canvas: HTMLCanvasElement, scatter: Scatter, props: ScenePr
   pen.scale(scale, scale);
   drawMarkers(pen, scatter, markers, props.theme);
   drawAxisNames(pen, scatter, props.theme);
+  drawStars(pen, scatter, stars, props.theme);
   const text = (pin: number) => shortened(props.tokenText(props.latent.tokens[pin]).trim(), 32) || "␣";
   drawPins(pen, scatter, props.pins, text, props.theme);
 }

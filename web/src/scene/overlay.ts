@@ -79,6 +79,39 @@ export function drawPins(
   }
 }
 
+/** What a star shows: where, which word, and whether the word is written beside it. */
+export interface StarMark {
+  at: Rgb;
+  word: string;
+  named: boolean;
+}
+
+export function drawStars(pen: CanvasRenderingContext2D, scatter: Scatter, stars: StarMark[], theme: Theme): void {
+  const palette = PALETTES[theme];
+  for (const { at } of stars) {
+    const { x, y } = scatter.place(at);
+    pen.beginPath();
+    for (let corner = 0; corner < 10; corner++) {
+      const [length, angle] = [corner % 2 ? 3.2 : 8, (corner * Math.PI) / 5 - Math.PI / 2];
+      pen.lineTo(x + length * Math.cos(angle), y + length * Math.sin(angle));
+    }
+    pen.closePath();
+    pen.lineWidth = 3;
+    pen.lineJoin = "round";
+    pen.strokeStyle = halo(theme);
+    pen.stroke();
+    pen.fillStyle = css(palette.surface);
+    pen.fill();
+  }
+  pen.font = "600 12px Inter, system-ui, sans-serif";
+  pen.textBaseline = "middle";
+  for (const { at, word, named } of stars) {
+    if (!named) continue;
+    const { x, y } = scatter.place(at);
+    label(pen, word, x + 11, y - 10, css(palette.surface), theme, true);
+  }
+}
+
 function halo(theme: Theme): string {
   return theme === "dark" ? "rgb(18 18 23 / 85%)" : "rgb(253 252 250 / 85%)";
 }

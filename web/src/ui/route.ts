@@ -19,6 +19,19 @@ export interface LatentRoute {
   surface: number | null;
   pins: number[];
   versus: number | null;
+  /** The reader's own text, whose tokens are stars in the picture of a live viewer. */
+  text: string;
+}
+
+/** The page where a reader tries a text. */
+export interface TryRoute {
+  page: "try";
+  dictionary: string | null;
+  text: string;
+  /** The latent that colours the tokens; null for the strongest of each. */
+  colour: number | null;
+  /** The token whose latents are shown. */
+  token: number | null;
 }
 
 export interface MapRoute {
@@ -42,7 +55,7 @@ export interface MapRoute {
   ascending: boolean;
 }
 
-export type Route = LatentRoute | MapRoute;
+export type Route = LatentRoute | MapRoute | TryRoute;
 
 export const MAP: MapRoute = {
   page: "map",
@@ -74,7 +87,10 @@ export const LATENT: LatentRoute = {
   surface: null,
   pins: [],
   versus: null,
+  text: "",
 };
+
+export const TRY: TryRoute = { page: "try", dictionary: null, text: "", colour: null, token: null };
 
 const COLUMN_NAMES: string[] = ALL_STATISTICS.map(({ key }) => key);
 const MOST_PINS = 12;
@@ -83,9 +99,18 @@ export function parseRoute(hash: string): Route {
   const [path, query = ""] = hash.replace(/^#?\/?/, "").split("?", 2);
   const parts = path.split("/").filter(Boolean).map(safeDecode);
   const values = new URLSearchParams(query);
+  if (parts.length <= 2 && parts.at(-1) === "try") return tryRoute(parts.length === 2 ? parts[0] : null, values);
   const at = parts.indexOf("latent");
   if (at < 0 || parts.length <= at + 1) return mapRoute(parts[0] ?? null, values);
   return latentRoute(at > 0 ? parts[0] : null, Number(parts[at + 1]), values);
+}
+
+function tryRoute(dictionary: string | null, values: URLSearchParams): TryRoute {
+  const whole = (name: string) => {
+    const found = numbers(values.get(name));
+    return found.length === 1 && Number.isInteger(found[0]) && found[0] >= 0 ? found[0] : null;
+  };
+  return { page: "try", dictionary, text: values.get("text") ?? "", colour: whole("colour"), token: whole("token") };
 }
 
 function mapRoute(dictionary: string | null, values: URLSearchParams): MapRoute {
@@ -128,6 +153,7 @@ function latentRoute(dictionary: string | null, latent: number, values: URLSearc
       .filter((pin) => Number.isInteger(pin) && pin >= 0)
       .slice(0, MOST_PINS),
     versus: versus.length === 1 && Number.isInteger(versus[0]) ? versus[0] : null,
+    text: values.get("text") ?? "",
   };
 }
 
@@ -145,6 +171,10 @@ export function formatRoute(route: Route): string {
     put("order", route.ascending ? "up" : "", "");
     put("filter", filterText(route.filters), "");
     put("lasso", route.lasso?.map(short).join(",") ?? "", "");
+  } else if (route.page === "try") {
+    put("text", route.text, "");
+    put("colour", route.colour === null ? "" : String(route.colour), "");
+    put("token", route.token === null ? "" : String(route.token), "");
   } else {
     put("axes", route.axes.join(","), LATENT.axes.join(","));
     put("colour", route.colour, LATENT.colour);
@@ -153,10 +183,11 @@ export function formatRoute(route: Route): string {
     put("surface", route.surface === null ? "" : short(route.surface), "");
     put("pins", route.pins.join(","), "");
     put("versus", route.versus === null ? "" : String(route.versus), "");
+    put("text", route.text, "");
   }
-  put("camera", route.camera?.map(short).join(",") ?? "", "");
+  if (route.page !== "try") put("camera", route.camera?.map(short).join(",") ?? "", "");
   const place = route.dictionary === null ? "" : `/${encodeURIComponent(route.dictionary)}`;
-  const page = route.page === "latent" ? `/latent/${route.latent}` : "";
+  const page = route.page === "latent" ? `/latent/${route.latent}` : route.page === "try" ? "/try" : "";
   return `#${place}${page || (place ? "" : "/")}${values.length ? `?${values.join("&")}` : ""}`;
 }
 

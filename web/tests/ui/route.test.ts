@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { formatRoute, LATENT, MAP, parseRoute } from "../../src/ui/route.ts";
+import { formatRoute, LATENT, MAP, parseRoute, TRY } from "../../src/ui/route.ts";
 import type { Route } from "../../src/ui/route.ts";
 
 const ROUTES: Route[] = [
@@ -34,6 +34,10 @@ const ROUTES: Route[] = [
     versus: 12,
   },
   { ...LATENT, dictionary: "x", latent: 4, control: "random" },
+  { ...LATENT, dictionary: "x", latent: 4, text: "a & b=c #1?\n50 %, é" },
+  { ...TRY, dictionary: "a b/c" },
+  { ...TRY, dictionary: "x", text: "what? a/b & <c>", colour: 7, token: 0 },
+  TRY,
 ];
 
 test("an address gives back the state it was made from", () => {

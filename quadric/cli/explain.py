@@ -1,0 +1,99 @@
+"""`quadric explain`: which latents explain each token of a text."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from quadric.cli.flags import OptionalText, Paths
+from quadric.cli.invocation import announce
+from quadric.cli.output import say, say_json
+
+STDIN = "-"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explain:
+    """Show the strongest latents of every token of a text, and where in it each latent fires.
+
+    A latent is strong on a token if it rebuilds much of it with a value that is rare in the latent's own distribution,
+    which the run's evidence has (quadric site collects it). Without evidence, latents are ranked by energy alone.
+
+    Example: quadric explain runs/demo "Paris is the capital of France"
+             quadric explain runs/demo --file letter.txt --out letter.html
+             cat lines.txt | quadric explain runs/demo - --lines --json
+    """
+
+    run_folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """Run folder, folder made by save_pretrained, or a hub id."""
+    text: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="TEXT", help_behavior_hint="")] = ()
+    """Texts to explain; - reads one from standard input, which is also read if there is neither text nor file."""
+    file: Paths = ()
+    """Files to explain, each as one text."""
+    lines: bool = False
+    """Explain every line of the files and of standard input as a text of its own; empty lines are left out."""
+    top: int = 3
+    """Latents to show per token."""
+    name: OptionalText = None
+    """Which autoencoder, if the run has several."""
+    model: OptionalText = None
+    """Location of the language model, if its recorded name is not enough to find it."""
+    device: str = "auto"
+    """cpu, cuda, cuda:1 or mps; auto is an accelerator if there is one, else the CPU."""
+    out: Paths = ()
+    """Files to write: a page (.html), everything as JSON (.json), or one row per token and latent (.csv)."""
+    json: bool = False
+    """Print everything as JSON instead of tables."""
+
+    def run(self) -> int:
+        if self.top < 1:
+            raise ValueError(f"top={self.top} is not positive; give how many latents to show per token")
+        texts = self._texts()
+        announce("explain", f"loading {self.run_folder} and its language model")
+        from quadric._terminal import safe_console
+        from quadric.explanations.files import check_explanation_paths, write_explanations
+        from quadric.explanations.terminal import explanation_in_terminal
+        from quadric.runs.explaining import explain_with_run
+
+        check_explanation_paths(self.out)
+        found = explain_with_run(
+            self.run_folder, texts, name=self.name, top=self.top, model=self.model, device=self.device
+        )
+        if self.json:
+            say_json([each.as_json() for each in found], indent=1)
+        else:
+            for each in found:
+                safe_console().print(explanation_in_terminal(each))
+        for path in self.out:
+            write_explanations(found, path, title=f"{self.run_folder}: latents of a text")
+            say(f"wrote {path}", file=sys.stderr)
+        return 0
+
+    def _texts(self) -> list[str]:
+        """All texts, in the order of the arguments: given, from standard input, from files."""
+        given = [text for text in self.text if text != STDIN]
+        read = [self._decoded(path.read_bytes(), str(path)) for path in map(_checked, self.file)]
+        if STDIN in self.text or (not self.text and not self.file):
+            if sys.stdin.isatty() and STDIN not in self.text:
+                raise ValueError('there is no text; give one: quadric explain RUN "Some words", or --file PATH')
+            read.insert(0, self._decoded(sys.stdin.buffer.read(), "standard input"))
+        if self.lines:
+            read = [line for text in read for line in text.splitlines() if line.strip()]
+        texts = [*given, *(text.rstrip("\r\n") for text in read)]
+        if not texts or not all(text.strip() for text in texts):
+            raise ValueError("a text is empty or white space; give at least one word")
+        return texts
+
+    def _decoded(self, content: bytes, where: str) -> str:
+        try:
+            return content.decode()
+        except UnicodeDecodeError as problem:
+            raise ValueError(f"{where} is not UTF-8 (byte {problem.start}); convert it first") from None
+
+
+def _checked(path: Path) -> Path:
+    if not path.is_file():
+        raise FileNotFoundError(f"no file '{path}'; give a text file")
+    return path

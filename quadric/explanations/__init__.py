@@ -1,0 +1,28 @@
+"""Text in, latents out: which latents explain each token of a text, and where in it every latent fires.
+
+reading      a text through the language model, as the dictionary's own training text was read
+quantiles    where a value lies in a latent's own distribution
+record       `Explanation` and its parts
+explaining   `quadric.explain`, and `Explainer`, which keeps the model for many texts
+terminal     explanations as tables
+page         explanations as one HTML file
+files        explanations as files, by their endings
+"""
+
+from quadric.explanations.explaining import RANKING, RANKING_WITHOUT_EVIDENCE, Explainer, explain
+from quadric.explanations.reading import Reading, TextReader
+from quadric.explanations.record import Explanation, Firing, TextLatent, Token, TokenLatent
+
+__all__ = [
+    "RANKING",
+    "RANKING_WITHOUT_EVIDENCE",
+    "Explainer",
+    "Explanation",
+    "Firing",
+    "Reading",
+    "TextLatent",
+    "TextReader",
+    "Token",
+    "TokenLatent",
+    "explain",
+]

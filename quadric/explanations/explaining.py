@@ -1,0 +1,367 @@
+"""`quadric.explain`: the strongest latents of every token of a text."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, overload
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float32, Float64
+from torch import Tensor
+
+from quadric.activations.identity import check_same_model
+from quadric.activations.models import LanguageModel, find_model, load_model, model_in_memory
+from quadric.autoencoders import Autoencoder, BilinearAutoencoder
+from quadric.autoencoders.objective import unit_tokens
+from quadric.evidence import Evidence, weights_sha256
+from quadric.evidence.reservoir import control_frame
+from quadric.explanations.quantiles import quantiles_of, surprise
+from quadric.explanations.reading import Reading, TextReader
+from quadric.explanations.record import Explanation, Firing, TextLatent, Token, TokenLatent
+from quadric.geometry.decomposition import latent_frame
+from quadric.geometry.dictionary import require_bilinear
+
+Array = np.ndarray
+
+DEFAULT_TOP = 5
+MOST_LATENTS = 24
+"""Latents of a whole text that are listed."""
+TOKENS_AT_ONCE = 256
+BOTH_SIDES = " ↔ "
+"""Between the two sides of an offline label."""
+RANKING = (
+    "share of the token's rebuilt energy · log₂(0.5 / p), with p the share of the evidence's tokens at least as far "
+    "out on the same side of the latent's own distribution (no smaller than 0.1 %)"
+)
+RANKING_WITHOUT_EVIDENCE = (
+    "share of the token's rebuilt energy alone: without evidence, neither how unusual a value is for its latent nor "
+    "the latent's label is known"
+)
+
+
+@overload
+def explain(
+    autoencoder: Autoencoder,
+    text: str,
+    evidence: Evidence | None = ...,
+    *,
+    top: int = ...,
+    model: Any = ...,
+    tokenizer: Any = ...,
+    device: str = ...,
+    check_model: bool = ...,
+) -> Explanation: ...
+@overload
+def explain(
+    autoencoder: Autoencoder,
+    text: list[str] | tuple[str, ...],
+    evidence: Evidence | None = ...,
+    *,
+    top: int = ...,
+    model: Any = ...,
+    tokenizer: Any = ...,
+    device: str = ...,
+    check_model: bool = ...,
+) -> list[Explanation]: ...
+def explain(
+    autoencoder: Autoencoder,
+    text: str | list[str] | tuple[str, ...],
+    evidence: Evidence | None = None,
+    *,
+    top: int = DEFAULT_TOP,
+    model: Any = None,
+    tokenizer: Any = None,
+    device: str = "auto",
+    check_model: bool = True,
+) -> Explanation | list[Explanation]:
+    """The strongest latents of every token of a text, and where in it each latent fires.
+
+    Latents are ranked against their own distribution: strength is the latent's share of the token's rebuilt energy
+    times the bits by which its value is rarer than its median. A value that is rare but rebuilds nothing of the token,
+    and a large one that the latent has on every token, both rank low. Without evidence only the share is known.
+
+    Args:
+        autoencoder: A bilinear autoencoder of a language model.
+        text: A text, or several. Each is read as the dictionary's training text was: in blocks, after the separator
+            between documents, without special tokens and attention sinks.
+        evidence: What data says about the latents, from `collect_evidence` or `Evidence.load`: quantiles and labels.
+        top: Latents per token.
+        model: The language model: a name, a folder, or a `transformers` model in memory; by default the one that the
+            dictionary records.
+        tokenizer: Tokenizer of a model in memory.
+        device: Device of a model that is loaded here.
+        check_model: Whether to refuse a model that is not the one of the dictionary.
+
+    Returns:
+        An `Explanation`, or one per text.
+
+    Example:
+        >>> ae, evidence = quadric.load("runs/demo"), quadric.Evidence.load("runs/demo/evidence/NAME")
+        >>> found = quadric.explain(ae, "Paris is the capital of France", evidence)
+        >>> found.tokens[5].latents[0].label
+        'China · Europe · Africa'
+    """
+    loaded = language_model_of(autoencoder, model, tokenizer, device)
+    if check_model:
+        check_same_model(loaded, autoencoder.provenance)
+    explainer = Explainer(autoencoder, loaded, evidence)
+    was_training = loaded.causal.training
+    loaded.causal.eval()
+    try:
+        found = explainer.explain([text] if isinstance(text, str) else text, top)
+    finally:
+        loaded.causal.train(was_training)
+    return found[0] if isinstance(text, str) else found
+
+
+def language_model_of(autoencoder: Autoencoder, model: Any, tokenizer: Any, device: str) -> LanguageModel:
+    """The model that was given, or the one that the dictionary records, ready for forward passes."""
+    if isinstance(model, LanguageModel):
+        return model
+    if model is not None and not isinstance(model, str):
+        return model_in_memory(model, tokenizer)
+    if tokenizer is not None:
+        raise ValueError(
+            "tokenizer= is for a model in memory; a model that is loaded by name has its own, leave it out"
+        )
+    name = model or autoencoder.provenance.model
+    if name is None:
+        raise ValueError("the autoencoder does not record its language model; name it with model= (--model)")
+    return load_model(find_model(name), device=device)
+
+
+class Explainer:
+    """Explains texts by the latents of one dictionary; keeps the language model and the kernel between texts.
+
+    Args:
+        autoencoder: A bilinear autoencoder.
+        model: Its language model.
+        evidence: What data says about its latents.
+    """
+
+    def __init__(self, autoencoder: Autoencoder, model: LanguageModel, evidence: Evidence | None = None) -> None:
+        self.autoencoder: BilinearAutoencoder = require_bilinear(autoencoder)
+        if evidence is not None and evidence.weights_sha256 != weights_sha256(self.autoencoder):
+            raise ValueError("the evidence is about other weights than the autoencoder has; collect it again")
+        self.reader = TextReader(model, self.autoencoder)
+        self.evidence = evidence
+        self.kernel = self.autoencoder.kernel().float().cpu()
+
+    @property
+    def ranking(self) -> str:
+        """How strength is defined."""
+        return RANKING if self.evidence is not None else RANKING_WITHOUT_EVIDENCE
+
+    def explain(self, texts: Sequence[str], top: int = DEFAULT_TOP) -> list[Explanation]:
+        """Explain some texts; see `quadric.explain`.
+
+        Args:
+            texts: The texts.
+            top: Latents per token.
+
+        Returns:
+            One explanation per text.
+        """
+        if top < 1:
+            raise ValueError(f"top={top} is not positive; give how many latents to show per token")
+        return [self.explanation_of(reading, top) for reading in self.reader.read(texts)]
+
+    def explanation_of(self, reading: Reading, top: int = DEFAULT_TOP) -> Explanation:
+        """Explain a text that was read before."""
+        found = [
+            entry
+            for start in range(0, len(reading.kept), TOKENS_AT_ONCE)
+            for entry in self._strongest(reading, slice(start, start + TOKENS_AT_ONCE), top)
+        ]
+        by_token: dict[int, list[_Entry]] = {}
+        by_latent: dict[int, list[_Entry]] = {}
+        for entry in found:
+            if entry.rank < top:
+                by_token.setdefault(entry.token, []).append(entry)
+            if entry.fires:
+                by_latent.setdefault(entry.latent, []).append(entry)
+        tokens = [
+            Token(
+                text=reading.words[place],
+                token_id=reading.token_ids[place],
+                dropped=reading.dropped[place],
+                latents=[self._token_latent(entry) for entry in by_token.get(place, [])],
+            )
+            for place in range(len(reading.token_ids))
+        ]
+        latents = sorted(
+            (self._text_latent(entries) for entries in by_latent.values()), key=lambda each: -each.strength
+        )
+        return Explanation(
+            text=reading.text,
+            tokens=tokens,
+            latents=latents[:MOST_LATENTS],
+            ranking=self.ranking,
+            notes=self._notes(reading),
+        )
+
+    def coordinates(self, reading: Reading, latent: int, n_axes: int) -> "TokenCoordinates":
+        """Kept tokens in the frame of one latent, about the centre, as the points of its site are.
+
+        Args:
+            reading: The text.
+            latent: Index of the latent.
+            n_axes: Number of axes.
+
+        Returns:
+            Coordinates on the latent's axes and on the two controls.
+        """
+        if self.evidence is None:
+            raise ValueError("without evidence there is no picture to place tokens in; collect it with quadric site")
+        known, seed = self.evidence.calibration, self.evidence.settings.seed
+        frame = latent_frame(self.autoencoder, latent, n_axes, known.tokens_centre())
+        v = frame.centring.coordinates(unit_tokens(reading.vectors).double())
+        shown = (v @ frame.axes).float().numpy()
+        random = control_frame(self.autoencoder.d_model, seed).double()
+        return TokenCoordinates(
+            axes=np.asarray(np.pad(shown, ((0, 0), (0, n_axes - shown.shape[1])))),
+            linear=np.asarray((v @ torch.from_numpy(np.array(known.linear[latent])).double()).float().numpy()),
+            control=np.asarray((v @ random).float().numpy()),
+        )
+
+    def values(self, vectors: Tensor) -> Float32[Array, "m k"]:
+        """sign·z of activations, as sites show it."""
+        with torch.no_grad():
+            found = self.autoencoder.encode(unit_tokens(vectors).to(self.autoencoder.left.device)).float().cpu()
+        return np.asarray(found.numpy() * self.signs())
+
+    def signs(self) -> Float32[Array, " k"]:
+        """By which z is multiplied before it is shown."""
+        if self.evidence is None:
+            return np.ones(self.autoencoder.n_latents, dtype=np.float32)
+        return np.asarray(self.evidence.calibration.signs)
+
+    def _strongest(self, reading: Reading, some: slice, top: int) -> list["_Entry"]:
+        """The entries of some kept tokens: the strongest of each, and all that fire."""
+        places = reading.kept[some]
+        scored = self._score(self.values(reading.vectors[some]))
+        order = np.argsort(-scored.strength, axis=1, kind="stable")
+        ranks = np.argsort(order, axis=1, kind="stable")
+        wanted = scored.fires | (ranks < top)
+        found = [
+            _Entry(
+                token=places[row],
+                latent=latent,
+                rank=int(ranks[row, latent]),
+                fires=bool(scored.fires[row, latent]),
+                value=float(scored.values[row, latent]),
+                quantile=None if scored.quantiles is None else float(scored.quantiles[row, latent]),
+                share=float(scored.share[row, latent]),
+                strength=float(scored.strength[row, latent]),
+            )
+            for row, latent in zip(*(each.tolist() for each in wanted.nonzero()), strict=True)
+        ]
+        return sorted(found, key=lambda entry: (entry.token, entry.rank))
+
+    def _score(self, values: Float32[Array, "m k"]) -> "_Scores":
+        share = energy_shares(torch.from_numpy(values * self.signs()), self.kernel).numpy()
+        if self.evidence is None:
+            fires = np.zeros_like(share, dtype=bool)
+            np.put_along_axis(fires, np.argsort(-share, axis=1)[:, :DEFAULT_TOP], True, axis=1)
+            return _Scores(values, None, share, share, fires)
+        known, rest = self.evidence.statistics, self.evidence.calibration.rest
+        quantiles = quantiles_of(values, np.asarray(known.quantiles), known.probabilities)
+        fires = np.abs(values - rest) > self.evidence.settings.firing_rms * np.sqrt(known.mean_square)
+        return _Scores(values, quantiles, share, share.clip(min=0) * surprise(quantiles), fires)
+
+    def _token_latent(self, entry: "_Entry") -> TokenLatent:
+        return TokenLatent(
+            latent=entry.latent,
+            label=self.side_label(entry.latent, entry.value),
+            value=entry.value,
+            quantile=entry.quantile,
+            share=entry.share,
+            strength=entry.strength,
+        )
+
+    def _text_latent(self, entries: "list[_Entry]") -> TextLatent:
+        latent = entries[0].latent
+        return TextLatent(
+            latent=latent,
+            label="" if self.evidence is None else self.evidence.labels.of(latent),
+            strength=sum(entry.strength for entry in entries),
+            firings=[
+                Firing(
+                    token=entry.token,
+                    value=entry.value,
+                    quantile=entry.quantile,
+                    share=entry.share,
+                    strength=entry.strength,
+                )
+                for entry in entries
+            ],
+        )
+
+    def side_label(self, latent: int, value: float) -> str:
+        """Name of the side of a latent on which a value lies."""
+        if self.evidence is None:
+            return ""
+        labels, rest = self.evidence.labels, float(self.evidence.calibration.rest[latent])
+        if labels.from_model is not None and latent in labels.from_model.texts:
+            return labels.of(latent)
+        if value < rest:
+            return f"− {' · '.join(labels.negative[latent]) or f'({labels.of(latent)})'}"
+        # The whole label may have further words that tell the latent from others with the same tokens.
+        is_positive_only = BOTH_SIDES not in labels.of(latent) and not labels.of(latent).startswith("− ")
+        return labels.of(latent) if is_positive_only else " · ".join(labels.positive[latent]) or labels.of(latent)
+
+    def _notes(self, reading: Reading) -> list[str]:
+        notes = []
+        if self.evidence is None:
+            notes.append(
+                "no evidence was given: there are no quantiles and labels, and latents are ranked by share alone"
+            )
+        if reading.n_blocks > 1:
+            notes.append(
+                f"the text was read in {reading.n_blocks} blocks of up to {self.reader.block_length} tokens, as in "
+                "training; a block does not see the one before it"
+            )
+        if sinks := sum(why is not None for why in reading.dropped):
+            notes.append(f"{sinks} special tokens and attention sinks are not explained; training drops them too")
+        return notes
+
+
+class TokenCoordinates(NamedTuple):
+    """Tokens in the frame of one latent."""
+
+    axes: Float32[Array, "m a"]
+    """v·axis; 0 beyond the latent's axes."""
+    linear: Float32[Array, " m"]
+    """v·l on the latent's best linear predictor."""
+    control: Float32[Array, "m 3"]
+    """v·q on the random frame that all latents share."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One latent on one token, in the order of strength."""
+
+    token: int
+    latent: int
+    rank: int
+    fires: bool
+    value: float
+    quantile: float | None
+    share: float
+    strength: float
+
+
+@dataclass(frozen=True, eq=False)
+class _Scores:
+    values: Float32[Array, "m k"]
+    quantiles: Float64[Array, "m k"] | None
+    share: Float32[Array, "m k"]
+    strength: Array
+    fires: Bool[Array, "m k"]
+
+
+def energy_shares(latents: Tensor, kernel: Tensor) -> Tensor:
+    """Each latent's share of the energy of the rebuilt token, z_i (Kz)_i / zᵀKz, since ‖Σ z_i W_i‖² = zᵀKz."""
+    parts = latents * (latents @ kernel)
+    total = parts.sum(-1, keepdim=True)
+    return torch.where(total > 0, parts / torch.where(total > 0, total, 1), 0)

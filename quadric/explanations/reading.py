@@ -1,0 +1,170 @@
+"""A text through the language model, as the dictionary's own training text was read.
+
+Training text is packed: a document follows the separator of the document before it. A text alone would begin with the
+token at position 0, which becomes the model's attention sink: its activation is the same whatever the token is, and the
+rules drop it. So the separator goes before the text, unless the dictionary's text has a BOS token there anyway, or was
+not packed.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from quadric.activations import LanguageModel, TokenRules
+from quadric.activations.capture import capture, check_hook_points
+from quadric.activations.hook_points import HookPoint, parse_hook_point
+from quadric.activations.live_stream import padded
+from quadric.activations.token_rules import keep_tokens
+from quadric.activations.tokenizer import Tokenizer
+from quadric.autoencoders import Autoencoder
+from quadric.corpus.blocks import Block
+
+SEQUENCES_AT_ONCE = 8
+LONGEST_TEXT = 50_000
+"""Tokens of one text."""
+DEFAULT_BLOCK = 256
+SPECIAL, SINK = "special token", "attention sink"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Reading:
+    """The tokens of one text, and the activations of those that the rules keep."""
+
+    text: str
+    token_ids: list[int]
+    words: list[str]
+    """Text of every token; a character of several tokens belongs to the first of them."""
+    dropped: list[str | None]
+    """Why a token has no activation: None where it has one."""
+    vectors: Float[Tensor, "m d"]
+    """Activations of the kept tokens, in order, float32."""
+    n_blocks: int
+    """Sequences in which the text was read; a block does not see the text before it."""
+
+    @property
+    def kept(self) -> list[int]:
+        """Indices of the tokens that have an activation."""
+        return [place for place, why in enumerate(self.dropped) if why is None]
+
+
+class TextReader:
+    """Reads texts at the hook point of a dictionary.
+
+    Args:
+        model: The dictionary's language model.
+        autoencoder: The dictionary, which records hook point, token rules and how its text was packed.
+    """
+
+    def __init__(self, model: LanguageModel, autoencoder: Autoencoder) -> None:
+        known = autoencoder.provenance
+        if known.hook_point is None:
+            raise ValueError(
+                "the autoencoder does not record a layer of a language model, since it was trained on rows; train it "
+                "with quadric train, or on the result of quadric.harvest"
+            )
+        self.model = model
+        self.point: HookPoint = parse_hook_point(known.hook_point, model.n_layers)
+        check_hook_points(model, [self.point])
+        own = {field.name for field in fields(TokenRules)}
+        self.rules = TokenRules(**{name: value for name, value in (known.token_rules or {}).items() if name in own})
+        self.block_length = known.block_length or DEFAULT_BLOCK
+        packed = known.packing != "separate"
+        bos = self.rules.bos_of(model.tokenizer)
+        self.first = bos if bos is not None or not packed else model.tokenizer.separator
+        """Token before every block."""
+
+    def read(self, texts: Sequence[str]) -> list[Reading]:
+        """Run the language model over some texts.
+
+        Args:
+            texts: Any texts with at least one token each.
+
+        Returns:
+            One reading per text.
+        """
+        encoded = self._encoded(texts)
+        blocks = [block for number, ids in enumerate(encoded) for block in self._blocks(number, ids)]
+        rows = [row for start in range(0, len(blocks), SEQUENCES_AT_ONCE) for row in self._run(blocks, start)]
+        return [self._reading(number, texts[number], ids, rows) for number, ids in enumerate(encoded)]
+
+    def _encoded(self, texts: Sequence[str]) -> list[list[int]]:
+        for number, text in enumerate(texts):
+            check_text(text, number)
+        encoded = self.model.tokenizer.encode(list(texts))
+        for number, ids in enumerate(encoded):
+            if not 0 < len(ids) <= LONGEST_TEXT:
+                raise ValueError(
+                    f"text {number} has {len(ids):,} tokens; give 1 to {LONGEST_TEXT:,}, and split longer ones"
+                )
+        return encoded
+
+    def _blocks(self, number: int, ids: list[int]) -> Iterator[Block]:
+        before = [] if self.first is None else [self.first]
+        span = max(1, self.block_length - len(before))
+        for start in range(0, len(ids), span):
+            tokens = before + ids[start : start + span]
+            yield Block(tokens, [number] * len(tokens))
+
+    def _run(self, blocks: list[Block], start: int) -> Iterator["_Row"]:
+        some = blocks[start : start + SEQUENCES_AT_ONCE]
+        sequences = padded(some, start, self.model.device)
+        mask = None if bool(sequences.mask.all()) else sequences.mask
+        found = capture(self.model, [self.point], sequences.tokens, mask)
+        kept = keep_tokens(found, sequences, self.rules, self.model.tokenizer)
+        (vectors,) = (each.cpu() for each in kept.activations.values())
+        parts = torch.split(vectors, kept.mask.sum(1).tolist())
+        for block, keep, own in zip(some, kept.mask.cpu(), parts, strict=True):
+            skipped = int(self.first is not None)
+            own = own[int(keep[:skipped].sum()) :]  # the token before the text may be kept; it is not part of it
+            yield _Row(block.documents[0], keep[skipped : len(block.tokens)].tolist(), own)
+
+    def _reading(self, number: int, text: str, ids: list[int], rows: list["_Row"]) -> Reading:
+        own = [row for row in rows if row.text == number]
+        keep = [each for row in own for each in row.keep]
+        special = self.model.tokenizer.special
+        return Reading(
+            text=text,
+            token_ids=ids,
+            words=words_of(self.model.tokenizer, ids),
+            dropped=[
+                None if kept else SPECIAL if token in special else SINK for token, kept in zip(ids, keep, strict=True)
+            ],
+            vectors=torch.cat([row.vectors for row in own]),
+            n_blocks=len(own),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Row:
+    """One sequence without the token before it."""
+
+    text: int
+    keep: list[bool]
+    vectors: Tensor
+
+
+def check_text(text: object, number: int = 0) -> None:
+    """Raise unless this is a text that can be tokenized."""
+    if not isinstance(text, str):
+        raise ValueError(f"text {number} is a {type(text).__name__}; give a string")
+    if not text:
+        raise ValueError(f"text {number} is empty; give at least one word")
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise ValueError(f"text {number} is not valid Unicode (half of a surrogate pair); give it as UTF-8")
+
+
+def words_of(tokenizer: Tokenizer, ids: list[int]) -> list[str]:
+    """The text of every token, decoded together: a character of several tokens belongs to the first of them."""
+    pieces = tokenizer.token_bytes(ids)
+    owners = [place for place, piece in enumerate(pieces) for _ in piece]
+    words = [""] * len(ids)
+    at = 0
+    # Bytes that are no character come back one by one, as surrogates.
+    for character in b"".join(pieces).decode("utf-8", errors="surrogateescape"):
+        is_byte = "\ud800" <= character <= "\udfff"
+        words[owners[at]] += f"⟨{ord(character) - 0xDC00:02X}⟩" if is_byte else character
+        at += 1 if is_byte else len(character.encode())
+    return words
