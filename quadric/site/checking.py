@@ -8,6 +8,7 @@ import numpy as np
 
 from quadric.site.schema import (
     LINEAR_DIRECTION,
+    MOST_CLUSTERS,
     NO_AXIS,
     NOTHING,
     SHAPES,
@@ -78,7 +79,7 @@ def check_file_count(
 ) -> None:
     """Refuse a site with too many files before any is written."""
     shards = sum(shard_count(len(text.token_ids)) + 2 for text in texts)
-    latents = sum(each.entry.n_latents + 3 for each in dictionaries)
+    latents = sum(each.entry.n_latents + 4 for each in dictionaries)
     count = shards + latents + 1 + FILES_BESIDE_DATA
     if limits is not None and count > limits.files:
         raise ValueError(
@@ -141,6 +142,12 @@ def check_dictionary(dictionary: SiteDictionary) -> None:
             raise ValueError(f"column {name} of {entry.name!r} is not finite at latent {_first_odd(column)}")
     if len(dictionary.labels) != entry.n_latents:
         raise ValueError(f"{entry.name!r} has {len(dictionary.labels)} labels; n_latents={entry.n_latents}")
+    for latent, found in dictionary.clusters.items():
+        if not 0 <= latent < entry.n_latents or len(found.clusters) > MOST_CLUSTERS:
+            raise ValueError(
+                f"{entry.name!r} has {len(found.clusters)} clusters for latent {latent}; expected at most "
+                f"{MOST_CLUSTERS}, for latents below {entry.n_latents}"
+            )
     copied = dictionary.columns.copy_of
     if copied.min(initial=NOTHING) < NOTHING or copied.max(initial=NOTHING) >= entry.n_latents:
         raise ValueError(f"column copy_of of {entry.name!r} must hold latents or {NOTHING}")
@@ -169,7 +176,8 @@ def check_latent(record: LatentRecord, expected: int, dictionary: SiteDictionary
         raise ValueError(f"points of {where} must be sorted by |z − rest| descending")
     m, n, k = len(record.places), len(text.token_ids), dictionary.entry.n_latents
     bounds = {"places": (0, n), "tokens": (0, len(text.vocabulary)), "contexts": (NOTHING, m), "neighbours": (0, k)}
-    bounds |= {"axis_kind": (NO_AXIS, LINEAR_DIRECTION + 1)}
+    found = dictionary.clusters.get(record.latent)
+    bounds |= {"axis_kind": (NO_AXIS, LINEAR_DIRECTION + 1), "clusters": (NOTHING, len(found.clusters) if found else 0)}
     tokens = {"context_tokens": (NOTHING, len(text.vocabulary)), "lift_tokens": (NOTHING, len(text.vocabulary))}
     for name, (low, high) in (bounds | tokens).items():
         numbers = getattr(record, name)

@@ -7,6 +7,7 @@
     SITE/data/texts/TEXT/00000.st       65,536 token ids each
     SITE/data/DICTIONARY/index.st       LatentColumns: one number per latent and column
     SITE/data/DICTIONARY/labels.json.gz one LatentLabel per latent
+    SITE/data/DICTIONARY/clusters.json.gz what was found in each latent, by latent; only if clusters were searched
     SITE/data/DICTIONARY/tokens.st      which latents a token drives; loaded by the first search
     SITE/data/DICTIONARY/latents/06724.st
 
@@ -22,12 +23,15 @@ coordinates ξ_j = v·axis_j,
 so that the viewer can draw shifted ellipsoids and paraboloids as they are. A latent and its negative are the same
 dictionary: here the side with more energy is positive.
 
+Parts that were added to version 2 later may be missing in its older sites; the viewer then leaves them out: a
+dictionary's `clusters` and a latent's tensor of that name.
+
 A site can also show rows of a user's own tensor: each row is then a sequence of length one whose only token is the
 row's text, and the text's `unit` is "row".
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Float32, Int32, Int64
@@ -44,6 +48,8 @@ MOST_EIGENVALUES = 64
 """Eigenvalues listed per latent; `total_weight` and `rank` count all of them."""
 CONTEXT_REACH = 4
 """Tokens on each side of a context in a latent's file."""
+MOST_CLUSTERS = 254
+"""Clusters per latent; a point stores its own in one byte."""
 TOKENS_PER_LATENT = 32
 """Tokens per latent in the search index."""
 SHAPES = (
@@ -160,6 +166,8 @@ class DictionaryEntry:
     """Name of the text that its points are from."""
     umap: str | None
     """How the UMAP coordinates were computed, in words; None where there are none."""
+    clusters: str | None
+    """How clusters of points were found, and in which latents, in words; None where they were not searched."""
     provenance: Provenance
     sampling: Sampling
     quality: Quality
@@ -205,6 +213,31 @@ class LatentLabel:
     """What drives z < 0."""
     written: str | None
     """Label written by a language model, if any; takes precedence."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """A group of a latent's points that are close to each other."""
+
+    name: str
+    """The tokens that it prefers."""
+    n_points: int
+    stability: float
+    """Mean Jaccard similarity with the groups of bootstrap resamples, 0 to 1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LatentClusters:
+    """What a search for clusters found in one latent."""
+
+    clusters: tuple[Cluster, ...]
+    """Largest first; none where the controls have as many stable groups."""
+    n_stable: int
+    """Groups that resampling finds again."""
+    n_unstable: int
+    """Groups that it does not."""
+    n_control: int
+    """Stable groups of the controls: none of them has more."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -273,6 +306,8 @@ class LatentRecord:
     """v·q_j on a random orthonormal frame, shared by all latents."""
     linear: Float32[np.ndarray, " m"]
     """v·l on the unit vector l whose linear function predicts z best."""
+    clusters: Int32[np.ndarray, " m"]
+    """Cluster of each point, an index into LatentClusters.clusters, or NOTHING."""
     contexts: Int32[np.ndarray, "2 c"]
     """Points with the strongest contexts, positive then negative, strongest first; padded with NOTHING."""
     context_tokens: Int32[np.ndarray, "2 c 9"]
@@ -309,3 +344,5 @@ class SiteDictionary:
     labels: list[LatentLabel]
     latents: Iterable[LatentRecord]
     """In order, from latent 0 to the last."""
+    clusters: dict[int, LatentClusters] = field(default_factory=dict)
+    """By latent, those that were searched."""

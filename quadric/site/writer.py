@@ -28,6 +28,7 @@ from quadric.site.schema import (
     FORMAT,
     SCHEMA_VERSION,
     SHARD_TOKENS,
+    LatentClusters,
     LatentColumns,
     LatentLabel,
     SiteDictionary,
@@ -192,6 +193,8 @@ def _write_dictionary(
     search = TokenSearch(len(text.vocabulary))
     _put(folder, f"{where}/index.st", pack(_column_tensors(dictionary.columns)), tally)
     _put(folder, f"{where}/labels.json.gz", _labels(dictionary.labels), tally)
+    if dictionary.entry.clusters is not None:
+        _put(folder, f"{where}/clusters.json.gz", _clusters(dictionary.clusters), tally)
     written = 0
     for record in dictionary.latents:
         check_latent(record, written, dictionary, text)
@@ -210,7 +213,15 @@ def _column_tensors(columns: LatentColumns) -> dict[str, np.ndarray]:
 
 
 def _labels(labels: list[LatentLabel]) -> bytes:
-    plain = json.dumps([asdict(label) for label in labels], ensure_ascii=False, separators=(",", ":"))
+    return _packed_json([asdict(label) for label in labels])
+
+
+def _clusters(clusters: dict[int, LatentClusters]) -> bytes:
+    return _packed_json({str(latent): asdict(found) for latent, found in sorted(clusters.items())})
+
+
+def _packed_json(value: object) -> bytes:
+    plain = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return gzip.compress(plain.encode(), mtime=0)
 
 

@@ -16,8 +16,10 @@ from quadric.site.schema import (
     NO_AXIS,
     NOTHING,
     SHAPES,
+    Cluster,
     DictionaryEntry,
     LabelMethods,
+    LatentClusters,
     LatentColumns,
     LatentLabel,
     LatentRecord,
@@ -55,6 +57,12 @@ _FILLER = (
 )
 GROUPS = {name: words.split() for name, words in _WORDS.items()}
 FILLER = _FILLER.split()
+
+
+HOSTILE_LATENT = 36
+"""The latent whose label and clusters have hostile names."""
+SEARCHED = 38
+"""Latents that were searched for clusters."""
 
 
 class Latent(NamedTuple):
@@ -104,6 +112,7 @@ def synthetic_dictionary(
         columns=columns,
         labels=[_label(latent, index) for index, latent in enumerate(latents)],
         latents=_records(text, latents, axes, columns, n_points, seed),
+        clusters={index: _clusters(latent, index) for index, latent in enumerate(latents[:SEARCHED])},
     )
 
 
@@ -136,6 +145,7 @@ def synthetic_entry(name: str, text: str, n_latents: int, n_points: int) -> Dict
         source_autoencoder=name,
         text=text,
         umap="synthetic: groups of latents of one form",
+        clusters=f"the first {SEARCHED} latents were searched: by the synthetic words themselves",
         provenance=Provenance(model="smollm2", hook_point="layers.15", corpus="synthetic"),
         sampling=Sampling(
             n_tokens=149_000,
@@ -167,6 +177,24 @@ def synthetic_entry(name: str, text: str, n_latents: int, n_points: int) -> Dict
     )
 
 
+def cluster_words(latent: Latent, index: int) -> list[str]:
+    """The words of a latent whose points are clusters of their own, if any."""
+    if index == HOSTILE_LATENT:
+        return HOSTILE[:3]
+    return GROUPS[latent.positive][:9] if latent.form == "clusters" else []
+
+
+def _clusters(latent: Latent, index: int) -> LatentClusters:
+    """Clusters of one word each; of the others, even latents have no stable groups and odd ones no more than chance."""
+    words, chance = cluster_words(latent, index), 2 * (index % 2)
+    return LatentClusters(
+        clusters=tuple(Cluster(name=word, n_points=20, stability=0.99 - 0.02 * n) for n, word in enumerate(words)),
+        n_stable=len(words) or chance,
+        n_unstable=3,
+        n_control=chance,
+    )
+
+
 def _latent(index: int) -> Latent:
     groups = list(GROUPS)
     return Latent(form_name(index), groups[index % len(groups)], groups[(3 * index + 1) % len(groups)])
@@ -175,7 +203,7 @@ def _latent(index: int) -> Latent:
 def _label(latent: Latent, index: int) -> LatentLabel:
     positive = " · ".join(GROUPS[latent.positive][:2])
     negative = " · ".join(GROUPS[latent.negative][:2])
-    if index == 36:
+    if index == HOSTILE_LATENT:
         return LatentLabel(text=f"{HOSTILE[0]} ↔ {HOSTILE[2]}", positive=HOSTILE[0], negative=HOSTILE[2], written=None)
     written = f"{latent.positive}, {latent.form}" if index % 2 else None
     return LatentLabel(text=f"{positive} ↔ {negative}", positive=positive, negative=negative, written=written)
@@ -225,7 +253,8 @@ def _records(
         coordinates[:, form.kind == NO_AXIS] = 0
         z = form.values(coordinates)
         order = np.argsort(-np.abs(z - np.float32(form.constant)), kind="stable")
-        yield _record(text, index, columns, form, places[order], z[order], coordinates[order], generator)
+        words = cluster_words(latent, index) if index < SEARCHED else []
+        yield _record(text, index, columns, form, places[order], z[order], coordinates[order], words, generator)
 
 
 def _places(text: SiteText, latent: Latent, n_points: int, generator: np.random.Generator) -> np.ndarray:
@@ -276,6 +305,7 @@ def _record(
     places: np.ndarray,
     z: np.ndarray,
     coordinates: np.ndarray,
+    words: list[str],
     generator: np.random.Generator,
 ) -> LatentRecord:
     above, k = z - np.float32(form.constant), len(columns.shape)
@@ -301,6 +331,7 @@ def _record(
         coordinates=coordinates,
         control=generator.normal(0, 0.12, (len(places), 3)).astype(np.float32),
         linear=_predictor(coordinates, above) + generator.normal(0, 0.05, len(places)).astype(np.float32),
+        clusters=_members(text, tokens, words),
         contexts=contexts,
         context_tokens=np.stack([[_window(text, places, point) for point in row] for row in contexts]),
         neighbours=others.astype(np.int32),
@@ -309,6 +340,13 @@ def _record(
         lift_tokens=lift_tokens,
         lifts=np.where(lift_tokens >= 0, np.linspace(40, 5, 8), 0).astype(np.float32),
     )
+
+
+def _members(text: SiteText, tokens: np.ndarray, words: list[str]) -> np.ndarray:
+    """Which of some words each token is, or NOTHING."""
+    found = {word: number for number, word in enumerate(words)}
+    names = (text.vocabulary[token].decode(errors="ignore") for token in tokens)
+    return np.array([found.get(name if name in found else name.strip(), NOTHING) for name in names], dtype=np.int32)
 
 
 def _predictor(coordinates: np.ndarray, above: np.ndarray) -> np.ndarray:

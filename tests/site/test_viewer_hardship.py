@@ -203,6 +203,7 @@ ROUTES = {
     "latent, linear control": "#/composite/latent/9?surface=0.3&control=linear",
     "latent, shifted": "#/composite/latent/10?surface=0.4",
     "latent, empty": "#/composite/latent/21?surface=0",
+    "latent, clusters": "#/composite/latent/3?colour=cluster",
     "problem": "#/composite/latent/999",
 }
 

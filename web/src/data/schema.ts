@@ -6,6 +6,7 @@ export const SHARD_TOKENS = 65536;
 export const FINE_AXES = 3;
 export const MOST_EIGENVALUES = 64;
 export const CONTEXT_REACH = 4;
+export const MOST_CLUSTERS = 254;
 export const TOKENS_PER_LATENT = 32;
 export const SHAPES = [
   "empty",
@@ -87,6 +88,7 @@ export interface DictionaryEntry {
   source_autoencoder: string | null;
   text: string;
   umap: string | null;
+  clusters: string | null;
   provenance: Provenance;
   sampling: Sampling;
   quality: Quality;
@@ -117,6 +119,19 @@ export interface LatentLabel {
   positive: string;
   negative: string;
   written: string | null;
+}
+
+export interface Cluster {
+  name: string;
+  n_points: number;
+  stability: number;
+}
+
+export interface LatentClusters {
+  clusters: Cluster[];
+  n_stable: number;
+  n_unstable: number;
+  n_control: number;
 }
 
 // index.st: one tensor per column; the last two may be missing.
@@ -163,6 +178,7 @@ export const LATENT_TENSORS = [
   "control_scales",
   "linear",
   "linear_scale",
+  "clusters",
   "contexts",
   "context_tokens",
   "neighbours",
