@@ -2,16 +2,17 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from quadric.autoencoders import BilinearAutoencoder
-from quadric.evidence import Evidence, clusters
+from quadric.evidence import Evidence, clusters, record
 from quadric.evidence.calibration import METHOD
 from quadric.evidence.ranking import RANKING, worth
+from quadric.evidence.scoring import METHOD as LABEL_SCORES
 from quadric.geometry import DictionaryGeometry, decompose, dictionary_geometry, with_signs
 from quadric.geometry.centring import given_sha256
 from quadric.site import writer
@@ -23,6 +24,7 @@ from quadric.site.schema import (
     Cluster,
     DictionaryEntry,
     LabelMethods,
+    LabelScore,
     LatentClusters,
     LatentColumns,
     LatentLabel,
@@ -298,7 +300,8 @@ def _entry(given: SiteInput, text: str, umap: str | None, searched: str | None) 
         labels=LabelMethods(
             # The evidence describes its method for tokens; rows are labelled by the same one.
             offline=evidence.labels.method.replace(TOKEN, unit),
-            written=None if written is None else f"{written.model} ({written.status})",
+            written=None if written is None else _written_by(written),
+            scored=None if evidence.labels.scores is None else LABEL_SCORES,
         ),
     )
 
@@ -327,8 +330,29 @@ def _columns(evidence: Evidence, geometry: DictionaryGeometry, layout: np.ndarra
 def _labels(evidence: Evidence) -> list[LatentLabel]:
     labels = evidence.labels
     written = labels.from_model.texts if labels.from_model else {}
-    signs = zip(labels.texts, labels.positive, labels.negative, strict=True)
+    written_scores = labels.from_model.scores if labels.from_model else {}
+    signs = zip(
+        labels.texts, labels.positive, labels.negative, labels.scores or [None] * len(labels.texts), strict=True
+    )
     return [
-        LatentLabel(text=text, positive=" · ".join(ups), negative=" · ".join(downs), written=written.get(latent))
-        for latent, (text, ups, downs) in enumerate(signs)
+        LatentLabel(
+            text=text,
+            positive=" · ".join(ups),
+            negative=" · ".join(downs),
+            written=written.get(latent),
+            score=_label_score(score),
+            written_score=_label_score(written_scores.get(latent)),
+        )
+        for latent, (text, ups, downs, score) in enumerate(signs)
     ]
+
+
+def _label_score(score: record.LabelScore | None) -> LabelScore | None:
+    return None if score is None else LabelScore(**asdict(score))
+
+
+def _written_by(labels: record.ModelLabels) -> str:
+    unscored = len(labels.texts) - len(labels.scores)
+    if not labels.scores:
+        return f"{labels.model} ({labels.status})"
+    return f"{labels.model} (which also judged them" + (f"; {unscored} are {labels.status})" if unscored else ")")

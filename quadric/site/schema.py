@@ -24,7 +24,7 @@ so that the viewer can draw shifted ellipsoids and paraboloids as they are. A la
 dictionary: here the side with more energy is positive.
 
 Parts that were added to version 2 later may be missing in its older sites; the viewer then leaves them out: a
-dictionary's `clusters` and a latent's tensor of that name.
+dictionary's `clusters` and a latent's tensor of that name, and everything about scores of labels.
 
 A site can also show rows of a user's own tensor: each row is then a sequence of length one whose only token is the
 row's text, and the text's `unit` is "row".
@@ -131,12 +131,14 @@ class Quality:
 
 @dataclass(frozen=True, kw_only=True)
 class LabelMethods:
-    """How labels were made, in words. Labels are not evaluated."""
+    """How labels were made and scored, in words."""
 
     offline: str
     """Statistic behind labels that were made from the evidence alone."""
     written: str | None
     """Language model that wrote further labels, or None."""
+    scored: str | None
+    """How labels were scored; None where none was."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,8 +204,20 @@ class SiteManifest:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LabelScore:
+    """How well a label tells where its latent fires, on held-out documents; chance is 0.5."""
+
+    detection: float
+    """Balanced accuracy of telling texts in which the latent fires from others."""
+    fuzzing: float | None
+    """Balanced accuracy of telling the token that fires from another beside it; None where there is none beside it."""
+    n_contexts: int
+    """Firing contexts that it was measured on; there are as many others."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class LatentLabel:
-    """What a latent may be about; not evaluated."""
+    """What a latent may be about, and how well that was found to hold."""
 
     text: str
     """Short offline label, e.g. 'his · her ↔ they'."""
@@ -213,6 +227,10 @@ class LatentLabel:
     """What drives z < 0."""
     written: str | None
     """Label written by a language model, if any; takes precedence."""
+    score: LabelScore | None = None
+    """Of the offline label, judged by its own words as a rule; None if it was not scored."""
+    written_score: LabelScore | None = None
+    """Of the written label, judged by its language model; None if it was not scored."""
 
 
 @dataclass(frozen=True, kw_only=True)

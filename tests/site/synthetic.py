@@ -19,6 +19,7 @@ from quadric.site.schema import (
     Cluster,
     DictionaryEntry,
     LabelMethods,
+    LabelScore,
     LatentClusters,
     LatentColumns,
     LatentLabel,
@@ -61,6 +62,8 @@ FILLER = _FILLER.split()
 
 HOSTILE_LATENT = 36
 """The latent whose label and clusters have hostile names."""
+UNSCORED = 4
+"""The latent whose label was not scored. Odd ones have a written label, and every other of those is scored."""
 SEARCHED = 38
 """Latents that were searched for clusters."""
 
@@ -173,7 +176,9 @@ def synthetic_entry(name: str, text: str, n_latents: int, n_points: int) -> Dict
             n_copies=len(COPIES),
             n_distinct=n_latents - len(COPIES) - 1,
         ),
-        labels=LabelMethods(offline="most over-represented tokens of each sign", written=None),
+        labels=LabelMethods(
+            offline="most over-represented tokens of each sign", written=None, scored="balanced accuracy, chance is 0.5"
+        ),
     )
 
 
@@ -206,7 +211,16 @@ def _label(latent: Latent, index: int) -> LatentLabel:
     if index == HOSTILE_LATENT:
         return LatentLabel(text=f"{HOSTILE[0]} ↔ {HOSTILE[2]}", positive=HOSTILE[0], negative=HOSTILE[2], written=None)
     written = f"{latent.positive}, {latent.form}" if index % 2 else None
-    return LatentLabel(text=f"{positive} ↔ {negative}", positive=positive, negative=negative, written=written)
+    score = LabelScore(detection=0.84, fuzzing=0.93, n_contexts=100) if index != UNSCORED else None
+    written_score = LabelScore(detection=0.7, fuzzing=None, n_contexts=20) if index % 4 == 1 else None
+    return LatentLabel(
+        text=f"{positive} ↔ {negative}",
+        positive=positive,
+        negative=negative,
+        written=written,
+        score=score,
+        written_score=written_score,
+    )
 
 
 def _columns(latents: list[Latent], axes: list[Axes], seed: int) -> LatentColumns:

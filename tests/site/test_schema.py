@@ -22,6 +22,7 @@ RECORDS = [
     schema.DictionaryEntry,
     schema.TextEntry,
     schema.SiteManifest,
+    schema.LabelScore,
     schema.LatentLabel,
     schema.Cluster,
     schema.LatentClusters,

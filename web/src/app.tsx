@@ -146,7 +146,8 @@ function Footer({ site, entry }: { site: Site; entry: DictionaryEntry }) {
       {text?.attribution && <p>Text: {text.attribution}</p>}
       <p>
         Made with Quadric {site.manifest.package_version}. Labels: {entry.labels.offline}
-        {entry.labels.written ? `; written by ${entry.labels.written}` : ""}. Unevaluated.
+        {entry.labels.written ? `; written by ${entry.labels.written}` : ""}.{" "}
+        {entry.labels.scored ? `Scores of labels: ${entry.labels.scored}.` : "Unevaluated."}
       </p>
     </footer>
   );

@@ -71,6 +71,7 @@ export interface Quality {
 export interface LabelMethods {
   offline: string;
   written: string | null;
+  scored: string | null;
 }
 
 export interface DictionaryEntry {
@@ -114,11 +115,19 @@ export interface SiteManifest {
   dictionaries: DictionaryEntry[];
 }
 
+export interface LabelScore {
+  detection: number;
+  fuzzing: number | null;
+  n_contexts: number;
+}
+
 export interface LatentLabel {
   text: string;
   positive: string;
   negative: string;
   written: string | null;
+  score: LabelScore | null;
+  written_score: LabelScore | null;
 }
 
 export interface Cluster {

@@ -8,7 +8,7 @@ import { originOf } from "../data/site.ts";
 import type { Index, Latent, Site, SiteText, Unit } from "../data/site.ts";
 import { capturedBy, shownAxes } from "../scene/geometry.ts";
 import { keeping, useKeptCamera, useKeys, useLoaded, zoomKeys } from "../ui/hooks.ts";
-import { labelOf } from "../ui/labels.tsx";
+import { LabelQuality, labelOf } from "../ui/labels.tsx";
 import { DetailPanels, PicturePanel, SidePanels } from "./panels.tsx";
 import type { Page } from "./panels.tsx";
 import { PointTable } from "./point-table.tsx";
@@ -177,12 +177,7 @@ function Title({ entry, unit, index, latent, captured, turnPage }: TitleProps) {
               <bdi>{visible(label.text)}</bdi> ·{" "}
             </>
           )}
-          <span
-            class="unevaluated"
-            title={label?.written ? `Written by ${entry.labels.written}` : entry.labels.offline}
-          >
-            label unevaluated
-          </span>
+          <LabelQuality entry={entry} label={label} />
         </p>
       </div>
       <dl class="statistics">

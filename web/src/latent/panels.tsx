@@ -205,5 +205,5 @@ export function samplingText(entry: DictionaryEntry, latent: Latent, unit: Unit)
   const exponent = String(sampling.weight_exponent)
     .replace(/\d/g, (digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[Number(digit)])
     .replace(".", "·");
-  return `${count(latent.values.length)} of ${count(sampling.n_tokens)} ${unit}s, drawn with weight (|z − rest| + ${sampling.epsilon})${exponent}: strong activations are over-represented. Labels are unevaluated.`;
+  return `${count(latent.values.length)} of ${count(sampling.n_tokens)} ${unit}s, drawn with weight (|z − rest| + ${sampling.epsilon})${exponent}: strong activations are over-represented.${entry.labels.scored ? "" : " Labels are unevaluated."}`;
 }
