@@ -47,6 +47,8 @@ class Site:
     """A map of all latents by UMAP; needs umap-learn (pip install 'quadric[site]')."""
     clusters: int = 100
     """Latents of each autoencoder to search for clusters of points, best first; 0 for none. Needs quadric[site]."""
+    compare: bool = True
+    """Match the latents of every two autoencoders of one hook point; takes long for many large ones."""
     hosting_limits: bool = True
     """Refuse a site that exceeds the limits of free static hosts: 20,000 files, 25 MiB per file, 1 GB in all."""
 
@@ -74,6 +76,7 @@ class Site:
                 title=self.title,
                 with_map=self.map,
                 clustered=self.clusters,
+                compared=self.compare,
                 limits=HostingLimits() if self.hosting_limits else None,
                 progress=display.tokens,
                 on_progress=display.report,

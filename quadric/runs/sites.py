@@ -67,6 +67,7 @@ def site_of_runs(
     title: str = "Quadric",
     with_map: bool = True,
     clustered: int = MOST_LATENTS,
+    compared: bool = True,
     limits: HostingLimits | None = HostingLimits(),  # noqa: B008  (frozen)
     progress: TokenProgress = no_progress,
     on_progress: OnProgress = lambda part, done, total: None,
@@ -75,14 +76,21 @@ def site_of_runs(
     """Collect missing evidence, then write a site about the bilinear autoencoders of the runs.
 
     `names` selects autoencoders by name in every run; by default all. `clustered` is how many latents of each are
-    searched for clusters of points.
+    searched for clusters of points, and `compared` says whether latents of different dictionaries are matched.
     """
     _check_apart(runs, out)
     writer.check_replaceable(out)
     writer.check_viewer_built(writer.STATIC)
     inputs = site_inputs(runs, wanted, names=names, progress=progress, on_progress=on_progress, on_note=on_note)
     return build_site(
-        inputs, out, title=title, with_map=with_map, clustered=clustered, limits=limits, on_progress=on_progress
+        inputs,
+        out,
+        title=title,
+        with_map=with_map,
+        clustered=clustered,
+        compared=compared,
+        limits=limits,
+        on_progress=on_progress,
     )
 
 

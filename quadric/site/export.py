@@ -17,6 +17,7 @@ from quadric.geometry import DictionaryGeometry, decompose, dictionary_geometry,
 from quadric.geometry.centring import given_sha256
 from quadric.site import writer
 from quadric.site.checking import HostingLimits
+from quadric.site.comparisons import comparable_pairs, site_comparisons
 from quadric.site.latent_pages import latent_records
 from quadric.site.layout import describe, umap_layout
 from quadric.site.schema import (
@@ -67,6 +68,7 @@ def build_site(
     title: str = "Quadric",
     with_map: bool = True,
     clustered: int = clusters.MOST_LATENTS,
+    compared: bool = True,
     limits: HostingLimits | None = HostingLimits(),  # noqa: B008  (frozen)
     static: Path | None = None,
     on_progress: OnProgress = lambda part, done, total: None,
@@ -80,9 +82,10 @@ def build_site(
         with_map: Whether to lay all latents out by UMAP, which needs `umap-learn`.
         clustered: How many latents per dictionary are searched for clusters of points, best first by the site's
             ranking; 0 for none. Without `scikit-learn` none is.
+        compared: Whether to match the latents of all pairs of dictionaries that read the same vectors.
         limits: Sizes that free static hosts accept; None for a site that stays on this machine.
         static: Folder of the built viewer; None for the one that comes with the package.
-        on_progress: Called as the parts "geometry", "clusters" and "pages" advance.
+        on_progress: Called as the parts "geometry", "clusters", "comparisons" and "pages" advance.
 
     Returns:
         The manifest that was written to data/site.json.
@@ -104,8 +107,17 @@ def build_site(
     texts, dictionaries = site_parts(
         inputs, with_map=with_map, clustered=clustered, on_progress=geometry, on_searched=searched
     )
+    named = [(each.name, each.autoencoder) for each in inputs]
+    pairs = _counted("comparisons", len(comparable_pairs(named)), on_progress)
     return write_site(
-        out, title=title, texts=texts, dictionaries=dictionaries, limits=limits, static=static, on_progress=pages
+        out,
+        title=title,
+        texts=texts,
+        dictionaries=dictionaries,
+        comparisons=site_comparisons(named, pairs) if compared else (),
+        limits=limits,
+        static=static,
+        on_progress=pages,
     )
 
 

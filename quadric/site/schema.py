@@ -10,6 +10,7 @@
     SITE/data/DICTIONARY/clusters.json.gz what was found in each latent, by latent; only if clusters were searched
     SITE/data/DICTIONARY/tokens.st      which latents a token drives; loaded by the first search
     SITE/data/DICTIONARY/latents/06724.st
+    SITE/data/comparisons/00000.st      counterparts of the latents of two dictionaries; one file per pair
 
 Every `.st` is a gzip'd safetensors file. Numbers are split into byte planes, which compress better than the numbers:
 plane b of a tensor (planes, …) holds byte b of each, lowest first. Signed planes of width w bits mean
@@ -24,7 +25,8 @@ so that the viewer can draw shifted ellipsoids and paraboloids as they are. A la
 dictionary: here the side with more energy is positive.
 
 Parts that were added to version 2 later may be missing in its older sites; the viewer then leaves them out: a
-dictionary's `clusters` and a latent's tensor of that name, and everything about scores of labels.
+dictionary's `clusters` and a latent's tensor of that name, everything about scores of labels, and the
+manifest's `comparisons`.
 
 A site can also show rows of a user's own tensor: each row is then a sequence of length one whose only token is the
 row's text, and the text's `unit` is "row".
@@ -192,6 +194,25 @@ class TextEntry:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ComparisonEntry:
+    """Two dictionaries that read the same vectors; its place in the manifest is the number of its file."""
+
+    first: str
+    second: str
+    """Names of the two dictionaries."""
+    frobenius: float
+    """Sim_F of the two as wholes, 0 to 1."""
+    alignment: float
+    """Σ|⟨W, W'⟩| over matched latents / √(Σ‖W‖² Σ‖W'‖²), 0 to 1."""
+    smallest_overlap: float
+    """Overlap below which a latent counts as having no counterpart."""
+    chance: float
+    """99th percentile of the overlaps with a random initialization."""
+    method: str
+    """How latents were matched, in words."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class SiteManifest:
     """data/site.json."""
 
@@ -201,6 +222,7 @@ class SiteManifest:
     title: str
     texts: tuple[TextEntry, ...]
     dictionaries: tuple[DictionaryEntry, ...]
+    comparisons: tuple[ComparisonEntry, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -364,3 +386,14 @@ class SiteDictionary:
     """In order, from latent 0 to the last."""
     clusters: dict[int, LatentClusters] = field(default_factory=dict)
     """By latent, those that were searched."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SiteComparison:
+    """A comparison to write: comparisons/NNNNN.st holds the two columns."""
+
+    entry: ComparisonEntry
+    partners: Int32[np.ndarray, " k"]
+    """Of each latent of the first dictionary, the latent of the second that it is matched with, or NOTHING."""
+    overlaps: Float32[np.ndarray, " k"]
+    """|cosine| of the two forms; 0 where there is no partner."""

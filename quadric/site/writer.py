@@ -16,6 +16,7 @@ from quadric._locks import entries, only_writer
 from quadric.site.checking import (
     HostingLimits,
     Tally,
+    check_comparison,
     check_dictionary,
     check_file_count,
     check_latent,
@@ -31,6 +32,7 @@ from quadric.site.schema import (
     LatentClusters,
     LatentColumns,
     LatentLabel,
+    SiteComparison,
     SiteDictionary,
     SiteManifest,
     SiteText,
@@ -60,6 +62,7 @@ def write_site(
     title: str,
     texts: Sequence[SiteText],
     dictionaries: Sequence[SiteDictionary],
+    comparisons: Sequence[SiteComparison] = (),
     limits: HostingLimits | None = HostingLimits(),  # noqa: B008  (frozen)
     static: Path = STATIC,
     on_progress: Callable[[int], None] = no_progress,
@@ -71,7 +74,9 @@ def write_site(
     called with the number of latents just written.
     """
     check_names(texts, dictionaries)
-    check_file_count(texts, dictionaries, limits)
+    check_file_count(texts, dictionaries, limits, len(comparisons))
+    for comparison in comparisons:
+        check_comparison(comparison, dictionaries)
     for text in texts:
         check_text(text)
     for dictionary in dictionaries:
@@ -82,7 +87,7 @@ def write_site(
         _recover(folder)
         unfinished = folder / UNFINISHED
         try:
-            manifest = _write(unfinished, title, texts, dictionaries, Tally(limits), static, on_progress)
+            manifest = _write(unfinished, title, texts, dictionaries, comparisons, Tally(limits), static, on_progress)
             _take_place(unfinished, folder)
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
@@ -132,6 +137,7 @@ def _write(
     title: str,
     texts: Sequence[SiteText],
     dictionaries: Sequence[SiteDictionary],
+    comparisons: Sequence[SiteComparison],
     tally: Tally,
     static: Path,
     on_progress: Callable[[int], None],
@@ -145,6 +151,9 @@ def _write(
         _write_text(folder, text, tally)
     for dictionary in dictionaries:
         _write_dictionary(folder, dictionary, by_name[dictionary.entry.text], tally, on_progress)
+    for number, comparison in enumerate(comparisons):
+        columns = {"partners": comparison.partners, "overlaps": comparison.overlaps}
+        _put(folder, f"data/comparisons/{number:05d}.st", pack(columns), tally)
     manifest = SiteManifest(
         format=FORMAT,
         schema_version=SCHEMA_VERSION,
@@ -152,6 +161,7 @@ def _write(
         title=title,
         texts=tuple(text_entry(text) for text in texts),
         dictionaries=tuple(each.entry for each in dictionaries),
+        comparisons=tuple(each.entry for each in comparisons),
     )
     _put(folder, MANIFEST, json.dumps(asdict(manifest), ensure_ascii=False, allow_nan=False).encode(), tally)
     return manifest

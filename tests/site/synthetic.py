@@ -17,6 +17,7 @@ from quadric.site.schema import (
     NOTHING,
     SHAPES,
     Cluster,
+    ComparisonEntry,
     DictionaryEntry,
     LabelMethods,
     LabelScore,
@@ -26,6 +27,7 @@ from quadric.site.schema import (
     LatentRecord,
     Quality,
     Sampling,
+    SiteComparison,
     SiteDictionary,
     SiteText,
 )
@@ -127,8 +129,28 @@ def write_synthetic_site(folder: Path, *, n_latents: int = 48, n_points: int = 6
         synthetic_dictionary(text, name=name, n_latents=n_latents, n_points=n_points, seed=seed)
         for seed, name in enumerate(names)
     ]
-    write_site(folder, title="Synthetic shapes", texts=[text], dictionaries=dictionaries)
+    comparisons = [synthetic_comparison(*names[:2], n_latents)] if n_dictionaries > 1 else []
+    write_site(folder, title="Synthetic shapes", texts=[text], dictionaries=dictionaries, comparisons=comparisons)
     return folder
+
+
+def synthetic_comparison(first: str, second: str, n_latents: int) -> SiteComparison:
+    """Latent i of the first is matched with the last but i; overlaps fall from 1, and the last has no partner."""
+    partners = np.arange(n_latents, dtype=np.int32)[::-1].copy()
+    partners[-1] = NOTHING
+    return SiteComparison(
+        entry=ComparisonEntry(
+            first=first,
+            second=second,
+            frobenius=0.42,
+            alignment=0.57,
+            smallest_overlap=0.5,
+            chance=0.21,
+            method="synthetic: in reverse order",
+        ),
+        partners=partners,
+        overlaps=np.where(partners == NOTHING, 0, np.linspace(1, 0, n_latents)).astype(np.float32),
+    )
 
 
 def synthetic_entry(name: str, text: str, n_latents: int, n_points: int) -> DictionaryEntry:

@@ -21,6 +21,7 @@ RECORDS = [
     schema.LabelMethods,
     schema.DictionaryEntry,
     schema.TextEntry,
+    schema.ComparisonEntry,
     schema.SiteManifest,
     schema.LabelScore,
     schema.LatentLabel,

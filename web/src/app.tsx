@@ -4,9 +4,10 @@ import { Site } from "./data/site.ts";
 import { Help } from "./ui/help.tsx";
 import { useKeys, useLoaded, useTheme } from "./ui/hooks.ts";
 import type { ThemeChoice } from "./ui/hooks.ts";
+import { ComparePage } from "./compare/page.tsx";
 import { LatentPage } from "./latent/page.tsx";
 import { MapPage } from "./map/page.tsx";
-import { formatRoute, LATENT, MAP, parseRoute } from "./ui/route.ts";
+import { COMPARE, formatRoute, LATENT, MAP, parseRoute } from "./ui/route.ts";
 import type { Route } from "./ui/route.ts";
 import type { DictionaryEntry } from "./data/schema.ts";
 import { Search } from "./ui/search.tsx";
@@ -39,6 +40,8 @@ export function App() {
           <NoSuchDictionary site={site} name={route.dictionary!} />
         ) : route.page === "map" ? (
           <MapPage key={entry.name} {...{ site, entry, route, theme, go }} />
+        ) : route.page === "compare" ? (
+          <ComparePage key={`${entry.name} ${route.other}`} {...{ site, entry, route, theme, go }} />
         ) : (
           <LatentPage {...{ site, entry, route, theme, go }} />
         )}
@@ -108,6 +111,11 @@ function Header({ site, entry, choice, choose, onDialog, onDictionary }: HeaderP
             ))}
           </select>
         </label>
+      )}
+      {site.comparedWith(entry.name).length > 0 && (
+        <a class="compare-link" href={formatRoute({ ...COMPARE, dictionary: entry.name, other: site.comparedWith(entry.name)[0] })}>
+          Compare
+        </a>
       )}
       <button type="button" class="search-button" onClick={() => onDialog("search")}>
         Search latents and {site.unit(entry)}s <kbd>/</kbd>

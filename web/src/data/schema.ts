@@ -106,6 +106,16 @@ export interface TextEntry {
   attribution: string | null;
 }
 
+export interface ComparisonEntry {
+  first: string;
+  second: string;
+  frobenius: number;
+  alignment: number;
+  smallest_overlap: number;
+  chance: number;
+  method: string;
+}
+
 export interface SiteManifest {
   format: string;
   schema_version: number;
@@ -113,6 +123,7 @@ export interface SiteManifest {
   title: string;
   texts: TextEntry[];
   dictionaries: DictionaryEntry[];
+  comparisons: ComparisonEntry[];
 }
 
 export interface LabelScore {

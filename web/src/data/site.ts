@@ -3,6 +3,8 @@ import { COLUMNS, FORMAT, NOTHING, SCHEMA_VERSION, SHARD_TOKENS, UNITS } from ".
 import type { Column, DictionaryEntry, LatentClusters, LatentLabel, SiteManifest, TextEntry } from "./schema.ts";
 import { floats, gunzip, integers, parseTensors, scaledRows, wholeNumbers } from "./safetensors.ts";
 import type { Tensors } from "./safetensors.ts";
+import { turned } from "../compare/counterparts.ts";
+import type { Counterparts } from "../compare/counterparts.ts";
 import { Vocabulary } from "./vocabulary.ts";
 
 /** What went wrong, in words for a reader, and what to do about it. */
@@ -135,6 +137,35 @@ export class Site {
     if (!entry.clusters) return Promise.resolve(null);
     const path = `data/${entry.name}/clusters.json.gz`;
     return this.once(path, () => readJson<Record<string, LatentClusters>>(path));
+  }
+
+  /** Names of the dictionaries that one was compared with; older sites have no comparisons. */
+  comparedWith(name: string): string[] {
+    const pairs = (this.manifest.comparisons ?? []).map(({ first, second }) => [first, second]);
+    return pairs.filter((pair) => pair.includes(name)).map(([first, second]) => (first === name ? second : first));
+  }
+
+  /** The counterparts of one dictionary's latents in another; an error if the two were not compared. */
+  counterparts(name: string, other: string): Promise<Counterparts> {
+    const all = this.manifest.comparisons ?? [];
+    const number = all.findIndex(({ first, second }) => (first === name && second === other) || (first === other && second === name));
+    const entry = all[number];
+    if (!entry)
+      return Promise.reject(
+        new SiteError(
+          "These dictionaries were not compared",
+          `There is no comparison of “${name}” with “${other}”: they read different vectors, or the site was exported without it.`,
+          "Export both with quadric site, from one hook point.",
+        ),
+      );
+    const path = `data/comparisons/${String(number).padStart(5, "0")}.st`;
+    const latents = this.dictionary(name)!.n_latents;
+    return this.once(`${path} ${name}`, async () =>
+      decoded(path, await readTensors(path), (tensors) => {
+        const pairs = { entry, partners: integers(tensors, "partners"), overlaps: floats(tensors, "overlaps") };
+        return entry.first === name ? pairs : turned(pairs, latents);
+      }),
+    );
   }
 
   text(name: string): Promise<SiteText> {

@@ -4,6 +4,8 @@ import type { Colouring } from "../scene/colours.ts";
 import { CONTROLS } from "../scene/geometry.ts";
 import type { Control } from "../scene/geometry.ts";
 import { ALL_STATISTICS } from "../data/statistics.ts";
+import { ORDERS, SHOWN } from "../compare/counterparts.ts";
+import type { Order, Shown } from "../compare/counterparts.ts";
 
 export interface LatentRoute {
   page: "latent";
@@ -42,7 +44,18 @@ export interface MapRoute {
   ascending: boolean;
 }
 
-export type Route = LatentRoute | MapRoute;
+export interface CompareRoute {
+  page: "compare";
+  dictionary: string | null;
+  /** The dictionary to compare with. */
+  other: string;
+  show: Shown;
+  order: Order;
+  /** The latent whose picture is shown beside that of its counterpart, or null. */
+  pair: number | null;
+}
+
+export type Route = LatentRoute | MapRoute | CompareRoute;
 
 export const MAP: MapRoute = {
   page: "map",
@@ -76,6 +89,15 @@ export const LATENT: LatentRoute = {
   versus: null,
 };
 
+export const COMPARE: CompareRoute = {
+  page: "compare",
+  dictionary: null,
+  other: "",
+  show: "all",
+  order: "worth",
+  pair: null,
+};
+
 const COLUMN_NAMES: string[] = ALL_STATISTICS.map(({ key }) => key);
 const MOST_PINS = 12;
 
@@ -83,6 +105,7 @@ export function parseRoute(hash: string): Route {
   const [path, query = ""] = hash.replace(/^#?\/?/, "").split("?", 2);
   const parts = path.split("/").filter(Boolean).map(safeDecode);
   const values = new URLSearchParams(query);
+  if (parts.length === 3 && parts[1] === "versus") return compareRoute(parts[0], parts[2], values);
   const at = parts.indexOf("latent");
   if (at < 0 || parts.length <= at + 1) return mapRoute(parts[0] ?? null, values);
   return latentRoute(at > 0 ? parts[0] : null, Number(parts[at + 1]), values);
@@ -106,6 +129,18 @@ function mapRoute(dictionary: string | null, values: URLSearchParams): MapRoute 
     camera: cameraOf(values),
     sort: values.get("sort") === "latent" ? "latent" : column("sort"),
     ascending: values.get("order") === "up",
+  };
+}
+
+function compareRoute(dictionary: string, other: string, values: URLSearchParams): CompareRoute {
+  const pair = numbers(values.get("pair"));
+  return {
+    page: "compare",
+    dictionary,
+    other,
+    show: SHOWN.find((each) => each === values.get("show")) ?? COMPARE.show,
+    order: ORDERS.find((each) => each === values.get("order")) ?? COMPARE.order,
+    pair: pair.length === 1 && Number.isInteger(pair[0]) && pair[0] >= 0 ? pair[0] : null,
   };
 }
 
@@ -145,6 +180,10 @@ export function formatRoute(route: Route): string {
     put("order", route.ascending ? "up" : "", "");
     put("filter", filterText(route.filters), "");
     put("lasso", route.lasso?.map(short).join(",") ?? "", "");
+  } else if (route.page === "compare") {
+    put("show", route.show, COMPARE.show);
+    put("order", route.order, COMPARE.order);
+    put("pair", route.pair === null ? "" : String(route.pair), "");
   } else {
     put("axes", route.axes.join(","), LATENT.axes.join(","));
     put("colour", route.colour, LATENT.colour);
@@ -154,9 +193,14 @@ export function formatRoute(route: Route): string {
     put("pins", route.pins.join(","), "");
     put("versus", route.versus === null ? "" : String(route.versus), "");
   }
-  put("camera", route.camera?.map(short).join(",") ?? "", "");
+  if (route.page !== "compare") put("camera", route.camera?.map(short).join(",") ?? "", "");
   const place = route.dictionary === null ? "" : `/${encodeURIComponent(route.dictionary)}`;
-  const page = route.page === "latent" ? `/latent/${route.latent}` : "";
+  const page =
+    route.page === "latent"
+      ? `/latent/${route.latent}`
+      : route.page === "compare"
+        ? `/versus/${encodeURIComponent(route.other)}`
+        : "";
   return `#${place}${page || (place ? "" : "/")}${values.length ? `?${values.join("&")}` : ""}`;
 }
 

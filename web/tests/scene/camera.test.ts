@@ -24,6 +24,7 @@ test("the address keeps every digit of a camera's numbers, however close it is",
   camera.turn(0.3, -0.2);
   const numbers = camera.numbers()!;
   const route = parseRoute(formatRoute({ ...LATENT, camera: numbers }));
+  assert.ok(route.page === "latent");
   assert.deepEqual(route.camera, numbers.map((number) => number + 0)); // an address has no −0
 });
 
