@@ -12,8 +12,13 @@ from quadric.cli.flags import OptionalText
 from quadric.cli.output import say
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from quadric.evidence import Evidence
+    from quadric.evidence.endpoints import Endpoint
+    from quadric.evidence.judging import ScoringReport
     from quadric.evidence.labelling import LabellingReport
+    from quadric.evidence.record import LabelScore
 
 KEYS = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
 ENDPOINTS = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com/v1"}
@@ -21,10 +26,11 @@ ENDPOINTS = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.an
 
 @dataclass(frozen=True, kw_only=True)
 class Label:
-    """Let a language model write short labels for the most important latents; they are marked unevaluated.
+    """Let a language model write short labels for the most important latents, and score them on held-out contexts.
 
-    Labels are stored as they arrive: the same command requests only the missing ones. The key is read from the
-    environment and never stored.
+    Two further requests per label ask the same model where in other documents the latent fires, given its label.
+    Labels and answers are stored as they arrive: the same command requests only the missing ones. The key is read from
+    the environment and never stored.
 
     Example: quadric label runs/demo --endpoint http://localhost:8000/v1 --model my-model --top 20
     """
@@ -45,6 +51,8 @@ class Label:
     """How many of the most important latents."""
     concurrency: int = 4
     """Number of concurrent requests."""
+    score: bool = True
+    """Score the labels; --no-score leaves them unevaluated and takes a third of the requests."""
     show_prompt: bool = False
     """Print the prompt for the first of them, and send nothing."""
 
@@ -72,7 +80,29 @@ class Label:
         with progress() as display:
             advance = display.counted("labels", len(latents))
             report = label_latents(folder, latents, endpoint, concurrency=self.concurrency, on_progress=advance)
-        return _said(report, latents)
+            scores = self._scores(folder, evidence, list(report.labelled), endpoint, display.counted)
+        return _said(report, latents, scores)
+
+    def _scores(
+        self,
+        folder: Path,
+        evidence: "Evidence",
+        latents: list[int],
+        endpoint: "Endpoint",
+        counted: "Callable[[str, int], Callable[[int], None]]",
+    ) -> "ScoringReport | None":
+        from quadric.evidence.judging import score_labels
+
+        if not self.score or not latents:
+            return None
+        if evidence.labels.scores is None:
+            say(
+                "labels are not scored: this evidence has no held-out documents; collect it again with quadric site",
+                file=sys.stderr,
+            )
+            return None
+        advance = counted("scores", 2 * len(latents))
+        return score_labels(folder, latents, endpoint, concurrency=self.concurrency, on_progress=advance)
 
     def _most_important(self, folder: Path, evidence: "Evidence") -> list[int]:
         from quadric.autoencoders import load_pretrained
@@ -88,16 +118,27 @@ class Label:
         return found
 
 
-def _said(report: "LabellingReport", latents: list[int]) -> int:
+def _said(report: "LabellingReport", latents: list[int], scores: "ScoringReport | None") -> int:
+    scored = scores.scored if scores else {}
     for latent in latents:
         if latent in report.labelled:
-            say(f"{latent:>6}  {report.labelled[latent]}")
+            say(f"{latent:>6}  {report.labelled[latent]}{_score_text(scored.get(latent))}")
     say(
-        f"{len(report.labelled)} labels (unevaluated), {report.from_before} of them from an earlier run.",
+        f"{len(report.labelled)} labels ({f'{len(scored)} scored' if scored else 'unevaluated'}), "
+        f"{report.from_before} of them from an earlier run.",
         file=sys.stderr,
     )
+    for latent, why in (scores.failures if scores else {}).items():
+        say(f"latent {latent} is not scored: {why}", file=sys.stderr)
     for latent, why in report.failures.items():
         say(f"latent {latent}: {why}", file=sys.stderr)
     if report.failures:
         say(f"{len(report.failures)} latents got no label; the same command tries again", file=sys.stderr)
     return 1 if report.failures else 0
+
+
+def _score_text(score: "LabelScore | None") -> str:
+    if score is None:
+        return ""
+    fuzzing = "" if score.fuzzing is None else f", fuzzing {score.fuzzing:.2f}"
+    return f"  (detection {score.detection:.2f}{fuzzing}; chance 0.50)"

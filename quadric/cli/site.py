@@ -45,12 +45,18 @@ class Site:
     """cpu, cuda, cuda:1 or mps; auto is an accelerator if there is one, else the CPU."""
     map: bool = True
     """A map of all latents by UMAP; needs umap-learn (pip install 'quadric[site]')."""
+    clusters: int = 100
+    """Latents of each autoencoder to search for clusters of points, best first; 0 for none. Needs quadric[site]."""
+    compare: bool = True
+    """Match the latents of every two autoencoders of one hook point; takes long for many large ones."""
     hosting_limits: bool = True
     """Refuse a site that exceeds the limits of free static hosts: 20,000 files, 25 MiB per file, 1 GB in all."""
 
     def run(self) -> int:
         if not self.runs:
             raise ValueError("no run is named; give at least one folder, e.g. quadric site runs/demo --out site")
+        if self.clusters < 0:
+            raise ValueError(f"--clusters {self.clusters} is negative; give how many latents to search, or 0 for none")
         if self.out is None and len(self.runs) > 1:
             raise ValueError("a site of several runs belongs to none of them; name its folder with --out")
         announce("site", f"loading {', '.join(map(str, self.runs))}")
@@ -69,6 +75,8 @@ class Site:
                 names=self.name,
                 title=self.title,
                 with_map=self.map,
+                clustered=self.clusters,
+                compared=self.compare,
                 limits=HostingLimits() if self.hosting_limits else None,
                 progress=display.tokens,
                 on_progress=display.report,

@@ -12,12 +12,16 @@ calibration  centre, value at rest, sign and linear predictor, from the first to
 collector    everything that one pass gathers, for all latents
 collecting   one pass from a stream to evidence; resumes after a crash
 labels       short names from the tokens that carry a latent's energy
+scoring      how well a label tells where its latent fires, on held-out documents
 finishing    from a collector to evidence
 on_activations  all of it on a tensor or on harvested activations, in one call
 record       `Evidence`, its parts and its settings
 storage      evidence on disk
 endpoints    language models behind an HTTP endpoint
 labelling    labels written by such a model
+judging      scores of those labels, by the same model
+ranking      which latents to look at first
+clusters     groups among a latent's points, with their stability
 
 evidence = collect(autoencoder, stream, folder, n_tokens=200_000)
 evidence.labels.of(17), evidence.points.coordinates[17]
@@ -35,6 +39,7 @@ from quadric.evidence.record import (
     EvidenceSettings,
     FiringStatistics,
     Labels,
+    LabelScore,
     ModelLabels,
     Points,
     TextRead,
@@ -50,6 +55,7 @@ __all__ = [
     "EvidenceSettings",
     "FiringStatistics",
     "Job",
+    "LabelScore",
     "Labels",
     "MemoryNeed",
     "ModelLabels",

@@ -1,9 +1,10 @@
 """From what a pass gathered to complete evidence: text, points, contexts, statistics and labels."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float32, Float64, Int64
+from jaxtyping import Bool, Float32, Float64, Int64
 
 from quadric.autoencoders import Provenance
 from quadric.autoencoders.io import weights_sha256
@@ -23,6 +24,7 @@ from quadric.evidence.labels import (
 )
 from quadric.evidence.places import NumberedText, position_of, sequence_of, text_read
 from quadric.evidence.record import MISSING, Contexts, Evidence, FiringStatistics, Labels, Points, TextRead
+from quadric.evidence.scoring import held_out, score_rules
 from quadric.evidence.text import TextSource
 
 Array = np.ndarray
@@ -38,7 +40,7 @@ def evidence_of(collector: Collector, source: TextSource, provenance: Provenance
     text = text_read(source, np.unique(sequence_of(seen.places)))
     points = _points(collector, text, seen)
     tokens = _token_account(collector, text, seen)
-    return Evidence(
+    evidence = Evidence(
         settings=collector.settings,
         n_tokens=collector.n_tokens,
         provenance=provenance,
@@ -57,6 +59,8 @@ def evidence_of(collector: Collector, source: TextSource, provenance: Provenance
         calibration=collector.calibration,
         notes=notes,
     )
+    labels = evidence.labels
+    return replace(evidence, labels=replace(labels, scores=score_rules(evidence, labels.texts)))
 
 
 def attribution(corpus: str | None) -> str | None:
@@ -124,6 +128,8 @@ class _Frequencies(NamedTuple):
     tokens: Float64[Array, " v"]
     groups: Spellings
     before: Float64[Array, " g"]
+    held_out: Bool[Array, " n"]
+    """Positions whose documents labels are not made from; none if there would be no others."""
 
 
 def _token_account(collector: Collector, text: NumberedText, seen: Seen) -> _TokenAccount:
@@ -133,7 +139,8 @@ def _token_account(collector: Collector, text: NumberedText, seen: Seen) -> _Tok
     follows = position_of(seen.places) > 0
     previous = groups.group[text.read.token_ids[text.indices_of(seen.places[follows]) - 1]]
     before = np.bincount(previous, minlength=len(groups.texts)) / max(1, len(previous))
-    usual = _Frequencies(text.read, frequencies, groups, before)
+    apart = held_out(text.read.documents)
+    usual = _Frequencies(text.read, frequencies, groups, before, apart & ~apart.all())
     shape = (len(collector.reservoir.keys), 2, collector.settings.n_lift_tokens)
     account = _TokenAccount(np.full(shape, MISSING, dtype=np.int32), np.zeros(shape, dtype=np.float32), [])
     limits = collector.settings.firing_rms * np.sqrt(collector.firing.mean_square())
@@ -163,8 +170,9 @@ def _account_for(
         account.lifts[latent, sign, :count] = best.lifts[:count]
         share = float(energy[chosen].sum() / total) if total > 0 else 0.0
         group = usual.groups.group
-        grouped = preferences(group[tokens[chosen]], energy[chosen], usual.groups.frequencies)
-        later = chosen & follows
+        named = chosen & ~usual.held_out[places]
+        grouped = preferences(group[tokens[named]], energy[named], usual.groups.frequencies)
+        later = named & follows
         before = preferences(group[usual.text.token_ids[places[later] - 1]], energy[later], usual.before)
         found.append(sign_tokens(grouped, before, usual.groups, share))
     account.signs.append((found[0], found[1]))

@@ -10,9 +10,10 @@ import threading
 import time
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -21,7 +22,11 @@ from quadric._locks import only_writer
 from quadric.evidence.endpoints import Endpoint
 from quadric.evidence.places import as_text
 from quadric.evidence.record import MISSING, NEGATIVE, POSITIVE, Evidence, Labels, ModelLabels
+from quadric.evidence.scoring import held_out
 from quadric.evidence.storage import LEFTOVERS, replace_labels
+
+Asked = TypeVar("Asked")
+Answer = TypeVar("Answer")
 
 ANSWERS = "model_labels.jsonl"
 ATTEMPTS_PER_LABEL = 2
@@ -105,19 +110,23 @@ def _label(
                 f"latent {latent} is outside 0 … {evidence.n_latents - 1}; give latents of this autoencoder"
             )
     prompts = {latent: prompt_for(evidence, latent) for latent in latents}
-    known = _read(folder / ANSWERS)
-    found = {latent: known[key] for latent, text in prompts.items() if (key := _key(endpoint, text)) in known}
+    known = stored_answers(folder / ANSWERS, "label")
+    found = {}
+    for latent, text in prompts.items():
+        with suppress(AnswerError):  # a stored answer that was edited is requested again
+            if (key := answer_key(endpoint, text)) in known:
+                found[latent] = label_in(json.dumps({"label": known[key]}))
     before = len(found)
     on_progress(before)
     failures: dict[int, str] = {}
     missing = {latent: text for latent, text in prompts.items() if latent not in found}
     try:
-        for latent, outcome in _answers(missing, endpoint, concurrency, sleep):
+        for latent, outcome in answers(missing, endpoint, concurrency, sleep, lambda _, answer: label_in(answer)):
             if isinstance(outcome, AnswerError):
                 failures[latent] = str(outcome)
             else:
                 found[latent] = outcome
-                _append(folder / ANSWERS, _key(endpoint, prompts[latent]), outcome)
+                append_answer(folder / ANSWERS, answer_key(endpoint, prompts[latent]), "label", outcome)
             on_progress(1)
     finally:  # whatever ends the loop, answers that arrived are kept
         if found:
@@ -125,18 +134,24 @@ def _label(
     return LabellingReport(found, before, failures)
 
 
-def _answers(
-    prompts: dict[int, str], endpoint: Endpoint, concurrency: int, sleep: Callable[[float], None]
-) -> Iterator[tuple[int, str | AnswerError]]:
-    """Labels as they arrive; any error but an unreadable answer ends the iteration, and no new request is sent.
+def answers(
+    prompts: dict[Asked, str],
+    endpoint: Endpoint,
+    concurrency: int,
+    sleep: Callable[[float], None],
+    read: Callable[[Asked, str], Answer],
+) -> Iterator[tuple[Asked, Answer | AnswerError]]:
+    """Answers as they arrive, as `read` understands them; AnswerError is one that it does not.
+
+    Any other error ends the iteration, and no new request is sent.
 
     Requests run in daemon threads, which are not waited for: after Ctrl-C an open one may take minutes to fail.
     """
-    waiting: queue.SimpleQueue[tuple[int, str]] = queue.SimpleQueue()
-    done: queue.SimpleQueue[tuple[int, str | AnswerError | BaseException]] = queue.SimpleQueue()
+    waiting: queue.SimpleQueue[tuple[Asked, str]] = queue.SimpleQueue()
+    done: queue.SimpleQueue[tuple[Asked, Answer | BaseException]] = queue.SimpleQueue()
     stop = threading.Event()
-    for latent, prompt in prompts.items():
-        waiting.put((latent, prompt))
+    for asked, prompt in prompts.items():
+        waiting.put((asked, prompt))
 
     def pause(seconds: float) -> None:
         sleep(seconds)
@@ -146,31 +161,37 @@ def _answers(
     def work() -> None:
         while not stop.is_set():
             try:
-                latent, prompt = waiting.get_nowait()
+                asked, prompt = waiting.get_nowait()
             except queue.Empty:
                 return
             try:
-                done.put((latent, _request_label(endpoint, prompt, pause)))
+                done.put((asked, _request(endpoint, asked, prompt, pause, read)))
             except BaseException as problem:
-                done.put((latent, problem))
+                done.put((asked, problem))
 
     for _ in range(min(concurrency, len(prompts))):
         threading.Thread(target=work, name="quadric-label", daemon=True).start()
     try:
         for _ in prompts:
-            latent, outcome = done.get()
+            asked, outcome = done.get()
             if isinstance(outcome, BaseException) and not isinstance(outcome, AnswerError):
                 raise outcome
-            yield latent, outcome
+            yield asked, outcome
     finally:
         stop.set()
 
 
-def _request_label(endpoint: Endpoint, prompt: str, sleep: Callable[[float], None]) -> str | AnswerError:
+def _request(
+    endpoint: Endpoint,
+    asked: Asked,
+    prompt: str,
+    sleep: Callable[[float], None],
+    read: Callable[[Asked, str], Answer],
+) -> Answer | AnswerError:
     unreadable = AnswerError("no request was sent")
     for _ in range(ATTEMPTS_PER_LABEL):
         try:
-            return label_in(endpoint.ask(prompt, sleep))
+            return read(asked, endpoint.ask(prompt, sleep))
         except AnswerError as problem:
             unreadable = problem
     return unreadable
@@ -180,40 +201,47 @@ def _with(labels: Labels, found: dict[int, str], endpoint: Endpoint) -> Labels:
     """Add labels; earlier ones from the same model and prompt are kept, others replaced."""
     fresh = ModelLabels(texts=found, model=endpoint.model, endpoint=endpoint.url, prompt_sha256=instructions_sha256())
     before = labels.from_model
-    if before is not None and replace(before, texts=found) == fresh:
-        fresh = replace(fresh, texts=before.texts | found)
+    if before is not None and replace(before, texts=found, scores={}) == fresh:
+        scores = {
+            each: score
+            for each, score in before.scores.items()
+            if found.get(each, before.texts[each]) == before.texts[each]
+        }
+        fresh = replace(fresh, texts=before.texts | found, scores=scores)
     return replace(labels, from_model=replace(fresh, texts=dict(sorted(fresh.texts.items()))))
 
 
-def _key(endpoint: Endpoint, prompt: str) -> str:
+def answer_key(endpoint: Endpoint, prompt: str) -> str:
+    """Identifies a request."""
     return hashlib.sha256(json.dumps([endpoint.url, endpoint.model, prompt]).encode()).hexdigest()
 
 
-def _read(path: Path) -> dict[str, str]:
-    """Answers of earlier runs; a last line that was cut off is ignored."""
+def stored_answers(path: Path, name: str) -> dict[str, Any]:
+    """Answers of earlier runs by key; a last line that was cut off is ignored."""
     if not path.is_file():
         return {}
     known = {}
     for line in path.read_bytes().split(b"\n"):
         try:
             record = json.loads(line)
-            key, label = record["key"], label_in(json.dumps({"label": record["label"]}))
+            known[str(record["key"])] = record[name]
         except (ValueError, KeyError, TypeError, RecursionError):
             continue
-        known[key] = label
     return known
 
 
-def _append(path: Path, key: str, label: str) -> None:
+def append_answer(path: Path, key: str, name: str, answer: object) -> None:
     """Append an answer on a line of its own, even after one that was cut off."""
     cut = path.is_file() and path.stat().st_size and not path.read_bytes().endswith(b"\n")
     with name_disk_errors(path), path.open("a", encoding="utf-8") as file:
-        file.write(("\n" if cut else "") + json.dumps({"key": key, "label": label}, ensure_ascii=False) + "\n")
+        file.write(("\n" if cut else "") + json.dumps({"key": key, name: answer}, ensure_ascii=False) + "\n")
 
 
 def prompt_for(evidence: Evidence, latent: int) -> str:
     """The prompt for one latent: instructions, then contexts and preferred tokens of each sign."""
     parts = [INSTRUCTIONS]
+    # Labels are scored on documents that they were not made from.
+    is_apart = held_out(np.asarray(evidence.text.documents)) & (evidence.labels.scores is not None)
     tokens = (evidence.labels.positive[latent], evidence.labels.negative[latent])
     share = float(evidence.statistics.positive_share[latent])
     for sign, name, part in ((POSITIVE, "Positive", share), (NEGATIVE, "Negative", 1 - share)):
@@ -222,9 +250,9 @@ def prompt_for(evidence: Evidence, latent: int) -> str:
         )
         places, values = evidence.contexts.places[latent, sign], evidence.contexts.values[latent, sign]
         lines = [
-            f"{value:+.4f} {json.dumps(_context(evidence, int(place)), ensure_ascii=False)}"
+            f"{value:+.4f} {json.dumps(context_line(evidence, int(place)), ensure_ascii=False)}"
             for place, value in zip(places, values, strict=True)
-            if place != MISSING
+            if place != MISSING and not is_apart[place]
         ]
         parts.append("\n".join(lines) or "(none)")
     return "\n".join(parts)
@@ -235,7 +263,8 @@ def instructions_sha256() -> str:
     return hashlib.sha256(INSTRUCTIONS.encode()).hexdigest()
 
 
-def _context(evidence: Evidence, place: int) -> str:
+def context_line(evidence: Evidence, place: int, reach: int = REACH, mark: tuple[str, str] = ("⟦", "⟧")) -> str:
+    """The text around a place within its sequence, with its own token between two marks."""
     text = evidence.text
     number = int(np.searchsorted(text.sequence_starts, place, side="right"))
     start = int(text.sequence_starts[number - 1])
@@ -243,12 +272,12 @@ def _context(evidence: Evidence, place: int) -> str:
     before, token, after = (
         as_text([text.vocabulary[token] for token in text.token_ids[low:high]])
         for low, high in (
-            (max(start, place - REACH), place),
+            (max(start, place - reach), place),
             (place, place + 1),
-            (place + 1, min(end, place + 1 + REACH)),
+            (place + 1, min(end, place + 1 + reach)),
         )
     )
-    return f"{before}⟦{token}⟧{after}"
+    return f"{before}{mark[0]}{token}{mark[1]}{after}"
 
 
 def label_in(answer: str) -> str:

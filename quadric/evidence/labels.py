@@ -95,14 +95,14 @@ class Spellings(NamedTuple):
     frequencies: Float64[Array, " g"]
 
 
-def spellings(vocabulary: list[bytes], frequencies: Float64[Array, " v"]) -> Spellings:
-    """Group a vocabulary that is ordered by frequency."""
+def spellings(vocabulary: list[bytes], frequencies: Float64[Array, " v"], *, fold_case: bool = True) -> Spellings:
+    """Group a vocabulary that is ordered by frequency; `fold_case=False` keeps spellings of different case apart."""
     numbers: dict[str, int] = {}
     texts: list[str] = []
     group = np.empty(len(vocabulary), dtype=np.int64)
     for token, letters in enumerate(vocabulary):
         text = readable(letters)
-        group[token] = numbers.setdefault(text.casefold(), len(numbers))
+        group[token] = numbers.setdefault(text.casefold() if fold_case else text, len(numbers))
         if group[token] == len(texts):
             texts.append(text if len(text) <= LONGEST_TOKEN else text[: LONGEST_TOKEN - 1] + ELLIPSIS)
     return Spellings(group, texts, np.bincount(group, weights=frequencies, minlength=len(texts)))

@@ -156,9 +156,21 @@ class FiringStatistics:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class LabelScore:
+    """How well a label tells where its latent fires, see `quadric.evidence.scoring`; chance is 0.5."""
+
+    detection: float
+    """Balanced accuracy of telling texts in which the latent fires from others."""
+    fuzzing: float | None
+    """Balanced accuracy of telling the token that fires from another beside it; None where none is beside it."""
+    n_contexts: int
+    """Firing contexts; there are as many others."""
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ModelLabels:
-    """Labels written by a language model, which have not been evaluated."""
+    """Labels written by a language model, scored or not."""
 
     texts: dict[int, str]
     """By latent."""
@@ -166,9 +178,12 @@ class ModelLabels:
     endpoint: str
     prompt_sha256: str
     status: str = "unevaluated"
+    scores: dict[int, LabelScore] = field(default_factory=dict)
+    """By latent, of the labels that the same model judged."""
 
     def __repr__(self) -> str:
-        return f"ModelLabels({len(self.texts):,} labels by {self.model}, {self.status})"
+        scored = f"{len(self.scores):,} scored" if self.scores else self.status
+        return f"ModelLabels({len(self.texts):,} labels by {self.model}, {scored})"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -183,6 +198,9 @@ class Labels:
     method: str
     """How they were made."""
     from_model: ModelLabels | None = None
+    scores: list[LabelScore | None] | None = None
+    """Of the offline labels on held-out documents, None for a latent without; None for evidence whose labels were made
+    from all documents."""
 
     def __repr__(self) -> str:
         written = f", {len(self.from_model.texts):,} written by {self.from_model.model}" if self.from_model else ""

@@ -27,6 +27,7 @@ from quadric.evidence.record import (
     EvidenceSettings,
     FiringStatistics,
     Labels,
+    LabelScore,
     Points,
     TextRead,
 )
@@ -35,6 +36,8 @@ FORMAT = "quadric-evidence"
 FORMAT_VERSION = 2
 NAME = "evidence.json"
 AGAIN = "collect the evidence again: delete the folder, then quadric site"
+BY_LATENT = ("texts", "scores")
+"""Fields of labels by a model that are by latent."""
 LEFTOVERS = r"(?:points|rest)-new\.safetensors|collecting\.safetensors|evidence\.json"
 """Files that a killed process may have left under temporary names."""
 
@@ -232,19 +235,35 @@ def _text(rest: dict[str, Array], where: str) -> TextRead:
 def _labels_as_json(labels: Labels) -> dict[str, Any]:
     values = asdict(labels)
     if labels.from_model:
-        values["from_model"]["texts"] = {str(latent): text for latent, text in labels.from_model.texts.items()}
+        for name in BY_LATENT:
+            values["from_model"][name] = {str(latent): each for latent, each in values["from_model"][name].items()}
     return values
 
 
 def _labels_from_json(values: dict[str, Any], where: str) -> Labels:
+    scores = values.get("scores")  # missing in evidence from before labels were scored
     written = values.get("from_model")
-    if isinstance(written, dict) and isinstance(written.get("texts"), dict):
-        try:
-            texts = {int(latent): text for latent, text in written["texts"].items()}
-        except ValueError as problem:
-            raise ValueError(f"labels in {where} are not by latent ({problem}); {AGAIN}") from None
-        values = {**values, "from_model": {**written, "texts": texts}}
-    labels = record_from_json(Labels, values, f"labels in {where}")
-    if not len(labels.texts) == len(labels.positive) == len(labels.negative):
+    if isinstance(written, dict):
+        values = {**values, "from_model": _by_latent({"scores": {}, **written}, where)}
+    labels = record_from_json(Labels, {**values, "scores": None}, f"labels in {where}")
+    if scores is not None:
+        labels = replace(labels, scores=_scores(scores, f"scores of labels in {where}"))
+    counts = {len(each) for each in (labels.texts, labels.positive, labels.negative, labels.scores or labels.texts)}
+    if len(counts) > 1:
         raise ValueError(f"labels in {where} are about different numbers of latents; {AGAIN}")
     return labels
+
+
+def _by_latent(written: dict[str, Any], where: str) -> dict[str, Any]:
+    """Labels of a model with latents as numbers, which JSON has as strings."""
+    given = {name: written[name] for name in BY_LATENT if isinstance(written.get(name), dict)}
+    try:
+        return {**written, **{name: {int(key): each for key, each in part.items()} for name, part in given.items()}}
+    except ValueError as problem:
+        raise ValueError(f"labels in {where} are not by latent ({problem}); {AGAIN}") from None
+
+
+def _scores(values: object, where: str) -> list[LabelScore | None]:
+    if not isinstance(values, list):
+        raise ValueError(f"{where} are {type(values).__name__}; expected a list: {AGAIN}")
+    return [None if each is None else record_from_json(LabelScore, each, where) for each in values]

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from quadric.autoencoders import Autoencoder, BilinearAutoencoder, load_pretrained
 from quadric.evaluation.files import kept_in_run
 from quadric.evidence import Evidence, Job
+from quadric.evidence.clusters import MOST_LATENTS
 from quadric.geometry import Centre, DictionaryGeometry
 from quadric.geometry.centring import given_sha256
 from quadric.geometry.dictionary import require_bilinear
@@ -65,6 +66,8 @@ def site_of_runs(
     names: Sequence[str] = (),
     title: str = "Quadric",
     with_map: bool = True,
+    clustered: int = MOST_LATENTS,
+    compared: bool = True,
     limits: HostingLimits | None = HostingLimits(),  # noqa: B008  (frozen)
     progress: TokenProgress = no_progress,
     on_progress: OnProgress = lambda part, done, total: None,
@@ -72,13 +75,23 @@ def site_of_runs(
 ) -> SiteManifest:
     """Collect missing evidence, then write a site about the bilinear autoencoders of the runs.
 
-    `names` selects autoencoders by name in every run; by default all.
+    `names` selects autoencoders by name in every run; by default all. `clustered` is how many latents of each are
+    searched for clusters of points, and `compared` says whether latents of different dictionaries are matched.
     """
     _check_apart(runs, out)
     writer.check_replaceable(out)
     writer.check_viewer_built(writer.STATIC)
     inputs = site_inputs(runs, wanted, names=names, progress=progress, on_progress=on_progress, on_note=on_note)
-    return build_site(inputs, out, title=title, with_map=with_map, limits=limits, on_progress=on_progress)
+    return build_site(
+        inputs,
+        out,
+        title=title,
+        with_map=with_map,
+        clustered=clustered,
+        compared=compared,
+        limits=limits,
+        on_progress=on_progress,
+    )
 
 
 def _check_apart(runs: Sequence[Path], out: Path) -> None:

@@ -8,16 +8,20 @@ import numpy as np
 
 from quadric.site.schema import (
     LINEAR_DIRECTION,
+    MOST_CLUSTERS,
     NO_AXIS,
     NOTHING,
     SHAPES,
     SHARD_TOKENS,
     UNITS,
     LatentRecord,
+    SiteComparison,
     SiteDictionary,
     SiteText,
 )
 
+RESERVED = ("texts", "comparisons")
+"""Folders beside those of dictionaries."""
 FILES_BESIDE_DATA = 32
 """Allowance for the files of the viewer."""
 
@@ -74,12 +78,15 @@ class Tally:
 
 
 def check_file_count(
-    texts: Sequence[SiteText], dictionaries: Sequence[SiteDictionary], limits: HostingLimits | None
+    texts: Sequence[SiteText],
+    dictionaries: Sequence[SiteDictionary],
+    limits: HostingLimits | None,
+    n_comparisons: int = 0,
 ) -> None:
     """Refuse a site with too many files before any is written."""
     shards = sum(shard_count(len(text.token_ids)) + 2 for text in texts)
-    latents = sum(each.entry.n_latents + 3 for each in dictionaries)
-    count = shards + latents + 1 + FILES_BESIDE_DATA
+    latents = sum(each.entry.n_latents + 4 for each in dictionaries)
+    count = shards + latents + n_comparisons + 1 + FILES_BESIDE_DATA
     if limits is not None and count > limits.files:
         raise ValueError(
             f"the site would have {count:,} files ({latents:,} of latents); hosts take {limits.files:,}: "
@@ -97,7 +104,7 @@ def check_names(texts: Sequence[SiteText], dictionaries: Sequence[SiteDictionary
     names = [text.name for text in texts], [each.entry.name for each in dictionaries]
     for kind, given in zip(("text", "dictionary"), names, strict=True):
         for name in given:
-            if not _NAME.fullmatch(name) or (kind == "dictionary" and name == "texts"):
+            if not _NAME.fullmatch(name) or (kind == "dictionary" and name in RESERVED):
                 raise ValueError(f"{kind} name {name!r} cannot be a folder; use letters, digits, dot, dash, underscore")
             if given.count(name) > 1:
                 raise ValueError(f"{kind} name {name!r} is used twice; give each its own name")
@@ -106,6 +113,21 @@ def check_names(texts: Sequence[SiteText], dictionaries: Sequence[SiteDictionary
     for each in dictionaries:
         if each.entry.text not in names[0]:
             raise ValueError(f"dictionary {each.entry.name!r} names text {each.entry.text!r}; there are {names[0]}")
+
+
+def check_comparison(comparison: SiteComparison, dictionaries: Sequence[SiteDictionary]) -> None:
+    """Both dictionaries must be on the site, and every partner a latent of the second."""
+    entry, sizes = comparison.entry, {each.entry.name: each.entry.n_latents for each in dictionaries}
+    where = f"the comparison of {entry.first!r} with {entry.second!r}"
+    if not {entry.first, entry.second} <= sizes.keys():
+        raise ValueError(f"{where} names a dictionary that is not on the site; there are {sorted(sizes)}")
+    partners = comparison.partners
+    if len(partners) != sizes[entry.first] or len(comparison.overlaps) != sizes[entry.first]:
+        raise ValueError(f"{where} has {len(partners)} latents; the first dictionary has {sizes[entry.first]}")
+    if partners.min(initial=NOTHING) < NOTHING or partners.max(initial=NOTHING) >= sizes[entry.second]:
+        raise ValueError(f"{where} has partners beyond the {sizes[entry.second]} latents of the second")
+    if not (np.isfinite(comparison.overlaps) & (comparison.overlaps >= 0) & (comparison.overlaps <= 1)).all():
+        raise ValueError(f"{where} has overlaps that are not between 0 and 1")
 
 
 def check_text(text: SiteText) -> None:
@@ -141,6 +163,12 @@ def check_dictionary(dictionary: SiteDictionary) -> None:
             raise ValueError(f"column {name} of {entry.name!r} is not finite at latent {_first_odd(column)}")
     if len(dictionary.labels) != entry.n_latents:
         raise ValueError(f"{entry.name!r} has {len(dictionary.labels)} labels; n_latents={entry.n_latents}")
+    for latent, found in dictionary.clusters.items():
+        if not 0 <= latent < entry.n_latents or len(found.clusters) > MOST_CLUSTERS:
+            raise ValueError(
+                f"{entry.name!r} has {len(found.clusters)} clusters for latent {latent}; expected at most "
+                f"{MOST_CLUSTERS}, for latents below {entry.n_latents}"
+            )
     copied = dictionary.columns.copy_of
     if copied.min(initial=NOTHING) < NOTHING or copied.max(initial=NOTHING) >= entry.n_latents:
         raise ValueError(f"column copy_of of {entry.name!r} must hold latents or {NOTHING}")
@@ -169,7 +197,8 @@ def check_latent(record: LatentRecord, expected: int, dictionary: SiteDictionary
         raise ValueError(f"points of {where} must be sorted by |z − rest| descending")
     m, n, k = len(record.places), len(text.token_ids), dictionary.entry.n_latents
     bounds = {"places": (0, n), "tokens": (0, len(text.vocabulary)), "contexts": (NOTHING, m), "neighbours": (0, k)}
-    bounds |= {"axis_kind": (NO_AXIS, LINEAR_DIRECTION + 1)}
+    found = dictionary.clusters.get(record.latent)
+    bounds |= {"axis_kind": (NO_AXIS, LINEAR_DIRECTION + 1), "clusters": (NOTHING, len(found.clusters) if found else 0)}
     tokens = {"context_tokens": (NOTHING, len(text.vocabulary)), "lift_tokens": (NOTHING, len(text.vocabulary))}
     for name, (low, high) in (bounds | tokens).items():
         numbers = getattr(record, name)

@@ -74,6 +74,7 @@ def latent_tensors(record: LatentRecord) -> dict[str, np.ndarray]:
         "control_scales": control_scales,
         "linear": linear[:, 0],
         "linear_scale": linear_scale,
+        "clusters": planes(record.clusters + 1, 1),  # 0 for points in no cluster
         "contexts": record.contexts,
         "context_tokens": record.context_tokens,
         "neighbours": record.neighbours,

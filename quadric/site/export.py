@@ -2,26 +2,31 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from quadric.autoencoders import BilinearAutoencoder
-from quadric.evidence import Evidence
+from quadric.evidence import Evidence, clusters, record
 from quadric.evidence.calibration import METHOD
 from quadric.evidence.ranking import RANKING, worth
+from quadric.evidence.scoring import METHOD as LABEL_SCORES
 from quadric.geometry import DictionaryGeometry, decompose, dictionary_geometry, with_signs
 from quadric.geometry.centring import given_sha256
 from quadric.site import writer
 from quadric.site.checking import HostingLimits
+from quadric.site.comparisons import comparable_pairs, site_comparisons
 from quadric.site.latent_pages import latent_records
 from quadric.site.layout import describe, umap_layout
 from quadric.site.schema import (
     TOKEN,
+    Cluster,
     DictionaryEntry,
     LabelMethods,
+    LabelScore,
+    LatentClusters,
     LatentColumns,
     LatentLabel,
     Quality,
@@ -62,6 +67,8 @@ def build_site(
     *,
     title: str = "Quadric",
     with_map: bool = True,
+    clustered: int = clusters.MOST_LATENTS,
+    compared: bool = True,
     limits: HostingLimits | None = HostingLimits(),  # noqa: B008  (frozen)
     static: Path | None = None,
     on_progress: OnProgress = lambda part, done, total: None,
@@ -73,9 +80,12 @@ def build_site(
         out: Folder of the site. An existing site there is replaced; any other folder that is not empty is refused.
         title: Title of the landing page.
         with_map: Whether to lay all latents out by UMAP, which needs `umap-learn`.
+        clustered: How many latents per dictionary are searched for clusters of points, best first by the site's
+            ranking; 0 for none. Without `scikit-learn` none is.
+        compared: Whether to match the latents of all pairs of dictionaries that read the same vectors.
         limits: Sizes that free static hosts accept; None for a site that stays on this machine.
         static: Folder of the built viewer; None for the one that comes with the package.
-        on_progress: Called as the parts "geometry" and "pages" advance.
+        on_progress: Called as the parts "geometry", "clusters", "comparisons" and "pages" advance.
 
     Returns:
         The manifest that was written to data/site.json.
@@ -92,10 +102,22 @@ def build_site(
     n_latents = sum(each.autoencoder.n_latents for each in inputs)
     # The geometry of a latent has three steps: its decomposition, its neighbours, its statistics.
     geometry = _counted("geometry", 3 * n_latents, on_progress)
+    searched = _counted("clusters", sum(_n_searched(each, clustered) for each in inputs), on_progress)
     pages = _counted("pages", n_latents, on_progress)
-    texts, dictionaries = site_parts(inputs, with_map=with_map, on_progress=geometry)
+    texts, dictionaries = site_parts(
+        inputs, with_map=with_map, clustered=clustered, on_progress=geometry, on_searched=searched
+    )
+    named = [(each.name, each.autoencoder) for each in inputs]
+    pairs = _counted("comparisons", len(comparable_pairs(named)), on_progress)
     return write_site(
-        out, title=title, texts=texts, dictionaries=dictionaries, limits=limits, static=static, on_progress=pages
+        out,
+        title=title,
+        texts=texts,
+        dictionaries=dictionaries,
+        comparisons=site_comparisons(named, pairs) if compared else (),
+        limits=limits,
+        static=static,
+        on_progress=pages,
     )
 
 
@@ -116,18 +138,41 @@ def site_parts(
     *,
     seed: int = 0,
     with_map: bool = True,
+    clustered: int = clusters.MOST_LATENTS,
     on_progress: Callable[[int], None] = lambda _: None,
+    on_searched: Callable[[int], None] = lambda _: None,
 ) -> tuple[list[SiteText], list[SiteDictionary]]:
     """Texts and dictionaries for `write_site`, without writing anything; equal texts are shared.
 
-    `on_progress` is called three times per latent: after its decomposition, its neighbours and its statistics.
+    `on_progress` is called three times per latent: after its decomposition, its neighbours and its statistics;
+    `on_searched` after each that was searched for clusters.
     """
+    if clustered < 0:
+        raise ValueError(f"clustered={clustered} is negative; give how many latents to search for clusters, 0 for none")
     texts: list[SiteText] = []
     dictionaries = []
     for each in inputs:
         text = _shared(texts, site_text(each.evidence))
-        dictionaries.append(site_dictionary(each, text.name, seed=seed, with_map=with_map, on_progress=on_progress))
+        geometry = geometry_shown(each, on_progress)
+        found = _clusters(each, geometry, _n_searched(each, clustered), seed, on_searched)
+        dictionaries.append(site_dictionary(each, text.name, geometry, found, seed=seed, with_map=with_map))
     return texts, dictionaries
+
+
+def _n_searched(given: SiteInput, clustered: int) -> int:
+    """How many latents are searched for clusters at most."""
+    return min(clustered, given.autoencoder.n_latents) if clusters.is_available() else 0
+
+
+def _clusters(
+    given: SiteInput, geometry: DictionaryGeometry, count: int, seed: int, on_searched: Callable[[int], None]
+) -> dict[int, clusters.LatentClusters] | None:
+    """The clusters of the latents that are searched; None if none is."""
+    if not count:
+        return None
+    found = clusters.clusters_of(given.evidence, geometry, count=count, seed=seed, on_progress=on_searched)
+    on_searched(count - len(found))  # latents of no worth are not searched
+    return found
 
 
 def _shared(texts: list[SiteText], text: SiteText) -> SiteText:
@@ -162,17 +207,43 @@ def site_text(evidence: Evidence) -> SiteText:
 
 
 def site_dictionary(
-    given: SiteInput, text: str, *, seed: int, with_map: bool, on_progress: Callable[[int], None]
+    given: SiteInput,
+    text: str,
+    geometry: DictionaryGeometry,
+    found: dict[int, clusters.LatentClusters] | None,
+    *,
+    seed: int,
+    with_map: bool,
 ) -> SiteDictionary:
     """Everything about one autoencoder; the records of its latents are made while they are written."""
-    geometry = geometry_shown(given, on_progress)
     close = geometry.neighbours
     layout = umap_layout(close, seed) if with_map else None
     return SiteDictionary(
-        entry=_entry(given, text, None if layout is None else describe(close, seed)),
+        entry=_entry(given, text, None if layout is None else describe(close, seed), _searched(found)),
         columns=_columns(given.evidence, geometry, layout),
         labels=_labels(given.evidence),
-        latents=latent_records(given.evidence, geometry),
+        latents=latent_records(given.evidence, geometry, found or {}),
+        clusters={latent: _shown_clusters(each) for latent, each in (found or {}).items()},
+    )
+
+
+def _searched(found: dict[int, clusters.LatentClusters] | None) -> str | None:
+    """Say in words which latents were searched for clusters, and how."""
+    if found is None:
+        return None
+    return f"the {len(found):,} latents most worth a look were searched: {clusters.METHOD}"
+
+
+def _shown_clusters(found: clusters.LatentClusters) -> LatentClusters:
+    sizes = np.bincount(found.members[found.members >= 0], minlength=len(found.names)).tolist()
+    return LatentClusters(
+        clusters=tuple(
+            Cluster(name=name, n_points=size, stability=round(stability, 3))
+            for name, size, stability in zip(found.names, sizes, found.stability.tolist(), strict=True)
+        ),
+        n_stable=found.n_stable,
+        n_unstable=found.n_unstable,
+        n_control=found.n_control,
     )
 
 
@@ -204,7 +275,7 @@ def _geometry(given: SiteInput, on_progress: Callable[[int], None]) -> Dictionar
     return found
 
 
-def _entry(given: SiteInput, text: str, umap: str | None) -> DictionaryEntry:
+def _entry(given: SiteInput, text: str, umap: str | None, searched: str | None) -> DictionaryEntry:
     autoencoder, evidence = given.autoencoder, given.evidence
     settings, written, calibration = evidence.settings, evidence.labels.from_model, evidence.calibration
     unit = unit_of(evidence.provenance)
@@ -223,6 +294,7 @@ def _entry(given: SiteInput, text: str, umap: str | None) -> DictionaryEntry:
         source_autoencoder=given.source_autoencoder,
         text=text,
         umap=umap,
+        clusters=searched,
         provenance=autoencoder.provenance,
         sampling=Sampling(
             n_tokens=evidence.n_tokens,
@@ -240,7 +312,8 @@ def _entry(given: SiteInput, text: str, umap: str | None) -> DictionaryEntry:
         labels=LabelMethods(
             # The evidence describes its method for tokens; rows are labelled by the same one.
             offline=evidence.labels.method.replace(TOKEN, unit),
-            written=None if written is None else f"{written.model} ({written.status})",
+            written=None if written is None else _written_by(written),
+            scored=None if evidence.labels.scores is None else LABEL_SCORES,
         ),
     )
 
@@ -269,8 +342,29 @@ def _columns(evidence: Evidence, geometry: DictionaryGeometry, layout: np.ndarra
 def _labels(evidence: Evidence) -> list[LatentLabel]:
     labels = evidence.labels
     written = labels.from_model.texts if labels.from_model else {}
-    signs = zip(labels.texts, labels.positive, labels.negative, strict=True)
+    written_scores = labels.from_model.scores if labels.from_model else {}
+    signs = zip(
+        labels.texts, labels.positive, labels.negative, labels.scores or [None] * len(labels.texts), strict=True
+    )
     return [
-        LatentLabel(text=text, positive=" · ".join(ups), negative=" · ".join(downs), written=written.get(latent))
-        for latent, (text, ups, downs) in enumerate(signs)
+        LatentLabel(
+            text=text,
+            positive=" · ".join(ups),
+            negative=" · ".join(downs),
+            written=written.get(latent),
+            score=_label_score(score),
+            written_score=_label_score(written_scores.get(latent)),
+        )
+        for latent, (text, ups, downs, score) in enumerate(signs)
     ]
+
+
+def _label_score(score: record.LabelScore | None) -> LabelScore | None:
+    return None if score is None else LabelScore(**asdict(score))
+
+
+def _written_by(labels: record.ModelLabels) -> str:
+    unscored = len(labels.texts) - len(labels.scores)
+    if not labels.scores:
+        return f"{labels.model} ({labels.status})"
+    return f"{labels.model} (which also judged them" + (f"; {unscored} are {labels.status})" if unscored else ")")

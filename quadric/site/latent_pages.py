@@ -1,27 +1,33 @@
 """What a site shows about each latent: points, contexts, spectrum and neighbours."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 from jaxtyping import Int32, Int64
 
 from quadric.evidence import Evidence, TextRead
+from quadric.evidence.clusters import LatentClusters
 from quadric.geometry import DictionaryGeometry
 from quadric.site.schema import CONTEXT_REACH, MOST_EIGENVALUES, NOTHING, LatentRecord
 
 Array = np.ndarray
 
 
-def latent_records(evidence: Evidence, geometry: DictionaryGeometry) -> Iterator[LatentRecord]:
+def latent_records(
+    evidence: Evidence, geometry: DictionaryGeometry, clusters: Mapping[int, LatentClusters] = MappingProxyType({})
+) -> Iterator[LatentRecord]:
     """Yield the page of every latent, in order; the geometry is that in the signs of the evidence."""
     for latent in range(evidence.n_latents):
-        yield latent_record(evidence, geometry, latent)
+        yield latent_record(evidence, geometry, latent, clusters.get(latent))
 
 
-def latent_record(evidence: Evidence, geometry: DictionaryGeometry, latent: int) -> LatentRecord:
-    """The page of one latent; its points include its strongest contexts."""
-    shown = _points_with_contexts(evidence, latent)
+def latent_record(
+    evidence: Evidence, geometry: DictionaryGeometry, latent: int, clusters: LatentClusters | None = None
+) -> LatentRecord:
+    """The page of one latent; its points include its strongest contexts, which belong to no cluster if not drawn."""
+    shown = _points_with_contexts(evidence, latent, clusters)
     eigenvalues, close = geometry.eigenvalues[latent], geometry.neighbours
     found, n_axes = evidence.statistics, evidence.settings.n_axes
     return LatentRecord(
@@ -42,6 +48,7 @@ def latent_record(evidence: Evidence, geometry: DictionaryGeometry, latent: int)
         coordinates=shown.coordinates,
         control=shown.control,
         linear=shown.linear,
+        clusters=shown.clusters,
         contexts=shown.contexts,
         context_tokens=_windows(evidence.text, shown),
         neighbours=close.latents[latent].int().numpy(),
@@ -59,10 +66,11 @@ class _Shown:
     coordinates: Array
     control: Array
     linear: Array
+    clusters: Int32[Array, " m"]
     contexts: Int32[Array, "2 c"]
 
 
-def _points_with_contexts(evidence: Evidence, latent: int) -> _Shown:
+def _points_with_contexts(evidence: Evidence, latent: int, clusters: LatentClusters | None) -> _Shown:
     """The sampled points and the contexts that were not sampled, by |z − rest| descending, without duplicates."""
     drawn, strongest = evidence.points, evidence.contexts
     context_places = strongest.places[latent].ravel()
@@ -77,6 +85,9 @@ def _points_with_contexts(evidence: Evidence, latent: int) -> _Shown:
         one, other = getattr(drawn, name)[latent], getattr(strongest, name)[latent]
         return np.asarray(np.concatenate([one, other.reshape(-1, *one.shape[1:])])[chosen])
 
+    members = np.full(len(places), NOTHING, dtype=np.int32)
+    if clusters is not None:
+        members[: len(clusters.members)] = clusters.members
     rank = {place: number for number, place in enumerate(places[chosen].tolist())}
     contexts = [rank.get(place, NOTHING) for place in context_places.tolist()]
     return _Shown(
@@ -85,6 +96,7 @@ def _points_with_contexts(evidence: Evidence, latent: int) -> _Shown:
         coordinates=both("coordinates"),
         control=both("control"),
         linear=both("linear"),
+        clusters=members[chosen],
         contexts=np.array(contexts, dtype=np.int32).reshape(2, -1),
     )
 

@@ -7,8 +7,10 @@
     SITE/data/texts/TEXT/00000.st       65,536 token ids each
     SITE/data/DICTIONARY/index.st       LatentColumns: one number per latent and column
     SITE/data/DICTIONARY/labels.json.gz one LatentLabel per latent
+    SITE/data/DICTIONARY/clusters.json.gz what was found in each latent, by latent; only if clusters were searched
     SITE/data/DICTIONARY/tokens.st      which latents a token drives; loaded by the first search
     SITE/data/DICTIONARY/latents/06724.st
+    SITE/data/comparisons/00000.st      counterparts of the latents of two dictionaries; one file per pair
 
 Every `.st` is a gzip'd safetensors file. Numbers are split into byte planes, which compress better than the numbers:
 plane b of a tensor (planes, …) holds byte b of each, lowest first. Signed planes of width w bits mean
@@ -22,12 +24,16 @@ coordinates ξ_j = v·axis_j,
 so that the viewer can draw shifted ellipsoids and paraboloids as they are. A latent and its negative are the same
 dictionary: here the side with more energy is positive.
 
+Parts that were added to version 2 later may be missing in its older sites; the viewer then leaves them out: a
+dictionary's `clusters` and a latent's tensor of that name, everything about scores of labels, and the
+manifest's `comparisons`.
+
 A site can also show rows of a user's own tensor: each row is then a sequence of length one whose only token is the
 row's text, and the text's `unit` is "row".
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Float32, Int32, Int64
@@ -44,6 +50,8 @@ MOST_EIGENVALUES = 64
 """Eigenvalues listed per latent; `total_weight` and `rank` count all of them."""
 CONTEXT_REACH = 4
 """Tokens on each side of a context in a latent's file."""
+MOST_CLUSTERS = 254
+"""Clusters per latent; a point stores its own in one byte."""
 TOKENS_PER_LATENT = 32
 """Tokens per latent in the search index."""
 SHAPES = (
@@ -125,12 +133,14 @@ class Quality:
 
 @dataclass(frozen=True, kw_only=True)
 class LabelMethods:
-    """How labels were made, in words. Labels are not evaluated."""
+    """How labels were made and scored, in words."""
 
     offline: str
     """Statistic behind labels that were made from the evidence alone."""
     written: str | None
     """Language model that wrote further labels, or None."""
+    scored: str | None
+    """How labels were scored; None where none was."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,6 +170,8 @@ class DictionaryEntry:
     """Name of the text that its points are from."""
     umap: str | None
     """How the UMAP coordinates were computed, in words; None where there are none."""
+    clusters: str | None
+    """How clusters of points were found, and in which latents, in words; None where they were not searched."""
     provenance: Provenance
     sampling: Sampling
     quality: Quality
@@ -182,6 +194,25 @@ class TextEntry:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ComparisonEntry:
+    """Two dictionaries that read the same vectors; its place in the manifest is the number of its file."""
+
+    first: str
+    second: str
+    """Names of the two dictionaries."""
+    frobenius: float
+    """Sim_F of the two as wholes, 0 to 1."""
+    alignment: float
+    """Σ|⟨W, W'⟩| over matched latents / √(Σ‖W‖² Σ‖W'‖²), 0 to 1."""
+    smallest_overlap: float
+    """Overlap below which a latent counts as having no counterpart."""
+    chance: float
+    """99th percentile of the overlaps with a random initialization."""
+    method: str
+    """How latents were matched, in words."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class SiteManifest:
     """data/site.json."""
 
@@ -191,11 +222,24 @@ class SiteManifest:
     title: str
     texts: tuple[TextEntry, ...]
     dictionaries: tuple[DictionaryEntry, ...]
+    comparisons: tuple[ComparisonEntry, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelScore:
+    """How well a label tells where its latent fires, on held-out documents; chance is 0.5."""
+
+    detection: float
+    """Balanced accuracy of telling texts in which the latent fires from others."""
+    fuzzing: float | None
+    """Balanced accuracy of telling the token that fires from another beside it; None where there is none beside it."""
+    n_contexts: int
+    """Firing contexts that it was measured on; there are as many others."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LatentLabel:
-    """What a latent may be about; not evaluated."""
+    """What a latent may be about, and how well that was found to hold."""
 
     text: str
     """Short offline label, e.g. 'his · her ↔ they'."""
@@ -205,6 +249,35 @@ class LatentLabel:
     """What drives z < 0."""
     written: str | None
     """Label written by a language model, if any; takes precedence."""
+    score: LabelScore | None = None
+    """Of the offline label, judged by its own words as a rule; None if it was not scored."""
+    written_score: LabelScore | None = None
+    """Of the written label, judged by its language model; None if it was not scored."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """A group of a latent's points that are close to each other."""
+
+    name: str
+    """The tokens that it prefers."""
+    n_points: int
+    stability: float
+    """Mean Jaccard similarity with the groups of bootstrap resamples, 0 to 1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LatentClusters:
+    """What a search for clusters found in one latent."""
+
+    clusters: tuple[Cluster, ...]
+    """Largest first; none where the controls have as many stable groups."""
+    n_stable: int
+    """Groups that resampling finds again."""
+    n_unstable: int
+    """Groups that it does not."""
+    n_control: int
+    """Stable groups of the controls: none of them has more."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -273,6 +346,8 @@ class LatentRecord:
     """v·q_j on a random orthonormal frame, shared by all latents."""
     linear: Float32[np.ndarray, " m"]
     """v·l on the unit vector l whose linear function predicts z best."""
+    clusters: Int32[np.ndarray, " m"]
+    """Cluster of each point, an index into LatentClusters.clusters, or NOTHING."""
     contexts: Int32[np.ndarray, "2 c"]
     """Points with the strongest contexts, positive then negative, strongest first; padded with NOTHING."""
     context_tokens: Int32[np.ndarray, "2 c 9"]
@@ -309,3 +384,16 @@ class SiteDictionary:
     labels: list[LatentLabel]
     latents: Iterable[LatentRecord]
     """In order, from latent 0 to the last."""
+    clusters: dict[int, LatentClusters] = field(default_factory=dict)
+    """By latent, those that were searched."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SiteComparison:
+    """A comparison to write: comparisons/NNNNN.st holds the two columns."""
+
+    entry: ComparisonEntry
+    partners: Int32[np.ndarray, " k"]
+    """Of each latent of the first dictionary, the latent of the second that it is matched with, or NOTHING."""
+    overlaps: Float32[np.ndarray, " k"]
+    """|cosine| of the two forms; 0 where there is no partner."""

@@ -16,6 +16,7 @@ from quadric._locks import entries, only_writer
 from quadric.site.checking import (
     HostingLimits,
     Tally,
+    check_comparison,
     check_dictionary,
     check_file_count,
     check_latent,
@@ -28,8 +29,10 @@ from quadric.site.schema import (
     FORMAT,
     SCHEMA_VERSION,
     SHARD_TOKENS,
+    LatentClusters,
     LatentColumns,
     LatentLabel,
+    SiteComparison,
     SiteDictionary,
     SiteManifest,
     SiteText,
@@ -59,6 +62,7 @@ def write_site(
     title: str,
     texts: Sequence[SiteText],
     dictionaries: Sequence[SiteDictionary],
+    comparisons: Sequence[SiteComparison] = (),
     limits: HostingLimits | None = HostingLimits(),  # noqa: B008  (frozen)
     static: Path = STATIC,
     on_progress: Callable[[int], None] = no_progress,
@@ -70,7 +74,9 @@ def write_site(
     called with the number of latents just written.
     """
     check_names(texts, dictionaries)
-    check_file_count(texts, dictionaries, limits)
+    check_file_count(texts, dictionaries, limits, len(comparisons))
+    for comparison in comparisons:
+        check_comparison(comparison, dictionaries)
     for text in texts:
         check_text(text)
     for dictionary in dictionaries:
@@ -81,7 +87,7 @@ def write_site(
         _recover(folder)
         unfinished = folder / UNFINISHED
         try:
-            manifest = _write(unfinished, title, texts, dictionaries, Tally(limits), static, on_progress)
+            manifest = _write(unfinished, title, texts, dictionaries, comparisons, Tally(limits), static, on_progress)
             _take_place(unfinished, folder)
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
@@ -131,6 +137,7 @@ def _write(
     title: str,
     texts: Sequence[SiteText],
     dictionaries: Sequence[SiteDictionary],
+    comparisons: Sequence[SiteComparison],
     tally: Tally,
     static: Path,
     on_progress: Callable[[int], None],
@@ -144,6 +151,9 @@ def _write(
         _write_text(folder, text, tally)
     for dictionary in dictionaries:
         _write_dictionary(folder, dictionary, by_name[dictionary.entry.text], tally, on_progress)
+    for number, comparison in enumerate(comparisons):
+        columns = {"partners": comparison.partners, "overlaps": comparison.overlaps}
+        _put(folder, f"data/comparisons/{number:05d}.st", pack(columns), tally)
     manifest = SiteManifest(
         format=FORMAT,
         schema_version=SCHEMA_VERSION,
@@ -151,6 +161,7 @@ def _write(
         title=title,
         texts=tuple(text_entry(text) for text in texts),
         dictionaries=tuple(each.entry for each in dictionaries),
+        comparisons=tuple(each.entry for each in comparisons),
     )
     _put(folder, MANIFEST, json.dumps(asdict(manifest), ensure_ascii=False, allow_nan=False).encode(), tally)
     return manifest
@@ -192,6 +203,8 @@ def _write_dictionary(
     search = TokenSearch(len(text.vocabulary))
     _put(folder, f"{where}/index.st", pack(_column_tensors(dictionary.columns)), tally)
     _put(folder, f"{where}/labels.json.gz", _labels(dictionary.labels), tally)
+    if dictionary.entry.clusters is not None:
+        _put(folder, f"{where}/clusters.json.gz", _clusters(dictionary.clusters), tally)
     written = 0
     for record in dictionary.latents:
         check_latent(record, written, dictionary, text)
@@ -210,7 +223,15 @@ def _column_tensors(columns: LatentColumns) -> dict[str, np.ndarray]:
 
 
 def _labels(labels: list[LatentLabel]) -> bytes:
-    plain = json.dumps([asdict(label) for label in labels], ensure_ascii=False, separators=(",", ":"))
+    return _packed_json([asdict(label) for label in labels])
+
+
+def _clusters(clusters: dict[int, LatentClusters]) -> bytes:
+    return _packed_json({str(latent): asdict(found) for latent, found in sorted(clusters.items())})
+
+
+def _packed_json(value: object) -> bytes:
+    plain = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return gzip.compress(plain.encode(), mtime=0)
 
 

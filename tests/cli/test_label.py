@@ -1,5 +1,6 @@
 """`quadric label` on a run with evidence."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -7,9 +8,11 @@ import pytest
 from quadric.cli import main
 from quadric.evidence import Collector, Evidence, evidence_of, gather
 from quadric.geometry import statistics
-from tests.evidence.fake_endpoint import openai_reply, serving
+from tests.evidence.fake_endpoint import Reply, Request, openai_reply, serving
 from tests.evidence.streams import HOOK, PROVENANCE, RandomStream, RandomText, small_autoencoder
 from tests.evidence.test_collector import SETTINGS
+from tests.evidence.test_judging import a_judge_who_knows
+from tests.evidence.test_scoring import LOWER, MONDAY, planted
 
 
 @pytest.fixture
@@ -67,3 +70,32 @@ def test_a_run_of_several_lists_their_names(run: Path, capsys: pytest.CaptureFix
     assert main(["label", str(run), "--model", "m", "--show-prompt"]) == 1
     assert "holds 2 autoencoders: only, other; choose one with --name" in capsys.readouterr().err
     assert main(["label", str(run), "--model", "m", "--show-prompt", "--name", "only"]) == 0
+
+
+@pytest.mark.parametrize(("flags", "said", "requests"), [([], "1 scored", 3), (["--no-score"], "unevaluated", 1)])
+def test_labels_are_scored_unless_that_is_not_wanted(
+    run: Path, capsys: pytest.CaptureFixture[str], flags: list[str], said: str, requests: int
+) -> None:
+    evidence = planted([MONDAY, LOWER])
+    scorable = dataclasses.replace(evidence.labels, scores=[None] * evidence.n_latents)
+    dataclasses.replace(evidence, labels=scorable).save(run / "evidence/only")
+
+    def label_or_judge(number: int, request: Request) -> Reply:
+        asks_for_name = "Name what the feature" in request.body["messages"][0]["content"]
+        return openai_reply('{"label": "weekdays"}') if asks_for_name else a_judge_who_knows(number, request)
+
+    with serving(label_or_judge) as server:
+        assert main(["label", str(run), "--endpoint", server.url, "--model", "m", "--top", "1", *flags]) == 0
+    shown = capsys.readouterr()
+    assert len(server.requests) == requests
+    assert f"1 labels ({said})" in shown.err
+    assert ("(detection 1.00, fuzzing 1.00; chance 0.50)" in shown.out) == (not flags)
+
+
+def test_evidence_from_before_scores_is_labelled_with_a_note(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    evidence = Evidence.load(run / "evidence/only")
+    dataclasses.replace(evidence, labels=dataclasses.replace(evidence.labels, scores=None)).save(run / "evidence/only")
+    with serving(lambda *_: openai_reply('{"label": "thing"}')) as server:
+        assert main(["label", str(run), "--endpoint", server.url, "--model", "m", "--top", "1"]) == 0
+        assert len(server.requests) == 1
+    assert "labels are not scored: this evidence has no held-out documents" in capsys.readouterr().err

@@ -16,13 +16,18 @@ from quadric.site.schema import (
     NO_AXIS,
     NOTHING,
     SHAPES,
+    Cluster,
+    ComparisonEntry,
     DictionaryEntry,
     LabelMethods,
+    LabelScore,
+    LatentClusters,
     LatentColumns,
     LatentLabel,
     LatentRecord,
     Quality,
     Sampling,
+    SiteComparison,
     SiteDictionary,
     SiteText,
 )
@@ -55,6 +60,14 @@ _FILLER = (
 )
 GROUPS = {name: words.split() for name, words in _WORDS.items()}
 FILLER = _FILLER.split()
+
+
+HOSTILE_LATENT = 36
+"""The latent whose label and clusters have hostile names."""
+UNSCORED = 4
+"""The latent whose label was not scored. Odd ones have a written label, and every other of those is scored."""
+SEARCHED = 38
+"""Latents that were searched for clusters."""
 
 
 class Latent(NamedTuple):
@@ -104,6 +117,7 @@ def synthetic_dictionary(
         columns=columns,
         labels=[_label(latent, index) for index, latent in enumerate(latents)],
         latents=_records(text, latents, axes, columns, n_points, seed),
+        clusters={index: _clusters(latent, index) for index, latent in enumerate(latents[:SEARCHED])},
     )
 
 
@@ -115,8 +129,28 @@ def write_synthetic_site(folder: Path, *, n_latents: int = 48, n_points: int = 6
         synthetic_dictionary(text, name=name, n_latents=n_latents, n_points=n_points, seed=seed)
         for seed, name in enumerate(names)
     ]
-    write_site(folder, title="Synthetic shapes", texts=[text], dictionaries=dictionaries)
+    comparisons = [synthetic_comparison(*names[:2], n_latents)] if n_dictionaries > 1 else []
+    write_site(folder, title="Synthetic shapes", texts=[text], dictionaries=dictionaries, comparisons=comparisons)
     return folder
+
+
+def synthetic_comparison(first: str, second: str, n_latents: int) -> SiteComparison:
+    """Latent i of the first is matched with the last but i; overlaps fall from 1, and the last has no partner."""
+    partners = np.arange(n_latents, dtype=np.int32)[::-1].copy()
+    partners[-1] = NOTHING
+    return SiteComparison(
+        entry=ComparisonEntry(
+            first=first,
+            second=second,
+            frobenius=0.42,
+            alignment=0.57,
+            smallest_overlap=0.5,
+            chance=0.21,
+            method="synthetic: in reverse order",
+        ),
+        partners=partners,
+        overlaps=np.where(partners == NOTHING, 0, np.linspace(1, 0, n_latents)).astype(np.float32),
+    )
 
 
 def synthetic_entry(name: str, text: str, n_latents: int, n_points: int) -> DictionaryEntry:
@@ -136,6 +170,7 @@ def synthetic_entry(name: str, text: str, n_latents: int, n_points: int) -> Dict
         source_autoencoder=name,
         text=text,
         umap="synthetic: groups of latents of one form",
+        clusters=f"the first {SEARCHED} latents were searched: by the synthetic words themselves",
         provenance=Provenance(model="smollm2", hook_point="layers.15", corpus="synthetic"),
         sampling=Sampling(
             n_tokens=149_000,
@@ -163,7 +198,27 @@ def synthetic_entry(name: str, text: str, n_latents: int, n_points: int) -> Dict
             n_copies=len(COPIES),
             n_distinct=n_latents - len(COPIES) - 1,
         ),
-        labels=LabelMethods(offline="most over-represented tokens of each sign", written=None),
+        labels=LabelMethods(
+            offline="most over-represented tokens of each sign", written=None, scored="balanced accuracy, chance is 0.5"
+        ),
+    )
+
+
+def cluster_words(latent: Latent, index: int) -> list[str]:
+    """The words of a latent whose points are clusters of their own, if any."""
+    if index == HOSTILE_LATENT:
+        return HOSTILE[:3]
+    return GROUPS[latent.positive][:9] if latent.form == "clusters" else []
+
+
+def _clusters(latent: Latent, index: int) -> LatentClusters:
+    """Clusters of one word each; of the others, even latents have no stable groups and odd ones no more than chance."""
+    words, chance = cluster_words(latent, index), 2 * (index % 2)
+    return LatentClusters(
+        clusters=tuple(Cluster(name=word, n_points=20, stability=0.99 - 0.02 * n) for n, word in enumerate(words)),
+        n_stable=len(words) or chance,
+        n_unstable=3,
+        n_control=chance,
     )
 
 
@@ -175,10 +230,19 @@ def _latent(index: int) -> Latent:
 def _label(latent: Latent, index: int) -> LatentLabel:
     positive = " · ".join(GROUPS[latent.positive][:2])
     negative = " · ".join(GROUPS[latent.negative][:2])
-    if index == 36:
+    if index == HOSTILE_LATENT:
         return LatentLabel(text=f"{HOSTILE[0]} ↔ {HOSTILE[2]}", positive=HOSTILE[0], negative=HOSTILE[2], written=None)
     written = f"{latent.positive}, {latent.form}" if index % 2 else None
-    return LatentLabel(text=f"{positive} ↔ {negative}", positive=positive, negative=negative, written=written)
+    score = LabelScore(detection=0.84, fuzzing=0.93, n_contexts=100) if index != UNSCORED else None
+    written_score = LabelScore(detection=0.7, fuzzing=None, n_contexts=20) if index % 4 == 1 else None
+    return LatentLabel(
+        text=f"{positive} ↔ {negative}",
+        positive=positive,
+        negative=negative,
+        written=written,
+        score=score,
+        written_score=written_score,
+    )
 
 
 def _columns(latents: list[Latent], axes: list[Axes], seed: int) -> LatentColumns:
@@ -225,7 +289,8 @@ def _records(
         coordinates[:, form.kind == NO_AXIS] = 0
         z = form.values(coordinates)
         order = np.argsort(-np.abs(z - np.float32(form.constant)), kind="stable")
-        yield _record(text, index, columns, form, places[order], z[order], coordinates[order], generator)
+        words = cluster_words(latent, index) if index < SEARCHED else []
+        yield _record(text, index, columns, form, places[order], z[order], coordinates[order], words, generator)
 
 
 def _places(text: SiteText, latent: Latent, n_points: int, generator: np.random.Generator) -> np.ndarray:
@@ -276,6 +341,7 @@ def _record(
     places: np.ndarray,
     z: np.ndarray,
     coordinates: np.ndarray,
+    words: list[str],
     generator: np.random.Generator,
 ) -> LatentRecord:
     above, k = z - np.float32(form.constant), len(columns.shape)
@@ -301,6 +367,7 @@ def _record(
         coordinates=coordinates,
         control=generator.normal(0, 0.12, (len(places), 3)).astype(np.float32),
         linear=_predictor(coordinates, above) + generator.normal(0, 0.05, len(places)).astype(np.float32),
+        clusters=_members(text, tokens, words),
         contexts=contexts,
         context_tokens=np.stack([[_window(text, places, point) for point in row] for row in contexts]),
         neighbours=others.astype(np.int32),
@@ -309,6 +376,13 @@ def _record(
         lift_tokens=lift_tokens,
         lifts=np.where(lift_tokens >= 0, np.linspace(40, 5, 8), 0).astype(np.float32),
     )
+
+
+def _members(text: SiteText, tokens: np.ndarray, words: list[str]) -> np.ndarray:
+    """Which of some words each token is, or NOTHING."""
+    found = {word: number for number, word in enumerate(words)}
+    names = (text.vocabulary[token].decode(errors="ignore") for token in tokens)
+    return np.array([found.get(name if name in found else name.strip(), NOTHING) for name in names], dtype=np.int32)
 
 
 def _predictor(coordinates: np.ndarray, above: np.ndarray) -> np.ndarray:

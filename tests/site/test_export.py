@@ -1,6 +1,7 @@
 """A site holds what the evidence and the weights hold, for tokens of a text and for rows of a tensor."""
 
 import dataclasses
+import gzip
 import json
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import torch
 
 from quadric.evidence import Collector, ModelLabels, evidence_of, gather
 from quadric.evidence.ranking import worth
+from quadric.evidence.record import LabelScore
 from quadric.geometry import Neighbours, dictionary_geometry, neighbours, redundancy, statistics
 from quadric.site import export, schema
 from quadric.site.encoding import unpack
@@ -164,6 +166,48 @@ def test_the_surface_drawn_passes_through_the_points(lens: str) -> None:
         assert np.corrcoef(drawn, record.values)[0, 1] > (0.999 if lens == "affine" else 0.5)
         close += int(np.allclose(drawn, record.values, atol=1e-4))
     assert close > 0 or lens == "paper"
+
+
+def test_labels_come_with_their_scores_and_say_how_they_were_judged() -> None:
+    score = LabelScore(detection=0.8, fuzzing=0.9, n_contexts=50)
+    written = ModelLabels(texts={1: "days", 2: "hours"}, model="m", endpoint="e", prompt_sha256="", scores={1: score})
+    scores = [score, *[None] * (N_LATENTS - 1)]
+    labels = dataclasses.replace(EVIDENCE.labels, scores=scores, from_model=written)
+    given = dataclasses.replace(site_input(), evidence=dataclasses.replace(EVIDENCE, labels=labels))
+    _, (dictionary,) = site_parts([given], with_map=False, clustered=0)
+    shown = [(each.score, each.written_score) for each in dictionary.labels[:3]]
+    expected = schema.LabelScore(detection=0.8, fuzzing=0.9, n_contexts=50)
+    assert shown == [(expected, None), (None, expected), (None, None)]
+    assert "chance is 0.5" in (dictionary.entry.labels.scored or "")
+    assert dictionary.entry.labels.written == "m (which also judged them; 1 are unevaluated)"
+
+
+def test_clusters_are_searched_in_as_many_latents_as_wanted(tmp_path: Path, static: Path) -> None:
+    progress: list[tuple[str, int, int]] = []
+    sparse = np.full(N_LATENTS, 0.1, dtype=np.float32)
+    statistics = dataclasses.replace(EVIDENCE.statistics, density=sparse, curvature=10 * sparse)
+    given = dataclasses.replace(site_input(), evidence=dataclasses.replace(EVIDENCE, statistics=statistics))
+    for count in (0, 3):
+        build_site(
+            [given],
+            tmp_path / str(count),
+            with_map=False,
+            clustered=count,
+            static=static,
+            on_progress=lambda *step: progress.append(step),
+        )
+    assert not (tmp_path / "0/data/small/clusters.json.gz").exists()
+    assert ("clusters", 3, 3) in progress
+    found = json.loads(gzip.decompress((tmp_path / "3/data/small/clusters.json.gz").read_bytes()))
+    assert len(found) == 3
+    with pytest.raises(ValueError, match="clustered=-1 is negative"):
+        site_parts([site_input()], with_map=False, clustered=-1)
+
+
+def test_without_scikit_learn_a_site_has_no_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quadric.evidence.clusters.find_spec", lambda name: None)
+    _, (dictionary,) = site_parts([site_input()], with_map=False)
+    assert (dictionary.entry.clusters, dictionary.clusters) == (None, {})
 
 
 @pytest.mark.parametrize(("wanted", "name"), [("a b/c", "a-b-c"), ("", "unnamed"), ("…", "unnamed"), ("x", "x-3")])

@@ -1,5 +1,7 @@
 """One latent's page: picture, contexts, spectrum, neighbours, comparison, what can be taken away."""
 
+import gzip
+import json
 import re
 
 import numpy as np
@@ -7,7 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.site.level_sets import View
-from tests.site.synthetic import synthetic_dictionary, synthetic_text
+from tests.site.synthetic import UNSCORED, synthetic_dictionary, synthetic_text, write_synthetic_site
 from tests.site.synthetic_forms import BOWL, EGG, EMPTY, HALF_SPACE, PRINGLE
 
 CONE, CIRCLE, DIFFUSE = "#/composite/latent/2", "#/composite/latent/0", "#/composite/latent/5"
@@ -32,7 +34,42 @@ def test_every_panel_of_the_paper_is_there(viewer):
     marked = page.locator(".bar.shown").evaluate_all("bars => bars.map(bar => bar.textContent)")
     assert marked == ["X", "Y", "Z"]
     expect(page.locator(".badge")).to_contain_text("300 of 149,000 tokens, drawn with weight (|z − rest| + 0.001)⁴")
+    expect(page.locator(".badge")).not_to_contain_text("unevaluated")
+
+
+@pytest.mark.parametrize(
+    ("latent", "said", "how"),
+    [
+        (
+            0,
+            "label score: detection 0.84, fuzzing 0.93 (chance 0.50)",
+            "On 100 held-out contexts .* its words as a rule",
+        ),
+        (1, "label score: detection 0.70 (chance 0.50)", "On 20 held-out contexts .* judged by its language model"),
+        (3, "label unevaluated", "Written by"),
+        (UNSCORED, "label unevaluated", "over-represented tokens"),
+    ],
+)
+def test_the_label_shown_has_its_score_or_is_said_to_be_unevaluated(viewer, latent, said, how):
+    page = viewer.open(f"#/composite/latent/{latent}")
+    expect(page.locator(".title .explained")).to_have_text(said)
+    assert re.search(how, page.locator(".title .explained").get_attribute("title"))
+
+
+def test_a_site_without_scores_says_that_labels_are_unevaluated(tmp_path, serve, open_viewer):
+    site = write_synthetic_site(tmp_path / "site", n_latents=6, n_points=60)
+    manifest = json.loads((site / "data/site.json").read_text(encoding="utf-8"))
+    del manifest["dictionaries"][0]["labels"]["scored"]
+    (site / "data/site.json").write_text(json.dumps(manifest), encoding="utf-8")
+    path = site / "data/composite/labels.json.gz"
+    labels = json.loads(gzip.decompress(path.read_bytes()))
+    for label in labels:
+        del label["score"], label["written_score"]
+    path.write_bytes(gzip.compress(json.dumps(labels).encode()))
+    page = open_viewer(serve(site)).open(CIRCLE)
+    expect(page.locator(".title .explained")).to_have_text("label unevaluated")
     expect(page.locator(".badge")).to_contain_text("Labels are unevaluated")
+    expect(page.locator("footer.bottom")).to_contain_text("Unevaluated.")
 
 
 def test_neighbours_come_by_overlap(viewer):

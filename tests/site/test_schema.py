@@ -21,8 +21,12 @@ RECORDS = [
     schema.LabelMethods,
     schema.DictionaryEntry,
     schema.TextEntry,
+    schema.ComparisonEntry,
     schema.SiteManifest,
+    schema.LabelScore,
     schema.LatentLabel,
+    schema.Cluster,
+    schema.LatentClusters,
 ]
 
 
@@ -49,7 +53,10 @@ def test_there_is_no_interface_that_python_does_not_know():
 
 @pytest.mark.parametrize(
     "name",
-    "SCHEMA_VERSION SHARD_TOKENS FINE_AXES MOST_EIGENVALUES CONTEXT_REACH TOKENS_PER_LATENT NOTHING".split(),  # noqa: SIM905
+    [
+        *("SCHEMA_VERSION", "SHARD_TOKENS", "FINE_AXES", "MOST_EIGENVALUES", "CONTEXT_REACH", "MOST_CLUSTERS"),
+        *("TOKENS_PER_LATENT", "NOTHING"),
+    ],
 )
 def test_a_number_is_the_same(name):
     (value,) = re.findall(rf"export const {name} = (-?\d+);", TWIN)

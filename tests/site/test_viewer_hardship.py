@@ -203,6 +203,8 @@ ROUTES = {
     "latent, linear control": "#/composite/latent/9?surface=0.3&control=linear",
     "latent, shifted": "#/composite/latent/10?surface=0.4",
     "latent, empty": "#/composite/latent/21?surface=0",
+    "latent, clusters": "#/composite/latent/3?colour=cluster",
+    "compare": "#/composite/versus/atomic?pair=2",
     "problem": "#/composite/latent/999",
 }
 
@@ -226,7 +228,9 @@ def test_axe_finds_no_fault_in_either_theme(viewer, name):
         assert [(each["id"], [node["html"][:120] for node in each["nodes"][:3]]) for each in found] == []
 
 
-@pytest.mark.parametrize("route", ["", LATENT, f"{LATENT}?versus=8&surface=0.3&pins=1"])
+@pytest.mark.parametrize(
+    "route", ["", LATENT, f"{LATENT}?versus=8&surface=0.3&pins=1", "#/composite/versus/atomic?pair=2"]
+)
 def test_a_phone_shows_everything_without_scrolling_sideways(open_viewer, address, route):
     viewer = open_viewer(address, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
     page = viewer.open(route)

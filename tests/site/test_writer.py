@@ -1,10 +1,11 @@
 """A site on disk is whole, small enough to host, and says what the schema objects said."""
 
 import errno
+import gzip
 import json
 import threading
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -56,7 +57,7 @@ def test_every_file_of_the_format_is_there_and_no_other(tmp_path, static, text):
         path.relative_to(tmp_path / "site").as_posix() for path in (tmp_path / "site").rglob("*") if path.is_file()
     }
     latents = {f"data/composite/latents/{latent:05d}.st" for latent in range(7)}
-    beside = {"index.st", "labels.json.gz", "tokens.st"}
+    beside = {"index.st", "labels.json.gz", "clusters.json.gz", "tokens.st"}
     texts = {f"data/texts/synthetic/{name}.st" for name in ("vocabulary", "sequences", "00000", "00001")}
     assert names == {"index.html", "data/site.json", *texts, *latents, *(f"data/composite/{name}" for name in beside)}
     assert not list((tmp_path / "site").glob(".*"))
@@ -281,7 +282,7 @@ def test_a_failure_half_way_leaves_the_former_site(tmp_path, static, text):
 @pytest.mark.parametrize(
     ("limits", "complaint"),
     [
-        (HostingLimits(files=30), "would have 47 files"),
+        (HostingLimits(files=30), "would have 48 files"),
         (HostingLimits(file_bytes=1_000), "bytes; hosts take 1,000 per file"),
         (HostingLimits(total_bytes=30_000), "would exceed 30,000 bytes"),
     ],
@@ -306,12 +307,32 @@ def changed(text, **changes):
         ({"values": np.arange(20, dtype=np.float32)}, "must be sorted by"),
         ({"tokens": np.full(20, 10**6, dtype=np.int32)}, "tokens of latent 0 of 'composite' run from 1000000"),
         ({"contexts": np.full((2, 6), 20, dtype=np.int32)}, r"must be in \[-1, 20\)"),
+        ({"clusters": np.zeros(20, dtype=np.int32)}, r"clusters of latent 0 .* must be in \[-1, 0\)"),
         ({"control": np.full((20, 3), np.nan, dtype=np.float32)}, "control that are not finite"),
     ],
 )
 def test_a_latent_that_cannot_be_drawn_is_refused_by_name(tmp_path, static, text, changes, complaint):
     with pytest.raises(ValueError, match=complaint):
         write_site(tmp_path / "site", title="t", texts=[text], dictionaries=[changed(text, **changes)], static=static)
+
+
+def test_clusters_are_stored_by_latent_and_by_point(tmp_path, static, text):
+    write(tmp_path / "site", static, text)
+    dictionary = synthetic_dictionary(text, n_latents=7, n_points=50)
+    record = list(dictionary.latents)[3]
+    assert (record.clusters >= 0).any()
+    stored = unpack((tmp_path / "site/data/composite/latents/00003.st").read_bytes())
+    np.testing.assert_array_equal(whole_numbers(stored["clusters"]) - 1, record.clusters)
+    found = json.loads(gzip.decompress((tmp_path / "site/data/composite/clusters.json.gz").read_bytes()))
+    assert found["3"] == json.loads(json.dumps(asdict(dictionary.clusters[3])))
+    assert set(found) == {str(latent) for latent in dictionary.clusters}
+
+
+def test_clusters_of_a_latent_that_is_not_there_are_refused(tmp_path, static, text):
+    dictionary = synthetic_dictionary(text, n_latents=3, n_points=20)
+    other = replace(dictionary, clusters={9: dictionary.clusters[0]})
+    with pytest.raises(ValueError, match="for latents below 3"):
+        write_site(tmp_path / "site", title="t", texts=[text], dictionaries=[other], static=static)
 
 
 def test_too_few_latents_are_an_error(tmp_path, static, text):

@@ -4,11 +4,12 @@ import { Site } from "./data/site.ts";
 import { Help } from "./ui/help.tsx";
 import { useKeys, useLoaded, useTheme } from "./ui/hooks.ts";
 import type { ThemeChoice } from "./ui/hooks.ts";
+import { ComparePage } from "./compare/page.tsx";
 import { LatentPage } from "./latent/page.tsx";
 import { MapPage } from "./map/page.tsx";
 import { TryPage } from "./live/page.tsx";
 import { isLive } from "./data/live.ts";
-import { formatRoute, LATENT, MAP, parseRoute, TRY } from "./ui/route.ts";
+import { COMPARE, formatRoute, LATENT, MAP, parseRoute, TRY } from "./ui/route.ts";
 import type { Route } from "./ui/route.ts";
 import type { DictionaryEntry } from "./data/schema.ts";
 import { Search } from "./ui/search.tsx";
@@ -43,6 +44,8 @@ export function App() {
           <MapPage key={entry.name} {...{ site, entry, route, theme, go }} />
         ) : route.page === "try" ? (
           <TryPage key={entry.name} {...{ entry, route, theme, go }} />
+        ) : route.page === "compare" ? (
+          <ComparePage key={`${entry.name} ${route.other}`} {...{ site, entry, route, theme, go }} />
         ) : (
           <LatentPage {...{ site, entry, route, theme, go }} />
         )}
@@ -131,6 +134,11 @@ function Header({ site, entry, choice, choose, onDialog, onDictionary }: HeaderP
         </label>
       )}
       {isLive() && <a href={formatRoute({ ...TRY, dictionary: entry.name })}>Try it</a>}
+      {site.comparedWith(entry.name).length > 0 && (
+        <a class="compare-link" href={formatRoute({ ...COMPARE, dictionary: entry.name, other: site.comparedWith(entry.name)[0] })}>
+          Compare
+        </a>
+      )}
       <button type="button" class="search-button" onClick={() => onDialog("search")}>
         Search latents and {site.unit(entry)}s <kbd>/</kbd>
       </button>
@@ -168,7 +176,8 @@ function Footer({ site, entry }: { site: Site; entry: DictionaryEntry }) {
       {text?.attribution && <p>Text: {text.attribution}</p>}
       <p>
         Made with Quadric {site.manifest.package_version}. Labels: {entry.labels.offline}
-        {entry.labels.written ? `; written by ${entry.labels.written}` : ""}. Unevaluated.
+        {entry.labels.written ? `; written by ${entry.labels.written}` : ""}.{" "}
+        {entry.labels.scored ? `Scores of labels: ${entry.labels.scored}.` : "Unevaluated."}
       </p>
     </footer>
   );

@@ -14,7 +14,7 @@ import { Spectrum } from "./latent/spectrum.tsx";
 import { aboveRest, startingLevel } from "./scene/activation.ts";
 import { ControlNote, Controls, SurfaceControl } from "./latent/toolbar.tsx";
 import { curvatureName, explainCurvature, explainWeights } from "./latent/curvature.ts";
-import { EIGENVECTOR, NO_AXIS } from "./data/schema.ts";
+import { EIGENVECTOR, NO_AXIS, NOTHING } from "./data/schema.ts";
 import { visible } from "./data/vocabulary.ts";
 import { placeTooltip } from "./ui/tooltip.ts";
 
@@ -70,6 +70,7 @@ function latentOf(data: NotebookData): Latent {
     coordinates: data.coordinates.map((axis) => Float32Array.from(axis)),
     control: data.control.map((axis) => Float32Array.from(axis)),
     linear: Float32Array.from(data.linear ?? []),
+    clusters: new Int32Array(data.values.length).fill(NOTHING),
     contexts: [[], []],
     neighbours: [],
     quantiles: new Float32Array(),

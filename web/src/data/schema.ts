@@ -6,6 +6,7 @@ export const SHARD_TOKENS = 65536;
 export const FINE_AXES = 3;
 export const MOST_EIGENVALUES = 64;
 export const CONTEXT_REACH = 4;
+export const MOST_CLUSTERS = 254;
 export const TOKENS_PER_LATENT = 32;
 export const SHAPES = [
   "empty",
@@ -70,6 +71,7 @@ export interface Quality {
 export interface LabelMethods {
   offline: string;
   written: string | null;
+  scored: string | null;
 }
 
 export interface DictionaryEntry {
@@ -87,6 +89,7 @@ export interface DictionaryEntry {
   source_autoencoder: string | null;
   text: string;
   umap: string | null;
+  clusters: string | null;
   provenance: Provenance;
   sampling: Sampling;
   quality: Quality;
@@ -103,6 +106,16 @@ export interface TextEntry {
   attribution: string | null;
 }
 
+export interface ComparisonEntry {
+  first: string;
+  second: string;
+  frobenius: number;
+  alignment: number;
+  smallest_overlap: number;
+  chance: number;
+  method: string;
+}
+
 export interface SiteManifest {
   format: string;
   schema_version: number;
@@ -110,6 +123,13 @@ export interface SiteManifest {
   title: string;
   texts: TextEntry[];
   dictionaries: DictionaryEntry[];
+  comparisons: ComparisonEntry[];
+}
+
+export interface LabelScore {
+  detection: number;
+  fuzzing: number | null;
+  n_contexts: number;
 }
 
 export interface LatentLabel {
@@ -117,6 +137,21 @@ export interface LatentLabel {
   positive: string;
   negative: string;
   written: string | null;
+  score: LabelScore | null;
+  written_score: LabelScore | null;
+}
+
+export interface Cluster {
+  name: string;
+  n_points: number;
+  stability: number;
+}
+
+export interface LatentClusters {
+  clusters: Cluster[];
+  n_stable: number;
+  n_unstable: number;
+  n_control: number;
 }
 
 // index.st: one tensor per column; the last two may be missing.
@@ -163,6 +198,7 @@ export const LATENT_TENSORS = [
   "control_scales",
   "linear",
   "linear_scale",
+  "clusters",
   "contexts",
   "context_tokens",
   "neighbours",

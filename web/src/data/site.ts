@@ -1,8 +1,10 @@
 // All data of a site is read through this file.
 import { COLUMNS, FORMAT, NOTHING, SCHEMA_VERSION, SHARD_TOKENS, UNITS } from "./schema.ts";
-import type { Column, DictionaryEntry, LatentLabel, SiteManifest, TextEntry } from "./schema.ts";
+import type { Column, DictionaryEntry, LatentClusters, LatentLabel, SiteManifest, TextEntry } from "./schema.ts";
 import { floats, gunzip, integers, parseTensors, scaledRows, wholeNumbers } from "./safetensors.ts";
 import type { Tensors } from "./safetensors.ts";
+import { turned } from "../compare/counterparts.ts";
+import type { Counterparts } from "../compare/counterparts.ts";
 import { Vocabulary } from "./vocabulary.ts";
 
 /** What went wrong, in words for a reader, and what to do about it. */
@@ -46,6 +48,8 @@ export interface Latent {
   control: Float32Array[];
   /** Coordinate on the direction that best predicts z linearly. */
   linear: Float32Array;
+  /** Cluster of each point, or NOTHING. */
+  clusters: Int32Array;
   contexts: [Context[], Context[]];
   neighbours: { latent: number; overlap: number }[];
   quantiles: Float32Array;
@@ -126,6 +130,42 @@ export class Site {
       );
     const path = `data/${entry.name}/latents/${String(latent).padStart(5, "0")}.st`;
     return this.once(path, async () => decoded(path, await readTensors(path), (tensors) => decodeLatent(tensors)));
+  }
+
+  /** What was found in the latents that were searched for clusters, by latent; null where none was. */
+  clusters(entry: DictionaryEntry): Promise<Record<string, LatentClusters> | null> {
+    if (!entry.clusters) return Promise.resolve(null);
+    const path = `data/${entry.name}/clusters.json.gz`;
+    return this.once(path, () => readJson<Record<string, LatentClusters>>(path));
+  }
+
+  /** Names of the dictionaries that one was compared with; older sites have no comparisons. */
+  comparedWith(name: string): string[] {
+    const pairs = (this.manifest.comparisons ?? []).map(({ first, second }) => [first, second]);
+    return pairs.filter((pair) => pair.includes(name)).map(([first, second]) => (first === name ? second : first));
+  }
+
+  /** The counterparts of one dictionary's latents in another; an error if the two were not compared. */
+  counterparts(name: string, other: string): Promise<Counterparts> {
+    const all = this.manifest.comparisons ?? [];
+    const number = all.findIndex(({ first, second }) => (first === name && second === other) || (first === other && second === name));
+    const entry = all[number];
+    if (!entry)
+      return Promise.reject(
+        new SiteError(
+          "These dictionaries were not compared",
+          `There is no comparison of “${name}” with “${other}”: they read different vectors, or the site was exported without it.`,
+          "Export both with quadric site, from one hook point.",
+        ),
+      );
+    const path = `data/comparisons/${String(number).padStart(5, "0")}.st`;
+    const latents = this.dictionary(name)!.n_latents;
+    return this.once(`${path} ${name}`, async () =>
+      decoded(path, await readTensors(path), (tensors) => {
+        const pairs = { entry, partners: integers(tensors, "partners"), overlaps: floats(tensors, "overlaps") };
+        return entry.first === name ? pairs : turned(pairs, latents);
+      }),
+    );
   }
 
   text(name: string): Promise<SiteText> {
@@ -263,15 +303,22 @@ export function decodeLatent(tensors: Tensors): Latent {
     ],
     control: scaledRows(tensors, "control", floats(tensors, "control_scales")),
     linear: scaledRows(tensors, "linear", floats(tensors, "linear_scale"))[0],
+    clusters: clustersOf(tensors, values.length),
     contexts: contextsOf(tensors),
     neighbours: Array.from(integers(tensors, "neighbours"), (id, rank) => ({ latent: id, overlap: overlaps[rank] })),
     quantiles: floats(tensors, "quantiles"),
     lifts: liftsOf(tensors),
   };
-  const rows = [...latent.coordinates, ...latent.control, latent.linear, latent.tokens];
+  const rows = [...latent.coordinates, ...latent.control, latent.linear, latent.tokens, latent.clusters];
   if (rows.some((row) => row.length !== values.length) || latent.axisKind.length !== latent.coordinates.length)
     throw new Error("its columns differ in length");
   return latent;
+}
+
+/** Stored plus one, so that 0 is no cluster; older sites have no such tensor. */
+function clustersOf(tensors: Tensors, count: number): Int32Array {
+  if (!tensors.has("clusters")) return new Int32Array(count).fill(NOTHING);
+  return Int32Array.from(wholeNumbers(tensors, "clusters"), (number) => number - 1);
 }
 
 function contextsOf(tensors: Tensors): [Context[], Context[]] {

@@ -4,6 +4,7 @@ import type { Theme } from "../scene/colours.ts";
 import type { Index, Latent, Site, SiteText } from "../data/site.ts";
 import type { Loaded } from "../ui/hooks.ts";
 import { labelOf } from "../ui/labels.tsx";
+import type { FoundClusters } from "./clusters.tsx";
 import { LatentView } from "./view.tsx";
 import { overlapOf } from "./neighbours.tsx";
 import { formatRoute } from "../ui/route.ts";
@@ -23,6 +24,7 @@ interface Props {
   hovered: number | null;
   route: LatentRoute;
   other: Loaded<Latent>;
+  found: FoundClusters;
   onHover: (point: number | null) => void;
   onCamera: () => void;
   onClose: () => void;
@@ -67,6 +69,7 @@ export function Comparison(props: Props) {
         control={route.control}
         eigenaxes={route.eigenaxes}
         colour={route.colour}
+        clusters={props.found.others?.[versus]?.clusters ?? []}
         surface={route.surface}
         label={`3D scatter of latent ${versus}, turned together with the first`}
         marked={twin < 0 ? [] : [twin]}

@@ -1,5 +1,6 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { Camera, VIEWS } from "../scene/camera.ts";
+import { COLOURINGS } from "../scene/colours.ts";
 import type { Theme } from "../scene/colours.ts";
 import { STATISTICS } from "../data/statistics.ts";
 import { Pins } from "./contexts.tsx";
@@ -7,7 +8,7 @@ import { originOf } from "../data/site.ts";
 import type { Index, Latent, Site, SiteText, Unit } from "../data/site.ts";
 import { capturedBy, shownAxes } from "../scene/geometry.ts";
 import { keeping, useKeptCamera, useKeys, useLoaded, zoomKeys } from "../ui/hooks.ts";
-import { labelOf } from "../ui/labels.tsx";
+import { LabelQuality, labelOf } from "../ui/labels.tsx";
 import { DetailPanels, PicturePanel, SidePanels } from "./panels.tsx";
 import type { OwnText, Page } from "./panels.tsx";
 import { isLive } from "../data/live.ts";
@@ -20,7 +21,7 @@ import { shortened } from "../ui/format.ts";
 import { formatRoute } from "../ui/route.ts";
 import type { LatentRoute } from "../ui/route.ts";
 import { SHAPES } from "../data/schema.ts";
-import type { DictionaryEntry } from "../data/schema.ts";
+import type { DictionaryEntry, LatentClusters } from "../data/schema.ts";
 import { ProblemPage, Skeleton } from "../ui/states.tsx";
 import { visible } from "../data/vocabulary.ts";
 import { startingLevel } from "../scene/activation.ts";
@@ -39,7 +40,8 @@ export function LatentPage(props: LatentPageProps) {
   const index = useLoaded(entry.name, () => site.index(entry));
   const text = useLoaded(entry.text, () => site.text(entry.text));
   const latent = useLoaded(`${entry.name} ${route.latent}`, () => site.latent(entry, route.latent));
-  const error = latent.error ?? index.error ?? text.error;
+  const clusters = useLoaded(`clusters ${entry.name}`, () => site.clusters(entry));
+  const error = latent.error ?? index.error ?? text.error ?? clusters.error;
   const turnPage = (by: number) => {
     const to = (((route.latent + by) % entry.n_latents) + entry.n_latents) % entry.n_latents;
     props.go(
@@ -64,14 +66,18 @@ export function LatentPage(props: LatentPageProps) {
         </p>
       </ProblemPage>
     );
-  if (!index.value || !text.value || !latent.value) return <Skeleton what={`latent ${route.latent}`} />;
-  return <Loaded {...props} index={index.value} text={text.value} latent={latent.value} turnPage={turnPage} />;
+  // Where nothing was searched for clusters, null is their value.
+  const isLoading = entry.clusters && !clusters.value;
+  if (!index.value || !text.value || !latent.value || isLoading) return <Skeleton what={`latent ${route.latent}`} />;
+  const loaded = { index: index.value, text: text.value, latent: latent.value, clusters: clusters.value };
+  return <Loaded {...props} {...loaded} turnPage={turnPage} />;
 }
 
 interface LoadedProps extends LatentPageProps {
   index: Index;
   text: SiteText;
   latent: Latent;
+  clusters: Record<string, LatentClusters> | null;
   turnPage: (by: number) => void;
 }
 
@@ -108,10 +114,13 @@ function Loaded(props: LoadedProps) {
 }
 
 /** What the panels of a latent share, and the keys that change it. */
-function usePage({ site, entry, route, theme, go, index, text, latent }: LoadedProps): Page {
+function usePage({ site, entry, route, theme, go, index, text, latent, clusters }: LoadedProps): Page {
+  const search = clusters?.[latent.latent] ?? null;
+  const found = { search, clusters: search?.clusters ?? [], others: clusters };
   const camera = useMemo(() => new Camera(), []);
   const [hovered, setHovered] = useState<number | null>(null);
   const [neighbour, setNeighbour] = useState<number | null>(null);
+  const [cluster, setCluster] = useState<number | null>(null);
   const { versus } = route;
   const other = useLoaded(versus === null ? "" : `${entry.name} ${versus}`, () =>
     versus === null ? null : site.latent(entry, versus),
@@ -128,7 +137,7 @@ function usePage({ site, entry, route, theme, go, index, text, latent }: LoadedP
     r: () => change({ control: route.control === "random" ? null : "random" }),
     l: () => change({ control: route.control === "linear" ? null : "linear" }),
     a: () => change({ eigenaxes: !route.eigenaxes }),
-    c: () => change({ colour: nextColour(route.colour) }),
+    c: () => change({ colour: nextColour(route.colour, found.clusters.length > 0) }),
     Escape: () => change({ pins: [], versus: null }),
   });
   const label = labelOf(index, latent.latent);
@@ -146,13 +155,16 @@ function usePage({ site, entry, route, theme, go, index, text, latent }: LoadedP
     pins,
     hovered,
     neighbour,
+    found,
+    cluster,
     shared,
     other,
     own,
     label,
     origin: originOf(entry, text.unit),
   };
-  return { ...shares, captured: capturedBy(latent, shown), change, pin, setHovered, setNeighbour, keepCamera };
+  const acts = { change, pin, setHovered, setNeighbour, setCluster, keepCamera };
+  return { ...shares, captured: capturedBy(latent, shown), ...acts };
 }
 
 interface TitleProps {
@@ -183,12 +195,7 @@ function Title({ entry, unit, index, latent, captured, turnPage }: TitleProps) {
               <bdi>{visible(label.text)}</bdi> ·{" "}
             </>
           )}
-          <span
-            class="unevaluated"
-            title={label?.written ? `Written by ${entry.labels.written}` : entry.labels.offline}
-          >
-            label unevaluated
-          </span>
+          <LabelQuality entry={entry} label={label} />
         </p>
       </div>
       <dl class="statistics">
@@ -273,7 +280,7 @@ function usePictureKeys(camera: Camera, keep: () => void, more: Record<string, (
   });
 }
 
-function nextColour(colour: LatentRoute["colour"]): LatentRoute["colour"] {
-  const all = ["activation", "sign", "token", "position"] as const;
+function nextColour(colour: LatentRoute["colour"], hasClusters: boolean): LatentRoute["colour"] {
+  const all = COLOURINGS.filter((name) => name !== "cluster" || hasClusters);
   return all[(all.indexOf(colour) + 1) % all.length];
 }

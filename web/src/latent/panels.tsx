@@ -1,8 +1,10 @@
 // The panels of a latent's page.
-import { useRef } from "preact/hooks";
+import { useMemo, useRef } from "preact/hooks";
 import type { Camera } from "../scene/camera.ts";
 import type { Theme } from "../scene/colours.ts";
 import { css, PALETTES } from "../scene/colours.ts";
+import { Clusters, membersOf } from "./clusters.tsx";
+import type { FoundClusters } from "./clusters.tsx";
 import { Comparison } from "./comparison.tsx";
 import { Contexts } from "./contexts.tsx";
 import type { Index, Latent, Site, SiteText, Unit } from "../data/site.ts";
@@ -46,6 +48,9 @@ export interface Page {
   hovered: number | null;
   /** The neighbour that the pointer or the focus is on. */
   neighbour: number | null;
+  found: FoundClusters;
+  /** The cluster that the pointer or the focus is on. */
+  cluster: number | null;
   /** Points that the neighbour has too. */
   shared: number[];
   /** The latent to compare with. */
@@ -59,6 +64,7 @@ export interface Page {
   pin: (point: number) => void;
   setHovered: (point: number | null) => void;
   setNeighbour: (latent: number | null) => void;
+  setCluster: (cluster: number | null) => void;
   keepCamera: () => void;
 }
 
@@ -80,7 +86,8 @@ export function PicturePanel(page: Page) {
       `latent-${latent.latent}.csv`,
       new Blob([pointsAsCsv(latent, text, shown, page.origin)], { type: "text/csv;charset=utf-8" }),
     );
-  const tools = { route, latent, unit: text.unit, shown, captured, onChange: change };
+  const hasClusters = page.found.clusters.length > 0;
+  const tools = { route, latent, unit: text.unit, hasClusters, shown, captured, onChange: change };
   return (
     <section class={`panel picture ${route.versus === null ? "" : "comparing"}`} aria-label="Picture">
       <Toolbar {...tools} />
@@ -106,7 +113,9 @@ export function PicturePanel(page: Page) {
 }
 
 function OwnView(page: Page & { onScatter: (scatter: Scatter | null) => void }) {
-  const { route, text, latent, label, neighbour, shared, hovered } = page;
+  const { route, text, latent, label, neighbour, cluster, shared, hovered } = page;
+  const members = useMemo(() => membersOf(latent, cluster), [latent, cluster]);
+  const group = neighbour !== null ? shared : cluster !== null ? members : null;
   return (
     <div class="comparison">
       {route.versus !== null && (
@@ -125,8 +134,9 @@ function OwnView(page: Page & { onScatter: (scatter: Scatter | null) => void }) 
         surface={route.surface}
         label={`3D scatter of ${latent.values.length} ${text.unit}s for latent ${latent.latent}. Arrow keys rotate, plus and minus zoom; the same points are in the table below.`}
         stars={page.own?.stars}
-        marked={neighbour !== null ? shared : hovered !== null ? [hovered] : []}
-        alone={neighbour !== null && shared.length > 0}
+        clusters={page.found.clusters}
+        marked={group ?? (hovered !== null ? [hovered] : [])}
+        alone={group !== null && group.length > 0}
         onHover={page.setHovered}
         onPin={page.pin}
         onCamera={page.keepCamera}
@@ -163,11 +173,19 @@ export function SidePanels({ route, latent, text, captured, hovered, pins, other
   );
 }
 
-export function DetailPanels({ entry, route, index, text, latent, neighbour, shared, change, setNeighbour }: Page) {
+export function DetailPanels(page: Page) {
+  const { entry, route, index, text, latent, neighbour, shared, change, setNeighbour } = page;
   const address = (other: number) =>
     formatRoute({ ...route, latent: other, axes: [0, 1, 2], pins: [], versus: null, surface: null });
   return (
     <div class="details">
+      <Clusters
+        {...page}
+        unit={text.unit}
+        isShown={route.colour === "cluster"}
+        onColour={() => change({ colour: route.colour === "cluster" ? "activation" : "cluster" })}
+        onHover={page.setCluster}
+      />
       <section class="panel" aria-label="Firing">
         <h2>Firing</h2>
         <Firing latent={latent} entry={entry} index={index} text={text} />
@@ -199,5 +217,5 @@ export function samplingText(entry: DictionaryEntry, latent: Latent, unit: Unit)
   const exponent = String(sampling.weight_exponent)
     .replace(/\d/g, (digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[Number(digit)])
     .replace(".", "·");
-  return `${count(latent.values.length)} of ${count(sampling.n_tokens)} ${unit}s, drawn with weight (|z − rest| + ${sampling.epsilon})${exponent}: strong activations are over-represented. Labels are unevaluated.`;
+  return `${count(latent.values.length)} of ${count(sampling.n_tokens)} ${unit}s, drawn with weight (|z − rest| + ${sampling.epsilon})${exponent}: strong activations are over-represented.${entry.labels.scored ? "" : " Labels are unevaluated."}`;
 }

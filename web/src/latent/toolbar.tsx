@@ -20,12 +20,13 @@ interface SurfaceProps {
 
 interface Props extends SurfaceProps {
   unit: Unit;
+  hasClusters: boolean;
 }
 
 /** What a colouring is called where points are rows. */
 const FOR_ROWS: Partial<Record<Colouring, string>> = { token: "row text", position: "row number" };
 
-export function Toolbar({ route, latent, unit, onChange }: Props) {
+export function Toolbar({ route, latent, unit, hasClusters, onChange }: Props) {
   return (
     <div class="toolbar" role="toolbar" aria-label="Picture">
       <label>
@@ -35,7 +36,7 @@ export function Toolbar({ route, latent, unit, onChange }: Props) {
           value={route.colour}
           onChange={(event) => onChange({ colour: event.currentTarget.value as Colouring })}
         >
-          {COLOURINGS.map((name) => (
+          {COLOURINGS.filter((name) => name !== "cluster" || hasClusters || route.colour === name).map((name) => (
             <option key={name} value={name}>
               {(unit === "row" && FOR_ROWS[name]) || name}
             </option>

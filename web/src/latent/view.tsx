@@ -1,11 +1,13 @@
 // One latent's picture with its tooltip and legend, for the latent's page and for comparisons.
 import { useEffect, useState } from "preact/hooks";
 import type { Camera } from "../scene/camera.ts";
-import { alongSequence, css, ofActivation, PALETTES, strongest } from "../scene/colours.ts";
+import { alongSequence, css, ofActivation, ofCluster, PALETTES, strongest } from "../scene/colours.ts";
 import type { Colouring, Theme } from "../scene/colours.ts";
 import { Around } from "./contexts.tsx";
 import { lastAtMost } from "../data/site.ts";
 import type { Latent, Site, SiteText } from "../data/site.ts";
+import type { Cluster } from "../data/schema.ts";
+import { visible } from "../data/vocabulary.ts";
 import { aboveRest, activationRange, allAboveRest } from "../scene/activation.ts";
 import { frameOf, shownAxes } from "../scene/geometry.ts";
 import type { Control, Frame } from "../scene/geometry.ts";
@@ -26,6 +28,8 @@ interface Props {
   control: Control;
   eigenaxes: boolean;
   colour: Colouring;
+  /** The latent's clusters, largest first. */
+  clusters: Cluster[];
   surface: number | null;
   camera: Camera;
   theme: Theme;
@@ -140,8 +144,24 @@ export function Markers({
   );
 }
 
-function Colours({ latent, text, colour, theme }: Props) {
+function Colours({ latent, text, colour, clusters, theme }: Props) {
   const palette = PALETTES[theme];
+  if (colour === "cluster")
+    return (
+      <ul aria-label="Colours">
+        {clusters.slice(0, palette.categories.length).map(({ name, stability }, cluster) => (
+          <Swatch
+            key={cluster}
+            colour={css(ofCluster(theme, cluster))}
+            name={`${shortened(visible(name), 40)} (${stability.toFixed(2)})`}
+          />
+        ))}
+        <Swatch
+          colour={css(palette.quiet)}
+          name={clusters.length > palette.categories.length ? "any other cluster, or none" : "in no cluster"}
+        />
+      </ul>
+    );
   if (colour === "token")
     return (
       <ul aria-label="Colours">

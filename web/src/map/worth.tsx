@@ -39,7 +39,7 @@ export function WorthALook({ entry, index, hovered, onHover }: HoverProps) {
         ))}
       </ol>
       <p class="quiet">
-        Curved, sparse and distinct first: {entry.ranking}. Labels are unevaluated.
+        Curved, sparse and distinct first: {entry.ranking}.{entry.labels.scored ? "" : " Labels are unevaluated."}
       </p>
     </aside>
   );

@@ -2,7 +2,7 @@
 import type { Rgb } from "./scatter.ts";
 
 export type Theme = "light" | "dark";
-export const COLOURINGS = ["activation", "sign", "token", "position"] as const;
+export const COLOURINGS = ["activation", "sign", "token", "position", "cluster"] as const;
 export type Colouring = (typeof COLOURINGS)[number];
 
 interface Palette {
@@ -63,6 +63,11 @@ export function ofActivation(theme: Theme, value: number, largest: number): Rgb 
   const palette = PALETTES[theme];
   const strength = largest > 0 ? Math.min(1, Math.abs(value) / largest) : 0;
   return mix(palette.quiet, value >= 0 ? palette.positive : palette.negative, Math.sqrt(strength));
+}
+
+/** Colour of a cluster: the largest ones have a hue each, further ones and points in none share grey. */
+export function ofCluster(theme: Theme, cluster: number): Rgb {
+  return PALETTES[theme].categories[cluster] ?? PALETTES[theme].quiet;
 }
 
 /** Ranks of the tokens with the largest share of Σ(z − rest)²: the first seven get a hue, the rest share grey. */

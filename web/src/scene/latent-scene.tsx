@@ -1,7 +1,7 @@
 // The 3D picture of one latent, on its page and in notebooks.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Camera } from "./camera.ts";
-import { alongSequence, ofActivation, PALETTES, strongest } from "./colours.ts";
+import { alongSequence, ofActivation, ofCluster, PALETTES, strongest } from "./colours.ts";
 import type { Colouring, Theme } from "./colours.ts";
 import type { Latent } from "../data/site.ts";
 import { activationRange, allAboveRest } from "./activation.ts";
@@ -239,6 +239,7 @@ function colourOf(
   const palette = PALETTES[theme];
   if (colour === "sign") return step >= 0 ? palette.positive : palette.negative;
   if (colour === "token") return palette.categories[ranks!.get(latent.tokens[point]) ?? -1] ?? palette.quiet;
+  if (colour === "cluster") return ofCluster(theme, latent.clusters[point]);
   if (colour === "position") return positions ? alongSequence(theme, positions[point]) : palette.quiet;
   return ofActivation(theme, step, reach);
 }

@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Camera } from "../scene/camera.ts";
 import type { Theme } from "../scene/colours.ts";
-import type { Route } from "./route.ts";
+import type { LatentRoute, MapRoute } from "./route.ts";
 
 export interface Loaded<T> {
   value: T | null;
@@ -90,7 +90,7 @@ export function useSize<E extends HTMLElement>(): [{ current: E | null }, { widt
  * The address holds rounded numbers. The camera takes them over before they are written, so that the picture does not
  * move by part of a pixel afterwards and a link shows exactly what was seen.
  */
-export function useKeptCamera<R extends Exclude<Route, { page: "try" }>>(
+export function useKeptCamera<R extends LatentRoute | MapRoute>(
   camera: Camera,
   route: R,
   go: (route: R, remember: boolean) => void,

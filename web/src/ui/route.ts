@@ -4,6 +4,8 @@ import type { Colouring } from "../scene/colours.ts";
 import { CONTROLS } from "../scene/geometry.ts";
 import type { Control } from "../scene/geometry.ts";
 import { ALL_STATISTICS } from "../data/statistics.ts";
+import { ORDERS, SHOWN } from "../compare/counterparts.ts";
+import type { Order, Shown } from "../compare/counterparts.ts";
 
 export interface LatentRoute {
   page: "latent";
@@ -55,7 +57,18 @@ export interface MapRoute {
   ascending: boolean;
 }
 
-export type Route = LatentRoute | MapRoute | TryRoute;
+export interface CompareRoute {
+  page: "compare";
+  dictionary: string | null;
+  /** The dictionary to compare with. */
+  other: string;
+  show: Shown;
+  order: Order;
+  /** The latent whose picture is shown beside that of its counterpart, or null. */
+  pair: number | null;
+}
+
+export type Route = LatentRoute | MapRoute | TryRoute | CompareRoute;
 
 export const MAP: MapRoute = {
   page: "map",
@@ -91,6 +104,14 @@ export const LATENT: LatentRoute = {
 };
 
 export const TRY: TryRoute = { page: "try", dictionary: null, text: "", colour: null, token: null };
+export const COMPARE: CompareRoute = {
+  page: "compare",
+  dictionary: null,
+  other: "",
+  show: "all",
+  order: "worth",
+  pair: null,
+};
 
 const COLUMN_NAMES: string[] = ALL_STATISTICS.map(({ key }) => key);
 const MOST_PINS = 12;
@@ -100,6 +121,7 @@ export function parseRoute(hash: string): Route {
   const parts = path.split("/").filter(Boolean).map(safeDecode);
   const values = new URLSearchParams(query);
   if (parts.length <= 2 && parts.at(-1) === "try") return tryRoute(parts.length === 2 ? parts[0] : null, values);
+  if (parts.length === 3 && parts[1] === "versus") return compareRoute(parts[0], parts[2], values);
   const at = parts.indexOf("latent");
   if (at < 0 || parts.length <= at + 1) return mapRoute(parts[0] ?? null, values);
   return latentRoute(at > 0 ? parts[0] : null, Number(parts[at + 1]), values);
@@ -134,6 +156,18 @@ function mapRoute(dictionary: string | null, values: URLSearchParams): MapRoute 
   };
 }
 
+function compareRoute(dictionary: string, other: string, values: URLSearchParams): CompareRoute {
+  const pair = numbers(values.get("pair"));
+  return {
+    page: "compare",
+    dictionary,
+    other,
+    show: SHOWN.find((each) => each === values.get("show")) ?? COMPARE.show,
+    order: ORDERS.find((each) => each === values.get("order")) ?? COMPARE.order,
+    pair: pair.length === 1 && Number.isInteger(pair[0]) && pair[0] >= 0 ? pair[0] : null,
+  };
+}
+
 function latentRoute(dictionary: string | null, latent: number, values: URLSearchParams): LatentRoute {
   const axes = numbers(values.get("axes"));
   const surface = numbers(values.get("surface"));
@@ -157,6 +191,12 @@ function latentRoute(dictionary: string | null, latent: number, values: URLSearc
   };
 }
 
+function pageOf(route: Route): string {
+  if (route.page === "latent") return `/latent/${route.latent}`;
+  if (route.page === "compare") return `/versus/${encodeURIComponent(route.other)}`;
+  return route.page === "try" ? "/try" : "";
+}
+
 export function formatRoute(route: Route): string {
   const values: string[] = [];
   const put = (name: string, value: string, standard: string) => {
@@ -175,6 +215,10 @@ export function formatRoute(route: Route): string {
     put("text", route.text, "");
     put("colour", route.colour === null ? "" : String(route.colour), "");
     put("token", route.token === null ? "" : String(route.token), "");
+  } else if (route.page === "compare") {
+    put("show", route.show, COMPARE.show);
+    put("order", route.order, COMPARE.order);
+    put("pair", route.pair === null ? "" : String(route.pair), "");
   } else {
     put("axes", route.axes.join(","), LATENT.axes.join(","));
     put("colour", route.colour, LATENT.colour);
@@ -185,9 +229,9 @@ export function formatRoute(route: Route): string {
     put("versus", route.versus === null ? "" : String(route.versus), "");
     put("text", route.text, "");
   }
-  if (route.page !== "try") put("camera", route.camera?.map(short).join(",") ?? "", "");
+  if (route.page === "map" || route.page === "latent") put("camera", route.camera?.map(short).join(",") ?? "", "");
   const place = route.dictionary === null ? "" : `/${encodeURIComponent(route.dictionary)}`;
-  const page = route.page === "latent" ? `/latent/${route.latent}` : route.page === "try" ? "/try" : "";
+  const page = pageOf(route);
   return `#${place}${page || (place ? "" : "/")}${values.length ? `?${values.join("&")}` : ""}`;
 }
 

@@ -23,7 +23,8 @@ test("the address keeps every digit of a camera's numbers, however close it is",
   camera.shiftBy(12.3456, -0.00049);
   camera.turn(0.3, -0.2);
   const numbers = camera.numbers()!;
-  const route = parseRoute(formatRoute({ ...LATENT, camera: numbers })) as typeof LATENT;
+  const route = parseRoute(formatRoute({ ...LATENT, camera: numbers }));
+  assert.ok(route.page === "latent");
   assert.deepEqual(route.camera, numbers.map((number) => number + 0)); // an address has no −0
 });
 

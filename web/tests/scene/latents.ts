@@ -20,6 +20,7 @@ export function latentWith(part: Partial<Latent>): Latent {
     coordinates: [],
     control: [Float32Array.of(), Float32Array.of(), Float32Array.of()],
     linear: Float32Array.of(),
+    clusters: Int32Array.of(),
     contexts: [[], []],
     neighbours: [],
     quantiles: Float32Array.of(),

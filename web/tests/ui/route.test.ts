@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { formatRoute, LATENT, MAP, parseRoute, TRY } from "../../src/ui/route.ts";
+import { COMPARE, formatRoute, LATENT, MAP, parseRoute, TRY } from "../../src/ui/route.ts";
 import type { Route } from "../../src/ui/route.ts";
 
 const ROUTES: Route[] = [
@@ -38,6 +38,8 @@ const ROUTES: Route[] = [
   { ...TRY, dictionary: "a b/c" },
   { ...TRY, dictionary: "x", text: "what? a/b & <c>", colour: 7, token: 0 },
   TRY,
+  { ...COMPARE, dictionary: "a b/c", other: "versus" },
+  { ...COMPARE, dictionary: "x", other: "y", show: "without", order: "overlap", pair: 7 },
 ];
 
 test("an address gives back the state it was made from", () => {
@@ -56,5 +58,6 @@ test("nonsense in an address falls back instead of breaking the page", () => {
   const route = parseRoute("#/c/latent/7?axes=0,0,1&camera=a,b&colour=red&control=yes&pins=-1,x&surface=&versus=1.5");
   assert.deepEqual(route, { ...LATENT, dictionary: "c", latent: 7, camera: [] });
   assert.deepEqual(parseRoute("#/c?x=nothing&filter=bad:1:2,density:a:b&lasso=1,2"), { ...MAP, dictionary: "c" });
+  assert.deepEqual(parseRoute("#/a/versus/b?show=x&order=y&pair=-1"), { ...COMPARE, dictionary: "a", other: "b" });
   assert.equal(parseRoute("#/%E0%A4%A").page, "map");
 });

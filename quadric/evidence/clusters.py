@@ -1,0 +1,298 @@
+"""Groups among the points of a latent, each with a name and a measured stability, against two controls.
+
+Points are grouped by HDBSCAN in the latent's own coordinates v·axis. Any draw of points has groups by chance, and the
+weights (|z − rest| + ε)⁴ make some by themselves: a form with λ₁ > 0 > λ₂ draws four lobes from tokens that have no
+structure at all. So two things are asked of groups before they are called clusters:
+
+1. Stability. Each of RESAMPLES bootstrap resamples is grouped again; the stability of a group is the mean, over
+   resamples, of its largest Jaccard similarity with a group found there (Hennig, 2007). Groups below
+   SMALLEST_STABILITY are dropped.
+2. Controls. Gaussian tokens with the covariance of the real ones go through the same form and the same weighted draw,
+   and the latent's own points are shown on random directions. If any control has as many stable groups as the latent,
+   the latent has no clusters. Nor has it with MADE_BY_DRAW groups or fewer: those are the two lobes of a slab, which
+   tokens with heavier tails than Gaussian ones separate more clearly than the control does.
+"""
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Float32, Float64, Int64
+
+from quadric.evidence.labels import SignTokens, Spellings, distinct_labels, preferences, sign_tokens, spellings
+from quadric.evidence.ranking import worth
+from quadric.evidence.record import MISSING, Evidence, TextRead
+from quadric.geometry import DictionaryGeometry
+
+Array = np.ndarray
+
+MOST_LATENTS = 100
+"""Latents of a dictionary that are searched by default, best first by `quadric.evidence.ranking`."""
+SMALLEST_PART = 0.02
+"""Share of a latent's points below which a group is noise."""
+FEWEST_POINTS = 10
+"""Points below which a group is noise, whatever its share."""
+NEIGHBOURS = 5
+"""Points that HDBSCAN counts to estimate a density."""
+RESAMPLES = 8
+SMALLEST_STABILITY = 0.75
+"""Hennig calls clusters from 0.75 on valid, and those below 0.6 doubtful."""
+MADE_BY_DRAW = 2
+"""Stable groups that the draw alone may make. On tokens from a t distribution, which have no clusters, 7 of 10 latents
+have two, and the Gaussian controls do not always have as many (benchmarks/results/clusters.md)."""
+GAUSSIAN_CONTROLS = 2
+MOST_CONTROL_TOKENS = 200_000
+"""Gaussian tokens from which a control is drawn; fewer if the evidence read fewer."""
+METHOD = (
+    "HDBSCAN of the points on the latent's axes (at least 2 % of them per cluster); stability is the mean over "
+    f"{RESAMPLES} bootstrap resamples of the largest Jaccard similarity with a cluster found there, and clusters below "
+    f"{SMALLEST_STABILITY:g} are dropped; kept only if there are more than {MADE_BY_DRAW}, and more than in "
+    f"{GAUSSIAN_CONTROLS} draws of Gaussian tokens with the same covariance, form and weights and in the same points "
+    "on random directions; named by tokens, as labels are"
+)
+UNAVAILABLE = "clusters need scikit-learn; pip install 'quadric[site]'"
+
+
+class LatentClusters(NamedTuple):
+    """The clusters among a latent's points, largest first."""
+
+    members: Int64[Array, " m"]
+    """Cluster of every point of `Evidence.points`; −1 for points in none, and for free slots."""
+    names: list[str]
+    """The tokens that each cluster prefers, as labels are made."""
+    stability: Float64[Array, " c"]
+    """Mean Jaccard similarity under resampling, from SMALLEST_STABILITY to 1."""
+    n_unstable: int
+    """Groups that were dropped because they are not stable."""
+    n_stable: int
+    """Stable groups; more than `len(names)` only where the controls have as many, so that none counts as a cluster."""
+    n_control: int
+    """Bound on the stable groups of the controls: none of them has more."""
+
+    def __repr__(self) -> str:
+        return f"LatentClusters({len(self.names)} clusters: {', '.join(self.names) or 'none beyond the controls'})"
+
+
+class Grouping(NamedTuple):
+    """Groups of points, largest first, and how stable each is."""
+
+    members: Int64[Array, " m"]
+    stability: Float64[Array, " c"]
+
+    @property
+    def n_stable(self) -> int:
+        return int((self.stability >= SMALLEST_STABILITY).sum())
+
+
+def is_available() -> bool:
+    """Whether scikit-learn, which has HDBSCAN, is installed."""
+    return find_spec("sklearn") is not None
+
+
+def clusters_of(
+    evidence: Evidence,
+    geometry: DictionaryGeometry,
+    *,
+    count: int = MOST_LATENTS,
+    seed: int = 0,
+    on_progress: Callable[[int], None] = lambda _: None,
+) -> dict[int, LatentClusters]:
+    """Search the latents that are most worth a look for clusters.
+
+    Args:
+        evidence: What data says about the latents.
+        geometry: Their geometry about the centre of the evidence.
+        count: How many latents are searched, best first by `quadric.evidence.ranking.worth`.
+        seed: Seed of the resamples and of the Gaussian controls.
+        on_progress: Called with 1 after every latent.
+
+    Returns:
+        What was found, by latent; a latent that was searched in vain is there too, with no names.
+
+    Example:
+        ```python
+        found = clusters_of(evidence, quadric.geometry.dictionary_geometry(ae))
+        found[12].names, found[12].stability
+        ```
+    """
+    if not is_available():
+        raise ValueError(UNAVAILABLE)
+    ranking = worth(evidence, geometry.redundancy)
+    chosen = [int(latent) for latent in np.argsort(-ranking, kind="stable")[:count] if ranking[latent] > 0]
+    names = ClusterNames(evidence.text)
+    tokens = np.random.default_rng(seed).standard_normal(
+        (GAUSSIAN_CONTROLS, min(evidence.n_tokens, MOST_CONTROL_TOKENS), evidence.settings.n_axes), dtype=np.float32
+    )
+    found = {}
+    for latent in chosen:
+        found[latent] = latent_clusters(
+            evidence, geometry, latent, names, tokens, np.random.default_rng((seed, latent))
+        )
+        on_progress(1)
+    return found
+
+
+def latent_clusters(
+    evidence: Evidence,
+    geometry: DictionaryGeometry,
+    latent: int,
+    names: "ClusterNames",
+    tokens: Float32[Array, "r n a"],
+    generator: np.random.Generator,
+) -> LatentClusters:
+    """The clusters of one latent; `tokens` are standard normal numbers from which its controls are made."""
+    drawn = evidence.points
+    held = np.flatnonzero(drawn.places[latent] != MISSING)
+    own = grouping(np.asarray(drawn.coordinates[latent][held]), generator)
+    n_control = 0
+    for control in _controls(evidence, geometry, latent, tokens, generator):
+        if own.n_stable > max(MADE_BY_DRAW, n_control):  # else it has no clusters, whatever further controls say
+            n_control = max(n_control, stable_groups(control(), own.n_stable, generator))
+    n_clusters = own.n_stable if own.n_stable > max(MADE_BY_DRAW, n_control) else 0
+    kept = np.flatnonzero(own.stability >= SMALLEST_STABILITY)[:n_clusters]
+    rank = np.full(len(own.stability) + 1, MISSING)  # the last entry is for points in no group, whose member is -1
+    rank[kept] = np.arange(len(kept))
+    members = np.full(len(drawn.places[latent]), MISSING)
+    members[held] = rank[own.members]
+    return LatentClusters(
+        members=members,
+        names=names.of([drawn.places[latent][members == cluster] for cluster in range(len(kept))]),
+        stability=own.stability[kept],
+        n_unstable=len(own.stability) - own.n_stable,
+        n_stable=own.n_stable,
+        n_control=n_control,
+    )
+
+
+def grouping(points: Float[Array, "m a"], generator: np.random.Generator) -> Grouping:
+    """Group points and measure how stable each group is."""
+    members = groups(points)
+    n_groups = int(members.max(initial=-1)) + 1
+    if not n_groups:
+        return Grouping(members, np.empty(0))
+    similar = [_similarities(points, members, n_groups, generator) for _ in range(RESAMPLES)]
+    return Grouping(members, np.mean(similar, axis=0))
+
+
+def groups(points: Float[Array, "m a"], share: float = 1.0) -> Int64[Array, " m"]:
+    """The group of every point by HDBSCAN, largest group first; −1 for noise.
+
+    Args:
+        points: Coordinates; columns that are all zero are no axes and are ignored.
+        share: Of all points, where these are a part of them; the smallest group shrinks with it.
+
+    Returns:
+        The groups.
+    """
+    from sklearn.cluster import HDBSCAN  # imported here: an optional package, and slow to import
+
+    smallest = round(share * max(FEWEST_POINTS, SMALLEST_PART * len(points) / share))
+    if len(points) < 2 * max(smallest, NEIGHBOURS):
+        return np.full(len(points), -1)
+    used = points[:, np.abs(points).max(axis=0) > 0].astype(np.float64)
+    if not used.shape[1]:
+        return np.full(len(points), -1)
+    found = HDBSCAN(min_cluster_size=max(2, smallest), min_samples=NEIGHBOURS, copy=True).fit(used).labels_
+    sizes = np.bincount(found[found >= 0])
+    rank = np.empty(len(sizes) + 1, dtype=np.int64)
+    rank[np.argsort(-sizes, kind="stable")] = np.arange(len(sizes))
+    rank[-1] = -1
+    return np.asarray(rank[found])
+
+
+def _similarities(
+    points: Float[Array, "m a"], members: Int64[Array, " m"], n_groups: int, generator: np.random.Generator
+) -> Float64[Array, " c"]:
+    """Of each group, the largest Jaccard similarity with a group of one bootstrap resample.
+
+    A point that is drawn twice counts once: two points in the same place would be the densest group of all.
+    """
+    rows = np.unique(generator.integers(0, len(points), len(points)))
+    before, after = members[rows], groups(points[rows], share=len(rows) / len(points))
+    shared = np.zeros((n_groups, int(after.max(initial=-1)) + 2))  # the last column is for points in no group
+    np.add.at(shared, (before[before >= 0], after[before >= 0]), 1)
+    sizes = np.bincount(after[after >= 0], minlength=shared.shape[1] - 1)
+    union = shared.sum(1, keepdims=True) + sizes - shared[:, :-1]
+    return np.asarray((shared[:, :-1] / np.maximum(1, union)).max(axis=1, initial=0))
+
+
+def stable_groups(points: Float[Array, "m a"], limit: int, generator: np.random.Generator) -> int:
+    """A bound on the number of stable groups: exact unless there are fewer than `limit` groups at all."""
+    n_groups = int(groups(points).max(initial=-1)) + 1
+    return n_groups if n_groups < limit else grouping(points, generator).n_stable
+
+
+def _controls(
+    evidence: Evidence,
+    geometry: DictionaryGeometry,
+    latent: int,
+    tokens: Float32[Array, "r n a"],
+    generator: np.random.Generator,
+) -> list[Callable[[], Float[Array, "m a"]]]:
+    """How to make the points of each control; the cheapest first."""
+    held = evidence.points.places[latent] != MISSING
+    random_directions = np.asarray(evidence.points.control[latent][held])
+
+    def gaussian(draw: Float32[Array, "n a"]) -> Callable[[], Float[Array, "m a"]]:
+        return lambda: gaussian_points(evidence, geometry, latent, draw, int(held.sum()), generator)
+
+    return [lambda: random_directions, *(gaussian(draw) for draw in tokens)]
+
+
+def gaussian_points(
+    evidence: Evidence,
+    geometry: DictionaryGeometry,
+    latent: int,
+    tokens: Float32[Array, "n a"],
+    n_points: int,
+    generator: np.random.Generator,
+) -> Float32[Array, "m a"]:
+    """Points that the latent would have if tokens were Gaussian with their own covariance.
+
+    Args:
+        evidence: For the covariance of the tokens and the weights of the draw.
+        geometry: For the axes of the latent and its form on them.
+        latent: The latent.
+        tokens: Standard normal numbers.
+        n_points: How many are drawn, with weights (|z − rest| + ε)⁴.
+        generator: Makes the draw.
+
+    Returns:
+        Their coordinates on the latent's axes.
+    """
+    shown = tokens.shape[1]
+    axes = geometry.axes[latent, :, :shown].double().numpy()
+    variances, directions = np.linalg.eigh(axes.T @ evidence.calibration.covariance @ axes)
+    spread = (directions * np.sqrt(variances.clip(0))).astype(np.float32)
+    points = tokens @ spread.T
+    forms = geometry.axis_quadratic, geometry.axis_linear
+    quadratic, linear = (each[latent, :shown].float().numpy() for each in forms)
+    z = np.square(points) @ quadratic + points @ linear
+    weights = np.square(np.square(np.abs(z - np.median(z)) + np.float32(evidence.settings.epsilon)))
+    keys = generator.standard_exponential(len(points), dtype=np.float32) / weights
+    return np.asarray(points[np.argpartition(keys, min(n_points, len(keys)) - 1)[:n_points]])
+
+
+class ClusterNames:
+    """Names clusters by the tokens that they prefer to the rest of the text; case matters here, unlike in labels."""
+
+    def __init__(self, text: TextRead) -> None:
+        self.text = text
+        self.frequencies = np.bincount(text.token_ids, minlength=len(text.vocabulary)) / len(text.token_ids)
+        self.groups: Spellings = spellings(text.vocabulary, self.frequencies, fold_case=False)
+        self.starts = np.zeros(len(text.token_ids), dtype=bool)
+        self.starts[text.sequence_starts] = True
+
+    def of(self, clusters: list[Array]) -> list[str]:
+        """A name for each cluster, given the places of its points; equal names get further tokens."""
+        nothing = SignTokens([], 0.0)
+        return distinct_labels([(self._tokens(places), nothing) for places in clusters])
+
+    def _tokens(self, places: Int64[Array, " n"]) -> SignTokens:
+        groups, ids = self.groups, self.text.token_ids
+        each = np.ones(len(places))
+        own = preferences(groups.group[ids[places]], each, groups.frequencies)
+        later = places[~self.starts[places]]
+        before = preferences(groups.group[ids[later - 1]], each[: len(later)], groups.frequencies)
+        return sign_tokens(own, before, groups, 1.0)

@@ -1,0 +1,99 @@
+"""Which latents of two dictionaries of a site are counterparts, from weights alone."""
+
+from collections.abc import Callable, Sequence
+from itertools import combinations
+
+import numpy as np
+import torch
+
+from quadric.autoencoders import BilinearAutoencoder
+from quadric.geometry.comparison import NULL_SEED
+from quadric.geometry.kernels import cross_kernel, squared_norm
+from quadric.geometry.similarity import (
+    HungarianSimilarity,
+    comparable,
+    frobenius_from_norms,
+    hungarian_from_kernels,
+    randomly_initialized,
+)
+from quadric.site.schema import NOTHING, ComparisonEntry, SiteComparison
+
+SMALLEST_OVERLAP = 0.5
+"""|cosine| of two matched forms below which a latent has no counterpart, unless chance reaches higher."""
+CHANCE_QUANTILE = 0.99
+METHOD = (
+    "one-to-one assignment of latents that maximizes the sum of |⟨W, W'⟩|, as quadric compare makes it; overlap is "
+    "|cosine| of the two forms, W and −W being the same latent; chance is the 99th percentile of the overlaps with a "
+    "random initialization of the second dictionary"
+)
+
+
+def comparable_pairs(dictionaries: Sequence[tuple[str, BilinearAutoencoder]]) -> list[tuple[int, int]]:
+    """Pairs of dictionaries that read the same vectors, by index."""
+    return [
+        (one, other)
+        for one, other in combinations(range(len(dictionaries)), 2)
+        if _are_comparable(dictionaries[one][1], dictionaries[other][1])
+    ]
+
+
+def _are_comparable(a: BilinearAutoencoder, b: BilinearAutoencoder) -> bool:
+    same = [
+        not (mine and other) or mine == other
+        for mine, other in (
+            (a.provenance.model, b.provenance.model),
+            (a.provenance.hook_point, b.provenance.hook_point),
+        )
+    ]
+    return a.d_model == b.d_model and all(same)
+
+
+def site_comparisons(
+    dictionaries: Sequence[tuple[str, BilinearAutoencoder]], on_progress: Callable[[int], None] = lambda _: None
+) -> list[SiteComparison]:
+    """Compare every pair of dictionaries that read the same vectors.
+
+    Args:
+        dictionaries: Name and autoencoder of each.
+        on_progress: Called with 1 after every pair.
+
+    Returns:
+        One comparison per pair.
+    """
+    found = []
+    for one, other in comparable_pairs(dictionaries):
+        found.append(compare_dictionaries(*dictionaries[one], *dictionaries[other]))
+        on_progress(1)
+    return found
+
+
+@torch.no_grad()
+def compare_dictionaries(
+    first_name: str, first: BilinearAutoencoder, second_name: str, second: BilinearAutoencoder
+) -> SiteComparison:
+    """The counterpart of every latent of the first dictionary in the second, and the agreement of the two."""
+    mine, other = comparable(first, second)
+    kernel, other_kernel, cross = cross_kernel(mine, mine), cross_kernel(other, other), cross_kernel(mine, other)
+    found = hungarian_from_kernels(cross, kernel, other_kernel, sign_free=True)
+    random = randomly_initialized(other, NULL_SEED)
+    null = hungarian_from_kernels(cross_kernel(mine, random), kernel, cross_kernel(random, random), sign_free=True)
+    chance = float(np.quantile(_overlaps(null), CHANCE_QUANTILE)) if len(null.latents) else 0.0
+    partners = np.full(first.n_latents, NOTHING, dtype=np.int32)
+    overlaps = np.zeros(first.n_latents, dtype=np.float32)
+    partners[found.latents.cpu().numpy()] = found.partners.cpu().numpy()
+    overlaps[found.latents.cpu().numpy()] = _overlaps(found)
+    entry = ComparisonEntry(
+        first=first_name,
+        second=second_name,
+        frobenius=frobenius_from_norms(squared_norm(cross), squared_norm(kernel), squared_norm(other_kernel)),
+        alignment=found.alignment,
+        smallest_overlap=max(SMALLEST_OVERLAP, chance),
+        chance=chance,
+        method=METHOD,
+    )
+    return SiteComparison(entry=entry, partners=partners, overlaps=overlaps)
+
+
+def _overlaps(found: HungarianSimilarity) -> np.ndarray:
+    # Rounding may take the cosine of equal forms beyond 1.
+    return np.asarray(found.cosines.abs().clamp(max=1).float().cpu().numpy())
