@@ -89,7 +89,7 @@ function useRoute(): { route: Route; go: (next: Route, remember: boolean) => voi
 }
 
 function textOf(route: Route): string {
-  return route.page === "map" ? "" : route.text;
+  return route.page === "latent" || route.page === "try" ? route.text : "";
 }
 
 function NoSuchDictionary({ site, name }: { site: Site; name: string }) {
