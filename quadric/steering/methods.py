@@ -159,7 +159,8 @@ def random_rotation(d: int, fixed: Float[Tensor, " d"] | None, generator: torch.
         return turned
     unit = (fixed / fixed.norm()).double().cpu()
     across: Tensor = torch.linalg.svd(unit[None]).Vh[1:]
-    return across.mT @ turned @ across + unit.outer(unit)
+    rotation: Tensor = across.mT @ turned @ across + unit.outer(unit)
+    return rotation
 
 
 def project_along(autoencoder: BilinearAutoencoder, axes: Axes, to: float) -> Intervention:
