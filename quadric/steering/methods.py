@@ -153,12 +153,14 @@ def rotated(axes: Axes, generator: torch.Generator) -> Axes:
 
 def random_rotation(d: int, fixed: Float[Tensor, " d"] | None, generator: torch.Generator) -> Float[Tensor, "d d"]:
     """A random orthogonal matrix that leaves a direction as it is, if one is given: the mean of a raw dictionary."""
+    size = d if fixed is None else d - 1
+    turned: Tensor = torch.linalg.qr(torch.randn(size, size, generator=generator, dtype=torch.float64)).Q
     if fixed is None:
-        return torch.linalg.qr(torch.randn(d, d, generator=generator, dtype=torch.float64)).Q
+        return turned
     unit = (fixed / fixed.norm()).double().cpu()
-    across = torch.linalg.svd(unit[None]).Vh[1:]
-    inside = torch.linalg.qr(torch.randn(d - 1, d - 1, generator=generator, dtype=torch.float64)).Q
-    return across.mT @ inside @ across + unit.outer(unit)
+    across: Tensor = torch.linalg.svd(unit[None]).Vh[1:]
+    rotation: Tensor = across.mT @ turned @ across + unit.outer(unit)
+    return rotation
 
 
 def project_along(autoencoder: BilinearAutoencoder, axes: Axes, to: float) -> Intervention:
