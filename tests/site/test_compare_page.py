@@ -39,7 +39,7 @@ def test_the_list_can_be_cut_and_ordered_and_the_address_keeps_it(viewer):
     numbers = [float(each) for each in overlaps[:-1]]
     assert numbers == sorted(numbers, reverse=True)
     assert max(numbers) < 0.5
-    expect(rows(page).first).to_contain_text("none; nearest:")
+    expect(rows(page).first).to_contain_text("none; matched with:")
     expect(rows(page).last).to_contain_text("none is left for it")
     page.reload()
     expect(rows(page)).to_have_count(20)

@@ -209,7 +209,7 @@ function Row({ entry, other, route, index, otherIndex, pairs, latent, go }: Load
         <>
           <td class="number">{partner}</td>
           <td class={`wide ${has ? "" : "quiet"}`}>
-            {!has && "none; nearest: "}
+            {!has && "none; matched with: "}
             <a href={formatRoute({ ...LATENT, dictionary: other.name, latent: partner })}>
               <LabelText index={otherIndex} latent={partner} />
             </a>

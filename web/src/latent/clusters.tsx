@@ -4,6 +4,7 @@ import type { Latent, Unit } from "../data/site.ts";
 import { css, ofCluster } from "../scene/colours.ts";
 import type { Theme } from "../scene/colours.ts";
 import { shortened } from "../ui/format.ts";
+import { outcome } from "./clusters-outcome.ts";
 import { visible } from "../data/vocabulary.ts";
 
 export interface FoundClusters {
@@ -78,23 +79,6 @@ export function Clusters({ entry, unit, theme, found, isShown, onColour, onHover
 export function membersOf(latent: Latent, cluster: number | null): number[] {
   if (cluster === null) return [];
   return Array.from(latent.clusters, (each, i) => (each === cluster ? i : -1)).filter((i) => i >= 0);
-}
-
-/** What a search found, in words; a latent without clusters says why. */
-export function outcome({ clusters, n_stable, n_unstable, n_control }: LatentClusters, unit: Unit): string {
-  const dropped = n_unstable ? ` ${count(n_unstable, "further group")} did not survive resampling.` : "";
-  if (clusters.length)
-    return `Groups of ${unit}s that lie together on this latent's axes. The controls have at most ${count(n_control, "stable group")}.${dropped}`;
-  if (!n_stable) return `No clusters: no group of ${unit}s survives resampling.`;
-  const why =
-    n_control >= n_stable
-      ? "a control that has no structure has as many"
-      : "the way points are drawn alone can make that many";
-  return `No clusters: ${count(n_stable, "stable group")}, but ${why}.${dropped}`;
-}
-
-function count(number: number, what: string): string {
-  return `${number} ${what}${number === 1 ? "" : "s"}`;
 }
 
 /** Which latents were searched: the part of the method before its first colon. */
