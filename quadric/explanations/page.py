@@ -44,7 +44,7 @@ table { border-collapse: collapse; width: 100%; font-size: .9rem; }
 th, td { padding: .15rem .6rem .15rem 0; text-align: left; vertical-align: top; }
 th { color: var(--faint); font-weight: 500; }
 tr.first { border-top: 1px solid var(--line); }
-td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+th.number, td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 td.token { font-family: ui-monospace, monospace; white-space: nowrap; }
 i.mark { display: inline-block; width: .7em; height: .7em; border-radius: 2px; margin-right: .4em; }
 """
@@ -85,7 +85,7 @@ def _coloured(found: Explanation, colours: dict[int, str]) -> str:
 
 def _latents(found: Explanation, colours: dict[int, str]) -> str:
     rows = "".join(_latent_row(found, each, colours) for each in found.latents[:SHOWN_LATENTS])
-    return f"<table><thead><tr><th>latent</th><th>label</th><th>fires on</th></tr></thead><tbody>{rows}</tbody></table>"
+    return f"<table>{_head('latent', 'label', 'fires on')}<tbody>{rows}</tbody></table>"
 
 
 def _latent_row(found: Explanation, each: TextLatent, colours: dict[int, str]) -> str:
@@ -103,10 +103,15 @@ def _firing(found: Explanation, firing: Firing) -> str:
 
 
 def _tokens(found: Explanation, colours: dict[int, str]) -> str:
-    names = ("token", "latent", "label", "quantile", "share of energy")
-    head = "".join(f"<th>{name}</th>" for name in names)
     rows = "".join(_token_rows(token, colours) for token in found.tokens)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    head = _head("token", "latent", "label", "quantile", "share of energy")
+    return f"<table>{head}<tbody>{rows}</tbody></table>"
+
+
+def _head(*names: str) -> str:
+    numbers = ("latent", "quantile", "share of energy")
+    cells = (f'<th class="number">{name}</th>' if name in numbers else f"<th>{name}</th>" for name in names)
+    return f"<thead><tr>{''.join(cells)}</tr></thead>"
 
 
 def _token_rows(token: Token, colours: dict[int, str]) -> str:

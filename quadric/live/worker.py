@@ -59,7 +59,8 @@ class Worker:
 
     def __init__(self, most_waiting: int = MOST_WAITING) -> None:
         self.most_waiting = most_waiting
-        self.n_finished = 0
+        self.n_taken = 0
+        """Jobs that were taken from the queue."""
         self._queue: queue.Queue[Job | None] = queue.Queue()
         self._waiting: list[Job] = []
         self._lock = threading.Lock()
@@ -106,9 +107,9 @@ class Worker:
                 if job in self._waiting:
                     self._waiting.remove(job)
                 self.current = job
+                self.n_taken += 1
             self._finish(job)
             self.current = None
-            self.n_finished += 1
 
     def _finish(self, job: Job) -> None:
         try:
