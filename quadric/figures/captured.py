@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quadric.figures.figure_data import DEFAULT_ALPHA, FigureData, MissingDataError
+from quadric.figures.figure_data import FigureData, MissingDataError
 from quadric.figures.style import LOOKS, Drawn, panels
 from quadric.geometry import statistics
 from quadric.geometry.statistics import captured_curve
@@ -38,10 +38,12 @@ def _curves(data: FigureData) -> dict[str, Tensor]:
     found = data.at_commonest_size(*PRIORS)
     curves = {}
     for prior in PRIORS:
-        first = next((each for each in found if (each.config.prior, each.config.alpha) == (prior, DEFAULT_ALPHA)), None)
+        first = next(
+            (each for each in found if (each.config.prior, each.config.alpha) == (prior, data.main_alpha)), None
+        )
         if first is None:
             raise MissingDataError(
-                f"no {prior} autoencoder at alpha {DEFAULT_ALPHA} to compare with the other prior; run: "
+                f"no {prior} autoencoder at alpha {data.main_alpha:g} to compare with the other prior; run: "
                 "quadric sweep --layers 15 --prior composite quadratic --out runs/captured"
             )
         eigenvalues = statistics(first.load()).eigenvalues

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from quadric.figures.figure_data import DEFAULT_ALPHA, FigureData, MissingDataError
+from quadric.figures.figure_data import FigureData, MissingDataError
 from quadric.figures.style import LOOKS, Drawn, panels
 from quadric.sweep.rows import Row
 
@@ -24,7 +24,7 @@ def draw(data: FigureData) -> Drawn:
             axes.scatter(
                 [row[column] for row in mine],
                 [row["error"] for row in mine],
-                alpha=[0.9 if row["alpha"] == DEFAULT_ALPHA else 0.35 for row in mine],
+                alpha=[0.9 if row["alpha"] == data.main_alpha else 0.35 for row in mine],
                 **mark,
             )
             axes.scatter(
@@ -38,7 +38,7 @@ def draw(data: FigureData) -> Drawn:
     alone.set_xlabel("bits of a latent written alone, mean")
     whole.set_ylabel("held-out error")
     handles, labels = whole.get_legend_handles_labels()
-    title = f"{rows[0]['hook_point']}; pale: alpha other than {DEFAULT_ALPHA:g}"
+    title = f"{rows[0]['hook_point']}; pale: alpha other than {data.main_alpha:g}"
     figure.legend(handles, labels, loc="outside upper center", ncols=3, title=title)
     return Drawn(figure, [{name: row[name] for name in COLUMNS} for row in rows])
 

@@ -22,8 +22,7 @@ ABLATED = {
     "turned_elsewhere",
 }  # fmt: skip
 """Columns of an ablation study that its figure needs."""
-DEFAULT_ALPHA = 0.3
-"""The paper's value; priors are compared at this alpha."""
+PAPER_ALPHA = 0.3
 
 
 class MissingDataError(ValueError):
@@ -58,6 +57,13 @@ class FigureData:
     """Trained bilinear autoencoders; linear baselines are excluded because they have no geometry."""
     ablations: tuple[Row, ...] = ()
     """Ablated latents, with the name of their autoencoder."""
+
+    @property
+    def main_alpha(self) -> float:
+        """The alpha at which priors are compared: that of most autoencoders, the paper's among equals."""
+        counts = Counter(each.config.alpha for each in self.trained)
+        counts = counts or Counter(row["alpha"] for row in self.rows if row["alpha"] is not None)
+        return max(counts, key=lambda alpha: (counts[alpha], alpha == PAPER_ALPHA), default=PAPER_ALPHA)
 
     def at_commonest_size(self, *priors: str) -> list[Trained]:
         """The autoencoders with these priors at their most common hook point and number of latents."""

@@ -4,14 +4,14 @@ from collections import Counter
 from statistics import mean
 
 from quadric.evaluation.measures import student_interval
-from quadric.figures.figure_data import DEFAULT_ALPHA, FigureData, MissingDataError
+from quadric.figures.figure_data import FigureData, MissingDataError
 from quadric.figures.style import LOOKS, Drawn, panels
 from quadric.sweep.rows import Row
 
 
 def draw(data: FigureData) -> Drawn:
     """Mean over seeds with Student's 95 % interval; with one seed, the interval over held-out sequences."""
-    rows = summaries(comparable_rows(data.rows))
+    rows = summaries(comparable_rows(data))
     if not rows:
         raise MissingDataError(
             "no measured cells for the figure over layers; run: quadric sweep --layers even --prior atomic "
@@ -35,9 +35,9 @@ def draw(data: FigureData) -> Drawn:
     return Drawn(figure, rows)
 
 
-def comparable_rows(rows: tuple[Row, ...]) -> list[Row]:
-    """Cells at the default alpha and the most common number of latents."""
-    fitting = [row for row in rows if row["alpha"] in (None, DEFAULT_ALPHA)]
+def comparable_rows(data: FigureData) -> list[Row]:
+    """Cells at the main alpha and the most common number of latents."""
+    fitting = [row for row in data.rows if row["alpha"] in (None, data.main_alpha)]
     sizes = Counter(row["n_latents"] for row in fitting)
     return [row for row in fitting if row["n_latents"] == sizes.most_common(1)[0][0]]
 

@@ -5,7 +5,7 @@ The first entry of every matrix is a random initialization; the last are the oth
 
 from typing import Any, NamedTuple
 
-from quadric.figures.figure_data import DEFAULT_ALPHA, FigureData, MissingDataError, Trained
+from quadric.figures.figure_data import FigureData, MissingDataError, Trained
 from quadric.figures.style import LOOKS, Drawn, panels
 from quadric.geometry.comparison import NULL_SEED, Agreement, Portrait, agreement, portrait
 from quadric.geometry.similarity import comparable, randomly_initialized
@@ -37,7 +37,7 @@ def draw(data: FigureData) -> Drawn:
             Entry(LOOKS[other].label, _portrait(each))
             for other, members in families.items()
             for each in members
-            if other != prior and each.config.alpha == DEFAULT_ALPHA
+            if other != prior and each.config.alpha == data.main_alpha
         ]
         found = _agreements(own, others)
         rows += _rows(prior, own, others, found)

@@ -4,7 +4,7 @@ from itertools import combinations
 from statistics import mean
 from typing import Any
 
-from quadric.figures.figure_data import DEFAULT_ALPHA, FigureData, MissingDataError, Trained
+from quadric.figures.figure_data import FigureData, MissingDataError, Trained
 from quadric.figures.similarity import measured
 from quadric.figures.style import GREY, LOOKS, Drawn, panels
 from quadric.geometry.comparison import NULL_SEED, Portrait, agreement, portrait
@@ -39,7 +39,7 @@ def draw(data: FigureData) -> Drawn:
 
 
 def _families(data: FigureData) -> dict[str, list[Trained]]:
-    found = [each for each in data.at_commonest_size(*PRIORS) if each.config.alpha == DEFAULT_ALPHA]
+    found = [each for each in data.at_commonest_size(*PRIORS) if each.config.alpha == data.main_alpha]
     families = {prior: [each for each in found if each.config.prior == prior] for prior in PRIORS}
     families = {prior: family for prior, family in families.items() if len(family) > 1}
     if not families:

@@ -235,7 +235,7 @@ def _config(
         "overlap_penalty": _as_float(overlap_penalty), "top_latents": top_latents, "tied": tied, "n_active": n_active,
     }  # fmt: skip
     scale = resized(_defaults(lens), {name: value for name, value in sizes.items() if value is not None})
-    grid = Grid(dictionaries=(prior,), alphas=None if alpha is None else (float(alpha),), seeds=(seed,))
+    grid = Grid(dictionaries=(prior,), alphas=() if alpha is None else (float(alpha),), seeds=(seed,))
     (config,) = autoencoders((ROWS,), scale, grid)
     return config
 

@@ -96,8 +96,8 @@ class Grid:
 
     dictionaries: tuple[Dictionary, ...] = ("composite",)
     """Priors on the mixing of atoms into latents, or the linear baselines topk and batch_topk."""
-    alphas: tuple[float, ...] | None = None
-    """Weights of the density penalty; the linear baselines have none."""
+    alphas: tuple[float, ...] = ()
+    """Weights of the density penalty; the scale's own if there are none. The linear baselines have none."""
     seeds: tuple[int, ...] = (0,)
     """Seeds of the initial weights."""
 

@@ -219,7 +219,12 @@ def site_dictionary(
     close = geometry.neighbours
     layout = umap_layout(close, seed) if with_map else None
     return SiteDictionary(
-        entry=_entry(given, text, None if layout is None else describe(close, seed), _searched(found)),
+        entry=_entry(
+            given,
+            text,
+            None if layout is None else describe(close, seed),
+            _searched(found, unit_of(given.evidence.provenance)),
+        ),
         columns=_columns(given.evidence, geometry, layout),
         labels=_labels(given.evidence),
         latents=latent_records(given.evidence, geometry, found or {}),
@@ -227,11 +232,11 @@ def site_dictionary(
     )
 
 
-def _searched(found: dict[int, clusters.LatentClusters] | None) -> str | None:
+def _searched(found: dict[int, clusters.LatentClusters] | None, unit: str) -> str | None:
     """Say in words which latents were searched for clusters, and how."""
     if found is None:
         return None
-    return f"the {len(found):,} latents most worth a look were searched: {clusters.METHOD}"
+    return f"the {len(found):,} latents most worth a look were searched: {clusters.METHOD.replace(TOKEN, unit)}"
 
 
 def _shown_clusters(found: clusters.LatentClusters) -> LatentClusters:
@@ -313,7 +318,7 @@ def _entry(given: SiteInput, text: str, umap: str | None, searched: str | None) 
             # The evidence describes its method for tokens; rows are labelled by the same one.
             offline=evidence.labels.method.replace(TOKEN, unit),
             written=None if written is None else _written_by(written),
-            scored=None if evidence.labels.scores is None else LABEL_SCORES,
+            scored=None if evidence.labels.scores is None else LABEL_SCORES.replace(TOKEN, unit),
         ),
     )
 

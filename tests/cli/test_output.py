@@ -66,7 +66,7 @@ def test_a_demo_with_control_characters_in_its_summary(tmp_path: Path, capsys: p
 
 
 def test_labels_with_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
-    _said(LabellingReport({0: EVIL}, 0, {1: EVIL}), [0, 1])
+    _said(LabellingReport({0: EVIL}, 0, {1: EVIL}), [0, 1], None)
     assert printed(capsys).count("\\x1b[31mred") == 2
 
 

@@ -111,6 +111,11 @@ def test_requesting_a_figure_without_data_is_an_error(tmp_path: Path) -> None:
     assert not (tmp_path / "layers.png").exists()
 
 
+def test_priors_are_compared_at_the_alpha_of_most_of_them(data: FigureData) -> None:
+    assert data.main_alpha == 0.05  # two seeds of three priors at two layers, beside one of each other alpha
+    assert FigureData().main_alpha == 0.3
+
+
 def test_the_legend_of_error_against_bits_is_not_pale(data: FigureData) -> None:
     (legend,) = FIGURES["error_bits"](data).figure.legends
     assert [mark.get_alpha() for mark in legend.legend_handles] == [0.9] * 3
@@ -125,7 +130,7 @@ def test_layers_are_means_over_seeds(data: FigureData) -> None:
         cells = [
             each["error"]
             for each in data.rows
-            if (each["layer"], each["kind"]) == (row["layer"], row["kind"]) and each["alpha"] in (None, 0.3)
+            if (each["layer"], each["kind"]) == (row["layer"], row["kind"]) and each["alpha"] in (None, data.main_alpha)
         ]
         assert (row["seeds"], row["error"]) == (2, pytest.approx(mean(cells)))
         # Student's t for one degree of freedom and 95 % is 12.706.
@@ -139,7 +144,7 @@ def test_captured_medians_match_the_statistics_table(data: FigureData) -> None:
         trained = next(
             each
             for each in data.at_commonest_size("composite", "quadratic")
-            if (each.config.prior, each.config.alpha) == (prior, 0.3)
+            if (each.config.prior, each.config.alpha) == (prior, data.main_alpha)
         )
         table = statistics(trained.load())
         for rank, column in ((1, "captured_1"), (3, "captured"), (5, "captured_5")):
@@ -164,7 +169,7 @@ def test_similarities_match_the_geometry_functions(data: FigureData) -> None:
     free = hungarian_similarity(members[0.7], members[0.0], sign_free=True)
     assert row["alignment"] == pytest.approx(free.alignment, rel=1e-5)
     labels = [r["column"] for r in rows if (r["prior"], r["row"]) == ("composite", "0")]
-    assert labels == ["random", "0", "0.3", "0.7", "quadratic"]
+    assert labels == ["random", "0", "0.05", "0.3", "0.7", "quadratic"]
 
 
 def test_stability_compares_every_pair_of_seeds_and_each_with_chance(data: FigureData) -> None:

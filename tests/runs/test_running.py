@@ -119,7 +119,7 @@ def test_what_a_killed_start_left_does_not_block_the_next(tmp_path: Path) -> Non
 
 
 def test_a_run_named_like_its_autoencoder_is_trained(world: Path, tmp_path: Path) -> None:
-    name = "resid_pre.2-atomic-affine-k24-alpha0.3-overlap0.01-seed0"
+    name = "resid_pre.2-atomic-affine-k24-alpha0.05-overlap0.01-top32-seed0"
     assert main(train_command(world, tmp_path / name, "--prior", "atomic")) == 0
     assert (tmp_path / name / "autoencoders" / name / "config.json").is_file()
     assert quadric.load(tmp_path / name).n_latents == 24

@@ -126,10 +126,14 @@ def test_the_surface_is_drawn_named_and_follows_its_slider(viewer):
 
 
 def test_the_surface_says_when_the_axes_left_out_matter_and_when_there_is_none(viewer):
-    page = viewer.open(f"{DIFFUSE}?surface=0.1")
+    page = viewer.open(f"{DIFFUSE}?surface=0.005&axes=3,4,5")
     expect(page.locator(".surface-control .caution")).to_contain_text(re.compile(r"axes left out carry \d+ % of Σ"))
     expect(page.locator(".surface-control .caution")).to_contain_text(
-        re.compile(r"this formula accounts for (> )?\d+ % of the variance of z")
+        re.compile(r"this formula accounts for (< )?\d+ % of the variance of z")
+    )
+    page = viewer.open(f"{DIFFUSE}?surface=0.1")  # the points show that what is left out does not matter
+    expect(page.locator(".surface-control .quiet")).to_contain_text(
+        re.compile(r"They carry \d+ % of Σ\|λ\|\. .* accounts for (> )?\d+ % of the variance of z")
     )
     page = viewer.open(f"#/composite/latent/{BOWL}?surface=0.3")
     expect(page.locator(".surface-control .quiet")).to_contain_text("accounts for 100 % of the variance of z")
