@@ -294,7 +294,7 @@ def _entry(given: SiteInput, text: str, umap: str | None, searched: str | None) 
         source_autoencoder=given.source_autoencoder,
         text=text,
         umap=umap,
-        clusters=searched,
+        clusters=None if searched is None else searched.replace(TOKEN, unit),
         provenance=autoencoder.provenance,
         sampling=Sampling(
             n_tokens=evidence.n_tokens,
@@ -313,7 +313,7 @@ def _entry(given: SiteInput, text: str, umap: str | None, searched: str | None) 
             # The evidence describes its method for tokens; rows are labelled by the same one.
             offline=evidence.labels.method.replace(TOKEN, unit),
             written=None if written is None else _written_by(written),
-            scored=None if evidence.labels.scores is None else LABEL_SCORES,
+            scored=None if evidence.labels.scores is None else LABEL_SCORES.replace(TOKEN, unit),
         ),
     )
 
