@@ -299,7 +299,7 @@ def _entry(given: SiteInput, text: str, umap: str | None, searched: str | None) 
         source_autoencoder=given.source_autoencoder,
         text=text,
         umap=umap,
-        clusters=searched,
+        clusters=None if searched is None else searched.replace(TOKEN, unit),
         provenance=autoencoder.provenance,
         sampling=Sampling(
             n_tokens=evidence.n_tokens,
