@@ -21,7 +21,7 @@ def test_the_map_the_important_latents_and_the_list_are_there(viewer):
     expect(page.get_by_role("heading", name="Synthetic shapes")).to_be_visible()
     expect(page.locator(".important li")).to_have_count(20)
     expect(rows(page)).to_have_count(N_LISTED)
-    expect(page.locator(".map-legend")).to_contain_text("Curvature")
+    expect(page.locator(".map-legend")).to_contain_text("Effective rank")
     page.get_by_role("combobox", name="Colour").select_option("shape")
     expect(page.locator(".map-legend")).to_contain_text("elliptic paraboloid")
     expect(page.locator(".map-title")).to_contain_text("40 latents, composite prior · smollm2, layers.15")

@@ -77,7 +77,7 @@ export const MAP: MapRoute = {
   x: "measured_curvature",
   y: "density",
   size: "mean_square",
-  colour: "measured_curvature",
+  colour: "effective_rank",
   filters: {},
   hideDense: false,
   showEmpty: false,

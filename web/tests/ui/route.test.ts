@@ -9,7 +9,7 @@ const ROUTES: Route[] = [
     ...MAP,
     dictionary: "a b/c",
     layout: "umap",
-    colour: "measured_curvature",
+    colour: "shape",
     filters: { density: [0.1, 0.5], importance: [1, 20] },
     hideDense: true,
     showEmpty: true,
