@@ -23,7 +23,7 @@ _PAGE = """<!doctype html>
 </head>
 <body>
 <h1>{title}</h1>
-<p class="quiet">Strength of a latent on a token: {ranking}. Labels are unevaluated.</p>
+<p class="quiet">Strength of a latent on a token: {ranking}.</p>
 {texts}
 </body>
 </html>
