@@ -20,6 +20,7 @@ from quadric.activations.hook_points import HookPoint
 from quadric.activations.models import LanguageModel
 from quadric.activations.splicing import predictions
 from quadric.autoencoders import BilinearAutoencoder
+from quadric.autoencoders.objective import unit_tokens
 from quadric.evaluation.measures import Interval, student_interval
 from quadric.evidence import Evidence
 from quadric.geometry.copies import redundancy
@@ -176,7 +177,7 @@ def _firing(
     found = []
     for part in torch.split(sequences, SEQUENCES_AT_ONCE):
         read = capture(model, [point], part)[str(point)]
-        values = autoencoder.encode(read.flatten(0, 1)).float().cpu()
+        values = autoencoder.encode(unit_tokens(read.flatten(0, 1))).float().cpu()  # as the evidence has them
         found.append(((values - rest).abs() > threshold).view(*part.shape, -1))
     fires = torch.cat(found).movedim(-1, 0).contiguous()
     fires[:, :, [0, -1]] = False

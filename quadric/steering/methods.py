@@ -97,7 +97,7 @@ def mean_difference(corpus: Float[Tensor, "n d"], fires: Bool[Tensor, " n"]) -> 
 def best_topk_latent(topk: LinearAutoencoder, corpus: Float[Tensor, "n d"], fires: Bool[Tensor, " n"]) -> int:
     """The linear latent whose activation correlates most with the firing of the quadratic one."""
     with torch.no_grad():
-        values = torch.cat([topk.encode(part).double() for part in torch.split(corpus, 2048)])
+        values = torch.cat([topk.encode(unit_tokens(part)).double() for part in torch.split(corpus, 2048)])
     values = values - values.mean(0)
     wanted = fires.double() - fires.double().mean()
     covariance = wanted @ values
@@ -115,13 +115,13 @@ def added(name: str, direction: Float[Tensor, " d"]) -> Method:
 
 
 def clamped(topk: LinearAutoencoder, latent: int) -> Method:
-    """One latent of a linear dictionary set to the dose; the reconstruction error stays as it is."""
+    """One latent of a linear dictionary set to the dose, for the unit token; the reconstruction error stays as it is."""
     direction = topk.decoder.detach()[latent].double()
 
     def at(dose: float) -> Change:
         def change(x: Tensor) -> Tensor:
             with torch.no_grad():
-                missing = dose - topk.encode(x)[:, latent].double()
+                missing = dose - topk.encode(unit_tokens(x))[:, latent].double()
             moved: Tensor = missing[:, None] * x.double().norm(dim=-1, keepdim=True) * direction.to(x.device)
             return x + moved.to(x.dtype)
 

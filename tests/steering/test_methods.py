@@ -27,17 +27,17 @@ def test_a_direction_is_added_in_units_of_the_norm() -> None:
 
 
 def test_a_clamped_latent_adds_what_is_missing(steerable: Steerable) -> None:
-    topk, x = steerable.topk, steerable.acts.vectors[:50]
+    topk, x = steerable.topk, 30 * steerable.acts.vectors[:50]
     moved = clamped(topk, 3).at(0.7)(x)
     change = (moved - x) / x.norm(dim=1, keepdim=True)
-    values = topk.encode(x)[:, 3]
+    values = topk.encode(x / x.norm(dim=1, keepdim=True))[:, 3]
     torch.testing.assert_close(change, (0.7 - values)[:, None] * topk.decoder[3], atol=1e-5, rtol=1e-4)
 
 
 def test_the_best_linear_latent_is_the_most_correlated(steerable: Steerable) -> None:
     x = steerable.acts.vectors[:300]
     fires = torch.arange(len(x)) % 7 == 0
-    values = steerable.topk.encode(x).detach().double()
+    values = steerable.topk.encode(x / x.norm(dim=1, keepdim=True)).detach().double()
     both = torch.cat([fires.double()[None], values.mT + 1e-30 * torch.randn(values.mT.shape).double()])
     correlations = torch.nan_to_num(torch.corrcoef(both)[0, 1:], nan=-1)
     assert best_topk_latent(steerable.topk, x, fires) == int(correlations.argmax())
