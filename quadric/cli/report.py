@@ -29,8 +29,8 @@ class Report:
     """Print everything as JSON instead of tables."""
     top: int = 20
     """How many of the most important latents to print."""
-    tolerance: float = 0.05
-    """Share of a latent's variation that its shape may leave out."""
+    tolerance: float = 0.01
+    """Share of a latent's variance that each part left out of its shape may have."""
 
     def run(self) -> int:
         import sys

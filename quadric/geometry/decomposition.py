@@ -60,7 +60,7 @@ class Decomposition:
     centre: Centre | None
     """The centre about which a raw dictionary was read; None for the origin and for a lens's own centre."""
     tolerance: float
-    """Share of a latent's variation that its shape may leave out."""
+    """Share of a latent's variance that each part left out of its shape may have."""
     eigenvalues: Float[Tensor, "k r"]
     """All eigenvalues of Q by |λ| descending, padded with zeros; float64."""
     support: Int[Tensor, " k"]
@@ -154,7 +154,7 @@ def decompose(
         on_progress: Called with the number of latents finished since its last call.
         centre: Of the unit tokens that a raw dictionary reads, with their covariance if it is known; the origin if
             left out. An affine lens has its own.
-        tolerance: Share of a latent's variation that its shape may leave out.
+        tolerance: Share of a latent's variance that each part left out of its shape may have.
 
     Returns:
         Eigenvalues, axes and shape of all latents, on the CPU.

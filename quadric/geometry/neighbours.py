@@ -15,7 +15,7 @@ from torch import Tensor
 
 from quadric.autoencoders import Autoencoder
 from quadric.geometry.centring import CentreLike
-from quadric.geometry.decomposition import Decomposition, decompose
+from quadric.geometry.decomposition import NO_AXIS, Decomposition, decompose
 from quadric.geometry.dictionary import Progress, no_progress
 from quadric.geometry.shapes import HALF_SPACE
 from quadric.geometry.statistics import effective_rank
@@ -121,7 +121,9 @@ def subspace_ranks(geometry: Decomposition, largest_rank: int = LARGEST_RANK) ->
     ranks = effective_rank(geometry.eigenvalues).round().long()
     # The third axis of a paraboloid is the one along which it opens, so its first two eigenvectors come with it.
     ranks = torch.where(found.opens, torch.maximum(ranks, (found.positive + found.negative).clamp(max=2)) + 1, ranks)
-    return torch.where(found.shape == HALF_SPACE, 1, ranks).clamp(max=largest_rank)
+    # Where it opens inside the span of its own eigenvectors, that axis replaces one of them.
+    present = (geometry.axis_kind != NO_AXIS).sum(-1)
+    return torch.where(found.shape == HALF_SPACE, 1, ranks).clamp(max=largest_rank).minimum(present)
 
 
 def _check(count: int, largest_rank: int) -> None:

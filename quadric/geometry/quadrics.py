@@ -117,7 +117,7 @@ def read(
             left out. An affine lens has its own centre, constant and covariance, which are used.
         covariance: Of the unit tokens about the centre: a matrix (d, d), d variances, or one variance for all. By
             default the lens's or the centre's; without, all directions have the same, (1 − ‖centre‖²)/d.
-        tolerance: Share of a latent's variation that its shape may leave out.
+        tolerance: Share of a latent's variance that each part left out of its shape may have.
 
     Returns:
         Shape, centre, axes, radii and curvature.

@@ -1,8 +1,9 @@
 """The shapes of latents: one vocabulary, one rule for what counts, one tolerance.
 
-A latent is z = vᵀQv + c·bᵀv + c²a about a centre. The eigenpairs (λ_j, q_j) of Q that count are the fewest that carry
-all but the tolerance of Σ|λ_j|·Var(q_j·v); none count where the whole quadratic part has less than the tolerance of the
-variance of z. The level sets open along b_⊥, the part of b outside their span, unless it has less than that too.
+A latent is z = vᵀQv + c·bᵀv + c²a about a centre. Its shape is that of the simplest quadric that keeps nearly all of
+the variance of z over the tokens, were they Gaussian: an eigenpair (λ_j, q_j) of Q contributes 2(λ_j·Var(q_j·v))². The
+eigenpairs that count are the fewest that leave out at most the tolerance of the variance of z; none count where the
+whole quadratic part has less. The level sets open along b_⊥, the part of b outside their span, unless it has less too.
 
 | eigenvalues that count | closed            | opens along b_⊥       |
 |------------------------|-------------------|-----------------------|
@@ -36,9 +37,9 @@ QuadricShape = Literal[
 SHAPES: tuple[QuadricShape, ...] = get_args(QuadricShape)
 EMPTY, CONSTANT, HALF_SPACE, SLAB, ELLIPSOID, HYPERBOLOID, ELLIPTIC_PARABOLOID, HYPERBOLIC_PARABOLOID = range(8)
 
-DEFAULT_TOLERANCE = 0.05
-"""Share of a latent's variation that its shape may leave out: eigenvalues by their share of Σ|λ|·variance, the linear
-part outside their span and the whole quadratic part by their share of the variance of z."""
+DEFAULT_TOLERANCE = 0.01
+"""Share of the variance of z that each part left out of the shape may have: the eigenvalues that do not count, and the
+linear part outside the span of those that do."""
 
 
 class Shape(NamedTuple):
@@ -54,7 +55,7 @@ class Shape(NamedTuple):
     round: bool
     """Whether all |λ| that count are equal, within the tolerance."""
     tolerance: float
-    """Share of the variation that the shape may leave out."""
+    """Share of the variance of z that each part left out of the shape may have."""
 
     @property
     def dimension(self) -> int:
@@ -127,7 +128,7 @@ def read_shapes(
         constant: a.
         scale: c.
         spread: Covariance of ξ, or one variance for all of them.
-        tolerance: Share of the variation that a shape may leave out.
+        tolerance: Share of the variance of z that each part left out of the shape may have.
 
     Returns:
         Shape and curvature of every latent, and which part of it they are made of.
@@ -137,7 +138,8 @@ def read_shapes(
     curved = 2 * _quadratic_variance(eigenvalues, spread)
     total = curved + scale**2 * _variance(linear, spread)
     curvature = torch.where(total > 0, curved / torch.where(total > 0, total, 1), 0)
-    counted = largest_shares(eigenvalues.abs() * variances, tolerance) & (curvature > tolerance)[:, None]
+    own = 2 * (eigenvalues * variances).square()  # what correlation adds belongs to no single eigenvalue
+    counted = largest_shares(own, tolerance * total) & (curvature > tolerance)[:, None]
     outside = torch.where(counted, 0, linear)
     opens = scale**2 * _variance(outside, spread) > tolerance * total
     sizes = torch.where(counted, eigenvalues.abs(), 0)
@@ -149,11 +151,11 @@ def read_shapes(
     return Reading(columns, counted, torch.where(opens[:, None], outside, 0))
 
 
-def largest_shares(weights: Float[Tensor, "b r"], tolerance: float) -> Bool[Tensor, "b r"]:
-    """The fewest weights, largest first, that make up all but the tolerance of their sum; zeros never count."""
+def largest_shares(weights: Float[Tensor, "b r"], left_out: Float[Tensor, " b"]) -> Bool[Tensor, "b r"]:
+    """The fewest weights, largest first, such that the others sum to at most `left_out`; zeros never count."""
     ordered = weights.sort(dim=-1, descending=True, stable=True)
-    before = ordered.values.cumsum(-1) - ordered.values
-    needed = (before < (1 - tolerance) * ordered.values.sum(-1, keepdim=True)) & (ordered.values > 0)
+    from_here_on = ordered.values.flip(-1).cumsum(-1).flip(-1)  # summed from the smallest, so that none is lost
+    needed = (from_here_on > left_out[:, None]) & (ordered.values > 0)
     return torch.zeros_like(needed).scatter(-1, ordered.indices, needed)
 
 
@@ -190,7 +192,7 @@ def shape_of(eigenvalues: Float[Tensor, " r"], tolerance: float = DEFAULT_TOLERA
 
     Args:
         eigenvalues: λ of the form.
-        tolerance: Share of Σ|λ| that the shape may leave out.
+        tolerance: Share of Σλ² that the shape may leave out.
 
     Returns:
         slab, ellipsoid, hyperboloid or empty, with its signature.
@@ -208,7 +210,7 @@ def check_tolerance(tolerance: float) -> None:
     """Raise unless the tolerance is a share below one."""
     if not 0 <= tolerance < 1:
         raise ValueError(
-            f"tolerance={tolerance} is not in [0, 1); it is a share of the variation, e.g. {DEFAULT_TOLERANCE}"
+            f"tolerance={tolerance} is not in [0, 1); it is a share of the variance, e.g. {DEFAULT_TOLERANCE}"
         )
 
 
@@ -238,7 +240,8 @@ def level_set(pairs: Eigenpairs, threshold: float, tolerance: float = DEFAULT_TO
     check_tolerance(tolerance)
     if threshold == 0:
         raise ValueError("the level set at threshold=0 is a cone, which has no radii; give a threshold ≠ 0")
-    counted = largest_shares(pairs.eigenvalues.abs()[None], tolerance)[0]
+    weights = pairs.eigenvalues.square()[None]
+    counted = largest_shares(weights, tolerance * weights.sum(-1))[0]
     values = pairs.eigenvalues[counted]
     return LevelSet(
         axes=pairs.eigenvectors[:, counted],

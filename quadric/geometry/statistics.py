@@ -57,7 +57,7 @@ class LatentStatistics:
     eigenvalues: Float[Tensor, "k r"]
     """All eigenvalues by |λ| descending, padded with zeros."""
     tolerance: float
-    """Share of a latent's variation that its shape may leave out."""
+    """Share of a latent's variance that each part left out of its shape may have."""
 
     def __len__(self) -> int:
         return len(self.importance)
@@ -99,7 +99,7 @@ def statistics(
 
     Args:
         autoencoder: A bilinear autoencoder.
-        tolerance: Share of a latent's variation that its shape may leave out.
+        tolerance: Share of a latent's variance that each part left out of its shape may have.
         on_progress: Called with the number of latents finished since its last call.
         geometry: The autoencoder's geometry, if it was computed before with that tolerance; then no latent is
             decomposed again.

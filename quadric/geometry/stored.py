@@ -26,7 +26,7 @@ from quadric.geometry.neighbours import DEFAULT_COUNT, Neighbours
 from quadric.geometry.shapes import Readings
 
 FORMAT = "quadric-geometry"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """Increase it whenever the same weights would give other tensors, so that stored ones are computed again."""
 NAME = "geometry.json"
 

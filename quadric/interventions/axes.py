@@ -113,7 +113,8 @@ def latent_axes(
     values, vectors = values[curved], vectors[:, curved]
     linear = weights * right[:, -1] @ left[:, :-1] + weights * left[:, -1] @ right[:, :-1]
     beyond = linear - vectors @ (vectors.mT @ linear)
-    kept = largest_shares(values.abs()[None], tolerance)[0]
+    sizes = values.abs()[None]
+    kept = largest_shares(sizes, tolerance * sizes.sum(-1))[0]
     values, vectors = values[kept], vectors[:, kept]
     length = torch.linalg.vector_norm(beyond)
     if length > OUTSIDE * torch.linalg.vector_norm(linear):

@@ -132,7 +132,7 @@ def report_on(
     Args:
         run: What it was loaded from, a folder or a hub id.
         autoencoder: A bilinear autoencoder.
-        tolerance: Share of a latent's variation that its shape may leave out.
+        tolerance: Share of a latent's variance that each part left out of its shape may have.
         on_progress: Called with the number of latents finished since its last call.
         geometry: Its geometry, if it was computed before; then no latent is decomposed again.
 
@@ -168,7 +168,7 @@ def report_on_run(
     Args:
         run: Run folder, folder made by save_pretrained, or hub id.
         name: Which autoencoder, if the run has several.
-        tolerance: Share of a latent's variation that its shape may leave out.
+        tolerance: Share of a latent's variance that each part left out of its shape may have.
         on_progress: Called with the number of latents that are done, and of all latents.
 
     Returns:

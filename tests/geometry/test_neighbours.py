@@ -32,7 +32,8 @@ def subspace(ae, latent, centre, largest_rank=8):
         return vectors[:, order[: min(largest_rank, size)]]
     size = max(size, min(2, counted.shape[1]))
     chosen = vectors[:, order[: min(largest_rank - 1, size)]]
-    return np.linalg.qr(np.concatenate([direction, chosen], 1)).Q
+    found = np.linalg.svd(np.concatenate([direction, chosen], 1), full_matrices=False)
+    return found.U[:, found.S > 1e-5]  # the direction may lie in the span of the eigenvectors
 
 
 def naive_overlaps(ae, centre=None):

@@ -158,7 +158,20 @@ def test_curvature_is_the_share_of_variance_that_no_linear_function_explains() -
 def test_small_eigenvalues_count_as_zero_by_their_share() -> None:
     lifted, *_ = known([1.0, 1.0, -0.02], [0.0, 0.0, 0.0])
     assert read_quadric(lens_affine_form(lifted, 0.4)).shape == "ellipsoid"
-    assert read_quadric(lens_affine_form(lifted, 0.4), tolerance=0.001).shape == "hyperboloid"
+    assert read_quadric(lens_affine_form(lifted, 0.4), tolerance=0.0001).shape == "hyperboloid"
+
+
+def test_the_shape_keeps_all_but_the_tolerance_of_the_variance() -> None:
+    """Over Gaussian tokens; of the linear part, the shape leaves out what has less than the tolerance too."""
+    lifted, *_ = known([1.0, -0.5, 0.12, -0.05], [0.4, 0.0, -0.3, 0.2])
+    form = lens_affine_form(lifted, 0.4)
+    tokens = torch.randn(200_000, D, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    for tolerance in (0.001, 0.02, 0.2):
+        found = read_quadric(form, tolerance=tolerance)
+        shown = (tokens @ found.axes - found.centre @ found.axes).square() @ found.eigenvalues
+        shown = shown + form.scale * tokens @ found.direction
+        left_out = float((form(tokens) - shown).var() / form(tokens).var())
+        assert left_out <= 2 * tolerance * 1.05  # eigenvalues and linear part each; 5 % for the sample
 
 
 def test_empty_and_constant_forms() -> None:

@@ -26,7 +26,7 @@ def test_json_html_csv_and_parquet(tmp_path):
         rows = list(csv.DictReader(file))
     assert [row["label"] for row in rows] == report.labels
     assert [float(row["importance"]) for row in rows] == report.columns()["importance"]
-    assert json.loads(table.schema.metadata[b"quadric"])["tolerance"] == 0.05
+    assert json.loads(table.schema.metadata[b"quadric"])["tolerance"] == 0.01
 
 
 def test_a_comparison_as_json_and_picture(tmp_path):

@@ -120,7 +120,7 @@ export const SHAPE: Statistic = {
   key: "shape",
   name: "Shape",
   short: "shape",
-  explain: () => "Which quadric the latent's level sets are, from its quadratic and its linear part; a part below 5 % of its variation does not count.",
+  explain: () => "Which quadric the latent's level sets are, from its quadratic and its linear part; a part below 1 % of its variance does not count.",
   log: false,
   format: (value) => SHAPES[value] ?? "unknown",
 };
