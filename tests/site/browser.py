@@ -74,6 +74,16 @@ def served(folder: Path) -> Iterator[str]:
             thread.join()
 
 
+def wait_until(page: Page, condition: str, argument: object = None) -> None:
+    """Ask until it holds. Playwright's wait_for_function evaluates strings inside the page from its second look on,
+    which the page's policy forbids."""
+    for _ in range(1000):
+        if page.evaluate(condition, argument):
+            return
+        page.wait_for_timeout(20)
+    raise AssertionError(f"{condition} did not come true")
+
+
 class Watch:
     """Collects whatever a page should not do."""
 
@@ -113,17 +123,8 @@ class Viewer:
     def hash(self) -> str:
         return str(self.page.evaluate("location.hash"))
 
-    def wait_until(self, condition: str, argument: object = None) -> None:
-        """Ask until it holds. Playwright's wait_for_function evaluates strings inside the page from its second look on,
-        which the page's policy forbids."""
-        for _ in range(1000):
-            if self.page.evaluate(condition, argument):
-                return
-            self.page.wait_for_timeout(20)
-        raise AssertionError(f"{condition} did not come true")
-
     def wait_for_hash(self, part: str) -> None:
-        self.wait_until("part => location.hash.includes(part)", part)
+        wait_until(self.page, "part => location.hash.includes(part)", part)
 
     def picture(self, which: int = 0) -> bytes:
         """The scatter once it is at rest: the same after a few more frames.
@@ -133,7 +134,7 @@ class Viewer:
         over the rounded numbers of the address after the address had changed: now it does so before.
         """
         self.page.wait_for_load_state("networkidle")
-        self.wait_until("() => document.fonts.status === 'loaded'")
+        wait_until(self.page, "() => document.fonts.status === 'loaded'")
         scene = self.page.locator(".scene").nth(which)
         frames = "for (let i = 0; i < 4; i++) await new Promise(requestAnimationFrame)"
         picture = b""

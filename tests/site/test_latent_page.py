@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
+from tests.site.browser import wait_until
 from tests.site.level_sets import View
 from tests.site.synthetic import UNSCORED, synthetic_dictionary, synthetic_text, write_synthetic_site
 from tests.site.synthetic_forms import BOWL, EGG, EMPTY, HALF_SPACE, PRINGLE
@@ -317,7 +318,7 @@ def test_the_linear_control_shows_the_same_tokens_along_one_direction_and_says_w
     viewer.wait_for_hash("control=random")
     expect(page.get_by_role("button", name="Linear control")).to_have_attribute("aria-pressed", "false")
     page.keyboard.press("r")
-    page.wait_for_function("() => !location.hash.includes('control=')")
+    wait_until(page, "() => !location.hash.includes('control=')")
     assert viewer.picture() == before
 
 
@@ -403,7 +404,7 @@ def test_keys_move_the_camera_and_the_address_follows(viewer):
         viewer.wait_for_hash("camera=")
         seen.add(viewer.picture())
         page.keyboard.press("0")
-        page.wait_for_function("() => !location.hash.includes('camera=')")
+        wait_until(page, "() => !location.hash.includes('camera=')")
         assert viewer.picture() == before
     assert len(seen) == 10
 
@@ -546,7 +547,7 @@ def test_python_and_link_can_be_copied(open_viewer, address):
     assert "quadric.geometry.read(autoencoder, 2)" in copied
     compile(copied, "snippet", "exec")
     page.get_by_role("button", name="Copy link").click()
-    page.wait_for_function("async () => (await navigator.clipboard.readText()) === location.href")
+    wait_until(page, "async () => (await navigator.clipboard.readText()) === location.href")
 
 
 def test_the_table_has_the_same_points(viewer):

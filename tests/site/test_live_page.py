@@ -11,6 +11,7 @@ from quadric.live.session import Session
 from quadric.runs.explaining import run_explainer
 from quadric.runs.sites import export_site
 from tests.explanations.small_run import NAME, make_small_run
+from tests.site.browser import wait_until
 from tests.site.test_viewer_hardship import AXE
 
 TEXT = "Document 3: word 3."
@@ -51,7 +52,7 @@ def test_a_text_becomes_coloured_tokens_and_their_latents(page, live):
     tokens.nth(2).click()
     rows = page.get_by_role("region", name="Latents of the token, as a table").locator("tbody tr")
     expect(rows).to_have_count(8)
-    page.wait_for_function("location.hash.includes('token=2')")
+    wait_until(page, "() => location.hash.includes('token=2')")
     answer = page.evaluate(
         """async ([dictionary, text]) => {
             const body = JSON.stringify({ dictionary, text, top: 8 });
@@ -70,7 +71,7 @@ def test_tokens_can_be_coloured_by_one_latent(page, live):
     first = page.get_by_role("region", name="Latents of the text").locator("li").first
     fires = first.locator(".fires bdi").count()
     first.get_by_role("button").click()
-    page.wait_for_function("location.hash.includes('colour=')")
+    wait_until(page, "() => location.hash.includes('colour=')")
     strong = (
         "[...document.querySelectorAll('button.token')].filter((each) => each.style.borderBottomWidth !== '2px').length"
     )
@@ -92,7 +93,7 @@ def test_a_latent_shows_the_tokens_as_stars_that_follow_the_typing(open_viewer, 
     page.get_by_role("textbox", name="Your text").type("word", delay=10)
     expect(page.get_by_text("4 tokens are stars in the picture")).to_be_visible()
     assert viewer.picture() == fewer
-    page.wait_for_function("location.hash.includes('text=word')")
+    wait_until(page, "() => location.hash.includes('text=word')")
     page.get_by_role("button", name="Linear control").click()
     assert viewer.picture() != fewer
 
@@ -169,7 +170,7 @@ def test_axe_finds_no_fault_in_either_theme(open_viewer, live):
         page.evaluate(AXE.read_text(encoding="utf-8"))
         for theme in ("light", "dark"):
             page.emulate_media(color_scheme=theme)
-            page.wait_for_function("theme => document.documentElement.dataset.theme === theme", arg=theme)
+            wait_until(page, "theme => document.documentElement.dataset.theme === theme", theme)
             found = page.evaluate(
                 "axe.run(document, { resultTypes: ['violations'] }).then(({ violations }) => violations)"
             )

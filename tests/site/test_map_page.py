@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
+from tests.site.browser import wait_until
 from tests.site.synthetic import synthetic_dictionary, synthetic_text
 from tests.site.synthetic_forms import COPIES, EMPTY
 
@@ -145,7 +146,7 @@ def test_dots_glide_to_their_new_places_unless_motion_is_unwanted(open_viewer, a
     page.keyboard.press("u")
     viewer.wait_for_hash("layout=umap")
     if glides:
-        page.wait_for_function("() => window.progress.length > 0")
+        wait_until(page, "() => window.progress.length > 0")
     else:
         viewer.picture()  # at rest, so a glide would have begun
         assert page.evaluate("window.progress") == []
@@ -247,7 +248,7 @@ def test_where_one_looks_on_the_map_is_in_the_link(viewer):
     viewer.open(viewer.hash())
     assert viewer.picture() == zoomed
     page.keyboard.press("0")
-    page.wait_for_function("() => !location.hash.includes('camera=')")
+    wait_until(page, "() => !location.hash.includes('camera=')")
     assert viewer.picture() == start
 
 

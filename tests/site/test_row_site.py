@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from quadric.site.export import build_site
+from tests.site.browser import wait_until
 from tests.site.rows import N_ROWS, row_site_input
 from tests.site.test_viewer_hardship import AXE
 
@@ -128,7 +129,7 @@ def test_help_explains_rows(viewer):
 def test_axe_finds_no_fault(viewer, theme):
     page = viewer.open(f"{LATENT}?pins=0&colour=position")
     page.emulate_media(color_scheme=theme)
-    page.wait_for_function("theme => document.documentElement.dataset.theme === theme", arg=theme)
+    wait_until(page, "theme => document.documentElement.dataset.theme === theme", theme)
     page.evaluate(AXE.read_text(encoding="utf-8"))
     found = page.evaluate("axe.run(document, { resultTypes: ['violations'] }).then((result) => result.violations)")
     assert [each["id"] for each in found] == []

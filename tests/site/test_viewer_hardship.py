@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from tests.site.browser import launch
+from tests.site.browser import launch, wait_until
 from tests.site.synthetic import HOSTILE
 
 AXE = Path(__file__).parents[2] / "web/node_modules/axe-core/axe.min.js"
@@ -223,7 +223,7 @@ def test_axe_finds_no_fault_in_either_theme(viewer, name):
     page.evaluate(AXE.read_text(encoding="utf-8"))
     for theme in ("light", "dark"):
         page.emulate_media(color_scheme=theme)
-        page.wait_for_function("theme => document.documentElement.dataset.theme === theme", arg=theme)
+        wait_until(page, "theme => document.documentElement.dataset.theme === theme", theme)
         found = page.evaluate("axe.run(document, { resultTypes: ['violations'] }).then((result) => result.violations)")
         assert [(each["id"], [node["html"][:120] for node in each["nodes"][:3]]) for each in found] == []
 
@@ -247,11 +247,11 @@ def test_the_theme_follows_the_system_until_the_reader_chooses(open_viewer, addr
     background = "() => getComputedStyle(document.body).backgroundColor"
     assert page.evaluate(background) == "rgb(11, 11, 15)"
     page.emulate_media(color_scheme="light")
-    page.wait_for_function(f"{background} === 'rgb(246, 244, 239)'")
+    wait_until(page, f"{background} === 'rgb(246, 244, 239)'")
     page.get_by_label("Theme").select_option("dark")
-    page.wait_for_function(f"{background} === 'rgb(11, 11, 15)'")
+    wait_until(page, f"{background} === 'rgb(11, 11, 15)'")
     viewer.open(LATENT)
-    page.wait_for_function(f"{background} === 'rgb(11, 11, 15)'")
+    wait_until(page, f"{background} === 'rgb(11, 11, 15)'")
 
 
 def test_a_skeleton_stands_while_data_is_on_its_way(open_viewer, address):
