@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
@@ -30,10 +30,17 @@ class OpenShard(NamedTuple):
     """A memory-mapped shard: a page is read from disk when it is first accessed."""
 
     activations: dict[str, Tensor]
+    """As stored: directions if there are lengths, the vectors themselves otherwise."""
+    lengths: dict[str, Tensor]
     columns: dict[str, Tensor]
     sequence_tokens: Tensor
     offsets: Tensor
     """First row of each sequence, followed by the number of rows."""
+
+    def vectors(self, name: str, rows: Int[Tensor, " n"]) -> Float[Tensor, "n d"]:
+        """Some rows of a hook point in float32, at their own length."""
+        found = self.activations[name][rows].float()
+        return found.mul_(self.lengths[name][rows, None]) if self.lengths else found
 
 
 class ActivationCache:
@@ -107,6 +114,7 @@ class ActivationCache:
         starts = torch.arange(shard.first_sequence, shard.first_sequence + shard.sequences + 1)
         return OpenShard(
             {name: tensors[f"activations.{name}"] for name in self.hook_points},
+            {name: tensors[f"lengths.{name}"] for name in self.hook_points if self.manifest.layout.unit_vectors},
             {name: tensors[name] for name in COLUMNS},
             tensors["sequence_tokens"],
             torch.searchsorted(tensors["sequences"], starts),
@@ -120,6 +128,8 @@ def _wrong_shape(tensors: dict[str, Tensor], shard: Shard, manifest: Manifest) -
         **{f"activations.{name}": (shard.rows, manifest.layout.d_model) for name in manifest.provenance.hook_points},
         **dict.fromkeys(COLUMNS, (shard.rows,)),
     }
+    if manifest.layout.unit_vectors:
+        expected |= {f"lengths.{name}": (shard.rows,) for name in manifest.provenance.hook_points}
     for name, shape in expected.items():
         if name not in tensors or tuple(tensors[name].shape) != shape:
             found = tuple(tensors[name].shape) if name in tensors else "missing"
@@ -227,7 +237,7 @@ class CachedStream:
             here = (shards == number).nonzero().squeeze(1)
             shard = self.cache.shard(number)
             for name, target in vectors.items():
-                target[here] = shard.activations[name][rows[here]].float()
+                target[here] = shard.vectors(name, rows[here])
             for name, target in columns.items():
                 target[here] = shard.columns[name][rows[here]].long()
         return ActivationBatch(vectors, **columns)

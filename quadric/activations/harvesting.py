@@ -105,6 +105,7 @@ def fill_folder(
     passes = max(1, round(storage.sequences_per_shard / sequences_per_forward))
     layout = Layout(
         dtype=storage.dtype,
+        unit_vectors=storage.dtype != "float32",
         d_model=d_model,
         sequences_per_forward=sequences_per_forward,
         sequences_per_shard=passes * sequences_per_forward,
@@ -129,7 +130,9 @@ def _manifest_to_continue(folder: Path, fresh: Manifest, tokens: int) -> Manifes
         return fresh
     remove_leftovers(folder, OWN_FILES)
     stored = read_manifest(folder)
-    stored.check_matches(fresh.provenance, fresh.layout, folder)
+    # A cache of an earlier version is continued as it was begun.
+    layout = replace(fresh.layout, unit_vectors=stored.layout.unit_vectors)
+    stored.check_matches(fresh.provenance, layout, folder)
     for shard in stored.shards:
         path = folder / shard.file
         if not path.is_file() or path.stat().st_size != shard.bytes:
@@ -173,7 +176,7 @@ def _passes(stream: LiveStream, start: int) -> Generator[ForwardPass]:
 
 def _add_shard(folder: Path, manifest: Manifest, passes: list[ForwardPass], tokens: int) -> Manifest:
     number, room = len(manifest.shards), tokens - manifest.rows
-    tensors = shard_tensors(passes, room, DTYPES[manifest.layout.dtype])
+    tensors = shard_tensors(passes, room, manifest.layout)
     data = save(tensors)
     rows = len(tensors["token_ids"])
     shard = Shard(
@@ -192,17 +195,29 @@ def _add_shard(folder: Path, manifest: Manifest, passes: list[ForwardPass], toke
     return manifest
 
 
-def shard_tensors(passes: list[ForwardPass], room: int, dtype: torch.dtype) -> dict[str, Tensor]:
+def shard_tensors(passes: list[ForwardPass], room: int, layout: Layout) -> dict[str, Tensor]:
     """Contents of a shard: up to `room` token vectors with their positions, and all tokens of their sequences."""
     batch = concatenated([each.batch for each in passes]).rows(0, room)
     columns = {
         name: getattr(batch, name).to(COLUMN_DTYPES.get(name, torch.int64)).cpu().contiguous() for name in COLUMNS
     }
-    vectors = {
-        f"activations.{name}": stored_as(values, dtype, name).cpu().contiguous()
-        for name, values in batch.activations.items()
-    }
+    vectors: dict[str, Tensor] = {}
+    for name, values in batch.activations.items():
+        vectors |= stored_vectors(values, layout, name)
     return {**vectors, **columns, "sequence_tokens": _sequence_tokens(passes)}
+
+
+def stored_vectors(values: Float[Tensor, "n d"], layout: Layout, name: str) -> dict[str, Tensor]:
+    """The tensors that hold the vectors of one hook point: directions and lengths, or the vectors themselves."""
+    dtype = DTYPES[layout.dtype]
+    if not layout.unit_vectors:
+        return {f"activations.{name}": stored_as(values, dtype, name).cpu().contiguous()}
+    lengths = torch.linalg.vector_norm(values, dim=1)  # finite and positive: the token rules refuse others
+    directions = stored_as(values / lengths[:, None], dtype, name)
+    return {
+        f"activations.{name}": directions.cpu().contiguous(),
+        f"lengths.{name}": lengths.cpu().contiguous(),
+    }
 
 
 def stored_as(values: Float[Tensor, "n d"], dtype: torch.dtype, name: str) -> Float[Tensor, "n d"]:

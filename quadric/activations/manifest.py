@@ -15,7 +15,8 @@ from quadric.activations.provenance import StreamProvenance, differences
 from quadric.activations.settings import StoredDtype
 from quadric.activations.token_rules import TokenCounts
 
-FORMAT = 1
+FORMAT = 2
+"""Format 1 had no `layout.unit_vectors`: all vectors were stored at their own length."""
 NAME = "manifest.json"
 
 
@@ -28,6 +29,8 @@ class Layout:
     """How activations are stored; it determines the bytes on disk, so a harvest resumes only with the same layout."""
 
     dtype: StoredDtype
+    unit_vectors: bool
+    """Whether a vector is stored as its direction and, in float32, its length; otherwise as the model computed it."""
     d_model: int
     sequences_per_forward: int
     sequences_per_shard: int
@@ -98,14 +101,19 @@ def read_manifest(folder: Path) -> Manifest:
         raise CacheError(str(problem)) from None
     if not isinstance(record, dict) or "format" not in record:
         raise CacheError(f"{path} is damaged ({shown(record)} is no manifest); {remedy}")
-    if (found := record.pop("format")) != FORMAT:
-        raise CacheError(f"{path} has format {shown(found)}, expected {FORMAT}; harvest again with this version")
+    if (found := record.pop("format")) not in (1, FORMAT):
+        raise CacheError(f"{path} has format {shown(found)}, expected 1 or {FORMAT}; harvest again with this version")
     try:
-        manifest = _manifest(record)
+        manifest = _manifest(_upgraded(record) if found == 1 else record)
         _check_shards(manifest)
     except (KeyError, TypeError, ValueError) as wrong:
         raise CacheError(f"{path} is damaged ({wrong}); {remedy}") from None
     return manifest
+
+
+def _upgraded(record: dict[str, Any]) -> dict[str, Any]:
+    """A record of format 1 as it would be written today."""
+    return record | {"layout": {**record["layout"], "unit_vectors": False}}
 
 
 def _manifest(record: dict[str, Any]) -> Manifest:

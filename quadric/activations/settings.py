@@ -84,7 +84,8 @@ class HarvestConfig:
     tokens: int
     """Number of token activations to store."""
     dtype: StoredDtype = "float16"
-    """Data type on disk."""
+    """Data type on disk. The 16-bit types hold the direction of a vector, with its length beside it in float32, so
+    that no activation is too large; float32 holds exactly what the model computed."""
     sequences_per_shard: int = 32
     """Sequences per file; an interrupted harvest loses at most one file of work."""
 

@@ -84,7 +84,8 @@ def _print(report: "HarvestReport", out: Path, tokens: int, outliers: str) -> No
         added = manifest.rows - report.tokens_before
         say(f"Stored {added:,} tokens in {out}, {manifest.rows:,} in all ({size / 1e6:,.1f} MB).")
     points = ", ".join(manifest.provenance.hook_points)
-    say(f"Hook points: {points}; {manifest.layout.dtype}, d = {manifest.layout.d_model}.")
+    lengths = " directions, float32 lengths" if manifest.layout.unit_vectors else ""
+    say(f"Hook points: {points}; {manifest.layout.dtype}{lengths}, d = {manifest.layout.d_model}.")
     say(_account(manifest.counts, outliers))
     if (beyond := manifest.counts.kept - manifest.rows) > 0:
         say(f"{beyond:,} of these lie beyond the number asked for and are not stored.")

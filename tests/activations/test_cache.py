@@ -160,8 +160,48 @@ def test_half_precision_comes_back_as_float32(
     harvest_to_folder(config, HarvestConfig(tokens=100, sequences_per_shard=4, dtype=dtype), tmp_path, device="cpu")
     half = next(iter(stream_of(tmp_path, seed=None))).activations["resid_pre.3"]
     full = next(iter(stream_of(folder, seed=None))).activations["resid_pre.3"]
+    lengths = full.norm(dim=1, keepdim=True)
     assert half.dtype == torch.float32
-    assert torch.equal(half, full.to(getattr(torch, dtype)).float())
+    assert torch.equal(half, (full / lengths).to(getattr(torch, dtype)).float() * lengths)
+    torch.testing.assert_close(half.norm(dim=1, keepdim=True), lengths, rtol=1e-2, atol=0)
+
+
+def test_float32_is_what_the_model_computed(config: ActivationConfig, folder: Path) -> None:
+    live = next(iter(LiveStream.open(config, device="cpu", batch=BatchSize(tokens=60))))
+    shard = load_file(folder / "shard-00000.safetensors")
+    assert torch.equal(shard["activations.resid_pre.3"][:60], live.activations["resid_pre.3"])
+    assert "lengths.resid_pre.3" not in shard
+
+
+def of_format_1(folder: Path) -> Path:
+    """Make a float16 cache what an earlier version would have written: vectors at their own length, no lengths."""
+    manifest = json.loads((folder / "manifest.json").read_text()) | {"format": 1}
+    del manifest["layout"]["unit_vectors"]
+    for shard in manifest["shards"]:
+        path = folder / shard["file"]
+        tensors = load_file(path)
+        for name in ("resid_pre.1", "resid_pre.3"):
+            lengths = tensors.pop(f"lengths.{name}")
+            tensors[f"activations.{name}"] = (tensors[f"activations.{name}"].float() * lengths[:, None]).half()
+        save_file(tensors, path)
+        shard |= {"bytes": path.stat().st_size, "sha256": sha256_of_file(path)}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return folder
+
+
+def test_a_cache_of_an_earlier_version_is_read_and_continued(
+    config: ActivationConfig, folder: Path, tmp_path: Path
+) -> None:
+    storage = HarvestConfig(tokens=100, sequences_per_shard=4)
+    harvest_to_folder(config, storage, tmp_path, device="cpu")
+    of_format_1(tmp_path)
+    full = torch.cat([batch.activations["resid_pre.3"] for batch in stream_of(folder, seed=None)])
+    for tokens in (100, 200):
+        harvest_to_folder(config, replace(storage, tokens=tokens), tmp_path, device="cpu")
+        found = torch.cat([batch.activations["resid_pre.3"] for batch in stream_of(tmp_path, seed=None)])
+        torch.testing.assert_close(found, full[:tokens], rtol=2e-3, atol=1e-3)
+    assert not ActivationCache(tmp_path).manifest.layout.unit_vectors
+    assert "lengths.resid_pre.3" not in load_file(tmp_path / "shard-00001.safetensors")
 
 
 def test_the_context_of_a_token_is_kept(config: ActivationConfig, folder: Path) -> None:
@@ -241,9 +281,11 @@ def rewritten(folder: Path, change: Any) -> Path:
         lambda tensors: tensors.update({"activations.resid_pre.3": tensors["activations.resid_pre.3"][:, :1]}),
         lambda tensors: tensors.update({"documents": tensors["documents"][:1]}),
         lambda tensors: tensors.update({"sequence_tokens": tensors["sequence_tokens"][:1]}),
+        lambda tensors: tensors.update({"lengths.resid_pre.3": tensors["lengths.resid_pre.3"][:1]}),
+        lambda tensors: tensors.pop("lengths.resid_pre.3"),
         lambda tensors: tensors.pop("positions"),
     ],
-    ids=["one row", "one column", "one document", "one sequence", "a column missing"],
+    ids=["one row", "one column", "one document", "one sequence", "one length", "no lengths", "a column missing"],
 )
 def test_shapes_that_would_broadcast_are_refused(config: ActivationConfig, tmp_path: Path, change: Any) -> None:
     harvest_to_folder(config, HarvestConfig(tokens=200, sequences_per_shard=4), tmp_path, device="cpu")

@@ -46,7 +46,7 @@ def test_the_embedded_default_works_and_a_second_call_has_nothing_to_do(
     assert main(command) == 0
     output = capsys.readouterr()
     assert "Stored 200 tokens" in output.out
-    assert "Hook points: resid_pre.2, resid_pre.3; float16, d = 576." in output.out
+    assert "Hook points: resid_pre.2, resid_pre.3; float16 directions, float32 lengths, d = 576." in output.out
     assert "200 of 200 tokens" in output.err
     assert "tokens/s" in output.err
     cache = ActivationCache(tmp_path / "cache")
