@@ -25,9 +25,9 @@ from torch import Tensor
 import quadric
 from quadric.activations import ActivationCache, BatchSize, CachedStream
 from quadric.activations.cache import COLUMNS
-from quadric.activations.harvesting import stored_vectors
 from quadric.activations.manifest import CacheError, Layout, Manifest, write_manifest
 from quadric.activations.settings import StoredDtype
+from quadric.activations.shards import stored_vectors
 from quadric.cli import main as command
 
 WORK = Path(tempfile.gettempdir()) / "quadric-benchmarks"

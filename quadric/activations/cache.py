@@ -18,7 +18,8 @@ from torch import Tensor
 
 from quadric._files import sha256_of_file
 from quadric.activations.batches import COLUMNS, ActivationBatch, BatchSize, check_rank, check_same_setup
-from quadric.activations.manifest import CacheError, Manifest, Shard, read_manifest
+from quadric.activations.manifest import CacheError, Manifest, Shard, damaged
+from quadric.activations.parts import joined_manifest
 from quadric.activations.prefetch import prefetched
 from quadric.activations.provenance import StreamProvenance
 
@@ -48,7 +49,7 @@ class ActivationCache:
 
     def __init__(self, folder: str | Path, *, expected: StreamProvenance | None = None) -> None:
         self.folder = Path(folder)
-        self.manifest = read_manifest(self.folder)
+        self.manifest = joined_manifest(self.folder)
         self.provenance = self.manifest.provenance
         self.hook_points = self.provenance.hook_points
         self.d_model = self.manifest.layout.d_model
@@ -73,7 +74,7 @@ class ActivationCache:
         if whole and (again or number not in self._verified):
             whole = sha256_of_file(path) == shard.sha256
         if not whole:
-            raise CacheError(f"{path} is missing or damaged; delete {self.folder} and harvest again")
+            raise damaged(path)
         self._verified.add(number)
 
     def sequence_tokens(self, sequence: int) -> Int[Tensor, " l"]:
@@ -108,9 +109,9 @@ class ActivationCache:
             with safe_open(path, framework="pt") as file:
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, not a mapping
         except (SafetensorError, OSError) as problem:
-            raise CacheError(f"{path} is damaged ({problem}); delete {self.folder} and harvest again") from None
+            raise CacheError(f"{path} is damaged ({problem}); delete {path.parent} and harvest again") from None
         if wrong := _wrong_shape(tensors, shard, self.manifest):
-            raise CacheError(f"{path} does not fit its manifest ({wrong}); delete {self.folder} and harvest again")
+            raise CacheError(f"{path} does not fit its manifest ({wrong}); delete {path.parent} and harvest again")
         starts = torch.arange(shard.first_sequence, shard.first_sequence + shard.sequences + 1)
         return OpenShard(
             {name: tensors[f"activations.{name}"] for name in self.hook_points},

@@ -7,7 +7,7 @@ one rank. A cursor is (epoch, forward pass, units of that pass already yielded).
 what was already yielded; the result is the same to the bit, because a pass always holds the same sequences.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any, NamedTuple
@@ -132,8 +132,11 @@ class LiveStream:
             self._current = TokenCounts()
             yield concatenated(parts)
 
-    def passes(self, epoch: int = 0, start: int = 0) -> Iterator[ForwardPass]:
-        """This rank's forward passes, starting with pass `start` of an epoch."""
+    def passes(
+        self, epoch: int = 0, start: int = 0, belongs: Callable[[int], bool] | None = None
+    ) -> Iterator[ForwardPass]:
+        """This rank's forward passes, starting with pass `start` of an epoch; or those whose number `belongs`."""
+        belongs = belongs or (lambda index: index % self.world_size == self.rank)
         size = self.config.sequences_per_forward
         while True:
             self.blocks = TokenBlocks(
@@ -147,7 +150,7 @@ class LiveStream:
             blocks, index = iter(self.blocks), -1
             while group := list(islice(blocks, size)):
                 index += 1
-                if index >= start and index % self.world_size == self.rank:
+                if index >= start and belongs(index):
                     yield self._run(epoch, index, group)
             if not self.repeat:
                 return

@@ -23,9 +23,10 @@ from quadric.activations import (
     describe,
     harvest_to_folder,
 )
-from quadric.activations.harvesting import Progress, fill_folder, stored_as, stored_vectors
+from quadric.activations.harvesting import Progress, fill_folder
 from quadric.activations.manifest import CacheError, Layout, Manifest, read_manifest
 from quadric.activations.reading import harvest
+from quadric.activations.shards import stored_as, stored_vectors
 from quadric.corpus import CorpusConfig
 from tests import fresh_process
 from tests.activations.tiny import tiny_model
@@ -122,12 +123,12 @@ def uninterrupted(tiny_folder: Path, texts: Path, tmp_path_factory: pytest.TempP
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from quadric.activations import ActivationConfig, HarvestConfig, harvesting
+from quadric.activations import ActivationConfig, HarvestConfig, harvesting, shards
 from quadric.corpus import CorpusConfig
 
 model, texts, folder, moment = sys.argv[1:]
 kind, number = moment.split()
-write = harvesting.write_atomically
+write = shards.write_atomically
 
 def writing(path, data):
     if path.name.startswith("shard-0000" + number):
@@ -138,7 +139,7 @@ def writing(path, data):
         os.kill(os.getpid(), signal.SIGKILL)
     write(path, data)
 
-harvesting.write_atomically = writing
+shards.write_atomically = writing
 corpus = CorpusConfig(source=texts, block_length=32)
 config = ActivationConfig(model=model, hook_points="1,3", corpus=corpus, sequences_per_forward=2)
 storage = HarvestConfig(tokens=600, sequences_per_shard=4)
