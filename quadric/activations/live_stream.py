@@ -18,6 +18,7 @@ from quadric.activations.batches import (
     ActivationBatch,
     BatchSize,
     check_rank,
+    check_same_batches,
     check_same_setup,
     concatenated,
 )
@@ -174,6 +175,23 @@ class LiveStream:
         check_same_setup(state["setup"], self._setup())
         counts = TokenCounts(**state["counts"])
         self._cursor = Cursor(state["epoch"], state["forward"], state["given"], counts)
+        self._current = TokenCounts()
+
+    def load_cursors(self, cursors: Sequence[dict[str, Any]]) -> None:
+        """Continue after the steps of a job with another number of processes, whose cursors these are.
+
+        The next forward pass is the first one that no process had run. In the first epoch these are exactly the passes
+        that the old job would have run next. Later its processes may have ended their epochs at different steps; then
+        a few passes are left out, fewer than there were processes.
+        """
+        check_same_batches(cursors, self._setup())
+        if self.batch.unit != "sequences":
+            raise ValueError("batches of tokens cannot be divided again; resume with as many processes as before")
+        furthest = max(cursors, key=lambda saved: (saved["epoch"], saved["forward"], saved["given"]))
+        shared = furthest["setup"]["world_size"] > 1
+        counts = sum((TokenCounts(**saved["counts"]) for saved in (cursors if shared else cursors[:1])), TokenCounts())
+        own = counts if self.rank == 0 else TokenCounts()
+        self._cursor = Cursor(furthest["epoch"], furthest["forward"], furthest["given"], own)
         self._current = TokenCounts()
 
     def _setup(self) -> dict[str, Any]:

@@ -127,6 +127,47 @@ def test_a_restored_stream_continues_with_the_next_batch(folder: Path, world_siz
         assert_same(list(islice(restored, 19 - stop)), batches[stop + 1 :])
 
 
+def rank_streams(folder: Path, world_size: int, **arguments: Any) -> list[CachedStream]:
+    """The streams of a job that reads 12 sequences per step."""
+    size = BatchSize(sequences=12 // world_size)
+    return [stream_of(folder, size, rank=rank, world_size=world_size, **arguments) for rank in range(world_size)]
+
+
+def steps_of(streams: list[CachedStream], n: int) -> list[set[tuple[int, int]]]:
+    """The places that all processes together read in each of the next steps."""
+    taken = [[places([batch]) for batch in islice(stream, n)] for stream in streams]
+    return [{place for part in step for place in part} for step in zip(*taken, strict=True)]
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2), (2, 3), (3, 4)])
+def test_another_number_of_processes_continues_with_the_next_batch(folder: Path, before: int, after: int) -> None:
+    undisturbed = steps_of(rank_streams(folder, 1), 2)
+    for n_steps in (0, 1):
+        old, new = rank_streams(folder, before), rank_streams(folder, after)
+        steps_of(old, n_steps)
+        for stream in new:
+            stream.load_cursors([json.loads(json.dumps(each.state_dict())) for each in old])
+        assert steps_of(new, 2 - n_steps) == undisturbed[n_steps:]
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 3), (1, 4), (3, 1)])
+def test_in_later_epochs_it_continues_as_if_it_had_always_had_that_number(
+    folder: Path, before: int, after: int
+) -> None:
+    for n_steps in range(1, 9):
+        old, new, always = (rank_streams(folder, n, repeat=True, seed=3) for n in (before, after, after))
+        steps_of(old, n_steps)
+        for stream in new:
+            stream.load_cursors([each.state_dict() for each in old])
+        assert steps_of(new, 3) == steps_of(always, n_steps + 3)[n_steps:], n_steps
+
+
+def test_processes_with_other_batches_are_refused(folder: Path) -> None:
+    cursors = [stream.state_dict() for stream in rank_streams(folder, 2)]
+    with pytest.raises(ValueError, match=r"another stream \(batch: saved \[12, 'sequences'\], here \[5, 'sequences'\]"):
+        stream_of(folder, BatchSize(sequences=5)).load_cursors(cursors)
+
+
 def test_every_epoch_has_its_own_order(folder: Path) -> None:
     once = list(stream_of(folder, seed=3))
     twice = list(islice(stream_of(folder, seed=3, repeat=True), 2 * len(once)))
