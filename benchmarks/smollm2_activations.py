@@ -22,8 +22,8 @@ def layer_activations(n_tokens: int) -> Float[Tensor, "n d"]:
     if missing and quadric(arguments) != 0:
         raise SystemExit("harvesting the activations failed; see the error above")
     cache, rows = ActivationCache(CACHE), []
-    for number in range(len(cache.manifest.shards)):
-        rows.append(cache.shard(number).activations[cache.hook_points[0]].float())
+    for number, shard in enumerate(cache.manifest.shards):
+        rows.append(cache.shard(number).vectors(cache.hook_points[0], torch.arange(shard.rows)))
         if sum(map(len, rows)) >= n_tokens:
             break
     return torch.cat(rows)[:n_tokens]

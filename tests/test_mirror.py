@@ -16,6 +16,7 @@ COVERED_BY: dict[str, str] = {
     "activations/config": "activations/test_live_stream",
     "activations/manifest": "activations/test_harvesting",
     "activations/settings": "cli/test_flags",
+    "activations/shards": "activations/test_harvesting",
     "_progress": "runs/test_fitting",
     "activations/row_streams": "activations/test_sources",
     "activations/model_errors": "activations/test_models",

@@ -2,13 +2,17 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from quadric.activations.provenance import StreamProvenance
+
+if TYPE_CHECKING:
+    from quadric.activations.cache import CachedStream
+    from quadric.activations.live_stream import LiveStream
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,13 @@ class ActivationBatch:
         return ActivationBatch(
             {name: vectors[start:stop] for name, vectors in self.activations.items()},
             *(getattr(self, name)[start:stop] for name in COLUMNS),
+        )
+
+    def every(self, n: int, first: int) -> "ActivationBatch":
+        """Every n-th row, starting with row `first`."""
+        return ActivationBatch(
+            {name: vectors[first::n] for name, vectors in self.activations.items()},
+            *(getattr(self, name)[first::n] for name in COLUMNS),
         )
 
     def pinned(self) -> "ActivationBatch":
@@ -97,10 +108,53 @@ class ActivationStream(Protocol):
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 
+class TokenShare:
+    """This process's share of the tokens of every batch: every n-th one.
+
+    For batches that cannot be divided into whole sequences, or whole forward passes, for every process. Every process
+    reads the whole stream, so only what follows is shared: harvest first if the language model is most of the work.
+    """
+
+    def __init__(self, stream: "CachedStream | LiveStream", rank: int, world_size: int) -> None:
+        check_rank(rank, world_size)
+        self.stream, self.rank, self.world_size = stream, rank, world_size
+        self.hook_points, self.d_model, self.provenance = stream.hook_points, stream.d_model, stream.provenance
+
+    def __iter__(self) -> Iterator[ActivationBatch]:
+        for batch in self.stream:
+            if len(batch) < self.world_size:
+                raise ValueError(
+                    f"a batch of {len(batch)} tokens cannot be shared by {self.world_size} processes; "
+                    "give a larger sequences_per_step"
+                )
+            yield batch.every(self.world_size, self.rank)
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.stream.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.stream.load_state_dict(state)
+
+    def load_cursors(self, cursors: Sequence[dict[str, Any]]) -> None:
+        self.stream.load_cursors(cursors)
+
+
 def check_rank(rank: int, world_size: int) -> None:
     """Raise unless `rank` is one of `world_size` ranks."""
     if not 0 <= rank < world_size:
         raise ValueError(f"rank={rank} is not one of world_size={world_size} ranks; give 0 to {world_size - 1}")
+
+
+def check_same_batches(cursors: Sequence[dict[str, Any]], own: dict[str, Any]) -> None:
+    """Raise unless the streams of another number of processes had the same batches, all processes together."""
+    for saved in cursors:
+        check_same_setup(_of_all_processes(saved["setup"]), _of_all_processes(own))
+
+
+def _of_all_processes(setup: dict[str, Any]) -> dict[str, Any]:
+    count, unit = setup["batch"]
+    rest = {name: value for name, value in setup.items() if name not in ("rank", "world_size")}
+    return {**rest, "batch": [count * setup["world_size"], unit]}
 
 
 def check_same_setup(saved: dict[str, Any], own: dict[str, Any]) -> None:

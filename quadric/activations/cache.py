@@ -5,20 +5,28 @@ rows, and rows are shuffled within each window. Only the row indices of a window
 pages that a batch needs are read from disk.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from quadric._files import sha256_of_file
-from quadric.activations.batches import COLUMNS, ActivationBatch, BatchSize, check_rank, check_same_setup
-from quadric.activations.manifest import CacheError, Manifest, Shard, read_manifest
+from quadric.activations.batches import (
+    COLUMNS,
+    ActivationBatch,
+    BatchSize,
+    check_rank,
+    check_same_batches,
+    check_same_setup,
+)
+from quadric.activations.manifest import CacheError, Manifest, Shard, damaged
+from quadric.activations.parts import joined_manifest
 from quadric.activations.prefetch import prefetched
 from quadric.activations.provenance import StreamProvenance
 
@@ -30,10 +38,17 @@ class OpenShard(NamedTuple):
     """A memory-mapped shard: a page is read from disk when it is first accessed."""
 
     activations: dict[str, Tensor]
+    """As stored: directions if there are lengths, the vectors themselves otherwise."""
+    lengths: dict[str, Tensor]
     columns: dict[str, Tensor]
     sequence_tokens: Tensor
     offsets: Tensor
     """First row of each sequence, followed by the number of rows."""
+
+    def vectors(self, name: str, rows: Int[Tensor, " n"]) -> Float[Tensor, "n d"]:
+        """Some rows of a hook point in float32, at their own length."""
+        found = self.activations[name][rows].float()
+        return found.mul_(self.lengths[name][rows, None]) if self.lengths else found
 
 
 class ActivationCache:
@@ -41,7 +56,7 @@ class ActivationCache:
 
     def __init__(self, folder: str | Path, *, expected: StreamProvenance | None = None) -> None:
         self.folder = Path(folder)
-        self.manifest = read_manifest(self.folder)
+        self.manifest = joined_manifest(self.folder)
         self.provenance = self.manifest.provenance
         self.hook_points = self.provenance.hook_points
         self.d_model = self.manifest.layout.d_model
@@ -66,7 +81,7 @@ class ActivationCache:
         if whole and (again or number not in self._verified):
             whole = sha256_of_file(path) == shard.sha256
         if not whole:
-            raise CacheError(f"{path} is missing or damaged; delete {self.folder} and harvest again")
+            raise damaged(path)
         self._verified.add(number)
 
     def sequence_tokens(self, sequence: int) -> Int[Tensor, " l"]:
@@ -101,12 +116,13 @@ class ActivationCache:
             with safe_open(path, framework="pt") as file:
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, not a mapping
         except (SafetensorError, OSError) as problem:
-            raise CacheError(f"{path} is damaged ({problem}); delete {self.folder} and harvest again") from None
+            raise CacheError(f"{path} is damaged ({problem}); delete {path.parent} and harvest again") from None
         if wrong := _wrong_shape(tensors, shard, self.manifest):
-            raise CacheError(f"{path} does not fit its manifest ({wrong}); delete {self.folder} and harvest again")
+            raise CacheError(f"{path} does not fit its manifest ({wrong}); delete {path.parent} and harvest again")
         starts = torch.arange(shard.first_sequence, shard.first_sequence + shard.sequences + 1)
         return OpenShard(
             {name: tensors[f"activations.{name}"] for name in self.hook_points},
+            {name: tensors[f"lengths.{name}"] for name in self.hook_points if self.manifest.layout.unit_vectors},
             {name: tensors[name] for name in COLUMNS},
             tensors["sequence_tokens"],
             torch.searchsorted(tensors["sequences"], starts),
@@ -120,6 +136,8 @@ def _wrong_shape(tensors: dict[str, Tensor], shard: Shard, manifest: Manifest) -
         **{f"activations.{name}": (shard.rows, manifest.layout.d_model) for name in manifest.provenance.hook_points},
         **dict.fromkeys(COLUMNS, (shard.rows,)),
     }
+    if manifest.layout.unit_vectors:
+        expected |= {f"lengths.{name}": (shard.rows,) for name in manifest.provenance.hook_points}
     for name, shape in expected.items():
         if name not in tensors or tuple(tensors[name].shape) != shape:
             found = tuple(tensors[name].shape) if name in tensors else "missing"
@@ -174,7 +192,10 @@ class CachedStream:
     @property
     def n_batches(self) -> int:
         """Batches per epoch, over all ranks."""
-        return -(-sum(self._units(shard) for shard in self.cache.manifest.shards) // self.batch.count)
+        return self._n_batches_of(self.batch.count)
+
+    def _n_batches_of(self, size: int) -> int:
+        return -(-sum(self._units(shard) for shard in self.cache.manifest.shards) // size)
 
     def __iter__(self) -> Iterator[ActivationBatch]:
         ready = ((epoch, number, batch.pinned()) for epoch, number, batch in self._batches(self._epoch, self._next))
@@ -186,13 +207,40 @@ class CachedStream:
         return {"setup": self._setup(), "epoch": self._epoch, "batch": self._next}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._check_rows(state)
+        check_same_setup(state["setup"], self._setup())
+        self._epoch, self._next = state["epoch"], state["batch"]
+
+    def load_cursors(self, cursors: Sequence[dict[str, Any]]) -> None:
+        """Continue after the steps of a job with another number of processes, whose cursors these are.
+
+        The stream stands where it would if the job had had today's number of processes from its first step. In the
+        first epoch, and wherever an epoch is a whole number of steps, that is the next batch of the old job. Otherwise
+        the processes of the two jobs end their epochs at different steps, and a few batches are read twice or not.
+        """
+        self._check_rows(cursors[0])
+        check_same_batches(cursors, self._setup())
+        steps = {self._steps_of(saved) for saved in cursors}
+        if len(steps) > 1:
+            raise CacheError(f"the cursors are of different steps ({sorted(steps)}); resume from another checkpoint")
+        per_epoch = _batches_of(self.rank, self.world_size, self.n_batches)
+        self._epoch, index = divmod(steps.pop(), per_epoch)
+        self._next = self.rank + 1 + (index - 1) * self.world_size if index else 0
+        if self._epoch and not self.repeat:
+            self._epoch, self._next = 0, self.n_batches
+
+    def _steps_of(self, saved: dict[str, Any]) -> int:
+        """How many batches the stream of a process had yielded."""
+        rank, n, size = saved["setup"]["rank"], saved["setup"]["world_size"], saved["setup"]["batch"][0]
+        per_epoch = _batches_of(rank, n, self._n_batches_of(size))
+        return int(saved["epoch"] * per_epoch + (saved["batch"] - rank - 1) // n + 1)
+
+    def _check_rows(self, state: dict[str, Any]) -> None:
         if (rows := state["setup"].get("rows")) != len(self.cache):
             raise CacheError(
                 f"{self.cache.folder} holds {len(self.cache)} tokens and held {rows} when this run read it, so their "
                 f"order is another one; harvest --tokens {rows} into another folder and give that with --cache"
             )
-        check_same_setup(state["setup"], self._setup())
-        self._epoch, self._next = state["epoch"], state["batch"]
 
     def _setup(self) -> dict[str, Any]:
         return {
@@ -227,7 +275,7 @@ class CachedStream:
             here = (shards == number).nonzero().squeeze(1)
             shard = self.cache.shard(number)
             for name, target in vectors.items():
-                target[here] = shard.activations[name][rows[here]].float()
+                target[here] = shard.vectors(name, rows[here])
             for name, target in columns.items():
                 target[here] = shard.columns[name][rows[here]].long()
         return ActivationBatch(vectors, **columns)
@@ -239,6 +287,11 @@ class CachedStream:
         ends = torch.stack([self.cache.shard(int(shard)).offsets[unit + 1] for shard, unit in units])
         shards = units[:, 0].repeat_interleave(ends - starts)
         return shards, torch.cat([torch.arange(int(a), int(b)) for a, b in zip(starts, ends, strict=True)])
+
+
+def _batches_of(rank: int, world_size: int, n_batches: int) -> int:
+    """How many of an epoch's batches belong to a rank."""
+    return len(range(rank, n_batches, world_size))
 
 
 class _Order:

@@ -5,7 +5,6 @@ after `kill -9` therefore writes the same bytes as an uninterrupted one (on the 
 threads, which affect the last bits of a matrix product).
 """
 
-import hashlib
 import re
 from collections.abc import Callable, Generator
 from contextlib import closing
@@ -13,15 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
-from jaxtyping import Float, Int
-from safetensors.torch import save
-from torch import Tensor
-from torch.nn.functional import pad
-
-from quadric._files import remove_leftovers, write_atomically
+from quadric._files import remove_leftovers
 from quadric._locks import entries, only_writer
-from quadric.activations.batches import COLUMNS, BatchSize, concatenated
+from quadric.activations.batches import BatchSize
 from quadric.activations.config import ActivationConfig, provenance_of
 from quadric.activations.live_stream import ForwardPass, LiveStream
 from quadric.activations.manifest import (
@@ -29,20 +22,18 @@ from quadric.activations.manifest import (
     CacheError,
     Layout,
     Manifest,
-    Shard,
+    check_size,
     read_manifest,
     shard_name,
     write_manifest,
 )
 from quadric.activations.models import find_model, load_model, load_shape
+from quadric.activations.parts import Part, UnjoinedError, harvest_part, join, read_parts
 from quadric.activations.prefetch import prefetched
 from quadric.activations.provenance import StreamProvenance
 from quadric.activations.settings import HarvestConfig
-from quadric.activations.token_rules import TokenCounts
+from quadric.activations.shards import write_shard
 
-DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
-COLUMN_DTYPES = {"token_ids": torch.int32, "positions": torch.int32}
-NO_TOKEN = -1
 OWN_FILES = rf"shard-\d+\.safetensors|{re.escape(NAME)}"
 OWN_NAME = re.compile(rf"{OWN_FILES}|\.(?:{OWN_FILES})\.\d+")
 """Names of the files in a cache, and of what a killed harvest leaves."""
@@ -61,8 +52,13 @@ class HarvestReport(NamedTuple):
     """Result of a harvest."""
 
     manifest: Manifest
+    """Of the cache, or of the part that was asked for."""
     tokens_before: int
-    """Tokens that the folder held before this call."""
+    """Tokens that the folder, or the part, held before this call."""
+    joined: Manifest | None = None
+    """Of the whole cache, if this call asked for a part and all of them are there."""
+    waiting: str | None = None
+    """Which parts are missing, if some are."""
 
     @property
     def nothing_to_do(self) -> bool:
@@ -77,7 +73,25 @@ def harvest_to_folder(
     device: str = "auto",
     on_progress: Callable[[Progress], None] = lambda _: None,
 ) -> HarvestReport:
-    """Fill a cache folder up to the wanted number of tokens; if it holds them already, do nothing."""
+    """Fill a cache folder, or a part of it, up to the wanted number of tokens; if it holds them already, do nothing.
+
+    Args:
+        config: Model, text, hook points and token rules.
+        storage: How many tokens are stored and how; `shard="3/8"` stores one of eight parts, which are joined by
+            whichever is finished last.
+        folder: Of the cache; created if it is missing. Parts share it.
+        device: `cpu`, `cuda`, …
+        on_progress: Called with the number of tokens stored so far.
+
+    Returns:
+        What the folder, or the part, holds now, and the whole cache if its parts were joined.
+
+    Example:
+        >>> config = ActivationConfig(hook_points="15")
+        >>> report = harvest_to_folder(config, HarvestConfig(tokens=20_000), Path("runs/harvest"))
+        >>> report.manifest.rows
+        20000
+    """
     source = find_model(config.model, config.model_revision)
     shape = load_shape(source)
     provenance = provenance_of(config, source, shape, device)
@@ -105,12 +119,18 @@ def fill_folder(
     passes = max(1, round(storage.sequences_per_shard / sequences_per_forward))
     layout = Layout(
         dtype=storage.dtype,
+        unit_vectors=storage.dtype != "float32",
         d_model=d_model,
         sequences_per_forward=sequences_per_forward,
         sequences_per_shard=passes * sequences_per_forward,
     )
     if folder.exists() and not folder.is_dir():
         raise CacheError(f"'{folder}' is a file; give a folder for the activations")
+    if storage.part is not None:
+        fresh = Manifest(provenance=provenance, layout=layout)
+        return _fill_part(
+            folder, Part(place=storage.part, tokens=storage.tokens, manifest=fresh), open_stream, on_progress
+        )
     with only_writer(folder, "quadric harvest"):
         manifest = _manifest_to_continue(folder, Manifest(provenance=provenance, layout=layout), storage.tokens)
         before = manifest.rows
@@ -119,9 +139,27 @@ def fill_folder(
     return HarvestReport(manifest, before)
 
 
+def _fill_part(
+    folder: Path, fresh: Part, open_stream: Callable[[], LiveStream], on_progress: Callable[[Progress], None]
+) -> HarvestReport:
+    before = next((each.manifest.rows for each in read_parts(folder) if each.place == fresh.place), 0)
+    share = -(-fresh.tokens // fresh.place.count)
+
+    def show(rows: int) -> None:
+        on_progress(Progress(min(rows, share), share, rows - before))
+
+    part = harvest_part(folder, fresh, open_stream, show)
+    try:
+        return HarvestReport(part.manifest, before, joined=join(folder))
+    except UnjoinedError as missing:
+        return HarvestReport(part.manifest, before, waiting=str(missing))
+
+
 def _manifest_to_continue(folder: Path, fresh: Manifest, tokens: int) -> Manifest:
     """The stored manifest, which must match `fresh`, or `fresh` itself; removes leftovers of a killed harvest."""
     if not (folder / NAME).is_file():
+        if parts := read_parts(folder):
+            raise CacheError(f"{folder} holds parts of a cache; give --shard {parts[0].place} …, or another folder")
         # Before anything is deleted: a folder with other files is not a cache, whatever their names look like.
         if others := [path.name for path in entries(folder) if not OWN_NAME.fullmatch(path.name)]:
             raise CacheError(f"{folder} holds other files ({others[0]} …); give an empty or a new folder")
@@ -129,11 +167,16 @@ def _manifest_to_continue(folder: Path, fresh: Manifest, tokens: int) -> Manifes
         return fresh
     remove_leftovers(folder, OWN_FILES)
     stored = read_manifest(folder)
-    stored.check_matches(fresh.provenance, fresh.layout, folder)
+    # A cache of an earlier version is continued as it was begun.
+    layout = replace(fresh.layout, unit_vectors=stored.layout.unit_vectors)
+    stored.check_matches(fresh.provenance, layout, folder)
     for shard in stored.shards:
-        path = folder / shard.file
-        if not path.is_file() or path.stat().st_size != shard.bytes:
-            raise CacheError(f"{path} is missing or damaged; delete {folder} and harvest again")
+        check_size(folder / shard.file, shard)
+    if not stored.holds(tokens) and (parts := read_parts(folder)):
+        raise CacheError(
+            f"{folder} holds {stored.rows} of {tokens} tokens, in {parts[0].place.count} parts; "
+            f"run every part again: --tokens {tokens} --shard {parts[0].place} …"
+        )
     if not stored.holds(tokens) and stored.shards and stored.shards[-1].cut:
         return replace(stored, shards=stored.shards[:-1])
     return stored
@@ -172,52 +215,8 @@ def _passes(stream: LiveStream, start: int) -> Generator[ForwardPass]:
 
 
 def _add_shard(folder: Path, manifest: Manifest, passes: list[ForwardPass], tokens: int) -> Manifest:
-    number, room = len(manifest.shards), tokens - manifest.rows
-    tensors = shard_tensors(passes, room, DTYPES[manifest.layout.dtype])
-    data = save(tensors)
-    rows = len(tensors["token_ids"])
-    shard = Shard(
-        file=shard_name(number),
-        sha256=hashlib.sha256(data).hexdigest(),
-        bytes=len(data),
-        rows=rows,
-        first_sequence=passes[0].sequences.first,
-        sequences=sum(len(each.kept_per_sequence) for each in passes),
-        counts=sum((each.counts for each in passes), TokenCounts()),
-        cut=rows == room,
-    )
-    write_atomically(folder / shard.file, data)
+    path = folder / shard_name(len(manifest.shards))
+    shard = write_shard(path, passes, tokens - manifest.rows, manifest.layout)
     manifest = replace(manifest, shards=(*manifest.shards, shard))
     write_manifest(folder, manifest)
     return manifest
-
-
-def shard_tensors(passes: list[ForwardPass], room: int, dtype: torch.dtype) -> dict[str, Tensor]:
-    """Contents of a shard: up to `room` token vectors with their positions, and all tokens of their sequences."""
-    batch = concatenated([each.batch for each in passes]).rows(0, room)
-    columns = {
-        name: getattr(batch, name).to(COLUMN_DTYPES.get(name, torch.int64)).cpu().contiguous() for name in COLUMNS
-    }
-    vectors = {
-        f"activations.{name}": stored_as(values, dtype, name).cpu().contiguous()
-        for name, values in batch.activations.items()
-    }
-    return {**vectors, **columns, "sequence_tokens": _sequence_tokens(passes)}
-
-
-def stored_as(values: Float[Tensor, "n d"], dtype: torch.dtype, name: str) -> Float[Tensor, "n d"]:
-    """Values in the dtype of the cache; raises if they overflow it."""
-    stored = values.to(dtype)
-    if not bool(torch.isfinite(stored).all()):
-        largest, kind = values.abs().max(), str(dtype).removeprefix("torch.")
-        raise CacheError(
-            f"an activation of {largest:.0f} at {name} overflows {kind}; store bfloat16 or float32 instead"
-        )
-    return stored
-
-
-def _sequence_tokens(passes: list[ForwardPass]) -> Int[Tensor, "s l"]:
-    """All token ids that the model read, so that the context of a kept token can be shown; padding is -1."""
-    length = max(each.sequences.tokens.shape[1] for each in passes)
-    rows = [each.sequences.tokens.masked_fill(~each.sequences.mask, NO_TOKEN) for each in passes]
-    return torch.cat([pad(row, (0, length - row.shape[1]), value=NO_TOKEN) for row in rows]).int().cpu().contiguous()

@@ -7,7 +7,7 @@ one rank. A cursor is (epoch, forward pass, units of that pass already yielded).
 what was already yielded; the result is the same to the bit, because a pass always holds the same sequences.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from quadric.activations.batches import (
     ActivationBatch,
     BatchSize,
     check_rank,
+    check_same_batches,
     check_same_setup,
     concatenated,
 )
@@ -132,8 +133,11 @@ class LiveStream:
             self._current = TokenCounts()
             yield concatenated(parts)
 
-    def passes(self, epoch: int = 0, start: int = 0) -> Iterator[ForwardPass]:
-        """This rank's forward passes, starting with pass `start` of an epoch."""
+    def passes(
+        self, epoch: int = 0, start: int = 0, belongs: Callable[[int], bool] | None = None
+    ) -> Iterator[ForwardPass]:
+        """This rank's forward passes, starting with pass `start` of an epoch; or those whose number `belongs`."""
+        belongs = belongs or (lambda index: index % self.world_size == self.rank)
         size = self.config.sequences_per_forward
         while True:
             self.blocks = TokenBlocks(
@@ -147,7 +151,7 @@ class LiveStream:
             blocks, index = iter(self.blocks), -1
             while group := list(islice(blocks, size)):
                 index += 1
-                if index >= start and index % self.world_size == self.rank:
+                if index >= start and belongs(index):
                     yield self._run(epoch, index, group)
             if not self.repeat:
                 return
@@ -171,6 +175,23 @@ class LiveStream:
         check_same_setup(state["setup"], self._setup())
         counts = TokenCounts(**state["counts"])
         self._cursor = Cursor(state["epoch"], state["forward"], state["given"], counts)
+        self._current = TokenCounts()
+
+    def load_cursors(self, cursors: Sequence[dict[str, Any]]) -> None:
+        """Continue after the steps of a job with another number of processes, whose cursors these are.
+
+        The next forward pass is the first one that no process had run. In the first epoch these are exactly the passes
+        that the old job would have run next. Later its processes may have ended their epochs at different steps; then
+        a few passes are left out, fewer than there were processes.
+        """
+        check_same_batches(cursors, self._setup())
+        if self.batch.unit != "sequences":
+            raise ValueError("batches of tokens cannot be divided again; resume with as many processes as before")
+        furthest = max(cursors, key=lambda saved: (saved["epoch"], saved["forward"], saved["given"]))
+        shared = furthest["setup"]["world_size"] > 1
+        counts = sum((TokenCounts(**saved["counts"]) for saved in (cursors if shared else cursors[:1])), TokenCounts())
+        own = counts if self.rank == 0 else TokenCounts()
+        self._cursor = Cursor(furthest["epoch"], furthest["forward"], furthest["given"], own)
         self._current = TokenCounts()
 
     def _setup(self) -> dict[str, Any]:

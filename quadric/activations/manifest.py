@@ -5,6 +5,9 @@ harvest ends, the listed shards are complete; anything else in the folder is lef
 """
 
 import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -15,8 +18,11 @@ from quadric.activations.provenance import StreamProvenance, differences
 from quadric.activations.settings import StoredDtype
 from quadric.activations.token_rules import TokenCounts
 
-FORMAT = 1
+FORMAT = 2
+"""Format 1 had no `layout.unit_vectors`: all vectors were stored at their own length."""
 NAME = "manifest.json"
+IN_PART = re.compile(r"part-(?P<part>\d+)-of-(?P<count>\d+)/(?P<file>[^/]+)")
+"""File of a shard that one of several workers harvested; see `parts`."""
 
 
 class CacheError(ValueError):
@@ -28,6 +34,8 @@ class Layout:
     """How activations are stored; it determines the bytes on disk, so a harvest resumes only with the same layout."""
 
     dtype: StoredDtype
+    unit_vectors: bool
+    """Whether a vector is stored as its direction and, in float32, its length; otherwise as the model computed it."""
     d_model: int
     sequences_per_forward: int
     sequences_per_shard: int
@@ -81,16 +89,24 @@ class Manifest:
                 "give another folder, or request what it holds"
             )
 
-    def to_json(self) -> str:
-        record = {"format": FORMAT, **asdict(self), "provenance": self.provenance.to_dict()}
-        return json.dumps(record, indent=1, ensure_ascii=False) + "\n"
+    def to_record(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {"format": FORMAT, **asdict(self), "provenance": self.provenance.to_dict()}
 
 
 def read_manifest(folder: Path) -> Manifest:
     """Read the manifest of a cache folder; a missing or damaged one is an error."""
-    path = folder / NAME
-    if not path.is_file():
+    if not (folder / NAME).is_file():
         raise CacheError(f"{folder} has no {NAME}; give a folder that `quadric harvest` wrote")
+    with named_damage(folder / NAME) as record:
+        manifest = manifest_from_record(record)
+        _check_shards(manifest)
+    return manifest
+
+
+@contextmanager
+def named_damage(path: Path) -> Iterator[dict[str, Any]]:
+    """The contents of a manifest; whatever is wrong with them inside the block is one line with file and remedy."""
     remedy = "delete the folder and harvest again"
     try:
         record = read_json(path, remedy)
@@ -98,14 +114,23 @@ def read_manifest(folder: Path) -> Manifest:
         raise CacheError(str(problem)) from None
     if not isinstance(record, dict) or "format" not in record:
         raise CacheError(f"{path} is damaged ({shown(record)} is no manifest); {remedy}")
-    if (found := record.pop("format")) != FORMAT:
-        raise CacheError(f"{path} has format {shown(found)}, expected {FORMAT}; harvest again with this version")
+    if (found := record["format"]) not in (1, FORMAT):
+        raise CacheError(f"{path} has format {shown(found)}, expected 1 or {FORMAT}; harvest again with this version")
     try:
-        manifest = _manifest(record)
-        _check_shards(manifest)
+        yield record
     except (KeyError, TypeError, ValueError) as wrong:
         raise CacheError(f"{path} is damaged ({wrong}); {remedy}") from None
-    return manifest
+
+
+def manifest_from_record(record: dict[str, Any]) -> Manifest:
+    """The inverse of `to_record`; unknown or missing keys are errors."""
+    rest = {name: value for name, value in record.items() if name != "format"}
+    return _manifest(_upgraded(rest) if record["format"] == 1 else rest)
+
+
+def _upgraded(record: dict[str, Any]) -> dict[str, Any]:
+    """A record of format 1 as it would be written today."""
+    return record | {"layout": {**record["layout"], "unit_vectors": False}}
 
 
 def _manifest(record: dict[str, Any]) -> Manifest:
@@ -128,13 +153,38 @@ def _check_shards(manifest: Manifest) -> None:
     """Raise unless every shard is a different file of this folder and continues the one before it."""
     sequence = 0
     for number, shard in enumerate(manifest.shards):
-        if shard.file != shard_name(number):
+        if not _is_name_of(shard.file, number):
             raise ValueError(f"shard {number} is {shown(shard.file)}, expected {shard_name(number)}")
-        if min(shard.rows, shard.sequences, shard.bytes) < 0 or shard.first_sequence != sequence:
-            raise ValueError(f"{shard.file} begins at sequence {shown(shard.first_sequence)}, expected {sequence}")
+        check_shard(shard, sequence)
         sequence += shard.sequences
     if manifest.layout.d_model < 1:
         raise ValueError(f"d_model={shown(manifest.layout.d_model)} is not positive")
+
+
+def _is_name_of(file: str, number: int) -> bool:
+    """Whether a file is the shard of this number, in the folder of the cache or of the part that it belongs to."""
+    found = IN_PART.fullmatch(file)
+    if found is None:
+        return file == shard_name(number)
+    part, count = int(found["part"]), int(found["count"])
+    return count > 0 and part == number % count and found["file"] == shard_name(number)
+
+
+def check_shard(shard: Shard, first_sequence: int) -> None:
+    """Raise unless a shard begins with the given sequence."""
+    if min(shard.rows, shard.sequences, shard.bytes) < 0 or shard.first_sequence != first_sequence:
+        raise ValueError(f"{shard.file} begins at sequence {shown(shard.first_sequence)}, expected {first_sequence}")
+
+
+def check_size(path: Path, shard: Shard) -> None:
+    """Raise unless the file of a shard has the recorded size."""
+    if not path.is_file() or path.stat().st_size != shard.bytes:
+        raise damaged(path)
+
+
+def damaged(path: Path) -> CacheError:
+    """The error for a shard that is not what the manifest says; a part can be harvested again without the others."""
+    return CacheError(f"{path} is missing or damaged; delete {path.parent} and harvest again")
 
 
 def shard_name(number: int) -> str:
@@ -143,4 +193,8 @@ def shard_name(number: int) -> str:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    write_atomically(folder / NAME, manifest.to_json().encode())
+    write_record(folder / NAME, manifest.to_record())
+
+
+def write_record(path: Path, record: dict[str, Any]) -> None:
+    write_atomically(path, (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode())

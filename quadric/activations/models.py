@@ -200,15 +200,19 @@ def sampled_fingerprint(causal: nn.Module) -> str:
 
 
 def chosen_device(device: str) -> torch.device:
-    """The device with this name; `auto` selects an accelerator if there is one."""
+    """The device with this name; `auto` selects an accelerator if there is one.
+
+    A GPU always has its number: the current GPU is a property of a thread, and the thread that reads ahead would take
+    `cuda` for the first one.
+    """
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if device == "auto":
-        return torch.device(next(name for name, available in there.items() if available))
+        device = next(name for name, available in there.items() if available)
     kind = device.partition(":")[0]
     if not there.get(kind, False):
         names = ", ".join(name for name, available in there.items() if available)
         raise ModelError(f"no device '{device}' here; give auto or {names}")
-    return torch.device(device)
+    return torch.device("cuda", torch.cuda.current_device()) if device == "cuda" else torch.device(device)
 
 
 def resolved_dtype(dtype: ModelDtype, device: torch.device) -> torch.dtype | Literal["auto"]:

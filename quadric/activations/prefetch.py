@@ -5,6 +5,8 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
+import torch
+
 Item = TypeVar("Item")
 _END = object()
 
@@ -19,7 +21,9 @@ def prefetched(items: Iterable[Item], depth: int) -> Iterator[Item]:
         return
     ready: queue.Queue[object] = queue.Queue(maxsize=depth)
     stop = threading.Event()
-    thread = threading.Thread(target=_produce, args=(items, ready, stop), name="quadric-prefetch", daemon=True)
+    # A new thread begins with the first GPU as its current one, whichever is that of the process.
+    gpu = torch.cuda.current_device() if torch.cuda.is_initialized() else None  # type: ignore[no-untyped-call]
+    thread = threading.Thread(target=_produce, args=(items, ready, stop, gpu), name="quadric-prefetch", daemon=True)
     thread.start()
     try:
         while (item := ready.get()) is not _END:
@@ -36,8 +40,10 @@ class _Failure:
         self.error = error
 
 
-def _produce(items: Iterable[Item], ready: "queue.Queue[object]", stop: threading.Event) -> None:
+def _produce(items: Iterable[Item], ready: "queue.Queue[object]", stop: threading.Event, gpu: int | None) -> None:
     try:
+        if gpu is not None:
+            torch.cuda.set_device(gpu)
         for item in items:
             if not _put(ready, item, stop):
                 return

@@ -3,6 +3,7 @@
 The command line generates its flags and their help from them, and help pages must not wait for torch.
 """
 
+import re
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -77,6 +78,25 @@ class ActivationConfig:
             raise ValueError(f"sequences_per_forward={self.sequences_per_forward} must be at least 1")
 
 
+@dataclass(frozen=True, order=True)
+class HarvestPart:
+    """One of `count` parts of a harvest, counted from 0."""
+
+    number: int
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.count}"
+
+    @classmethod
+    def parse(cls, text: str) -> "HarvestPart":
+        """A part as it is written on the command line, e.g. 3/8."""
+        found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
+        if found is None or not int(found[1]) < int(found[2]):
+            raise ValueError(f"shard={text} is not one of N parts; give 0/N to N-1/N, e.g. 0/8 to 7/8")
+        return cls(int(found[1]), int(found[2]))
+
+
 @dataclass(frozen=True, kw_only=True)
 class HarvestConfig:
     """How many activations are stored, and how."""
@@ -84,12 +104,23 @@ class HarvestConfig:
     tokens: int
     """Number of token activations to store."""
     dtype: StoredDtype = "float16"
-    """Data type on disk."""
+    """Data type on disk. The 16-bit types hold the direction of a vector, with its length beside it in float32, so
+    that no activation is too large; float32 holds exactly what the model computed."""
     sequences_per_shard: int = 32
     """Sequences per file; an interrupted harvest loses at most one file of work."""
+    shard: str | None = None
+    """Harvest one of several parts, e.g. 3/8 for the fourth of eight, each by a worker of its own into the same folder;
+    the last one to finish joins them. tokens is the number of all parts together."""
 
     def __post_init__(self) -> None:
         if self.tokens < 1:
             raise ValueError(f"tokens={self.tokens} is not positive; give at least 1")
         if self.sequences_per_shard < 1:
             raise ValueError(f"sequences_per_shard={self.sequences_per_shard} must be at least 1")
+        if self.shard is not None:
+            HarvestPart.parse(self.shard)
+
+    @property
+    def part(self) -> HarvestPart | None:
+        """The part to harvest; None for everything."""
+        return None if self.shard is None else HarvestPart.parse(self.shard)

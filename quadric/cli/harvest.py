@@ -41,6 +41,7 @@ class Harvest(ActivationFlags):
     """Write a language model's activations on some text to a folder; continue where an earlier call ended.
 
     Example: quadric harvest --model smollm2 --layers 9,15 --tokens 20000 --out runs/harvest
+             quadric harvest --layers 15 --tokens 20000 --out runs/harvest --shard 0/2    (and 1/2 elsewhere)
     """
 
     model: ModelGroup
@@ -54,6 +55,7 @@ class Harvest(ActivationFlags):
         announce("harvest", f"preparing to read {self.model_name}")
         from quadric.activations import ActivationCache, harvest_to_folder
         from quadric.activations.models import preparation
+        from quadric.activations.parts import verify_part
         from quadric.cli.progress import progress
 
         storage, out = HarvestConfig(**self.storage.given(HarvestConfig)), self.output.out
@@ -66,13 +68,30 @@ class Harvest(ActivationFlags):
         except KeyboardInterrupt:
             say(f"\nthe shards in {out} stay valid; the same command continues from there", file=sys.stderr)
             raise
-        if self.output.verify:
+        if self.output.verify and storage.part is not None and report.joined is None:
+            verify_part(out, storage.part)
+        elif self.output.verify:
             ActivationCache(out).verify()
         if self.output.json:
-            say_json(_as_json(report, out), indent=1)
+            say_json(_as_json(report, out, storage.shard), indent=1)
+        elif storage.shard is not None:
+            _print_part(report, out, storage.shard)
         else:
             _print(report, out, storage.tokens, config.rules.outliers)
         return 0
+
+
+def _print_part(report: "HarvestReport", out: Path, shard: str) -> None:
+    manifest = report.manifest
+    if report.nothing_to_do:
+        say(f"Nothing is left to do: part {shard} of {out} holds {manifest.rows:,} tokens.")
+    else:
+        added, size = manifest.rows - report.tokens_before, sum(each.bytes for each in manifest.shards)
+        say(f"Stored {added:,} tokens in part {shard} of {out}, {manifest.rows:,} in all ({size / 1e6:,.1f} MB).")
+    if report.joined is None:
+        say(f"Not complete yet: {report.waiting}.")
+    else:
+        say(f"All parts are there and joined: {out} holds {report.joined.rows:,} tokens.")
 
 
 def _print(report: "HarvestReport", out: Path, tokens: int, outliers: str) -> None:
@@ -84,7 +103,8 @@ def _print(report: "HarvestReport", out: Path, tokens: int, outliers: str) -> No
         added = manifest.rows - report.tokens_before
         say(f"Stored {added:,} tokens in {out}, {manifest.rows:,} in all ({size / 1e6:,.1f} MB).")
     points = ", ".join(manifest.provenance.hook_points)
-    say(f"Hook points: {points}; {manifest.layout.dtype}, d = {manifest.layout.d_model}.")
+    lengths = " directions, float32 lengths" if manifest.layout.unit_vectors else ""
+    say(f"Hook points: {points}; {manifest.layout.dtype}{lengths}, d = {manifest.layout.d_model}.")
     say(_account(manifest.counts, outliers))
     if (beyond := manifest.counts.kept - manifest.rows) > 0:
         say(f"{beyond:,} of these lie beyond the number asked for and are not stored.")
@@ -105,10 +125,12 @@ def _account(counts: "TokenCounts", outliers: str) -> str:
     )
 
 
-def _as_json(report: "HarvestReport", folder: Path) -> dict[str, Any]:
+def _as_json(report: "HarvestReport", folder: Path, shard: str | None) -> dict[str, Any]:
     manifest = report.manifest
+    joined = {"shard": shard, "joined": report.joined is not None, "waiting": report.waiting}
     return {
         "folder": str(folder),
+        **(joined if shard is not None else {}),
         "nothing_to_do": report.nothing_to_do,
         "tokens": manifest.rows,
         "tokens_before": report.tokens_before,

@@ -64,7 +64,7 @@ class Train(ScaleFlags):
         announce("train", f"continuing {resume}" if resume else f"preparing to read {self.model_name}")
         from quadric.training.distributed import join_job, leave_job
 
-        rank = join_job()
+        rank = join_job(self.device)
         try:
             if resume is not None:
                 return self._train(self._extend(resume, rank.is_first), rank.is_first)
@@ -72,6 +72,12 @@ class Train(ScaleFlags):
                 return self._train(self._create(rank.is_first, unless_it_fails), rank.is_first)
         finally:
             leave_job()
+
+    def _own_device(self) -> str:
+        """The device of this process, which in a job is its own GPU."""
+        from quadric.training.distributed import is_job, local_device
+
+        return str(local_device(self.device)) if is_job() else self.device
 
     def _create(self, is_first: bool, unless_it_fails: ExitStack) -> Path:
         from quadric.runs.recipes import make_run_config
@@ -90,7 +96,7 @@ class Train(ScaleFlags):
 
         if (first := preparation(self.model_name)) is not None:
             say(first, file=sys.stderr)
-        unless_it_fails.enter_context(new_run(config, folder, device=self.device))
+        unless_it_fails.enter_context(new_run(config, folder, device=self._own_device()))
         tokens = config.sequences_per_step * config.reading.corpus.block_length
         say(
             f"Training {len(config.autoencoders)} autoencoder(s) in {folder}: {config.training.steps:,} steps of "
@@ -134,7 +140,7 @@ class Train(ScaleFlags):
                 training = TrainingProgress(display if is_first else Display(), config.training.steps)
                 train_run(
                     folder,
-                    device=self.device,
+                    device=self._own_device(),
                     moved=self._moved(),
                     tensorboard=self.output.tensorboard,
                     wandb_project=self.output.wandb_project,

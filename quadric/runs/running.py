@@ -21,6 +21,7 @@ from quadric.activations import (
     LiveStream,
     describe,
 )
+from quadric.activations.batches import TokenShare
 from quadric.activations.models import chosen_device
 from quadric.activations.provenance import ProvenanceError, StreamProvenance
 from quadric.autoencoders import Autoencoder
@@ -30,7 +31,7 @@ from quadric.runs.folder import AUTOENCODERS, RUN_CONFIG_NAME, autoencoder_folde
 from quadric.runs.telemetry import METRICS, TENSORBOARD, open_sinks, values_of
 from quadric.training import Learner, StepReport, resume, train
 from quadric.training.checkpoints import Damaged, newest_step, remove_old, remove_unfinished
-from quadric.training.distributed import barrier, current_rank
+from quadric.training.distributed import Rank, barrier, current_rank
 from quadric.training.lenses import estimate_lenses
 
 CHECKPOINTS = "checkpoints"
@@ -225,21 +226,35 @@ def _remove_leftovers(config: RunConfig, folder: Path, *, all_whole: bool) -> No
 
 
 def open_stream(config: RunConfig, *, device: str = "auto") -> ActivationStream:
-    """This process's share of the activations of a run."""
+    """This process's share of the activations of a run: whole sequences, or tokens where these do not divide."""
     here = current_rank()
-    batch = BatchSize(sequences=config.sequences_per_step // here.world_size)
+    if shares_sequences(config, here.world_size):
+        return _share_of_sequences(config, device, here)
+    return TokenShare(_share_of_sequences(config, device, Rank(0, 1)), here.number, here.world_size)
+
+
+def shares_sequences(config: RunConfig, n_processes: int) -> bool:
+    """Whether each process gets an equal share of a batch in whole sequences and, live, in whole forward passes."""
+    share, left = divmod(config.sequences_per_step, n_processes)
+    return not left and (
+        n_processes == 1 or config.cache is not None or share % config.reading.sequences_per_forward == 0
+    )
+
+
+def _share_of_sequences(config: RunConfig, device: str, rank: Rank) -> CachedStream | LiveStream:
+    batch = BatchSize(sequences=config.sequences_per_step // rank.world_size)
     repeat = config.epochs > 1
     if config.cache is None:
         return LiveStream.open(
-            config.reading, device=device, batch=batch, rank=here.number, world_size=here.world_size, repeat=repeat
+            config.reading, device=device, batch=batch, rank=rank.number, world_size=rank.world_size, repeat=repeat
         )
     return CachedStream(
         _open_cache(config, device),
         hook_points=describe(config.reading, device=device).hook_points,
         batch=batch,
         seed=config.reading.corpus.seed,
-        rank=here.number,
-        world_size=here.world_size,
+        rank=rank.number,
+        world_size=rank.world_size,
         repeat=repeat,
     )
 
@@ -284,18 +299,9 @@ def _read_provenance(path: Path) -> StreamProvenance:
 
 
 def _check_processes(config: RunConfig) -> None:
-    """Raise unless each process gets an equal share of a batch in whole forward passes, as a single process would."""
+    """Raise if several processes are to train on rows in memory, which each of them would have to itself."""
     n = current_rank().world_size
-    if config.activations is None:
-        if n > 1:
-            raise ValueError(
-                f"training on rows in memory needs a single process, but this job has {n}; run it without torchrun"
-            )
-        return
-    share, left = divmod(config.sequences_per_step, n)
-    passes = config.activations.sequences_per_forward
-    if left or (n > 1 and config.cache is None and share % passes):
+    if config.activations is None and n > 1:
         raise ValueError(
-            f"sequences_per_step={config.sequences_per_step} cannot be shared by {n} processes in forward passes of "
-            f"{passes} sequences; give a multiple of {n * passes}, or a smaller sequences_per_forward"
+            f"training on rows in memory needs a single process, but this job has {n}; run it without torchrun"
         )

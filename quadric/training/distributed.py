@@ -29,11 +29,67 @@ def current_rank() -> Rank:
     return Rank(0, 1)
 
 
-def join_job() -> Rank:
-    """Join the torchrun job, if there is one: with nccl if there is a GPU, with gloo otherwise."""
-    if "TORCHELASTIC_RUN_ID" in os.environ and not dist.is_initialized():
-        dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+def is_job() -> bool:
+    """Whether torchrun started this process."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
+
+
+def join_job(device: str = "auto") -> Rank:
+    """Join the torchrun job, if there is one, and take this process's own device in it.
+
+    Args:
+        device: As in `local_device`. GPUs communicate by nccl. What stays in main memory, such as cursors and the
+            moments of cached tokens, is exchanged by gloo, which is also what a job without GPUs uses.
+
+    Returns:
+        The rank of this process.
+
+    Example:
+        >>> join_job()  # outside of torchrun
+        Rank(number=0, world_size=1)
+    """
+    if is_job() and not dist.is_initialized():
+        own = local_device(device)
+        if own.type == "cuda":
+            torch.cuda.set_device(own)  # before any other call, which would take memory of the first GPU
+            dist.init_process_group("cpu:gloo,cuda:nccl", device_id=own)
+        else:
+            dist.init_process_group("gloo")
     return current_rank()
+
+
+def local_device(device: str = "auto") -> torch.device:
+    """The device of this process of a job: the GPU of its machine with the number LOCAL_RANK, or the CPU.
+
+    Args:
+        device: `auto` is a GPU if there are any; `cuda` is the process's own GPU as well. A certain one, such as
+            `cuda:1`, is for jobs with one process per machine.
+
+    Returns:
+        The device, with the number of the GPU.
+
+    Example:
+        >>> local_device("cpu")
+        device(type='cpu')
+    """
+    local, n_local = int(os.environ.get("LOCAL_RANK", 0)), int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+    kind, _, number = device.partition(":")
+    available = torch.cuda.is_available()
+    if kind not in ("auto", "cpu", "cuda") or (kind == "cuda" and not available):
+        raise ValueError(f"no device '{device}' for the processes of a job; give auto or cpu{', cuda' * available}")
+    if kind == "cpu" or not available:
+        return torch.device("cpu")
+    if number and n_local > 1:
+        raise ValueError(
+            f"device={device} would be shared by the {n_local} processes of this machine; give cuda, and every "
+            "process takes its own"
+        )
+    if (n_gpus := torch.cuda.device_count()) <= local:
+        raise ValueError(
+            f"there are {n_gpus} GPUs for the {n_local} processes of this machine; give torchrun "
+            f"--nproc-per-node {n_gpus}, or --device cpu"
+        )
+    return torch.device("cuda", int(number or local))
 
 
 def leave_job() -> None:

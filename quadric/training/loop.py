@@ -1,7 +1,7 @@
 """The training loop: any number of autoencoders on one stream; each batch is read once for all of them."""
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -39,6 +39,13 @@ class Stream(Protocol):
     def state_dict(self) -> dict[str, Any]: ...
 
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
+@runtime_checkable
+class DivisibleStream(Stream, Protocol):
+    """A stream that several processes share, and that can continue with another number of them."""
+
+    def load_cursors(self, cursors: Sequence[dict[str, Any]]) -> None: ...
 
 
 class InterruptedTraining(KeyboardInterrupt):
@@ -118,20 +125,31 @@ def save(checkpoints: Path | None, learners: list[Learner], stream: Stream, conf
 
 
 def resume(checkpoints: Path, learners: list[Learner], stream: Stream) -> list[Damaged]:
-    """Restore learners and stream from the newest complete checkpoint; returns the damaged ones that were skipped."""
+    """Restore learners and stream from the newest complete checkpoint; returns the damaged ones that were skipped.
+
+    With as many processes as the checkpoint was made by, training goes on to the bit. With another number it goes on
+    with the same batches, divided anew; sums over processes are then rounded differently.
+    """
     checkpoint, damaged = newest_checkpoint(checkpoints)
     if checkpoint is None:
         return damaged
-    here = current_rank()
-    if len(checkpoint.cursors) != here.world_size:
-        raise ValueError(
-            f"the checkpoint was made by {len(checkpoint.cursors)} processes and this job has {here.world_size}; "
-            f"resume with torchrun --nproc-per-node {len(checkpoint.cursors)}"
-        )
+    _restore_stream(stream, checkpoint.cursors)
     for learner in learners:
         learner.restore(checkpoint.learners[learner.config.name], checkpoint.step)
-    stream.load_state_dict(checkpoint.cursors[here.number])
     return damaged
+
+
+def _restore_stream(stream: Stream, cursors: list[Any]) -> None:
+    here = current_rank()
+    if len(cursors) == here.world_size:
+        stream.load_state_dict(cursors[here.number])
+    elif isinstance(stream, DivisibleStream):
+        stream.load_cursors(cursors)
+    else:
+        raise ValueError(
+            f"the checkpoint was made by {len(cursors)} processes and this job has {here.world_size}, between which "
+            f"its rows cannot be divided again; resume with torchrun --nproc-per-node {len(cursors)}"
+        )
 
 
 def _agree_to_stop(requested: bool, step: int) -> bool:

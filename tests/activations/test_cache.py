@@ -127,6 +127,47 @@ def test_a_restored_stream_continues_with_the_next_batch(folder: Path, world_siz
         assert_same(list(islice(restored, 19 - stop)), batches[stop + 1 :])
 
 
+def rank_streams(folder: Path, world_size: int, **arguments: Any) -> list[CachedStream]:
+    """The streams of a job that reads 12 sequences per step."""
+    size = BatchSize(sequences=12 // world_size)
+    return [stream_of(folder, size, rank=rank, world_size=world_size, **arguments) for rank in range(world_size)]
+
+
+def steps_of(streams: list[CachedStream], n: int) -> list[set[tuple[int, int]]]:
+    """The places that all processes together read in each of the next steps."""
+    taken = [[places([batch]) for batch in islice(stream, n)] for stream in streams]
+    return [{place for part in step for place in part} for step in zip(*taken, strict=True)]
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2), (2, 3), (3, 4)])
+def test_another_number_of_processes_continues_with_the_next_batch(folder: Path, before: int, after: int) -> None:
+    undisturbed = steps_of(rank_streams(folder, 1), 2)
+    for n_steps in (0, 1):
+        old, new = rank_streams(folder, before), rank_streams(folder, after)
+        steps_of(old, n_steps)
+        for stream in new:
+            stream.load_cursors([json.loads(json.dumps(each.state_dict())) for each in old])
+        assert steps_of(new, 2 - n_steps) == undisturbed[n_steps:]
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 3), (1, 4), (3, 1)])
+def test_in_later_epochs_it_continues_as_if_it_had_always_had_that_number(
+    folder: Path, before: int, after: int
+) -> None:
+    for n_steps in range(1, 9):
+        old, new, always = (rank_streams(folder, n, repeat=True, seed=3) for n in (before, after, after))
+        steps_of(old, n_steps)
+        for stream in new:
+            stream.load_cursors([each.state_dict() for each in old])
+        assert steps_of(new, 3) == steps_of(always, n_steps + 3)[n_steps:], n_steps
+
+
+def test_processes_with_other_batches_are_refused(folder: Path) -> None:
+    cursors = [stream.state_dict() for stream in rank_streams(folder, 2)]
+    with pytest.raises(ValueError, match=r"another stream \(batch: saved \[12, 'sequences'\], here \[5, 'sequences'\]"):
+        stream_of(folder, BatchSize(sequences=5)).load_cursors(cursors)
+
+
 def test_every_epoch_has_its_own_order(folder: Path) -> None:
     once = list(stream_of(folder, seed=3))
     twice = list(islice(stream_of(folder, seed=3, repeat=True), 2 * len(once)))
@@ -160,8 +201,48 @@ def test_half_precision_comes_back_as_float32(
     harvest_to_folder(config, HarvestConfig(tokens=100, sequences_per_shard=4, dtype=dtype), tmp_path, device="cpu")
     half = next(iter(stream_of(tmp_path, seed=None))).activations["resid_pre.3"]
     full = next(iter(stream_of(folder, seed=None))).activations["resid_pre.3"]
+    lengths = full.norm(dim=1, keepdim=True)
     assert half.dtype == torch.float32
-    assert torch.equal(half, full.to(getattr(torch, dtype)).float())
+    assert torch.equal(half, (full / lengths).to(getattr(torch, dtype)).float() * lengths)
+    torch.testing.assert_close(half.norm(dim=1, keepdim=True), lengths, rtol=1e-2, atol=0)
+
+
+def test_float32_is_what_the_model_computed(config: ActivationConfig, folder: Path) -> None:
+    live = next(iter(LiveStream.open(config, device="cpu", batch=BatchSize(tokens=60))))
+    shard = load_file(folder / "shard-00000.safetensors")
+    assert torch.equal(shard["activations.resid_pre.3"][:60], live.activations["resid_pre.3"])
+    assert "lengths.resid_pre.3" not in shard
+
+
+def of_format_1(folder: Path) -> Path:
+    """Make a float16 cache what an earlier version would have written: vectors at their own length, no lengths."""
+    manifest = json.loads((folder / "manifest.json").read_text()) | {"format": 1}
+    del manifest["layout"]["unit_vectors"]
+    for shard in manifest["shards"]:
+        path = folder / shard["file"]
+        tensors = load_file(path)
+        for name in ("resid_pre.1", "resid_pre.3"):
+            lengths = tensors.pop(f"lengths.{name}")
+            tensors[f"activations.{name}"] = (tensors[f"activations.{name}"].float() * lengths[:, None]).half()
+        save_file(tensors, path)
+        shard |= {"bytes": path.stat().st_size, "sha256": sha256_of_file(path)}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return folder
+
+
+def test_a_cache_of_an_earlier_version_is_read_and_continued(
+    config: ActivationConfig, folder: Path, tmp_path: Path
+) -> None:
+    storage = HarvestConfig(tokens=100, sequences_per_shard=4)
+    harvest_to_folder(config, storage, tmp_path, device="cpu")
+    of_format_1(tmp_path)
+    full = torch.cat([batch.activations["resid_pre.3"] for batch in stream_of(folder, seed=None)])
+    for tokens in (100, 200):
+        harvest_to_folder(config, replace(storage, tokens=tokens), tmp_path, device="cpu")
+        found = torch.cat([batch.activations["resid_pre.3"] for batch in stream_of(tmp_path, seed=None)])
+        torch.testing.assert_close(found, full[:tokens], rtol=2e-3, atol=1e-3)
+    assert not ActivationCache(tmp_path).manifest.layout.unit_vectors
+    assert "lengths.resid_pre.3" not in load_file(tmp_path / "shard-00001.safetensors")
 
 
 def test_the_context_of_a_token_is_kept(config: ActivationConfig, folder: Path) -> None:
@@ -241,9 +322,11 @@ def rewritten(folder: Path, change: Any) -> Path:
         lambda tensors: tensors.update({"activations.resid_pre.3": tensors["activations.resid_pre.3"][:, :1]}),
         lambda tensors: tensors.update({"documents": tensors["documents"][:1]}),
         lambda tensors: tensors.update({"sequence_tokens": tensors["sequence_tokens"][:1]}),
+        lambda tensors: tensors.update({"lengths.resid_pre.3": tensors["lengths.resid_pre.3"][:1]}),
+        lambda tensors: tensors.pop("lengths.resid_pre.3"),
         lambda tensors: tensors.pop("positions"),
     ],
-    ids=["one row", "one column", "one document", "one sequence", "a column missing"],
+    ids=["one row", "one column", "one document", "one sequence", "one length", "no lengths", "a column missing"],
 )
 def test_shapes_that_would_broadcast_are_refused(config: ActivationConfig, tmp_path: Path, change: Any) -> None:
     harvest_to_folder(config, HarvestConfig(tokens=200, sequences_per_shard=4), tmp_path, device="cpu")

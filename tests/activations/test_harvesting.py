@@ -23,10 +23,13 @@ from quadric.activations import (
     describe,
     harvest_to_folder,
 )
-from quadric.activations.harvesting import Progress, fill_folder, stored_as
-from quadric.activations.manifest import CacheError, Manifest, read_manifest
+from quadric.activations.harvesting import Progress, fill_folder
+from quadric.activations.manifest import CacheError, Layout, Manifest, read_manifest
+from quadric.activations.reading import harvest
+from quadric.activations.shards import stored_as, stored_vectors
 from quadric.corpus import CorpusConfig
 from tests import fresh_process
+from tests.activations.tiny import tiny_model
 
 STORAGE = HarvestConfig(tokens=600, sequences_per_shard=4)
 
@@ -120,12 +123,12 @@ def uninterrupted(tiny_folder: Path, texts: Path, tmp_path_factory: pytest.TempP
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from quadric.activations import ActivationConfig, HarvestConfig, harvesting
+from quadric.activations import ActivationConfig, HarvestConfig, harvesting, shards
 from quadric.corpus import CorpusConfig
 
 model, texts, folder, moment = sys.argv[1:]
 kind, number = moment.split()
-write = harvesting.write_atomically
+write = shards.write_atomically
 
 def writing(path, data):
     if path.name.startswith("shard-0000" + number):
@@ -136,7 +139,7 @@ def writing(path, data):
         os.kill(os.getpid(), signal.SIGKILL)
     write(path, data)
 
-harvesting.write_atomically = writing
+shards.write_atomically = writing
 corpus = CorpusConfig(source=texts, block_length=32)
 config = ActivationConfig(model=model, hook_points="1,3", corpus=corpus, sequences_per_forward=2)
 storage = HarvestConfig(tokens=600, sequences_per_shard=4)
@@ -247,6 +250,36 @@ def test_values_that_the_format_cannot_hold_are_refused() -> None:
     with pytest.raises(CacheError, match=r"70000 at resid_pre.1 overflows float16; store bfloat16 or float32"):
         stored_as(values, torch.float16, "resid_pre.1")
     assert stored_as(values, torch.bfloat16, "resid_pre.1").dtype == torch.bfloat16
+
+
+def test_an_activation_larger_than_float16_is_stored_by_default(tmp_path: Path) -> None:
+    """The residual stream of Gemma 3 has coordinates of 95,703; those of float16 end at 65,504."""
+    model = tiny_model()
+    model.causal.get_input_embeddings().weight.mul_(1e6 / 2)
+    texts = ["The quick brown fox jumps over the lazy dog."] * 3
+    computed = harvest(model, texts, layer=0, progress=False).vectors
+    assert computed.abs().max() > 95_703
+    assert computed.norm(dim=1).max() > 1e6
+    stream = harvest(model, texts, layer=0, out=tmp_path, progress=False).stream(batch_tokens=len(computed), seed=None)
+    stored = next(iter(stream)).activations["resid_pre.0"]
+    assert read_manifest(tmp_path).layout.dtype == "float16"
+    assert stored.abs().max() > 95_703
+    cosine = torch.cosine_similarity(stored.double(), computed.double())
+    assert (1 - cosine).max() < 1e-6
+
+
+@pytest.mark.parametrize("huge", [95_703.0, 999_999.99], ids=["of Gemma 3", "all of the length"])
+def test_one_huge_coordinate_leaves_the_small_ones_intact(huge: float) -> None:
+    """Next to it the others may be subnormal numbers of float16, which err by at most half the smallest, 2⁻²⁵."""
+    x = torch.randn(4, 640, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    x[:, 7] = 0
+    x *= (1e12 - huge**2) ** 0.5 / x.norm(dim=1, keepdim=True)
+    x[:, 7] = huge
+    layout = Layout(dtype="float16", unit_vectors=True, d_model=640, sequences_per_forward=1, sequences_per_shard=1)
+    stored = stored_vectors(x.float(), layout, "resid_pre.1")
+    torch.testing.assert_close(stored["lengths.resid_pre.1"], torch.full((4,), 1e6))
+    errors = (stored["activations.resid_pre.1"].double() - x / 1e6).abs()
+    assert (errors <= 2**-11 * (x / 1e6).abs() + 2**-25).all()
 
 
 def test_two_harvests_at_once_are_refused(config: ActivationConfig, tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def test_the_embedded_default_works_and_a_second_call_has_nothing_to_do(
     assert main(command) == 0
     output = capsys.readouterr()
     assert "Stored 200 tokens" in output.out
-    assert "Hook points: resid_pre.2, resid_pre.3; float16, d = 576." in output.out
+    assert "Hook points: resid_pre.2, resid_pre.3; float16 directions, float32 lengths, d = 576." in output.out
     assert "200 of 200 tokens" in output.err
     assert "tokens/s" in output.err
     cache = ActivationCache(tmp_path / "cache")
@@ -96,6 +96,7 @@ def error_of(command: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (["--out", "/dev/null"], "'/dev/null' is a file; give a folder"),
         (["--device", "warp"], "no device 'warp' here; give auto or"),
         (["--tokens", "0"], "tokens=0 is not positive"),
+        (["--shard", "8/8"], "shard=8/8 is not one of N parts; give 0/N to N-1/N, e.g. 0/8 to 7/8"),
         (["--outlier-factor", "0.5"], "outlier_factor=0.5 must exceed 1"),
     ],
 )
@@ -149,6 +150,38 @@ def test_no_network_is_one_line_for_a_hub_model_and_a_hub_corpus(
     assert "cannot load model 'Qwen/Qwen3.5-0.8B' from the hub (ConnectionError: no route to host)" in message
     message = error_of(arguments(tiny, Path("HuggingFaceFW/fineweb"), tmp_path / "cache"), capsys)
     assert "cannot read hub dataset 'HuggingFaceFW/fineweb' (ConnectionError: no route to host)" in message
+
+
+def test_parts_are_joined_by_the_last_one(
+    tiny: Path, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = ("--sequences-per-forward", "2", "--sequences-per-shard", "2")
+    assert main(arguments(tiny, text, tmp_path / "cache", *small, "--shard", "1/2", "--verify")) == 0
+    output = capsys.readouterr().out
+    assert "tokens in part 1/2 of" in output
+    assert "Not complete yet: part 0/2 is missing or unfinished" in output
+    assert main(arguments(tiny, text, tmp_path / "cache", *small, "--shard", "0/2", "--verify", "--json")) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["shard"], answer["joined"], answer["waiting"]) == ("0/2", True, None)
+    assert len(ActivationCache(tmp_path / "cache")) == 300
+    assert main(arguments(tiny, text, tmp_path / "cache", *small, "--shard", "1/2")) == 0
+    output = capsys.readouterr().out
+    assert "Nothing is left to do: part 1/2 of" in output
+    assert f"All parts are there and joined: {tmp_path / 'cache'} holds 300 tokens." in output
+
+
+def test_a_damaged_part_is_found_by_verify(
+    tiny: Path, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = arguments(tiny, text, tmp_path / "cache", "--shard", "1/2")
+    assert main(command) == 0
+    path = tmp_path / "cache" / "part-1-of-2" / "shard-00001.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    assert f"{path} is missing or damaged; delete {path.parent} and harvest again" in error_of(
+        [*command, "--verify"], capsys
+    )
 
 
 def test_a_cache_of_something_else_is_refused(

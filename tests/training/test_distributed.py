@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from quadric.training.checkpoints import newest_checkpoint
+from quadric.training.distributed import join_job, local_device
 from quadric.training.loop import resume
 from tests import fresh_process
 from tests.training import job
@@ -54,7 +55,7 @@ def test_losses_and_weights_agree_with_one_process(two_ranks, tmp_path):
 
 def test_every_rank_keeps_its_own_cursor_and_the_job_resumes(two_ranks, tmp_path):
     whole = job.learners(*NAMES)
-    with pytest.raises(ValueError, match="made by 2 processes and this job has 1; resume with torchrun"):
+    with pytest.raises(ValueError, match=r"made by 2 processes and this job has 1, .*; resume with torchrun"):
         resume(two_ranks[0], whole, job.Shard())
     killed = fresh_process.run_job(JOB, tmp_path, "--autoencoders", "dense", "--kill-at", 9)
     codes = [each.returncode for each in killed]  # the rank that is killed later may fail on the lost connection first
@@ -63,6 +64,67 @@ def test_every_rank_keeps_its_own_cursor_and_the_job_resumes(two_ranks, tmp_path
     resumed = fresh_process.run_job(JOB, tmp_path, "--autoencoders", "dense")
     assert [each.returncode for each in resumed] == [0, 0], resumed[0].stderr + resumed[1].stderr
     assert [step for step, _ in printed(resumed)] == list(range(9, job.STEPS + 1)), "went on after step 8"
+
+
+@pytest.fixture
+def four_gpus(monkeypatch):
+    """A machine with four GPUs, on which this is the third of four processes; returns the calls that were made."""
+    calls = []
+    for name, value in {"RANK": 6, "WORLD_SIZE": 8, "LOCAL_RANK": 2, "LOCAL_WORLD_SIZE": 4}.items():
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "test")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: calls.append(("set_device", device)))
+    monkeypatch.setattr(
+        torch.distributed, "init_process_group", lambda backend, **options: calls.append((backend, options))
+    )
+    return calls
+
+
+@pytest.mark.parametrize("device", ["auto", "cuda"])
+def test_a_process_takes_the_gpu_of_its_local_rank(four_gpus, device):
+    join_job(device)
+    own = torch.device("cuda", 2)
+    assert four_gpus == [("set_device", own), ("cpu:gloo,cuda:nccl", {"device_id": own})]
+
+
+def test_the_cpu_is_used_if_asked_for(four_gpus):
+    join_job("cpu")
+    assert four_gpus == [("gloo", {})]
+
+
+@pytest.mark.parametrize(
+    ("device", "words"),
+    [
+        ("cuda:1", "device=cuda:1 would be shared by the 4 processes of this machine; give cuda"),
+        ("mps", "no device 'mps' for the processes of a job; give auto or cpu, cuda"),
+        ("warp", "no device 'warp' for the processes of a job; give auto or cpu, cuda"),
+    ],
+)
+def test_a_device_that_processes_cannot_share_is_one_line(four_gpus, device, words):
+    with pytest.raises(ValueError, match=words):
+        join_job(device)
+    assert not four_gpus, "no group was joined"
+
+
+def test_more_processes_than_gpus_are_one_line(four_gpus, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(
+        ValueError, match=r"there are 2 GPUs for the 4 processes .* --nproc-per-node 2, or --device cpu"
+    ):
+        join_job()
+
+
+def test_one_process_per_machine_may_choose_its_gpu(four_gpus, monkeypatch):
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
+    assert local_device("cuda:3") == torch.device("cuda", 3)
+    assert local_device() == torch.device("cuda", 0)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert local_device() == torch.device("cpu")
+    with pytest.raises(ValueError, match="no device 'cuda' for the processes of a job; give auto or cpu"):
+        local_device("cuda")
 
 
 def test_gradients_of_two_ranks_are_those_of_one(tmp_path):
