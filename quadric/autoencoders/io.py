@@ -28,7 +28,7 @@ FORMAT = "quadric-autoencoder"
 FORMAT_VERSION = 3
 ADDED_IN_VERSION: dict[int, dict[str, dict[str, Any]]] = {
     2: {"bilinear": {"lens": "paper"}},
-    3: dict.fromkeys(("topk", "batch_topk"), {"input": "unit", "subtract_decoder_bias": True}),
+    3: {kind: {"input": "unit", "subtract_decoder_bias": True} for kind in ("topk", "batch_topk")},
 }
 """Fields of an architecture that earlier files lack, by version and kind."""
 CONFIG_NAME = "config.json"

@@ -84,7 +84,9 @@ class LinearAutoencoder(Autoencoder):
     ) -> None:
         super().__init__()
         if not self.sets_n_active and n_active is not None:
-            raise ValueError(f"n_active={n_active} has no meaning for a '{self.kind}', which has thresholds; leave it out")
+            raise ValueError(
+                f"n_active={n_active} has no meaning for a '{self.kind}', which has thresholds; leave it out"
+            )
         self._architecture = LinearArchitecture(
             d_model=d_model,
             n_latents=n_latents,
