@@ -61,9 +61,9 @@ class ConceptTokens(NamedTuple):
     """What is known of one concept at one hook point."""
 
     vectors: Tensor
-    """Unit activations (prompts, words, d)."""
+    """Activations (prompts, words, d), at their own length."""
     corpus: Tensor | None
-    """Unit activations (n, d) of corpus tokens other than the concept's words; None if no corpus was read."""
+    """Activations (n, d) of corpus tokens other than the concept's words; None if no corpus was read."""
 
 
 def find_concepts(
@@ -149,7 +149,7 @@ def _read(
 
 def _check_model(autoencoders: Sequence[Named], source: ModelSource) -> None:
     for name, autoencoder in autoencoders:
-        if autoencoder.provenance.model_revision != source.revision:
+        if autoencoder.provenance.model_revision not in (None, source.revision):  # None: trained elsewhere
             raise ProvenanceError(
                 f"{name} was trained on {autoencoder.provenance.model} "
                 f"({autoencoder.provenance.model_revision}), not on {source.name} ({source.revision}); search runs "
