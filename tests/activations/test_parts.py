@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -202,6 +203,29 @@ def test_parts_and_whole_harvests_do_not_mix(config: ActivationConfig, tmp_path:
     (tmp_path / "other" / "thesis.tex").touch()
     with pytest.raises(CacheError, match=r"holds other files \(thesis.tex …\); give an empty or a new folder"):
         part(config, tmp_path / "other", "0/2")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda record: record.update(tokens="many"),
+        lambda record: record.pop("tokens"),
+        lambda record: record.pop("layout"),
+        lambda record: record.update(extra=1),
+        lambda record: record["shards"][0].update(file="shard-00000.safetensors"),
+        lambda record: record["shards"][0].update(first_sequence=0),
+    ],
+    ids=["tokens", "no tokens", "no layout", "unknown", "file of another part", "sequence of another part"],
+)
+def test_a_damaged_part_is_one_line(config: ActivationConfig, tmp_path: Path, change: Callable[[Any], Any]) -> None:
+    part(config, tmp_path, "1/2", tokens=60)
+    path = tmp_path / "part-1-of-2" / "part.json"
+    record = json.loads(path.read_text())
+    change(record)
+    path.write_text(json.dumps(record))
+    for work in (lambda: ActivationCache(tmp_path), lambda: part(config, tmp_path, "0/2", tokens=60)):
+        with pytest.raises(CacheError, match=r"part.json is damaged \(.*\); delete the folder and harvest again$"):
+            work()
 
 
 @pytest.mark.parametrize("wrong", ["3", "3/3", "-1/3", "1/0", "a/b", "1/3/5", ""])
