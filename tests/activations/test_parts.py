@@ -280,6 +280,53 @@ def test_a_killed_part_is_repeated(
     assert_same(tmp_path / "parts", tmp_path / "whole")
 
 
+AT_ONCE = """
+import sys
+from pathlib import Path
+from quadric.activations import ActivationConfig, HarvestConfig, harvest_to_folder
+from quadric.corpus import CorpusConfig
+
+model, texts, folder, shard = sys.argv[1:]
+corpus = CorpusConfig(source=texts, block_length=16)
+config = ActivationConfig(model=model, hook_points="1", corpus=corpus, sequences_per_forward=2)
+storage = HarvestConfig(tokens=300, sequences_per_shard=4, shard=shard)
+print(harvest_to_folder(config, storage, Path(folder), device="cpu").joined is not None)
+"""
+
+
+def test_parts_that_run_at_once_are_joined_by_one_of_them(
+    config: ActivationConfig, tiny_folder: Path, texts: Path, tmp_path: Path
+) -> None:
+    whole(config, tmp_path / "whole")
+    workers = [
+        fresh_process.start(
+            AT_ONCE, tiny_folder, texts, tmp_path / "parts", f"{number}/3", preload=fresh_process.TRANSFORMERS
+        )
+        for number in range(3)
+    ]
+    ends = [worker.wait() for worker in workers]
+    assert [end.returncode for end in ends] == [0, 0, 0], "".join(end.stderr for end in ends)
+    assert any("True" in end.stdout for end in ends)
+    assert_same(tmp_path / "parts", tmp_path / "whole")
+
+
+def test_damage_is_not_hidden_by_cutting_the_last_file(config: ActivationConfig, tmp_path: Path) -> None:
+    for number in (1, 0):
+        part(config, tmp_path, f"{number}/2")
+    last = read_manifest(tmp_path).shards[-1].file
+    (source,) = tmp_path.glob(f"part-*/{last}")
+    (tmp_path / last).unlink()
+    with pytest.raises(CacheError, match=f"{last} is missing or damaged; harvest --shard again with one of the parts"):
+        ActivationCache(tmp_path).verify()
+    part(config, tmp_path, "0/2")
+    ActivationCache(tmp_path).verify()
+    data = bytearray(source.read_bytes())
+    data[-1] ^= 1
+    source.write_bytes(data)
+    with pytest.raises(CacheError, match=r"part-.*/shard-.* is missing or damaged; delete .*part-.* and harvest again"):
+        part(config, tmp_path, "0/2")
+
+
 def part_with(rows: list[int], shard: str, tokens: int, fitting: Manifest) -> Part:
     shards = tuple(replace(fitting.shards[0], rows=each) for each in rows)
     return Part(place=HarvestPart.parse(shard), tokens=tokens, manifest=replace(fitting, shards=shards))
