@@ -14,7 +14,8 @@ depends on `ActivationStream` only, so both work. The modules, in the order in w
     token_rules           which tokens are kept
     batches, live_stream  batches with a cursor
     provenance            where they came from
-    harvesting, manifest  write activations to disk
+    harvesting, shards    write activations to disk
+    manifest, parts       what is there; several workers on one cache
     cache                 read them back
 """
 

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from quadric._files import read_json, shown, write_atomically
+from quadric._files import read_json, sha256_of_file, shown, write_atomically
 from quadric._records import check_keys, record_from_json
 from quadric.activations.provenance import StreamProvenance, differences
 from quadric.activations.settings import StoredDtype
@@ -182,8 +182,17 @@ def check_size(path: Path, shard: Shard) -> None:
         raise damaged(path)
 
 
+def check_content(path: Path, shard: Shard) -> None:
+    """Raise unless the file of a shard has the recorded size and checksum."""
+    check_size(path, shard)
+    if sha256_of_file(path) != shard.sha256:
+        raise damaged(path)
+
+
 def damaged(path: Path) -> CacheError:
     """The error for a shard that is not what the manifest says; a part can be harvested again without the others."""
+    if any(path.parent.glob("part-*-of-*")):
+        return CacheError(f"{path} is missing or damaged; harvest --shard again with one of the parts")
     return CacheError(f"{path} is missing or damaged; delete {path.parent} and harvest again")
 
 

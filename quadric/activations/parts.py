@@ -26,7 +26,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import NamedTuple
 
-from quadric._files import remove_leftovers, sha256_of_file
+from quadric._files import remove_leftovers
 from quadric._locks import BusyError, entries, only_writer
 from quadric.activations.live_stream import ForwardPass, LiveStream
 from quadric.activations.manifest import (
@@ -34,9 +34,9 @@ from quadric.activations.manifest import (
     CacheError,
     Manifest,
     Shard,
+    check_content,
     check_shard,
     check_size,
-    damaged,
     manifest_from_record,
     named_damage,
     read_manifest,
@@ -126,10 +126,7 @@ def joined_manifest(folder: Path) -> Manifest:
 def verify_part(folder: Path, place: HarvestPart) -> None:
     """Read every file of a part and compare it with its recorded checksum."""
     for shard in _read_part(folder, place).manifest.shards:
-        path = folder_of(folder, place) / shard.file
-        check_size(path, shard)
-        if sha256_of_file(path) != shard.sha256:
-            raise damaged(path)
+        check_content(folder_of(folder, place) / shard.file, shard)
 
 
 def harvest_part(
@@ -147,9 +144,9 @@ def harvest_part(
         on_progress: Called with the number of rows that the part holds.
     """
     others = _checked_others(folder, fresh)
-    wanted = f"quadric harvest --shard {fresh.place}"
-    with only_writer(folder_of(folder, fresh.place), wanted):
-        remove_leftovers(folder_of(folder, fresh.place), OWN_FILES)
+    own = folder_of(folder, fresh.place)
+    with only_writer(own, f"quadric harvest --shard {fresh.place}"):
+        remove_leftovers(own, OWN_FILES)
         part = _part_to_continue(folder, fresh)
         known = {file: rows for each in others for file, rows in each.rows.items()}
         if not part.manifest.exhausted and is_needed(part, known):
@@ -269,6 +266,7 @@ def join(folder: Path) -> Manifest:
     while True:
         try:
             with only_writer(folder, "quadric harvest, joining its parts"):
+                remove_leftovers(folder, OWN_FILES)
                 return _join(folder, read_parts(folder))
         except BusyError:
             if time.monotonic() > until:
@@ -282,8 +280,10 @@ def _join(folder: Path, parts: Sequence[Part]) -> Manifest:
     for number, (part, shard) in enumerate(files):
         source = folder_of(folder, part.place) / shard.file
         if shard.rows < room:
+            check_size(source, shard)
             shards.append(replace(shard, file=f"{source.parent.name}/{shard.file}"))
         else:
+            check_content(source, shard)  # the cut file gets a checksum of its own, which must not hide damage
             shards.append(cut_shard(source, folder / shard_name(number), shard, room, part.manifest.layout))
         room -= shard.rows
     manifest = replace(

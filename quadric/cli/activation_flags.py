@@ -17,7 +17,8 @@ class Computation:
     """Where the computation runs."""
 
     device: str = "auto"
-    """cpu, cuda, cuda:1 or mps; auto is an accelerator if there is one, else the CPU."""
+    """cpu, cuda, cuda:1 or mps; auto is an accelerator if there is one, under torchrun each process's own, else the
+    CPU."""
 
 
 def layers_flag(default: str | None) -> Taken:

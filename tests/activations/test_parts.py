@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ STORAGE = HarvestConfig(tokens=300, sequences_per_shard=4)
 Change = Callable[[ActivationConfig], ActivationConfig]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def config(tiny_folder: Path, texts: Path) -> ActivationConfig:
     corpus = CorpusConfig(source=str(texts), block_length=16)
     return ActivationConfig(model=str(tiny_folder), hook_points="1", corpus=corpus, sequences_per_forward=2)
@@ -37,6 +38,29 @@ def whole(config: ActivationConfig, folder: Path, tokens: int = 300) -> Manifest
 
 def part(config: ActivationConfig, folder: Path, shard: str, tokens: int = 300) -> HarvestReport:
     return harvest_to_folder(config, replace(STORAGE, tokens=tokens, shard=shard), folder, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def single(config: ActivationConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache harvested at once."""
+    folder = tmp_path_factory.mktemp("caches") / "single"
+    whole(config, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def two_parts(config: ActivationConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache harvested in two parts; to be copied."""
+    folder = tmp_path_factory.mktemp("caches") / "two"
+    for shard in ("0/2", "1/2"):
+        part(config, folder, shard)
+    return folder
+
+
+@pytest.fixture
+def joined(two_parts: Path, tmp_path: Path) -> Path:
+    """A copy of a cache in two parts."""
+    return Path(shutil.copytree(two_parts, tmp_path / "joined"))
 
 
 def assert_same(joined: Path, single: Path) -> None:
@@ -61,17 +85,18 @@ def many_outliers(config: ActivationConfig) -> ActivationConfig:
     return replace(config, rules=TokenRules(outlier_factor=1.05))
 
 
-@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)], ids=["forwards", "backwards", "mixed"])
-def test_parts_in_any_order_equal_one_harvest(config: ActivationConfig, tmp_path: Path, order: tuple[int, ...]) -> None:
-    whole(config, tmp_path / "whole")
-    reports = [part(config, tmp_path / "parts", f"{number}/3") for number in order]
+@pytest.mark.parametrize("order", [(2, 1, 0), (1, 2, 0)], ids=["backwards", "mixed"])
+def test_parts_in_any_order_equal_one_harvest(
+    config: ActivationConfig, single: Path, tmp_path: Path, order: tuple[int, ...]
+) -> None:
+    reports = [part(config, tmp_path, f"{number}/3") for number in order]
     assert [report.joined is not None for report in reports] == [False, False, True]
-    assert_same(tmp_path / "parts", tmp_path / "whole")
+    assert_same(tmp_path, single)
 
 
 @pytest.mark.parametrize(
     ("change", "tokens"),
-    [(separate, 61), (separate, 100_000), (clipped, 300), (many_outliers, 1), (many_outliers, 300)],
+    [(separate, 100_000), (clipped, 61), (many_outliers, 1), (many_outliers, 300)],
 )
 def test_parts_equal_one_harvest_whatever_is_dropped(
     config: ActivationConfig, tmp_path: Path, change: Change, tokens: int
@@ -84,69 +109,66 @@ def test_parts_equal_one_harvest_whatever_is_dropped(
     assert_same(tmp_path / "parts", tmp_path / "whole")
 
 
-def test_batches_of_joined_parts_are_those_of_one_harvest(config: ActivationConfig, tmp_path: Path) -> None:
-    whole(config, tmp_path / "whole")
-    for number in (2, 0, 1):
-        part(config, tmp_path / "parts", f"{number}/3")
+def test_batches_of_joined_parts_are_those_of_one_harvest(two_parts: Path, single: Path) -> None:
+    assert_same(two_parts, single)
     for unit in ({"tokens": 32}, {"sequences": 3}):
         ours, theirs = (
-            list(CachedStream(ActivationCache(tmp_path / name), batch=BatchSize(**unit))) for name in ("parts", "whole")
+            list(CachedStream(ActivationCache(folder), batch=BatchSize(**unit))) for folder in (two_parts, single)
         )
         assert [batch.token_ids.tolist() for batch in ours] == [batch.token_ids.tolist() for batch in theirs]
 
 
-def test_a_repeated_part_changes_nothing(config: ActivationConfig, tmp_path: Path) -> None:
-    for number in (0, 1, 1, 0):
-        report = part(config, tmp_path, f"{number}/2")
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    report = part(config, tmp_path, "1/2")
+def test_a_repeated_part_changes_nothing(config: ActivationConfig, joined: Path) -> None:
+    part(config, joined, "0/2")  # by now it knows exactly what the other one holds
+    before = {path: path.read_bytes() for path in joined.rglob("*") if path.is_file()}
+    report = part(config, joined, "1/2")
     assert report.nothing_to_do
     assert report.joined is not None
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
-    assert whole(config, tmp_path).rows == 300, "a harvest of everything finds it there"
+    assert {path: path.read_bytes() for path in joined.rglob("*") if path.is_file()} == before
+    assert whole(config, joined).rows == 300, "a harvest of everything finds it there"
 
 
-def test_more_tokens_later_equal_one_harvest_of_them(config: ActivationConfig, tmp_path: Path) -> None:
-    for tokens in (150, 300):
-        first = part(config, tmp_path / "parts", "0/2", tokens)
-        assert first.joined is None, "the other part has not been asked for as many"
-        assert part(config, tmp_path / "parts", "1/2", tokens).joined is not None
-    whole(config, tmp_path / "whole")
-    assert_same(tmp_path / "parts", tmp_path / "whole")
-    assert len(list((tmp_path / "parts").glob("shard-*"))) == 1, "the last file of the shorter cache is gone"
-    with pytest.raises(CacheError, match=r"part 0/2 .* is of 300 tokens, asked for 200; give --tokens 300"):
-        part(config, tmp_path / "parts", "0/2", 200)
+def test_more_tokens_later_equal_one_harvest_of_them(config: ActivationConfig, joined: Path, tmp_path: Path) -> None:
+    first = part(config, joined, "0/2", 400)
+    assert first.joined is None, "the other part has not been asked for as many"
+    assert len(ActivationCache(joined)) == 300, "the shorter cache stays usable"
+    assert part(config, joined, "1/2", 400).joined is not None
+    whole(config, tmp_path / "whole", 400)
+    assert_same(joined, tmp_path / "whole")
+    assert len(list(joined.glob("shard-*"))) == 1, "the last file of the shorter cache is gone"
+    with pytest.raises(CacheError, match=r"part 0/2 .* is of 400 tokens, asked for 300; give --tokens 400"):
+        part(config, joined, "0/2", 300)
 
 
-def test_a_missing_part_is_named_by_the_reader(config: ActivationConfig, tmp_path: Path) -> None:
-    report = part(config, tmp_path, "1/4")
+def test_a_missing_part_is_named_by_the_reader(config: ActivationConfig, single: Path, tmp_path: Path) -> None:
+    report = part(config, tmp_path, "1/3")
     assert report.waiting is not None
-    assert report.waiting.startswith("parts 0/4, 2/4, 3/4 are missing or unfinished")
-    part(config, tmp_path, "0/4")
-    part(config, tmp_path, "3/4")
-    with pytest.raises(CacheError, match=r"^part 2/4 is missing or unfinished in .*; run .* --tokens 300 --shard 2/4"):
+    assert report.waiting.startswith("parts 0/3, 2/3 are missing or unfinished")
+    part(config, tmp_path, "0/3")
+    with pytest.raises(CacheError, match=r"^part 2/3 is missing or unfinished in .*; run .* --tokens 300 --shard 2/3"):
         ActivationCache(tmp_path)
-    part(config, tmp_path, "2/4")
-    assert len(ActivationCache(tmp_path)) == 300
-    shutil.rmtree(tmp_path / "part-1-of-4")
+    part(config, tmp_path, "2/3")
+    assert_same(tmp_path, single)
+
+
+def test_a_part_that_is_lost_is_harvested_again(config: ActivationConfig, joined: Path, single: Path) -> None:
+    shutil.rmtree(joined / "part-1-of-2")
     with pytest.raises(
-        CacheError, match=r"part-1-of-4/shard-00001.safetensors is missing .*; delete .*part-1-of-4 and"
+        CacheError, match=r"part-1-of-2/shard-00001.safetensors is missing .*; delete .*part-1-of-2 and"
     ):
-        list(CachedStream(ActivationCache(tmp_path), batch=BatchSize(tokens=32)))
-    part(config, tmp_path, "1/4")
-    ActivationCache(tmp_path).verify()
+        list(CachedStream(ActivationCache(joined), batch=BatchSize(tokens=32)))
+    part(config, joined, "1/2")
+    assert_same(joined, single)
 
 
-def test_an_unfinished_part_is_named_by_the_reader(config: ActivationConfig, tmp_path: Path) -> None:
-    for number in range(3):
-        part(config, tmp_path, f"{number}/3")
-    (tmp_path / "manifest.json").unlink()
-    path = tmp_path / "part-1-of-3" / "part.json"
+def test_an_unfinished_part_is_named_by_the_reader(joined: Path) -> None:
+    (joined / "manifest.json").unlink()
+    path = joined / "part-1-of-2" / "part.json"
     record = json.loads(path.read_text())
     record["shards"] = record["shards"][:1]
     path.write_text(json.dumps(record))
-    with pytest.raises(CacheError, match=r"^part 1/3 is missing or unfinished"):
-        ActivationCache(tmp_path)
+    with pytest.raises(CacheError, match=r"^part 1/2 is missing or unfinished"):
+        ActivationCache(joined)
 
 
 @pytest.mark.parametrize(
@@ -164,44 +186,63 @@ def test_an_unfinished_part_is_named_by_the_reader(config: ActivationConfig, tmp
     ],
 )
 def test_parts_with_other_settings_are_refused(
-    config: ActivationConfig, tmp_path: Path, change: Change, words: str
+    config: ActivationConfig, joined: Path, change: Change, words: str
 ) -> None:
-    part(config, tmp_path, "0/2")
+    shutil.rmtree(joined / "part-1-of-2")
     with pytest.raises(CacheError, match=f"parts 0/2 and 1/2 in .* do not belong together .*{re.escape(words)}"):
-        part(change(config), tmp_path, "1/2")
-    assert [each.place for each in read_parts(tmp_path)] == [HarvestPart(0, 2)], "nothing was written"
+        part(change(config), joined, "1/2")
+    assert [each.place for each in read_parts(joined)] == [HarvestPart(0, 2)], "nothing was written"
 
 
-def test_parts_copied_together_that_do_not_fit_are_refused_by_the_reader(
-    config: ActivationConfig, tmp_path: Path
-) -> None:
-    part(config, tmp_path / "a", "0/2")
-    part(replace(config, rules=TokenRules(outliers="keep")), tmp_path / "b", "1/2")
-    shutil.copytree(tmp_path / "b" / "part-1-of-2", tmp_path / "a" / "part-1-of-2")
-    with pytest.raises(CacheError, match=r"parts 0/2 and 1/2 .* do not belong together"):
-        ActivationCache(tmp_path / "a")
+def test_parts_copied_together_that_do_not_fit_are_refused_by_the_reader(joined: Path) -> None:
+    (joined / "manifest.json").unlink()
+    path = joined / "part-1-of-2" / "part.json"
+    path.write_text(path.read_text().replace('"outliers": "drop"', '"outliers": "keep"'))
+    with pytest.raises(CacheError, match=r"parts 0/2 and 1/2 .* do not belong together .*outliers"):
+        ActivationCache(joined)
 
 
-def test_another_number_of_parts_is_refused(config: ActivationConfig, tmp_path: Path) -> None:
-    part(config, tmp_path, "0/2")
+def test_another_number_of_parts_is_refused(config: ActivationConfig, joined: Path) -> None:
     with pytest.raises(CacheError, match="parts: stored 2, asked for 3"):
-        part(config, tmp_path, "1/3")
+        part(config, joined, "1/3")
 
 
-def test_parts_and_whole_harvests_do_not_mix(config: ActivationConfig, tmp_path: Path) -> None:
-    whole(config, tmp_path / "whole")
+def test_parts_and_whole_harvests_do_not_mix(
+    config: ActivationConfig, single: Path, joined: Path, tmp_path: Path
+) -> None:
     with pytest.raises(CacheError, match="was harvested without --shard; leave --shard out"):
-        part(config, tmp_path / "whole", "0/2")
-    part(config, tmp_path / "parts", "0/2")
-    with pytest.raises(CacheError, match="holds parts of a cache; give --shard 0/2"):
-        whole(config, tmp_path / "parts")
-    part(config, tmp_path / "parts", "1/2")
+        part(config, single, "0/2")
     with pytest.raises(CacheError, match=r"holds 300 of 400 tokens, in 2 parts; run every part again: --tokens 400"):
-        whole(config, tmp_path / "parts", 400)
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "thesis.tex").touch()
-    with pytest.raises(CacheError, match=r"holds other files \(thesis.tex …\); give an empty or a new folder"):
-        part(config, tmp_path / "other", "0/2")
+        whole(config, joined, 400)
+    (joined / "manifest.json").unlink()
+    with pytest.raises(CacheError, match="holds parts of a cache; give --shard 0/2"):
+        whole(config, joined)
+    (tmp_path / "thesis.tex").touch()
+    with pytest.raises(CacheError, match=r"holds other files \(.* …\); give an empty or a new folder"):
+        part(config, tmp_path, "0/2")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda record: record.update(tokens="many"),
+        lambda record: record.pop("tokens"),
+        lambda record: record.pop("layout"),
+        lambda record: record.update(extra=1),
+        lambda record: record["shards"][0].update(file="shard-00000.safetensors"),
+        lambda record: record["shards"][0].update(first_sequence=0),
+    ],
+    ids=["tokens", "no tokens", "no layout", "unknown", "file of another part", "sequence of another part"],
+)
+def test_a_damaged_part_is_one_line(config: ActivationConfig, joined: Path, change: Callable[[Any], Any]) -> None:
+    (joined / "manifest.json").unlink()
+    path = joined / "part-1-of-2" / "part.json"
+    record = json.loads(path.read_text())
+    change(record)
+    path.write_text(json.dumps(record))
+    for work in (lambda: ActivationCache(joined), lambda: part(config, joined, "0/2")):
+        with pytest.raises(CacheError, match=r"part.json is damaged \(.*\); delete the folder and harvest again$"):
+            work()
 
 
 @pytest.mark.parametrize("wrong", ["3", "3/3", "-1/3", "1/0", "a/b", "1/3/5", ""])
@@ -241,9 +282,8 @@ harvesting.harvest_to_folder(config, storage, Path(folder), device="cpu")
 
 @pytest.mark.parametrize("moment", ["inside", "after", "joining"])
 def test_a_killed_part_is_repeated(
-    config: ActivationConfig, tiny_folder: Path, texts: Path, tmp_path: Path, moment: str
+    config: ActivationConfig, single: Path, tiny_folder: Path, texts: Path, tmp_path: Path, moment: str
 ) -> None:
-    whole(config, tmp_path / "whole")
     for shard in ("2/3", "1/3"):
         part(config, tmp_path / "parts", shard)
     killed = fresh_process.run(
@@ -253,7 +293,49 @@ def test_a_killed_part_is_repeated(
     with pytest.raises(CacheError, match="not joined; run one of them again" if moment == "joining" else "^part 0/3"):
         ActivationCache(tmp_path / "parts")
     assert part(config, tmp_path / "parts", "0/3").joined is not None
-    assert_same(tmp_path / "parts", tmp_path / "whole")
+    assert_same(tmp_path / "parts", single)
+
+
+AT_ONCE = """
+import sys
+from pathlib import Path
+from quadric.activations import ActivationConfig, HarvestConfig, harvest_to_folder
+from quadric.corpus import CorpusConfig
+
+model, texts, folder, shard = sys.argv[1:]
+corpus = CorpusConfig(source=texts, block_length=16)
+config = ActivationConfig(model=model, hook_points="1", corpus=corpus, sequences_per_forward=2)
+storage = HarvestConfig(tokens=300, sequences_per_shard=4, shard=shard)
+print(harvest_to_folder(config, storage, Path(folder), device="cpu").joined is not None)
+"""
+
+
+def test_parts_that_run_at_once_are_joined_by_one_of_them(
+    single: Path, tiny_folder: Path, texts: Path, tmp_path: Path
+) -> None:
+    workers = [
+        fresh_process.start(AT_ONCE, tiny_folder, texts, tmp_path, f"{number}/3", preload=fresh_process.TRANSFORMERS)
+        for number in range(3)
+    ]
+    ends = [worker.wait() for worker in workers]
+    assert [end.returncode for end in ends] == [0, 0, 0], "".join(end.stderr for end in ends)
+    assert any("True" in end.stdout for end in ends)
+    assert_same(tmp_path, single)
+
+
+def test_damage_is_not_hidden_by_cutting_the_last_file(config: ActivationConfig, joined: Path) -> None:
+    last = read_manifest(joined).shards[-1].file
+    (source,) = joined.glob(f"part-*/{last}")
+    (joined / last).unlink()
+    with pytest.raises(CacheError, match=f"{last} is missing or damaged; harvest --shard again with one of the parts"):
+        ActivationCache(joined).verify()
+    part(config, joined, "0/2")
+    ActivationCache(joined).verify()
+    data = bytearray(source.read_bytes())
+    data[-1] ^= 1
+    source.write_bytes(data)
+    with pytest.raises(CacheError, match=r"part-.*/shard-.* is missing or damaged; delete .*part-.* and harvest again"):
+        part(config, joined, "0/2")
 
 
 def part_with(rows: list[int], shard: str, tokens: int, fitting: Manifest) -> Part:
@@ -261,8 +343,8 @@ def part_with(rows: list[int], shard: str, tokens: int, fitting: Manifest) -> Pa
     return Part(place=HarvestPart.parse(shard), tokens=tokens, manifest=replace(fitting, shards=shards))
 
 
-def test_a_part_goes_on_until_the_others_have_surely_enough(config: ActivationConfig, tmp_path: Path) -> None:
-    fitting = whole(config, tmp_path)
+def test_a_part_goes_on_until_the_others_have_surely_enough(single: Path) -> None:
+    fitting = read_manifest(single)
     even = [100] * 5  # files 0, 4, … 16 of four parts, so the next one is file 20
     assert is_needed(part_with(even, "0/4", 2001, fitting), {})
     assert not is_needed(part_with(even, "0/4", 2000, fitting), {}), "equal files leave no doubt"
