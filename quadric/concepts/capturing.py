@@ -19,7 +19,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from quadric.autoencoders import BilinearAutoencoder
-from quadric.autoencoders.objective import unit_tokens
 from quadric.geometry import centred_spectra
 from quadric.geometry.comparison import NULL_SEED
 from quadric.geometry.similarity import randomly_initialized
@@ -58,9 +57,8 @@ class Directions(NamedTuple):
 
 
 def concept_variance(vectors: Float[Tensor, "b w d"]) -> Float[Tensor, "d d"]:
-    """S: the variance of unit activations between words after the same prompt, scaled to trace 1."""
-    unit = unit_tokens(vectors)
-    centred = (unit - unit.mean(1, keepdim=True)).flatten(0, 1)
+    """S: the variance between words after the same prompt, scaled to trace 1."""
+    centred = (vectors - vectors.mean(1, keepdim=True)).flatten(0, 1)
     total = centred.square().sum()
     if not total > 0:
         raise ValueError(

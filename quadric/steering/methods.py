@@ -2,7 +2,8 @@
 
 A method turns a dose into a function of activations (n, d). The dose of the quadric is the value of z. Directions are
 added in units of the token's norm, x + ‖x‖·dose·direction. The dose of a clamped TopK latent is its activation, in the
-same units. A random quadric goes from the median of its values by the dose times the distance of the wanted z from the median of z.
+same units. A random quadric goes from the median of its values by the dose times the distance of the wanted z from the
+median of z.
 """
 
 from collections.abc import Callable

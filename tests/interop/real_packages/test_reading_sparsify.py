@@ -50,7 +50,7 @@ def test_a_training_run_is_a_folder_of_dictionaries(tmp_path: Path) -> None:
     for seed, name in enumerate(("layers.3", "layers.6")):
         made(seed).save_to_disk(tmp_path / "run" / name)
     (tmp_path / "run" / "config.json").write_text(json.dumps({"model": "org/model", "dataset": "org/text"}))
-    with pytest.raises(ValueError, match="holds 2 autoencoders: layers.3, layers.6; choose one with --name"):
+    with pytest.raises(ValueError, match=r"holds 2 autoencoders: layers\.3, layers\.6; choose one with --name"):
         quadric.load(tmp_path / "run")
     ae = quadric.load(tmp_path / "run", name="layers.6")
     assert (ae.provenance.model, ae.provenance.hook_point) == ("org/model", "resid_pre.7")
