@@ -4,6 +4,7 @@ The front door, in the order in which one uses it:
 
     acts = quadric.harvest(model, texts, layer=15)     activations of a language model on some text
     ae = quadric.fit(acts, n_latents=512)              a dictionary whose latents are quadratic forms
+    ae = quadric.load("folder")                        or one that was saved, here or by SAELens or sparsify
     print(quadric.evaluate(ae, other_acts))            how good it is on activations it has not seen
     quadric.latents(ae).to_pandas()                    the shape of every latent, from weights alone
     evidence = quadric.collect_evidence(ae, acts)      what data says about every latent
@@ -29,6 +30,7 @@ The rooms behind it, in the order in which data flows through them:
     quadric.interventions activations moved along a latent's level sets, also inside the language model
     quadric.steering      what interventions do to predictions, what they cost, and what controls do
     quadric.site          both as a static site, and one latent in a notebook
+    quadric.interop       dictionaries of other libraries, read as ours
     quadric.live          the site with the language model behind it
 """
 
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from quadric.evaluation.on_activations import evaluate
     from quadric.evidence import Evidence, collect_evidence
     from quadric.explanations import explain
+    from quadric.interop.reading import linear_dictionary
     from quadric.interventions.in_model import intervene
     from quadric.latent_table import latents
     from quadric.runs.exporting import export
@@ -73,6 +76,7 @@ _HOME = {
     "harvest": "quadric.activations.reading",
     "intervene": "quadric.interventions.in_model",
     "latents": "quadric.latent_table",
+    "linear_dictionary": "quadric.interop.reading",
     "load": "quadric.runs.folder",
     "push": "quadric.runs.hub",
     "show": "quadric.site.notebook",
@@ -81,7 +85,7 @@ _HOME = {
 }
 _ROOMS = (
     "activations", "autoencoders", "corpus", "evaluation", "evidence", "explanations", "geometry",
-    "interventions", "live", "runs", "site", "steering", "training",
+    "interop", "interventions", "live", "runs", "site", "steering", "training",
 )  # fmt: skip
 
 __all__ = [
@@ -102,6 +106,7 @@ __all__ = [
     "harvest",
     "intervene",
     "latents",
+    "linear_dictionary",
     "load",
     "push",
     "show",

@@ -45,13 +45,21 @@ class Autoencoder(nn.Module, ABC):
     def encode_prepared(self, tokens: Float[Tensor, "n d"]) -> Float[Tensor, "n k"]:
         """Latents of tokens that are already checked and in working precision."""
 
+    @property
+    def reads_unit_tokens(self) -> bool:
+        """Whether `prepare` scales tokens to unit norm; if not, the dictionary reads them at their own length."""
+        return True
+
     @abstractmethod
     def errors_of(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> TokenErrors:
-        """Error of each unit token's reconstruction from its latents."""
+        """Error of each prepared token's reconstruction from its latents."""
 
     @abstractmethod
     def vectors_of(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> Float[Tensor, "n d"]:
-        """Reconstruction of each unit token as a vector; `tokens` may settle a sign that latents do not determine."""
+        """Reconstruction of each prepared token as a vector.
+
+        `tokens` give what latents do not determine: a sign, or a length.
+        """
 
     def density_offset(self) -> Float[Tensor, " k"] | None:
         """Subtracted from the latents before their density is measured, if not None."""
@@ -75,7 +83,9 @@ class Autoencoder(nn.Module, ABC):
     # mask give better messages than a type checker would.
 
     def encode(self, tokens: Tensor) -> Float[Tensor, "n k"]:
-        """Latents of tokens at their own scale; `loss`, `error` and `density` scale tokens to unit norm first.
+        """Latents of tokens as they are given; `loss`, `error` and `density` pass them through `prepare` first.
+
+        For the latents that the dictionary was trained with, encode `prepare(activations)`.
 
         Args:
             tokens: activations (n, d).
@@ -130,10 +140,10 @@ class Autoencoder(nn.Module, ABC):
 
     @torch.no_grad()
     def rebuild(self, tokens: Tensor) -> Float[Tensor, "n d"]:
-        """Reconstruction x̂ of every token at the token's own norm, to replace it in the language model."""
-        unit = self.prepare(tokens)
-        norms: Tensor = torch.linalg.vector_norm(tokens, dim=-1, keepdim=True, dtype=unit.dtype)
-        return self.vectors_of(unit, self.encode_prepared(unit)) * norms
+        """Reconstruction x̂ of every token at the token's own scale, to replace it in the language model."""
+        prepared = self.prepare(tokens)
+        norms: Tensor = torch.linalg.vector_norm(tokens, dim=-1, keepdim=True, dtype=prepared.dtype)
+        return self.vectors_of(prepared, self.encode_prepared(prepared)) * (norms / self.lengths_of(prepared))
 
     def observe(self, latents: Float[Tensor, "n k"]) -> None:
         """Called with the latents of every training batch."""
@@ -149,8 +159,25 @@ class Autoencoder(nn.Module, ABC):
         write_folder(folder, stored, __version__)
 
     def prepare(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
-        """The kept tokens, checked, at unit norm and in working precision."""
-        return prepare_tokens(tokens, self.d_model, self._dtype, mask)
+        """What the encoder expects of activations at their own length: the kept ones, checked, in working precision.
+
+        They are scaled to unit norm unless the dictionary was trained elsewhere on another scale.
+
+        Args:
+            tokens: activations (n, d) as the language model computes them.
+            mask: (n,) of torch.bool, True where a token counts; all by default.
+
+        Returns:
+            Tokens for `encode`.
+        """
+        return prepare_tokens(tokens, self.d_model, self._dtype, mask, unit=self.reads_unit_tokens)
+
+    def lengths_of(self, prepared: Float[Tensor, "n d"]) -> Float[Tensor, "n 1"]:
+        """‖x‖ of prepared tokens: exactly 1 where `prepare` scales them to unit norm."""
+        if self.reads_unit_tokens:
+            return prepared.new_ones(len(prepared), 1)
+        lengths: Tensor = torch.linalg.vector_norm(prepared, dim=-1, keepdim=True)
+        return lengths
 
     @property
     def _dtype(self) -> torch.dtype:

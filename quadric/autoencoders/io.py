@@ -25,9 +25,12 @@ if TYPE_CHECKING:
     from quadric.autoencoders.autoencoder import Autoencoder
 
 FORMAT = "quadric-autoencoder"
-FORMAT_VERSION = 2
-ADDED_IN_VERSION_2: dict[str, dict[str, Any]] = {"bilinear": {"lens": "paper"}}
-"""Fields of an architecture that earlier files lack, by kind."""
+FORMAT_VERSION = 3
+ADDED_IN_VERSION: dict[int, dict[str, dict[str, Any]]] = {
+    2: {"bilinear": {"lens": "paper"}},
+    3: {kind: {"input": "unit", "subtract_decoder_bias": True} for kind in ("topk", "batch_topk")},
+}
+"""Fields of an architecture that earlier files lack, by version and kind."""
 CONFIG_NAME = "config.json"
 UNSET_BEFORE_TRAINING = ("threshold",)
 """Tensors that are NaN until training sets them."""
@@ -88,13 +91,18 @@ def read_folder(folder: str | os.PathLike[str]) -> StoredAutoencoder:
     weights = _weights_file(config)
     if not isinstance(config["kind"], str) or not isinstance(config["architecture"], dict):
         raise ValueError(f"{folder / CONFIG_NAME}: kind must be text and architecture an object; save it again")
-    added = ADDED_IN_VERSION_2.get(config["kind"], {}) if config["format_version"] < 2 else {}
     return StoredAutoencoder(
         kind=config["kind"],
-        architecture=config["architecture"] | added,
+        architecture=config["architecture"] | _added_since(config["format_version"], config["kind"]),
         provenance=record_from_json(Provenance, config["provenance"], f"provenance in {CONFIG_NAME}"),
         tensors=_read_weights(folder, weights),
     )
+
+
+def _added_since(version: int, kind: str) -> dict[str, Any]:
+    """What fields that a file of this version lacks have to be."""
+    later = [fields.get(kind, {}) for added_in, fields in ADDED_IN_VERSION.items() if version < added_in]
+    return {name: value for fields in later for name, value in fields.items()}
 
 
 def load_pretrained(folder: str | os.PathLike[str]) -> "Autoencoder":
@@ -108,12 +116,20 @@ def load_pretrained(folder: str | os.PathLike[str]) -> "Autoencoder":
     """
     # Imported here: these classes import this module to save themselves.
     from quadric.autoencoders.bilinear import BilinearArchitecture, BilinearAutoencoder
-    from quadric.autoencoders.topk import BatchTopKAutoencoder, LinearArchitecture, TopKAutoencoder
+    from quadric.autoencoders.topk import (
+        BatchTopKAutoencoder,
+        JumpReLUAutoencoder,
+        LinearArchitecture,
+        ReLUAutoencoder,
+        TopKAutoencoder,
+    )
 
     kinds: dict[str, tuple[type[Autoencoder], type]] = {
         BilinearAutoencoder.kind: (BilinearAutoencoder, BilinearArchitecture),
         TopKAutoencoder.kind: (TopKAutoencoder, LinearArchitecture),
         BatchTopKAutoencoder.kind: (BatchTopKAutoencoder, LinearArchitecture),
+        ReLUAutoencoder.kind: (ReLUAutoencoder, LinearArchitecture),
+        JumpReLUAutoencoder.kind: (JumpReLUAutoencoder, LinearArchitecture),
     }
     stored = read_folder(folder)
     if stored.kind not in kinds:

@@ -45,13 +45,13 @@ class LossSums(NamedTuple):
 
 
 def prepare_tokens(
-    tokens: Tensor, d_model: int, dtype: torch.dtype, mask: Tensor | None = None
+    tokens: Tensor, d_model: int, dtype: torch.dtype, mask: Tensor | None = None, *, unit: bool = True
 ) -> Float[Tensor, "n d"]:
-    """The tokens that the mask keeps, checked, at unit norm and in the working precision of `dtype` parameters."""
+    """The tokens that the mask keeps, checked, in the working precision of `dtype` parameters, and at unit norm."""
     if mask is not None:
         tokens = tokens[_checked_mask(mask, tokens)]
     check_tokens(tokens, d_model)
-    return unit_tokens(tokens).to(working_dtype(tokens.dtype, dtype))
+    return (unit_tokens(tokens) if unit else tokens).to(working_dtype(tokens.dtype, dtype))
 
 
 def check_tokens(tokens: Tensor, d_model: int) -> None:

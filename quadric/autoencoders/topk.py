@@ -1,21 +1,27 @@
-"""Linear baselines: TopK (the paper's) and BatchTopK, trained on squared error and measured in the product space.
+"""Linear dictionaries, measured in the product space: TopK (the paper's) and BatchTopK, which are trained here on
+squared error, and ReLU and JumpReLU, which are trained elsewhere.
 
 z = keep(ReLU(W_enc (x − b_dec) + b_enc)),    x̂ = W_decᵀ z + b_dec
+
+x is the unit token for dictionaries trained here. `scaling` has what others read instead; some do not subtract b_dec.
 """
 
 from abc import abstractmethod
 from dataclasses import asdict, dataclass
+from typing import ClassVar, get_args
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from quadric.autoencoders.autoencoder import Autoencoder, TokenErrors
-from quadric.autoencoders.checks import check_positive, check_seed
+from quadric.autoencoders.checks import check_choice, check_positive, check_seed
 from quadric.autoencoders.io import check_shapes
 from quadric.autoencoders.objective import LossTerms, product_space_error
 from quadric.autoencoders.provenance import Provenance
+from quadric.autoencoders.scaling import Input, at_token_scale, encoder_input
 
+PAPER_ACTIVE = 32
 THRESHOLD_MEMORY = 0.99
 
 
@@ -25,46 +31,72 @@ class LinearArchitecture:
 
     d_model: int
     n_latents: int
-    n_active: int
-    """Latents that fire per token: exactly (TopK) or on average (BatchTopK)."""
+    n_active: int | None
+    """Latents that fire per token: exactly (TopK) or on average (BatchTopK); None where no number is set."""
     seed: int
+    """Of the initial weights; 0 for weights that were trained elsewhere."""
+    input: Input = "unit"
+    subtract_decoder_bias: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("d_model", "n_latents", "n_active"):
+        check_choice("input", self.input, get_args(Input))
+        for name in ("d_model", "n_latents"):
             check_positive(name, getattr(self, name))
+        if self.n_active is None:
+            return
+        check_positive("n_active", self.n_active)
         if self.n_active > self.n_latents:
             raise ValueError(f"n_active={self.n_active} exceeds n_latents={self.n_latents}; lower n_active")
 
 
 class LinearAutoencoder(Autoencoder):
-    """Base class of TopK and BatchTopK: an encoder, a decoder, and the exact error in the product space.
+    """Base class: an encoder, a decoder, and the exact error in the product space.
 
     Args:
         d_model: width of the token vectors.
         n_latents: size of the dictionary.
-        n_active: latents that fire per token.
+        n_active: latents that fire per token, by default the paper's 32; TopK and BatchTopK only.
         seed: of the initial weights.
+        input: what the encoder reads of a token, see `scaling`; by default the unit token.
+        subtract_decoder_bias: whether the decoder's bias is subtracted before the encoder.
         provenance: where the activations come from.
         device: of the parameters.
         dtype: of the parameters.
         tensors: weights to use instead of initial ones, as `tensors()` returns them.
     """
 
+    sets_n_active: ClassVar[bool] = True
+    """Whether the number of latents that fire is set, rather than left to thresholds."""
+
     def __init__(
         self,
         *,
         d_model: int,
         n_latents: int,
-        n_active: int = 32,
+        n_active: int | None = None,
         seed: int = 0,
+        input: Input = "unit",
+        subtract_decoder_bias: bool = True,
         provenance: Provenance | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype = torch.float32,
         tensors: dict[str, Tensor] | None = None,
     ) -> None:
         super().__init__()
-        self._architecture = LinearArchitecture(d_model=d_model, n_latents=n_latents, n_active=n_active, seed=seed)
-        self.d_model, self.n_latents, self.n_active = d_model, n_latents, n_active
+        if not self.sets_n_active and n_active is not None:
+            raise ValueError(
+                f"n_active={n_active} has no meaning for a '{self.kind}', which has thresholds; leave it out"
+            )
+        self._architecture = LinearArchitecture(
+            d_model=d_model,
+            n_latents=n_latents,
+            n_active=PAPER_ACTIVE if self.sets_n_active and n_active is None else n_active,
+            seed=seed,
+            input=input,
+            subtract_decoder_bias=subtract_decoder_bias,
+        )
+        self.d_model, self.n_latents, self.n_active = d_model, n_latents, self._architecture.n_active
+        self.input, self.subtract_decoder_bias = input, subtract_decoder_bias
         self.provenance = provenance or Provenance()
         self._register(self._initial_tensors() if tensors is None else tensors)
         self.to(device=device, dtype=dtype)
@@ -88,24 +120,30 @@ class LinearAutoencoder(Autoencoder):
     def architecture(self) -> LinearArchitecture:
         return self._architecture
 
+    @property
+    def reads_unit_tokens(self) -> bool:
+        return self.input == "unit"
+
     @abstractmethod
     def keep(self, activations: Float[Tensor, "n k"]) -> Float[Tensor, "n k"]:
-        """The activations with all but the strongest set to zero."""
+        """The activations with those that do not fire set to zero."""
 
     def encode_prepared(self, tokens: Float[Tensor, "n d"]) -> Float[Tensor, "n k"]:
         dtype = tokens.dtype
-        centred = tokens - self.decoder_bias.to(dtype)
-        return self.keep(torch.relu(centred @ self.encoder.to(dtype).mT + self.encoder_bias.to(dtype)))
+        read = encoder_input(self.input, tokens)
+        if self.subtract_decoder_bias:
+            read = read - self.decoder_bias.to(dtype)
+        return self.keep(torch.relu(read @ self.encoder.to(dtype).mT + self.encoder_bias.to(dtype)))
 
     def decode(self, latents: Float[Tensor, "n k"]) -> Float[Tensor, "n d"]:
-        """The reconstruction x̂ of each token."""
+        """The reconstruction of what the encoder read; `vectors_of` brings it back to the token's scale."""
         return latents @ self.decoder.to(latents.dtype) + self.decoder_bias.to(latents.dtype)
 
     def vectors_of(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> Float[Tensor, "n d"]:
-        return self.decode(latents)
+        return at_token_scale(self.input, tokens, self.decode(latents))
 
     def errors_of(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> TokenErrors:
-        reconstruction = self.decode(latents)
+        reconstruction = self.vectors_of(tokens, latents)
         return TokenErrors(
             product_space=product_space_error(tokens, reconstruction),
             objective=(tokens - reconstruction).square().sum(-1),
@@ -134,7 +172,9 @@ class LinearAutoencoder(Autoencoder):
         return {"encoder": (k, d), "decoder": (k, d), "encoder_bias": (k,), "decoder_bias": (d,)}
 
     def extra_repr(self) -> str:
-        return f"d_model={self.d_model}, n_latents={self.n_latents}, n_active={self.n_active}"
+        active = "" if self.n_active is None else f", n_active={self.n_active}"
+        read = "" if self.reads_unit_tokens else f", input={self.input!r}"
+        return f"d_model={self.d_model}, n_latents={self.n_latents}{active}{read}"
 
 
 class TopKAutoencoder(LinearAutoencoder):
@@ -143,6 +183,7 @@ class TopKAutoencoder(LinearAutoencoder):
     kind = "topk"
 
     def keep(self, activations: Float[Tensor, "n k"]) -> Float[Tensor, "n k"]:
+        assert self.n_active is not None
         values, indices = activations.topk(self.n_active, dim=-1)
         return torch.zeros_like(activations).scatter(-1, indices, values)
 
@@ -163,6 +204,7 @@ class BatchTopKAutoencoder(LinearAutoencoder):
 
     def keep(self, activations: Float[Tensor, "n k"]) -> Float[Tensor, "n k"]:
         if self.training:
+            assert self.n_active is not None
             flat = activations.flatten()
             values, indices = flat.topk(len(activations) * self.n_active)
             return torch.zeros_like(flat).scatter(0, indices, values).view_as(activations)
@@ -184,3 +226,38 @@ class BatchTopKAutoencoder(LinearAutoencoder):
     @staticmethod
     def _expected_shapes(architecture: LinearArchitecture) -> dict[str, tuple[int, ...]]:
         return LinearAutoencoder._expected_shapes(architecture) | {"threshold": ()}
+
+
+class ReLUAutoencoder(LinearAutoencoder):
+    """Keeps every positive latent: the standard sparse autoencoder, trained elsewhere with a penalty on its latents."""
+
+    kind = "relu"
+    sets_n_active = False
+
+    def keep(self, activations: Float[Tensor, "n k"]) -> Float[Tensor, "n k"]:
+        return activations
+
+
+class JumpReLUAutoencoder(LinearAutoencoder):
+    """Keeps every latent above its own threshold; SAELens saves its BatchTopK dictionaries as this, too."""
+
+    kind = "jumprelu"
+    sets_n_active = False
+    thresholds: Tensor
+
+    def _initial_tensors(self) -> dict[str, Tensor]:
+        return super()._initial_tensors() | {"thresholds": torch.zeros(self.n_latents)}
+
+    def _register(self, tensors: dict[str, Tensor]) -> None:
+        super()._register(tensors)
+        self.register_buffer("thresholds", tensors["thresholds"])
+
+    def keep(self, activations: Float[Tensor, "n k"]) -> Float[Tensor, "n k"]:
+        return activations * (activations > self.thresholds.to(activations.dtype))
+
+    def tensors(self) -> dict[str, Tensor]:
+        return super().tensors() | {"thresholds": self.thresholds}
+
+    @staticmethod
+    def _expected_shapes(architecture: LinearArchitecture) -> dict[str, tuple[int, ...]]:
+        return LinearAutoencoder._expected_shapes(architecture) | {"thresholds": (architecture.n_latents,)}

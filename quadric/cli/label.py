@@ -105,12 +105,12 @@ class Label:
         return score_labels(folder, latents, endpoint, concurrency=self.concurrency, on_progress=advance)
 
     def _most_important(self, folder: Path, evidence: "Evidence") -> list[int]:
-        from quadric.autoencoders import load_pretrained
         from quadric.evidence import weights_sha256
         from quadric.geometry import statistics
         from quadric.geometry.dictionary import require_bilinear
+        from quadric.interop.reading import read_dictionary
 
-        autoencoder = require_bilinear(load_pretrained(folder))
+        autoencoder = require_bilinear(read_dictionary(folder))
         if evidence.weights_sha256 != weights_sha256(autoencoder):
             raise ValueError(f"the evidence is about other weights than {folder} holds; collect it again: quadric site")
         importance = statistics(autoencoder).importance

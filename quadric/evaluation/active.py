@@ -23,7 +23,7 @@ class ActiveError(NamedTuple):
 def error_by_active(
     autoencoder: Autoencoder, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]
 ) -> list[ActiveError]:
-    """The curve at 1, 2, 4, … latents and at all of them, for unit tokens.
+    """The curve at 1, 2, 4, … latents and at all of them, for prepared tokens.
 
     X̂ = Σ_{i kept} z_i W_i for a bilinear dictionary, x̂x̂ᵀ of the kept directions for a linear one. Beyond the latents
     that a linear dictionary has active, its curve is flat.

@@ -58,9 +58,10 @@ class BlockAccumulator:
 
     @torch.no_grad()
     def add(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"], errors: Float[Tensor, " n"]) -> None:
-        """Add unit tokens with their latents and their product-space errors."""
-        along = tokens @ self.direction
-        y = tokens - along[:, None] * self.direction
+        """Add prepared tokens with their latents and their product-space errors."""
+        unit = tokens / self.autoencoder.lengths_of(tokens)
+        along = unit @ self.direction
+        y = unit - along[:, None] * self.direction
         constant, quadratic = self._errors(along, y, tokens, latents)
         rest = y.square().sum(-1)
         self.errors += _sums(constant, errors - constant - quadratic, quadratic)
@@ -72,7 +73,7 @@ class BlockAccumulator:
         if self.across is not None:
             return self.across.errors(along, y, self.across.autoencoder.at_own_scale(tokens, latents))
         assert isinstance(self.autoencoder, LinearAutoencoder)
-        rebuilt = self.autoencoder.decode(latents)
+        rebuilt = self.autoencoder.vectors_of(tokens, latents) / self.autoencoder.lengths_of(tokens)
         rebuilt_along = rebuilt @ self.direction
         rebuilt_y = rebuilt - rebuilt_along[:, None] * self.direction
         constant = (along.square() - rebuilt_along.square()).square()

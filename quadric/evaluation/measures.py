@@ -83,18 +83,19 @@ class ErrorAccumulator:
     def add(self, tokens: Float[Tensor, "n d"], sequences: Int[Tensor, " n"], positions: Int[Tensor, " n"]) -> None:
         """Add one batch."""
         autoencoder = self.autoencoder
-        unit = autoencoder.prepare(tokens)
-        latents = autoencoder.encode_prepared(unit)
+        prepared = autoencoder.prepare(tokens)
+        latents = autoencoder.encode_prepared(prepared)
         offset = autoencoder.density_offset()
         l1, l2_squared = density_norms(latents, offset)
         self.l1, self.l2_squared = self.l1 + l1.double(), self.l2_squared + l2_squared.double()
         reach = (latents if offset is None else latents - offset).abs().amax(0)
         self.largest = torch.maximum(self.largest.to(reach), reach)
-        errors = autoencoder.errors_of(unit, latents).product_space
+        errors = autoencoder.errors_of(prepared, latents).product_space
+        unit = prepared / autoencoder.lengths_of(prepared)
         if not self.n_tokens:
-            self._open(unit, latents)
+            self._open(unit.mean(0), prepared, latents)
         if self.blocks is not None:
-            self.blocks.add(unit, latents, errors)
+            self.blocks.add(prepared, latents, errors)
         if self.n_tokens < floor_tokens(autoencoder.n_latents):
             self.sample.append(unit.float().cpu())
         self.errors.append(errors.double().cpu())
@@ -102,11 +103,11 @@ class ErrorAccumulator:
         self.positions.append(positions.cpu())
         self.n_tokens += len(tokens)
 
-    def _open(self, unit: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> None:
+    def _open(self, centre: Tensor, prepared: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> None:
         """What is decided by the first batch: the centre of the tokens, and the curve over active latents."""
         if can_be_split(self.autoencoder):
-            self.blocks = BlockAccumulator(self.autoencoder, unit.mean(0))
-        self.by_active = error_by_active(self.autoencoder, unit[:ACTIVE_TOKENS], latents[:ACTIVE_TOKENS])
+            self.blocks = BlockAccumulator(self.autoencoder, centre)
+        self.by_active = error_by_active(self.autoencoder, prepared[:ACTIVE_TOKENS], latents[:ACTIVE_TOKENS])
 
     def measures(self) -> Measures:
         """Measures over all batches so far."""

@@ -8,11 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quadric.autoencoders import Autoencoder, BilinearAutoencoder, load_pretrained
+from quadric.autoencoders import Autoencoder, BilinearAutoencoder
 from quadric.autoencoders.lens import AffineLens
 from quadric.geometry import SHAPES, Decomposition, DescriptionLength, LatentStatistics, description_length, statistics
 from quadric.geometry.dictionary import Progress, no_progress, require_bilinear
 from quadric.geometry.shapes import DEFAULT_TOLERANCE
+from quadric.interop.reading import read_dictionary
 from quadric.reports.labels import stored_labels
 from quadric.runs.folder import autoencoder_folder, evidence_folder, local_folder
 from quadric.runs.geometry import known_geometry
@@ -179,7 +180,7 @@ def report_on_run(
     """
     folder = local_folder(run)
     own = autoencoder_folder(folder, name)
-    autoencoder = require_bilinear(load_pretrained(own))
+    autoencoder = require_bilinear(read_dictionary(own))
     done = 0
 
     def advance(finished: int) -> None:

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from quadric.activations.identity import check_same_model
-from quadric.autoencoders import load_pretrained
 from quadric.evidence import Evidence
 from quadric.evidence.storage import has_evidence
 from quadric.explanations import Explainer, Explanation
 from quadric.explanations.explaining import DEFAULT_TOP, language_model_of
+from quadric.interop.reading import read_dictionary
 from quadric.runs.folder import autoencoder_folder, evidence_folder, local_folder
 
 
@@ -43,7 +43,7 @@ def run_explainer(
     """What explains texts by one dictionary of a run; the arguments are those of `explain_with_run`."""
     folder = local_folder(run)
     own = autoencoder_folder(folder, name)
-    autoencoder = load_pretrained(own)
+    autoencoder = read_dictionary(own)
     loaded = language_model_of(autoencoder, model, None, device)
     check_same_model(loaded, autoencoder.provenance)
     return Explainer(autoencoder, loaded, evidence_of_run(folder, own.resolve().name))

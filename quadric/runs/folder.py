@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from quadric._locks import writer_of
-from quadric.autoencoders import Autoencoder, load_pretrained
+from quadric.autoencoders import Autoencoder
 from quadric.autoencoders.io import CONFIG_NAME
+from quadric.interop.reading import check_complete, dictionary_folders, is_dictionary, read_dictionary
 from quadric.runs.hub import download
 
 AUTOENCODERS = "autoencoders"
@@ -36,11 +37,15 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 def load(
     folder_or_hub_id: str | os.PathLike[str], *, name: str | None = None, revision: str | None = None
 ) -> Autoencoder:
-    """Load an autoencoder from a run, a folder written by save_pretrained, or the hub.
+    """Load an autoencoder from a run, a folder written by save_pretrained, a folder of another library, or the hub.
+
+    Folders of SAELens and sparsify and the paper's checkpoints are read as dictionaries that give the latents and
+    reconstructions of the library that wrote them.
 
     Args:
         folder_or_hub_id: A local folder or, if there is none with this name, a hub repository `owner/name`.
-        name: Autoencoder to load from a run that trained several; if it is missing, the error lists the names.
+        name: Autoencoder to load from a run that trained several, or from a folder of folders; if it is missing, the
+            error lists the names.
         revision: Commit, branch or tag of a hub repository.
 
     Returns:
@@ -49,8 +54,9 @@ def load(
     Example:
         ae = quadric.load("runs/first")
         ae = quadric.load("runs/grid", name="resid_pre.15-topk-k1024-active32-seed0")
+        ae = quadric.load("sae-llama-3-8b-32x", name="layers.16")
     """
-    return load_pretrained(autoencoder_folder(local_folder(folder_or_hub_id, revision=revision), name))
+    return read_dictionary(autoencoder_folder(local_folder(folder_or_hub_id, revision=revision), name))
 
 
 class Loaded(NamedTuple):
@@ -74,7 +80,7 @@ def load_all(runs: Sequence[str], names: Sequence[str] = ()) -> list[Loaded]:
     for run in runs:
         folder = local_folder(run)
         for name in chosen_names(folder, names):
-            found.append(Loaded(run, name, load_pretrained(autoencoder_folder(folder, name))))
+            found.append(Loaded(run, name, read_dictionary(autoencoder_folder(folder, name))))
     return found
 
 
@@ -105,11 +111,12 @@ def local_folder(folder_or_hub_id: str | os.PathLike[str], *, revision: str | No
 
 
 def autoencoder_folders(folder: Path) -> dict[str, Path]:
-    """The trained autoencoders of a run by name; a folder written by save_pretrained counts as a run with one."""
-    if (folder / CONFIG_NAME).is_file():
+    """The trained autoencoders of a run by name; the folder of one dictionary counts as a run with one."""
+    if is_dictionary(folder):
         return {folder.resolve().name: folder}
     trained = sorted((folder / AUTOENCODERS).iterdir()) if (folder / AUTOENCODERS).is_dir() else []
-    return {path.name: path for path in trained if (path / CONFIG_NAME).is_file()}
+    found = {path.name: path for path in trained if (path / CONFIG_NAME).is_file()}
+    return found or dictionary_folders(folder)
 
 
 def autoencoder_folder(folder: Path, name: str | None = None) -> Path:
@@ -120,7 +127,11 @@ def autoencoder_folder(folder: Path, name: str | None = None) -> Path:
         remedy = f"finish it with quadric train --resume {folder}" if writer is None else f"wait for {writer}"
         raise FileNotFoundError(f"'{folder}' holds no trained autoencoder yet; {remedy}")
     if not folders:
-        raise FileNotFoundError(f"no {CONFIG_NAME} in '{folder}'; expected a run, or a folder made by save_pretrained")
+        check_complete(folder)
+        raise FileNotFoundError(
+            f"no {CONFIG_NAME} in '{folder}'; expected a run, a folder made by save_pretrained, or one of SAELens or "
+            "sparsify"
+        )
     if name is None and len(folders) == 1:
         return next(iter(folders.values()))
     if name not in folders:

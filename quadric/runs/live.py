@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quadric.activations.identity import check_same_model
-from quadric.autoencoders import Autoencoder, BilinearAutoencoder, load_pretrained
+from quadric.autoencoders import Autoencoder, BilinearAutoencoder
 from quadric.evidence import Evidence
 from quadric.explanations import Explainer
 from quadric.explanations.explaining import language_model_of
+from quadric.interop.reading import read_dictionary
 from quadric.runs.explaining import evidence_of_run
 from quadric.runs.folder import autoencoder_folders
 from quadric.site import writer
@@ -83,7 +84,7 @@ def _dictionaries(target: str | Path | Autoencoder, evidence: Evidence | None) -
     run = run if autoencoder_folders(run) else run.resolve().parent
     found: dict[str, Dictionary] = {}
     for name, folder in folders.items():
-        autoencoder = load_pretrained(folder)
+        autoencoder = read_dictionary(folder)
         if isinstance(autoencoder, BilinearAutoencoder):
             found[unused_name(name, set(found))] = autoencoder, evidence_of_run(run, name)
     if not found:

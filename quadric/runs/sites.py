@@ -4,13 +4,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from quadric.autoencoders import Autoencoder, BilinearAutoencoder, load_pretrained
+from quadric.autoencoders import Autoencoder, BilinearAutoencoder
 from quadric.evaluation.files import kept_in_run
 from quadric.evidence import Evidence, Job
 from quadric.evidence.clusters import MOST_LATENTS
 from quadric.geometry import Centre, DictionaryGeometry
 from quadric.geometry.centring import given_sha256
 from quadric.geometry.dictionary import require_bilinear
+from quadric.interop.reading import read_dictionary
 from quadric.runs.evidence import OnNote, TokenProgress, WantedEvidence, evidence_for, no_progress
 from quadric.runs.folder import autoencoder_folder, autoencoder_folders, chosen_names, evidence_folder
 from quadric.runs.geometry import geometry_of_run
@@ -198,7 +199,7 @@ def _bilinear_autoencoders(run: Path, names: Sequence[str], on_note: OnNote) -> 
     is_only_one = len(autoencoder_folders(run)) == 1
     found = []
     for name in chosen_names(run, names):
-        autoencoder = load_pretrained(autoencoder_folder(run, name))
+        autoencoder = read_dictionary(autoencoder_folder(run, name))
         if isinstance(autoencoder, BilinearAutoencoder):
             found.append(_Found(run, name, autoencoder, is_only_one))
         else:

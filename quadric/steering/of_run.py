@@ -15,10 +15,11 @@ from quadric.activations.config import config_from
 from quadric.activations.hook_points import HookPoint
 from quadric.activations.models import LanguageModel
 from quadric.activations.provenance import ProvenanceError
-from quadric.autoencoders import Autoencoder, BilinearAutoencoder, load_pretrained
+from quadric.autoencoders import Autoencoder, BilinearAutoencoder
 from quadric.corpus import ordered_documents
 from quadric.evidence import Evidence
 from quadric.geometry.dictionary import require_bilinear
+from quadric.interop.reading import read_dictionary
 from quadric.interventions.latents import Latent
 from quadric.runs.folder import (
     ablation_file,
@@ -96,7 +97,7 @@ def open_run(
     """
     folder = local_folder(run)
     own = autoencoder_folder(folder, name)
-    autoencoder = require_bilinear(load_pretrained(own))
+    autoencoder = require_bilinear(read_dictionary(own))
     evidence = Evidence.load(evidence_folder(folder, own.resolve().name))
     config = config_from(autoencoder.provenance, model=model, corpus=corpus)
     source = find_model(config.model, config.model_revision)
@@ -234,7 +235,7 @@ def ablate_run(
 def load_linear(run: str | os.PathLike[str]) -> Autoencoder:
     """The linear dictionary of a run; of a run with several dictionaries, its first linear one."""
     folder = local_folder(run)
-    loaded = [load_pretrained(each) for each in autoencoder_folders(folder).values()]
+    loaded = [read_dictionary(each) for each in autoencoder_folders(folder).values()]
     linear = [each for each in loaded if not isinstance(each, BilinearAutoencoder)]
     if not linear:
         raise ValueError(f"'{run}' has no TopK dictionary; train one with quadric train --prior topk")

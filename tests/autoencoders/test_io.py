@@ -68,7 +68,7 @@ def test_round_trip_is_exact(variety, dtype, tmp_path):
 
 def test_config_states_everything_the_weights_do_not(saved):
     config = json.loads((saved / "config.json").read_text())
-    assert config["format_version"] == 2
+    assert config["format_version"] == 3
     assert config["package_version"] == quadric.__version__
     assert config["architecture"] == {
         "d_model": 12,
@@ -107,7 +107,7 @@ FAULTS = {
         r"the weights hold .*mixing_columns.*; the architecture needs .*'mixing'",
     ),
     "other density": (lambda c: c["architecture"].update(mixing_density=0.5), "mixing_rows.*has shape"),
-    "newer format": (lambda c: c.update(format_version=3), "format version 3, newer than the 2 this.*upgrade"),
+    "newer format": (lambda c: c.update(format_version=4), "format version 4, newer than the 3 this.*upgrade"),
     "foreign format": (lambda c: c.update(format="sae"), "does not describe a Quadric autoencoder"),
     "unknown kind": (lambda c: c.update(kind="cubic"), "'cubic' autoencoder; this Quadric knows bilinear, topk"),
     "escaping weights": (lambda c: c["weights"].update(file="../x.safetensors"), "are missing"),

@@ -1,0 +1,128 @@
+"""A linear dictionary from its tensors, for dictionaries of libraries whose folders Quadric does not read."""
+
+import torch
+from torch import Tensor
+
+from quadric.autoencoders import (
+    JumpReLUAutoencoder,
+    LinearArchitecture,
+    LinearAutoencoder,
+    Provenance,
+    ReLUAutoencoder,
+    TopKAutoencoder,
+)
+from quadric.autoencoders.scaling import Input
+
+NORMALISATION: dict[Input, str] = {
+    "unit": "unit norm per token",
+    "own": "none",
+    "constant_norm": "norm √d per token",
+    "layer_norm": "layer norm per token",
+}
+"""How provenance records what an encoder reads."""
+
+
+def linear_dictionary(
+    *,
+    encoder: Tensor,
+    decoder: Tensor,
+    encoder_bias: Tensor | None = None,
+    decoder_bias: Tensor | None = None,
+    n_active: int | None = None,
+    threshold: Tensor | float | None = None,
+    input: Input = "own",
+    subtract_decoder_bias: bool = True,
+    model: str | None = None,
+    hook_point: str | None = None,
+) -> LinearAutoencoder:
+    """A linear dictionary from an encoder and a decoder, to evaluate, compare, explain and view like a trained one.
+
+    z = keep(ReLU(W_enc (x − b_dec) + b_enc)),  x̂ = W_decᵀ z + b_dec. What is kept: the `n_active` largest z of a token
+    (TopK), those above a threshold (JumpReLU), or, with neither, all positive ones (ReLU).
+
+    Args:
+        encoder: W_enc, (latents, d); SAELens's W_enc is its transpose.
+        decoder: W_dec, (latents, d), one direction per latent.
+        encoder_bias: b_enc, (latents,); zero by default.
+        decoder_bias: b_dec, (d,); zero by default.
+        n_active: How many latents of a token are kept.
+        threshold: Above which latents are kept: one number, or one per latent.
+        input: What the encoder reads of an activation x: "own" is x itself, "unit" x/‖x‖, "constant_norm" x·√d/‖x‖,
+            "layer_norm" x without its mean, over its standard deviation.
+        subtract_decoder_bias: Whether the decoder's bias is subtracted before the encoder.
+        model: The language model whose activations it reads, for commands that run it.
+        hook_point: Where in the model, e.g. "resid_pre.15".
+
+    Returns:
+        A `LinearAutoencoder` in eval mode, with copies of the tensors.
+
+    Example:
+        ```python
+        import torch
+        import quadric
+
+        directions = torch.nn.functional.normalize(torch.randn(64, 16), dim=-1)
+        ae = quadric.linear_dictionary(encoder=directions, decoder=directions, n_active=8)
+        print(quadric.evaluate(ae, 20 * torch.randn(500, 16)).error)
+        ```
+    """
+    if n_active is not None and threshold is not None:
+        raise ValueError(f"n_active={n_active} and threshold are both given; give one, or neither for a plain ReLU")
+    _check_matrices(encoder, decoder)
+    k, d = encoder.shape
+    tensors = {
+        "encoder": encoder,
+        "decoder": decoder,
+        "encoder_bias": _vector("encoder_bias", encoder_bias, k, encoder),
+        "decoder_bias": _vector("decoder_bias", decoder_bias, d, encoder),
+    }
+    kind: type[LinearAutoencoder] = ReLUAutoencoder if n_active is None else TopKAutoencoder
+    if threshold is not None:
+        kind = JumpReLUAutoencoder
+        tensors["thresholds"] = _thresholds(threshold, k, encoder)
+    architecture = LinearArchitecture(
+        d_model=d, n_latents=k, n_active=n_active, seed=0, input=input, subtract_decoder_bias=subtract_decoder_bias
+    )
+    made = kind.from_tensors(architecture, {name: _own_copy(name, each) for name, each in tensors.items()})
+    made.provenance = Provenance(model=model, hook_point=hook_point, normalisation=NORMALISATION[input])
+    return made.eval()
+
+
+def _check_matrices(encoder: Tensor, decoder: Tensor) -> None:
+    if encoder.ndim != 2 or decoder.ndim != 2:
+        raise ValueError(
+            f"encoder and decoder have shapes {tuple(encoder.shape)} and {tuple(decoder.shape)}; expected (latents, d)"
+        )
+    if encoder.shape == decoder.shape:
+        return
+    if encoder.shape == decoder.mT.shape:
+        raise ValueError(
+            f"encoder has shape {tuple(encoder.shape)} and decoder {tuple(decoder.shape)}; expected (latents, d) of "
+            "both: transpose the one that has d rows"
+        )
+    raise ValueError(
+        f"encoder has shape {tuple(encoder.shape)} and decoder {tuple(decoder.shape)}; a dictionary rebuilds what it "
+        "reads, so give both as (latents, d)"
+    )
+
+
+def _vector(name: str, given: Tensor | None, size: int, like: Tensor) -> Tensor:
+    if given is None:
+        return torch.zeros(size, device=like.device)
+    if tuple(given.shape) != (size,):
+        raise ValueError(f"{name} has shape {tuple(given.shape)}; expected ({size},), or leave it out for zero")
+    return given
+
+
+def _thresholds(given: Tensor | float, n_latents: int, like: Tensor) -> Tensor:
+    if isinstance(given, Tensor) and given.ndim:
+        return _vector("threshold", given, n_latents, like)
+    return torch.full((n_latents,), float(given), dtype=torch.float64, device=like.device)
+
+
+def _own_copy(name: str, tensor: Tensor) -> Tensor:
+    """In float32 at least: rounding to bfloat16 is the other library's; adding up in it need not be ours."""
+    copy = tensor.detach().to(torch.promote_types(tensor.dtype, torch.float32), copy=True)
+    if not bool(copy.isfinite().all()):
+        raise ValueError(f"{name} holds values that are not finite; look at where it comes from")
+    return copy
