@@ -1,8 +1,8 @@
 """What a reconstruction needs of its token beside the latents.
 
-A dictionary reads unit tokens, so no latent knows how long its token was; without a lens, latents do not even know its
-sign, since xxᵀ = (−x)(−x)ᵀ. Tools that encode and decode in two calls expect a vector of the token's own length. What is
-missing is therefore carried from `encode` to `decode`, as SAELens does for `constant_norm_rescale`.
+A dictionary trained here reads unit tokens, so no latent knows how long its token was; without a lens, latents do not
+even know its sign, since xxᵀ = (−x)(−x)ᵀ. Tools that encode and decode in two calls expect a vector of the token's own
+length. What is missing is therefore carried from `encode` to `decode`, as SAELens does for `constant_norm_rescale`.
 """
 
 from typing import NamedTuple
@@ -11,9 +11,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from quadric.autoencoders import BilinearAutoencoder
+from quadric.autoencoders import Autoencoder, BilinearAutoencoder, LinearAutoencoder
 from quadric.autoencoders.lens import PaperLens
-from quadric.autoencoders.objective import check_tokens, unit_tokens
 
 
 class Carried(NamedTuple):
@@ -21,28 +20,59 @@ class Carried(NamedTuple):
 
     shape: torch.Size
     """Of the tokens, without their last axis."""
-    norms: Float[Tensor, "n 1"]
-    unit: Float[Tensor, "n d"] | None
-    """The unit tokens, of which decoding takes the sign; None with an affine lens, which does not need it."""
+    lengths: Float[Tensor, "n 1"]
+    """By which a reconstruction of prepared tokens is multiplied."""
+    prepared: Float[Tensor, "n d"] | None
+    """The tokens as the encoder read them; None with an affine lens, whose latents determine the reconstruction."""
 
 
 class Encoded(NamedTuple):
     """Latents, and what their decoding needs."""
 
-    latents: Float[Tensor, "... k"]
+    latents: Float[Tensor, "*shape k"]
     carried: Carried
 
 
-def encode(autoencoder: BilinearAutoencoder, tokens: Float[Tensor, "... d"]) -> Encoded:
-    """Latents of tokens at unit norm, in any number of leading axes, and what `decode` needs of the tokens."""
+class LinearDecoder(NamedTuple):
+    """The reconstruction of a prepared token is z @ rows + bias."""
+
+    rows: Float[Tensor, "k d"]
+    bias: Float[Tensor, " d"]
+
+
+def is_linear(autoencoder: Autoencoder) -> bool:
+    """Whether decoding is linear in the latents: always but for forms without a lens."""
+    return not (isinstance(autoencoder, BilinearAutoencoder) and isinstance(autoencoder.lens, PaperLens))
+
+
+def encode(autoencoder: Autoencoder, tokens: Float[Tensor, "*shape d"]) -> Encoded:
+    """Latents of tokens, at unit norm where the dictionary reads them so, and what `decode` needs of the tokens."""
     shape = tokens.shape[:-1]
     flat = tokens.reshape(-1, tokens.shape[-1])
-    check_tokens(flat, autoencoder.d_model)
-    unit = unit_tokens(flat)
-    norms: Tensor = torch.linalg.vector_norm(flat, dim=-1, keepdim=True, dtype=unit.dtype)
-    needs_sign = isinstance(autoencoder.lens, PaperLens)
-    latents = autoencoder.encode(unit).reshape(*shape, autoencoder.n_latents)
-    return Encoded(latents, Carried(shape, norms, unit if needs_sign else None))
+    prepared = autoencoder.prepare(flat)
+    lengths: Tensor = torch.linalg.vector_norm(flat, dim=-1, keepdim=True, dtype=prepared.dtype)
+    latents = autoencoder.encode(prepared).reshape(*shape, autoencoder.n_latents)
+    needs_tokens = isinstance(autoencoder, LinearAutoencoder) or not is_linear(autoencoder)
+    carried = Carried(shape, lengths / autoencoder.lengths_of(prepared), prepared if needs_tokens else None)
+    return Encoded(latents, carried)
+
+
+def decode(autoencoder: Autoencoder, latents: Float[Tensor, "*shape k"], carried: Carried) -> Float[Tensor, "*shape d"]:
+    """The reconstruction of each token at the token's own length.
+
+    With an affine lens and for linear dictionaries, gradients flow to the latents. Without a lens it is √λ₁v₁ of
+    X̂ = Σ z_i W_i, with the sign for which x̂·x ≥ 0, found by iteration and without a gradient.
+    """
+    flat = latents.reshape(-1, autoencoder.n_latents)
+    if isinstance(autoencoder, LinearAutoencoder):
+        assert carried.prepared is not None
+        vectors = autoencoder.vectors_of(carried.prepared, flat)
+    elif carried.prepared is None:
+        vectors = autoencoder.decode(flat)
+    else:
+        with torch.no_grad():
+            vectors = autoencoder.rank_one_vectors_of(carried.prepared, flat)
+    return (vectors * carried.lengths).reshape(*carried.shape, autoencoder.d_model)
 
 
 def check_carried(carried: Carried | None, latents: Tensor, remedy: str) -> Carried:
@@ -52,31 +82,24 @@ def check_carried(carried: Carried | None, latents: Tensor, remedy: str) -> Carr
     if latents.shape[:-1] != carried.shape:
         raise ValueError(
             f"decode got latents of {tuple(latents.shape[:-1])} tokens, but {tuple(carried.shape)} were encoded last; "
-            f"decode what was encoded, with all its tokens; {remedy}"
+            f"{remedy}"
         )
     return carried
 
 
 @torch.no_grad()
-def signed_vectors(
-    autoencoder: BilinearAutoencoder, latents: Float[Tensor, "n k"], unit: Float[Tensor, "n d"]
-) -> Float[Tensor, "n d"]:
-    """√λ₁v₁ of X̂ = Σ z_i W_i with the sign for which x̂·u ≥ 0; no gradient, since iteration finds the eigenvector."""
-    return autoencoder.rank_one_vectors_of(unit, latents)
-
-
-def linear_decoder(autoencoder: BilinearAutoencoder) -> Float[Tensor, "k d"]:
-    """Row i is b_i/(2c), what one unit of latent i adds to û = μ + Σ_i z_i b_i/(2c); affine lens only.
+def linear_decoder(autoencoder: Autoencoder) -> LinearDecoder:
+    """The decoder of a linear dictionary, or of forms with an affine lens: û = μ + Σ_i z_i b_i/(2c).
 
     Args:
-        autoencoder: A bilinear autoencoder with an affine lens.
+        autoencoder: A dictionary whose decoding is linear, see `is_linear`.
 
     Returns:
-        The rows, in float64.
+        One row per latent, what one unit of it adds to the reconstruction, and the bias; in float64.
     """
-    parts = []
-    with torch.no_grad():
-        for latents in torch.eye(autoencoder.n_latents, dtype=torch.float64).split(1024):
-            latents = latents.to(autoencoder.left.device)
-            parts.append(autoencoder.decode(latents) - autoencoder.decode(torch.zeros_like(latents[:1])))
-    return torch.cat(parts)
+    if isinstance(autoencoder, LinearAutoencoder):
+        return LinearDecoder(autoencoder.decoder.double(), autoencoder.decoder_bias.double())
+    assert isinstance(autoencoder, BilinearAutoencoder)
+    ones = torch.eye(autoencoder.n_latents, dtype=torch.float64, device=autoencoder.left.device)
+    bias = autoencoder.decode(torch.zeros_like(ones[:1]))
+    return LinearDecoder(torch.cat([autoencoder.decode(some) - bias for some in ones.split(1024)]), bias[0])

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from quadric._records import record_from_json
 from quadric.autoencoders import BilinearArchitecture, BilinearAutoencoder
 from quadric.autoencoders.bilinear import tensor_shapes
-from quadric.interop.carried import Carried, check_carried, encode, signed_vectors
+from quadric.interop.carried import Carried, check_carried, decode, encode
 from quadric.interop.writing.saelens import ARCHITECTURE
 
 INDICES = ("mixing_rows", "mixing_columns", "lens_n_tokens")
@@ -71,12 +71,12 @@ class QuadricSAE(SAE[QuadricSAEConfig]):
 
     def decode(self, feature_acts: Tensor) -> Tensor:
         carried, self._carried = check_carried(self._carried, feature_acts, REMEDY), None
-        if carried.unit is None:
+        if carried.prepared is None:
             unit = self.decode_unit(feature_acts)
         else:
-            flat = feature_acts.reshape(-1, self.cfg.d_sae).to(carried.unit.dtype)
-            unit = signed_vectors(self.dictionary(), flat, carried.unit).reshape(*carried.shape, -1).to(self.dtype)
-        lengths = carried.norms.reshape(*carried.shape, 1).to(self.dtype)
+            at_unit_length = carried._replace(lengths=torch.ones_like(carried.lengths))
+            unit = decode(self.dictionary(), feature_acts, at_unit_length).to(self.dtype)
+        lengths = carried.lengths.reshape(*carried.shape, 1).to(self.dtype)
         return self.reshape_fn_out(self.hook_sae_recons(unit) * lengths, self.d_head)
 
     def decode_unit(self, feature_acts: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """A dictionary as a folder that SAELens 6 loads: cfg.json and sae_weights.safetensors.
 
-Bilinear dictionaries become SAELens's architecture "quadric", which `import quadric.interop.saelens` registers. TopK and
-BatchTopK become SAELens's own "topk" and "jumprelu" and need no Quadric to load.
+Bilinear dictionaries become the architecture "quadric", which `import quadric.interop.saelens` registers. Linear ones
+become SAELens's own "standard", "topk" and "jumprelu" and need no Quadric to load.
 """
 
 import math
@@ -15,10 +15,17 @@ from safetensors.torch import save as serialize_tensors
 from torch import Tensor
 
 from quadric._files import write_atomically, write_json
-from quadric.autoencoders import Autoencoder, BatchTopKAutoencoder, BilinearAutoencoder, Provenance, TopKAutoencoder
-from quadric.autoencoders.lens import PaperLens
-from quadric.autoencoders.topk import LinearAutoencoder
-from quadric.interop.carried import linear_decoder
+from quadric.autoencoders import (
+    Autoencoder,
+    BatchTopKAutoencoder,
+    BilinearAutoencoder,
+    JumpReLUAutoencoder,
+    LinearAutoencoder,
+    Provenance,
+    TopKAutoencoder,
+)
+from quadric.autoencoders.scaling import Input
+from quadric.interop.carried import is_linear, linear_decoder
 from quadric.interop.hook_names import transformer_lens_name
 from quadric.version import __version__
 
@@ -27,8 +34,13 @@ ARCHITECTURE = "quadric"
 CONFIG_NAME, WEIGHTS_NAME = "cfg.json", "sae_weights.safetensors"
 CONFIG_VERSION = "6.0.0"
 """The SAELens release whose layout of cfg.json this is; later ones of SAELens 6 read it too."""
-UNIT_TOKENS = {"apply_b_dec_to_input": True, "normalize_activations": "constant_norm_rescale"}
-"""How SAELens encodes tokens of one norm, and gives their own norm back to what it decodes."""
+NORMALIZATIONS: dict[Input, str] = {
+    "own": "none",
+    "unit": "constant_norm_rescale",
+    "constant_norm": "constant_norm_rescale",
+    "layer_norm": "layer_norm",
+}
+"""What SAELens calls the scale on which an encoder reads tokens; weights for "unit" are folded for √d."""
 
 
 class SAELensFiles(NamedTuple):
@@ -42,7 +54,7 @@ def saelens_files(autoencoder: Autoencoder, *, model_name: str | None = None) ->
     """What SAELens stores of a dictionary.
 
     Args:
-        autoencoder: A bilinear, TopK or BatchTopK autoencoder.
+        autoencoder: A bilinear or linear autoencoder.
         model_name: Name of the language model for SAELens; by default the recorded one.
 
     Returns:
@@ -50,12 +62,10 @@ def saelens_files(autoencoder: Autoencoder, *, model_name: str | None = None) ->
     """
     if isinstance(autoencoder, BilinearAutoencoder):
         own, tensors = _bilinear(autoencoder)
-    elif isinstance(autoencoder, TopKAutoencoder):
-        own, tensors = {"architecture": "topk", "k": autoencoder.n_active, **UNIT_TOKENS}, _folded(autoencoder)
-    elif isinstance(autoencoder, BatchTopKAutoencoder):
-        own, tensors = {"architecture": "jumprelu", **UNIT_TOKENS}, _folded(autoencoder) | _threshold(autoencoder)
+    elif isinstance(autoencoder, LinearAutoencoder):
+        own, tensors = _linear(autoencoder)
     else:
-        raise ValueError(f"SAELens has no architecture for a '{autoencoder.kind}'; export a bilinear, TopK or BatchTopK")
+        raise ValueError(f"SAELens has no architecture for a '{autoencoder.kind}'; export a bilinear or linear dictionary")
     dtype = torch.promote_types(next(iter(autoencoder.parameters())).dtype, torch.float32)
     config = {
         "d_in": autoencoder.d_model,
@@ -85,15 +95,32 @@ def load_lines(folder: Path, autoencoder: Autoencoder) -> str:
 def _bilinear(autoencoder: BilinearAutoencoder) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The tensors under their own names and, with an affine lens, the linear decoder that follows from them."""
     tensors = dict(autoencoder.tensors())
-    if not isinstance(autoencoder.lens, PaperLens):
-        tensors |= {"W_dec": linear_decoder(autoencoder), "b_dec": autoencoder.lens.centre.clone()}
+    if is_linear(autoencoder):
+        decoder = linear_decoder(autoencoder)
+        tensors |= {"W_dec": decoder.rows, "b_dec": decoder.bias}
     own = {"apply_b_dec_to_input": False, "normalize_activations": "none", "quadric": asdict(autoencoder.architecture)}
     return {"architecture": ARCHITECTURE, **own}, tensors
 
 
-def _folded(autoencoder: LinearAutoencoder) -> dict[str, Tensor]:
-    """The weights for tokens of norm √d, to which SAELens's `constant_norm_rescale` scales, instead of unit norm."""
-    scale = math.sqrt(autoencoder.d_model)
+def _linear(autoencoder: LinearAutoencoder) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """One of SAELens's own architectures; BatchTopK has the threshold of its training, so it is a JumpReLU."""
+    config: dict[str, Any] = {
+        "apply_b_dec_to_input": autoencoder.subtract_decoder_bias,
+        "normalize_activations": NORMALIZATIONS[autoencoder.input],
+    }
+    tensors = _weights(autoencoder)
+    if isinstance(autoencoder, TopKAutoencoder):
+        return {"architecture": "topk", "k": autoencoder.n_active, **config}, tensors
+    if isinstance(autoencoder, BatchTopKAutoencoder):
+        return {"architecture": "jumprelu", **config}, tensors | _threshold(autoencoder)
+    if isinstance(autoencoder, JumpReLUAutoencoder):
+        return {"architecture": "jumprelu", **config}, tensors | {"threshold": autoencoder.thresholds}
+    return {"architecture": "standard", **config}, tensors
+
+
+def _weights(autoencoder: LinearAutoencoder) -> dict[str, Tensor]:
+    """The weights for the scale on which SAELens reads tokens: √d instead of unit norm, and else as they are."""
+    scale = math.sqrt(autoencoder.d_model) if autoencoder.input == "unit" else 1.0
     return {
         "W_enc": autoencoder.encoder.double().mT / scale,
         "b_enc": autoencoder.encoder_bias,
