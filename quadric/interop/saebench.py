@@ -4,20 +4,23 @@
     sae = load(folder)                             # a folder of quadric.export(..., to="saebench")
 
 SAEBench expects decoder vectors of unit norm. Where decoding is linear (an affine lens, or a linear dictionary), latents
-are therefore measured in units of what they decode to, and decoding is exactly (f @ W_dec + b_dec) at the token's length:
+are therefore measured in units of what they decode to. A dictionary that reads unit tokens is shown tokens of length √d
+instead, as SAELens's `constant_norm_rescale` does, since probes with a penalty on their weights depend on the scale:
 
-    f_i = z_i ‖d_i‖,    W_dec_i = d_i/‖d_i‖,    d_i = b_i/(2c) for a form with linear part b_i
+    f_i = z_i ‖d_i‖ √d,    W_dec_i = d_i/‖d_i‖,    d_i = b_i/(2c) for a form with linear part b_i
+    decode(f) = (f @ W_dec + b_dec) ‖x‖/√d
 
-Without a lens no linear decoder exists. There f_i = z_i ‖W_i‖, W_dec holds the leading eigenvectors of the forms, an
+Without a lens no linear decoder exists. There f_i = z_i ‖W_i‖ √d, W_dec holds the leading eigenvectors of the forms, an
 approximation that decoding does not use, and decoding takes the sign of each token from what was encoded last.
 
 Encoding is never relu(x W_enc + b_enc) for forms: W_enc and b_enc are their linear and constant parts about the centre,
-in units of f, and `encode` adds the quadratic part. Latents are signed.
+and `encode` adds the quadratic part. Latents are signed.
 """
 
+import math
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -133,7 +136,7 @@ class BenchSAE(nn.Module):
     def forward(self, x: Float[Tensor, "*shape d"]) -> Float[Tensor, "*shape d"]:
         return self.decode(self.encode(x))
 
-    def to(self, *args: Any, **kwargs: Any) -> Self:
+    def to(self, *args: Any, **kwargs: Any) -> "BenchSAE":
         """Move to a device, and give results in a precision; weights stay in float32, which forms need."""
         device, dtype, *_ = torch._C._nn._parse_to(*args, **kwargs)
         if device is not None:
@@ -194,6 +197,15 @@ def bench_record(autoencoder: Autoencoder, model_name: str | None) -> dict[str, 
 @torch.no_grad()
 def bench_weights(autoencoder: Autoencoder) -> BenchWeights:
     """W_enc, b_enc, W_dec, b_dec and the units of the latents, see the module's docstring; in float64."""
+    length = math.sqrt(autoencoder.d_model) if autoencoder.reads_unit_tokens else 1.0
+    at_unit_length = _at_unit_length(autoencoder)
+    return at_unit_length._replace(
+        b_enc=at_unit_length.b_enc * length, b_dec=at_unit_length.b_dec * length, units=at_unit_length.units * length
+    )
+
+
+def _at_unit_length(autoencoder: Autoencoder) -> BenchWeights:
+    """The weights for tokens of the length that the dictionary reads."""
     if isinstance(autoencoder, BilinearAutoencoder) and not is_linear(autoencoder):
         return _without_lens(autoencoder)
     rows, bias = linear_decoder(autoencoder)
@@ -220,6 +232,8 @@ def _without_lens(autoencoder: BilinearAutoencoder) -> BenchWeights:
     """Leading eigenvectors, by |λ|, with their largest entry positive; an empty form gets the first axis."""
     directions = _first_axis(torch.zeros(autoencoder.n_latents, autoencoder.d_model, dtype=torch.float64)).clone()
     for batch in spectra(autoencoder):
+        if not batch.eigenvalues.shape[1]:
+            continue  # latents without atoms
         leading = batch.eigenvectors[:, :, 0].double().cpu()
         largest = leading.gather(1, leading.abs().argmax(1, keepdim=True))
         some = batch.eigenvalues[:, 0].cpu() != 0

@@ -61,7 +61,6 @@ def away_from_rest(evidence: Evidence, side: Side) -> Callable[[Float32[Array, "
     return lambda values: factor * (values * known.signs - known.rest)
 
 
-@torch.no_grad()
 def token_values(autoencoder: Autoencoder, reading: Reading) -> Iterator[TokenValues]:
     """Read the stream once, in order: latents of each batch of tokens, at the scale that the dictionary reads."""
     provenance_here(autoencoder, reading.stream)  # raises where they do not belong together
@@ -70,7 +69,8 @@ def token_values(autoencoder: Autoencoder, reading: Reading) -> Iterator[TokenVa
         for batch in batches:
             batch = batch.rows(0, reading.n_tokens - done)
             tokens = batch.activations[hook_point].to(next(autoencoder.parameters()).device)
-            values = autoencoder.encode(autoencoder.prepare(tokens)).float().cpu().numpy()
+            with torch.no_grad():  # here and not around the whole, which yields
+                values = autoencoder.encode(autoencoder.prepare(tokens)).float().cpu().numpy()
             done += len(batch)
             reading.on_progress(Progress(done, reading.n_tokens, done))
             yield TokenValues(batch.sequences.numpy().astype(np.int64), batch.positions.numpy().astype(np.int64), values)
