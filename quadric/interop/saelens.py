@@ -90,7 +90,9 @@ class QuadricSAE(SAE[QuadricSAEConfig]):
         if not self._dictionary:
             architecture = self.cfg.bilinear()
             tensors = {name: getattr(self, name) for name in tensor_shapes(architecture)}
-            self._dictionary.append(BilinearAutoencoder.from_tensors(architecture, tensors).eval().requires_grad_(False))
+            self._dictionary.append(
+                BilinearAutoencoder.from_tensors(architecture, tensors).eval().requires_grad_(False)
+            )
         return self._dictionary[0]
 
     def process_state_dict_for_loading(self, state_dict: dict[str, Any]) -> None:

@@ -104,9 +104,9 @@ def export(
     """
     check_choice("to", to, TARGETS)
     given = {
-        **{"model_name": model_name, "evidence": evidence, "activations": activations, "tokens": tokens},
-        **{"quantile": quantile, "side": side, "creator": creator, "model": model},
-        **{"corpus": corpus, "device": device},
+        "model_name": model_name, "evidence": evidence, "activations": activations, "tokens": tokens,
+        "quantile": quantile, "side": side, "creator": creator, "model": model,
+        "corpus": corpus, "device": device,
     }
     given = {option: value for option, value in given.items() if value is not None}
     _check_options(to, given)
@@ -141,9 +141,7 @@ def _source(
     return _Source(read_dictionary(own), run, evidence)
 
 
-def _write(
-    folder: Path, out: Path, to: str, found: _Source, given: dict[str, Any], progress: bool | OnProgress
-) -> str:
+def _write(folder: Path, out: Path, to: str, found: _Source, given: dict[str, Any], progress: bool | OnProgress) -> str:
     """Write the files of one target; returns how to load them."""
     autoencoder, names = found.autoencoder, {"model_name": given.get("model_name")}
     if to == "saelens":
@@ -171,7 +169,9 @@ def _write(
 
 def _rule(found: _Source, given: dict[str, Any], side: Side) -> delphi.FiringRule:
     if found.evidence is None and (unused := {"quantile", "side"} & given.keys()):
-        raise ValueError(f"{min(unused)} is for quadratic latents; those of a linear dictionary fire above 0, leave it out")
+        raise ValueError(
+            f"{min(unused)} is for quadratic latents; those of a linear dictionary fire above 0, leave it out"
+        )
     return delphi.FiringRule(quantile=given.get("quantile", delphi.QUANTILE), side=side)
 
 

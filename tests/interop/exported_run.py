@@ -41,7 +41,9 @@ def observe() -> Observed:
     """Twenty-four texts through a tiny random language model."""
     torch.manual_seed(0)
     model = LlamaForCausalLM(LlamaConfig(**SIZES))
-    texts = [f"{number}. {day} comes before the day after {day}." for number in range(8) for day in ("Mon", "Fri", "Sun")]
+    texts = [
+        f"{number}. {day} comes before the day after {day}." for number in range(8) for day in ("Mon", "Fri", "Sun")
+    ]
     activations = quadric.harvest(model, texts, layer=2, tokenizer=tiny_tokenizer())
     lens = affine_lens(token_moments(activations.vectors))
     provenance = activations.provenance.for_hook_point(HOOK_POINT)

@@ -52,7 +52,8 @@ def test_gradients_flow_to_latents_with_a_lens() -> None:
     latents, carried = encode(bilinear("atomic affine"), tokens(4))
     latents = latents.detach().requires_grad_()
     decode(bilinear("atomic affine"), latents, carried).sum().backward()
-    assert latents.grad is not None and latents.grad.abs().sum() > 0
+    assert latents.grad is not None
+    assert latents.grad.abs().sum() > 0
 
 
 def test_a_length_is_never_guessed() -> None:

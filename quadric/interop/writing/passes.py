@@ -73,6 +73,8 @@ def token_values(autoencoder: Autoencoder, reading: Reading) -> Iterator[TokenVa
                 values = autoencoder.encode(autoencoder.prepare(tokens)).float().cpu().numpy()
             done += len(batch)
             reading.on_progress(Progress(done, reading.n_tokens, done))
-            yield TokenValues(batch.sequences.numpy().astype(np.int64), batch.positions.numpy().astype(np.int64), values)
+            yield TokenValues(
+                batch.sequences.numpy().astype(np.int64), batch.positions.numpy().astype(np.int64), values
+            )
             if done >= reading.n_tokens:
                 return

@@ -65,7 +65,9 @@ def saelens_files(autoencoder: Autoencoder, *, model_name: str | None = None) ->
     elif isinstance(autoencoder, LinearAutoencoder):
         own, tensors = _linear(autoencoder)
     else:
-        raise ValueError(f"SAELens has no architecture for a '{autoencoder.kind}'; export a bilinear or linear dictionary")
+        raise ValueError(
+            f"SAELens has no architecture for a '{autoencoder.kind}'; export a bilinear or linear dictionary"
+        )
     dtype = torch.promote_types(next(iter(autoencoder.parameters())).dtype, torch.float32)
     config = {
         "d_in": autoencoder.d_model,

@@ -7,12 +7,12 @@ import torch
 
 pytest.importorskip("delphi.latents")
 
-from delphi.config import ConstructorConfig, SamplerConfig  # noqa: E402
-from delphi.latents import LatentDataset  # noqa: E402
+from delphi.config import ConstructorConfig, SamplerConfig
+from delphi.latents import LatentDataset
 
-import quadric  # noqa: E402
-from tests.activations.tiny import tiny_tokenizer  # noqa: E402
-from tests.interop.exported_run import Observed  # noqa: E402
+import quadric
+from tests.activations.tiny import tiny_tokenizer
+from tests.interop.exported_run import Observed
 
 
 def test_delphi_builds_examples(observed: Observed, tmp_path: Path) -> None:

@@ -8,15 +8,15 @@ import torch
 
 pytest.importorskip("sae_bench")
 
-from sae_bench.custom_saes import base_sae  # noqa: E402
-from sae_bench.evals.sparse_probing import main as sparse_probing  # noqa: E402
-from sae_bench.evals.sparse_probing.eval_config import SparseProbingEvalConfig  # noqa: E402
-from sae_bench.sae_bench_utils import general_utils  # noqa: E402
+from sae_bench.custom_saes import base_sae
+from sae_bench.evals.sparse_probing import main as sparse_probing
+from sae_bench.evals.sparse_probing.eval_config import SparseProbingEvalConfig
+from sae_bench.sae_bench_utils import general_utils
 
-import quadric  # noqa: E402
-from quadric.autoencoders import Autoencoder  # noqa: E402
-from quadric.interop.saebench import BenchSAE, load  # noqa: E402
-from tests.interop.dictionaries import BILINEAR, D_MODEL, LINEAR, bilinear, linear, tokens  # noqa: E402
+import quadric
+from quadric.autoencoders import Autoencoder
+from quadric.interop.saebench import BenchSAE, load
+from tests.interop.dictionaries import BILINEAR, D_MODEL, LINEAR, bilinear, linear, tokens
 
 EVERY = [*BILINEAR, *LINEAR]
 

@@ -31,7 +31,9 @@ def test_saelens_runs_a_bilinear_dictionary(variety: str, tmp_path: Path) -> Non
     sae, flat = exported(autoencoder, tmp_path / "out"), x.flatten(0, 1)
     assert isinstance(sae, quadric.interop.saelens.QuadricSAE)
     latents = sae.encode(x)
-    torch.testing.assert_close(latents.flatten(0, 1), autoencoder.encode(autoencoder.prepare(flat)), atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(
+        latents.flatten(0, 1), autoencoder.encode(autoencoder.prepare(flat)), atol=1e-6, rtol=1e-5
+    )
     torch.testing.assert_close(sae.decode(latents).flatten(0, 1), autoencoder.rebuild(flat), rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(sae(x).flatten(0, 1), autoencoder.rebuild(flat), rtol=1e-4, atol=1e-4)
 
@@ -163,4 +165,5 @@ def test_the_dictionary_itself_is_at_hand(tmp_path: Path) -> None:
 def test_gradients_flow_to_the_input(tmp_path: Path) -> None:
     sae, x = exported(bilinear("atomic affine"), tmp_path / "out"), tokens(6).requires_grad_()
     sae(x).sum().backward()
-    assert x.grad is not None and x.grad.abs().sum() > 0
+    assert x.grad is not None
+    assert x.grad.abs().sum() > 0

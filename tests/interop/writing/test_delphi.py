@@ -28,7 +28,8 @@ def read_back(folder: Path, hook: str, n_latents: int) -> tuple[np.ndarray, np.n
         sequence, position, latent = arrays["locations"].astype(np.int64).T
         assert (latent <= end - start).all()
         dense[sequence, position, latent + start] = arrays["activations"]
-    assert tokens is not None and dense is not None
+    assert tokens is not None
+    assert dense is not None
     return tokens, dense
 
 
@@ -50,13 +51,14 @@ def test_a_latent_fires_beyond_its_own_quantile(
     assert hook == "layers.1"
     files = sorted(path.name for path in (tmp_path / "latents" / hook).iterdir())
     assert files == ["0_4.safetensors", "10_11.safetensors", "5_9.safetensors", "config.json"]
-    tokens, dense = read_back(tmp_path, hook, 12)
+    _tokens, dense = read_back(tmp_path, hook, 12)
     known = observed.evidence.statistics
     quantile = known.quantiles[:, list(known.probabilities).index(row)]
     limits = np.maximum(factor * (quantile - observed.evidence.calibration.rest), 0)
     np.testing.assert_allclose(dense, expected(observed, limits, factor, dense.shape), rtol=1e-4, atol=1e-6)
     share = (dense > 0).sum((0, 1)) / len(observed.activations)
-    assert (share < 0.03).all() and share.mean() == pytest.approx(0.01, abs=0.006)
+    assert (share < 0.03).all()
+    assert share.mean() == pytest.approx(0.01, abs=0.006)
 
 
 def test_tokens_are_those_of_the_language_model(observed: Observed, tmp_path: Path) -> None:

@@ -42,7 +42,9 @@ def source(observed: Observed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
 def by_place(observed: Observed) -> dict[int, int]:
     """Row of the activations at each position of the evidence's text."""
     starts, batch = observed.evidence.text.sequence_starts, observed.activations.batch
-    return {int(starts[s]) + int(p): row for row, (s, p) in enumerate(zip(batch.sequences, batch.positions, strict=True))}
+    return {
+        int(starts[s]) + int(p): row for row, (s, p) in enumerate(zip(batch.sequences, batch.positions, strict=True))
+    }
 
 
 def test_layout(source: Path) -> None:
