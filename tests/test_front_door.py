@@ -14,10 +14,19 @@ import quadric
 from tests.activations.tiny import SIZES, tiny_tokenizer
 
 FUNCTIONS = (
-    "collect_evidence", "evaluate", "explain", "export_site", "fit", "harvest", "intervene", "latents", "load",
-    "push", "show", "steering_curve", "view",
+    "collect_evidence", "evaluate", "explain", "export_site", "fit", "harvest", "intervene", "latents",
+    "linear_dictionary", "load", "push", "show", "steering_curve", "view",
 )  # fmt: skip
-RUN_EXAMPLES = ("collect_evidence", "evaluate", "export_site", "fit", "intervene", "latents", "view")
+RUN_EXAMPLES = (
+    "collect_evidence",
+    "evaluate",
+    "export_site",
+    "fit",
+    "intervene",
+    "latents",
+    "linear_dictionary",
+    "view",
+)
 ROOMS = (
     "corpus",
     "activations",
@@ -32,6 +41,7 @@ ROOMS = (
     "steering",
     "live",
     "site",
+    "interop",
 )
 
 

@@ -46,6 +46,7 @@ COVERED_BY: dict[str, str] = {
     "explanations/files": "explanations/test_page",
     "explanations/record": "explanations/test_explaining",
     "explanations/terminal": "explanations/test_page",
+    "interop/reading/weights": "interop/reading/test_saelens",
     "live/session": "live/test_app",
     # Pipelines and flags: tested through the command that runs them.
     "__main__": "cli/test_main",

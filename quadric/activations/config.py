@@ -61,8 +61,11 @@ def provenance_of(
 def config_from(provenance: Provenance, *, model: str | None = None, corpus: str | None = None) -> ActivationConfig:
     """The config of the activations that an autoencoder was trained on.
 
-    `model` and `corpus` give their present location, since provenance records only the name of a folder or file.
+    `model` and `corpus` give their present location, since provenance records only the name of a folder or file. A
+    dictionary that was trained elsewhere records no text: `corpus` is then read by the rules that are the default here.
     """
+    if _trained_elsewhere(provenance):
+        return _with_default_rules(provenance, model, corpus)
     required = ("model", "hook_point", "corpus", "corpus_settings", "split", "packing", "block_length", "token_rules")
     if missing := [name for name in required if getattr(provenance, name) is None]:
         raise ValueError(
@@ -87,6 +90,22 @@ def config_from(provenance: Provenance, *, model: str | None = None, corpus: str
         corpus=CorpusConfig(**settings),
         rules=TokenRules(**{name: value for name, value in provenance.token_rules.items() if name in own}),
     )
+
+
+def _trained_elsewhere(provenance: Provenance) -> bool:
+    return provenance.hook_point is not None and provenance.corpus_settings is None and provenance.token_rules is None
+
+
+def _with_default_rules(provenance: Provenance, model: str | None, corpus: str | None) -> ActivationConfig:
+    name = model or provenance.model
+    assert provenance.hook_point is not None
+    if name is None or corpus is None:
+        missing = [flag for flag, value in (("--model", name), ("--corpus", corpus)) if value is None]
+        raise ValueError(
+            f"the autoencoder was trained elsewhere, on {provenance.model or 'an unknown model'} at "
+            f"{provenance.hook_point}, and does not record its text; give {' and '.join(missing)}"
+        )
+    return ActivationConfig(model=name, hook_points=provenance.hook_point, corpus=CorpusConfig(source=corpus))
 
 
 def _hub_revision(recorded: str | None) -> str | None:

@@ -77,7 +77,7 @@ def check_tokens(tokens: Tensor, d_model: int) -> None:
         )
 
 
-def unit_tokens(tokens: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+def unit_tokens(tokens: Float[Tensor, "*n d"]) -> Float[Tensor, "*n d"]:
     """Each token divided by its norm, at least in float32."""
     tokens = tokens.to(torch.promote_types(tokens.dtype, torch.float32))
     # Dividing by the largest entry first keeps the squares of extreme activations inside float32's range.

@@ -36,11 +36,18 @@ def at_token_scale(
     kind: Input, tokens: Float[Tensor, "n d"], reconstruction: Float[Tensor, "n d"]
 ) -> Float[Tensor, "n d"]:
     """Reconstructions of `encoder_input(kind, tokens)` as reconstructions of the tokens."""
-    if kind == "constant_norm":
-        return reconstruction / (sqrt(tokens.shape[-1]) / _length(tokens))
     if kind == "layer_norm":
-        return reconstruction * tokens.std(-1, keepdim=True) + tokens.mean(-1, keepdim=True)
-    return reconstruction
+        return reconstruction * token_scale(kind, tokens) + tokens.mean(-1, keepdim=True)
+    return reconstruction * token_scale(kind, tokens)
+
+
+def token_scale(kind: Input, tokens: Float[Tensor, "n d"]) -> Float[Tensor, "n 1"]:
+    """How long a step of length 1 in what the encoder reads is in the token; exactly 1 for "unit" and "own"."""
+    if kind == "constant_norm":
+        return _length(tokens) / sqrt(tokens.shape[-1])
+    if kind == "layer_norm":
+        return tokens.std(-1, keepdim=True)
+    return tokens.new_ones(len(tokens), 1)
 
 
 def _length(tokens: Tensor) -> Float[Tensor, "n 1"]:

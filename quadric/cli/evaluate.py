@@ -115,8 +115,8 @@ def _print(found: "list[Evaluation]", console: "Console") -> None:
         console.print(
             "Recovered: share of the cost of zero / mean ablation that is avoided, in cross-entropy (CE) and "
             f"divergence (KL), over {recovered.n_tokens:,} predictions; the model's own: {recovered.original:.3f}. "
-            "All are given the length of x. Sign given: by rank-1 decoding with the sign for which x̂·x ≥ 0, the only "
-            "way with the paper's lens."
+            "Dictionaries that read unit tokens are given the length of x. Sign given: by rank-1 decoding with the "
+            "sign for which x̂·x ≥ 0, the only way with the paper's lens."
         )
 
 

@@ -39,8 +39,8 @@ def detect(autoencoder: Autoencoder, concept: Float[Tensor, "b w d"], corpus: Fl
 
     Args:
         autoencoder: Any dictionary, bilinear or linear.
-        concept: Unit activations of every word after every prompt.
-        corpus: Unit activations of corpus tokens that are not words of the concept.
+        concept: Activations of every word after every prompt, at their own length.
+        corpus: Activations of corpus tokens that are not words of the concept.
 
     Returns:
         The detection; None if there are too few tokens to split in two.
@@ -87,4 +87,4 @@ def _encoded(autoencoder: Autoencoder, tokens: Float[Tensor, "n d"]) -> Float[Te
     if not len(tokens):
         return torch.zeros(0, autoencoder.n_latents)
     device = next(autoencoder.parameters()).device
-    return autoencoder.encode(tokens.float().to(device)).float().cpu()
+    return autoencoder.encode(autoencoder.prepare(tokens.float().to(device))).float().cpu()

@@ -11,6 +11,7 @@ from quadric.activations.config import config_from, provenance_of
 from quadric.activations.models import ModelSource, load_shape
 from quadric.activations.provenance import ProvenanceError
 from quadric.autoencoders import Autoencoder, BilinearAutoencoder
+from quadric.autoencoders.objective import unit_tokens
 from quadric.autoencoders.topk import LinearAutoencoder
 from quadric.concepts.capturing import Capture, Directions, capture_by_directions, capture_by_forms, concept_variance
 from quadric.concepts.detecting import Detection, detect
@@ -61,9 +62,9 @@ class ConceptTokens(NamedTuple):
     """What is known of one concept at one hook point."""
 
     vectors: Tensor
-    """Unit activations (prompts, words, d)."""
+    """Activations (prompts, words, d), at their own length."""
     corpus: Tensor | None
-    """Unit activations (n, d) of corpus tokens other than the concept's words; None if no corpus was read."""
+    """Activations (n, d) of corpus tokens other than the concept's words; None if no corpus was read."""
 
 
 def find_concepts(
@@ -95,7 +96,7 @@ def find_concepts(
     for name, autoencoder in autoencoders:
         hook_point = autoencoder.provenance.hook_point
         assert hook_point is not None
-        captured = _captured(autoencoder, [concept_variance(each.vectors) for each in tokens[hook_point]])
+        captured = _captured(autoencoder, [concept_variance(unit_tokens(each.vectors)) for each in tokens[hook_point]])
         for concept, best, each in zip(concepts, captured, tokens[hook_point], strict=True):
             finding = Finding(
                 concept=concept.name,
@@ -149,7 +150,7 @@ def _read(
 
 def _check_model(autoencoders: Sequence[Named], source: ModelSource) -> None:
     for name, autoencoder in autoencoders:
-        if autoencoder.provenance.model_revision != source.revision:
+        if autoencoder.provenance.model_revision not in (None, source.revision):  # None: trained elsewhere
             raise ProvenanceError(
                 f"{name} was trained on {autoencoder.provenance.model} "
                 f"({autoencoder.provenance.model_revision}), not on {source.name} ({source.revision}); search runs "

@@ -15,7 +15,7 @@ from quadric.concepts.words import Concept
 
 
 class CorpusTokens(NamedTuple):
-    """Unit activations of corpus tokens, keyed by hook point, and which of them end a word of each concept."""
+    """Activations of corpus tokens, keyed by hook point, and which of them end a word of each concept."""
 
     vectors: dict[str, Tensor]
     """(n, d) each."""
@@ -25,7 +25,10 @@ class CorpusTokens(NamedTuple):
 def concept_vectors(
     model: LanguageModel, points: list[HookPoint], rules: TokenRules, concept: Concept
 ) -> dict[str, Float[Tensor, "b w d"]]:
-    """Unit activations of the last token of every word after every prompt, in float64, keyed by hook point."""
+    """Activations of the last token of every word after every prompt, in float64, keyed by hook point.
+
+    They have their own length, which some dictionaries of other libraries read.
+    """
     found = [_read(model, points, rules, sentences) for sentences in concept.sentences()]
     return {name: torch.stack([vectors[name] for vectors in found]) for name in found[0]}
 
@@ -40,7 +43,7 @@ def _read(
     mask = torch.arange(tokens.shape[1]) < lengths[:, None]
     found = capture(model, points, tokens.to(model.device), mask.to(model.device))
     rows = torch.arange(len(ids))
-    return {name: _unit(vectors[rows, lengths - 1].double().cpu()) for name, vectors in found.items()}
+    return {name: vectors[rows, lengths - 1].double().cpu() for name, vectors in found.items()}
 
 
 def corpus_vectors(stream: LiveStream, concepts: list[Concept], n_tokens: int) -> CorpusTokens:
@@ -51,7 +54,7 @@ def corpus_vectors(stream: LiveStream, concepts: list[Concept], n_tokens: int) -
     for forward in stream.passes():
         batch = forward.batch
         for name, rows in batch.activations.items():
-            vectors[name].append(_unit(rows.double().cpu()))
+            vectors[name].append(rows.double().cpu())
         place = (batch.sequences - forward.sequences.first, batch.positions)
         is_word.append(torch.stack([ends_with(forward.sequences.tokens, each)[place] for each in words]).cpu())
         done += len(batch)
@@ -77,8 +80,3 @@ def ends_with(tokens: Int[Tensor, "s l"], words: list[list[int]]) -> Bool[Tensor
             matches = tokens.unfold(1, size, 1) == torch.tensor(word, device=tokens.device)
             found[:, size - 1 :] |= matches.all(-1)
     return found
-
-
-def _unit(vectors: Tensor) -> Tensor:
-    norms: Tensor = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
-    return vectors / norms

@@ -90,7 +90,7 @@ def _check_model(candidate: Candidate, stream: LiveStream) -> None:
     recorded = candidate.autoencoder.provenance
     for name in ("model_revision", "tokenizer_fingerprint"):
         here, there = getattr(stream.provenance, name), getattr(recorded, name)
-        if here != there:
+        if there not in (None, here):  # a dictionary that was trained elsewhere records neither
             raise ProvenanceError(
                 f"{candidate.name} was trained with {name} {there}, but '{stream.config.model}' has {here}; "
                 "give the original model with --model"

@@ -8,7 +8,8 @@ are replaced; BOS, special tokens and attention sinks are unchanged.
 
 With the paper's lens a bilinear autoencoder reconstructs xxᵀ, which does not contain the sign of x. Its x̂ = √λ₁v₁ takes
 the sign for which x̂·x ≥ 0 and the norm of x. Linear dictionaries and those with an affine lens are given the norm as
-well, but find the sign themselves; for the latter, √λ₁v₁ with the token's sign is measured beside it.
+well, but find the sign themselves; for the latter, √λ₁v₁ with the token's sign is measured beside it. A linear
+dictionary that was trained elsewhere on tokens at their own length finds the norm as well.
 """
 
 from typing import NamedTuple

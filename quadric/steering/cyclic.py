@@ -27,6 +27,7 @@ from quadric.activations.hook_points import HookPoint
 from quadric.activations.models import LanguageModel
 from quadric.activations.splicing import Replacement, predictions
 from quadric.autoencoders import BilinearAutoencoder
+from quadric.autoencoders.objective import unit_tokens
 from quadric.concepts.capturing import Capture, capture_by_forms, concept_variance
 from quadric.concepts.reading import concept_vectors
 from quadric.concepts.words import CONCEPTS, Concept
@@ -161,7 +162,7 @@ def cyclic_study(
 def captured_by(model: LanguageModel, point: HookPoint, autoencoder: BilinearAutoencoder, concept: Concept) -> Capture:
     """The latent whose eigenspace has most of the concept's variance; as `quadric concepts` finds it."""
     vectors = concept_vectors(model, [point], TokenRules(), concept)[str(point)]
-    return capture_by_forms(autoencoder, [concept_variance(vectors)])[0]
+    return capture_by_forms(autoencoder, [concept_variance(unit_tokens(vectors))])[0]
 
 
 def drawn_pairs(n_words: int, n_pairs: int, seed: int) -> list[tuple[int, int]]:

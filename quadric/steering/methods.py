@@ -1,8 +1,9 @@
 """Ways of steering: the latent's own quadric, and the baselines that it must be compared with.
 
 A method turns a dose into a function of activations (n, d). The dose of the quadric is the value of z. Directions are
-added in units of the token's norm, x + ‖x‖·dose·direction. The dose of a clamped TopK latent is its activation. A
-random quadric goes from the median of its values by the dose times the distance of the wanted z from the median of z.
+added in units of the token's norm, x + ‖x‖·dose·direction. The dose of a clamped TopK latent is its activation, in the
+same units. A random quadric goes from the median of its values by the dose times the distance of the wanted z from the
+median of z.
 """
 
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from quadric.autoencoders import BilinearAutoencoder
 from quadric.autoencoders.objective import unit_tokens
+from quadric.autoencoders.scaling import token_scale
 from quadric.autoencoders.topk import LinearAutoencoder
 from quadric.interventions.axes import Axes
 from quadric.interventions.combining import Intervention, unit_and_norm
@@ -97,7 +99,7 @@ def mean_difference(corpus: Float[Tensor, "n d"], fires: Bool[Tensor, " n"]) -> 
 def best_topk_latent(topk: LinearAutoencoder, corpus: Float[Tensor, "n d"], fires: Bool[Tensor, " n"]) -> int:
     """The linear latent whose activation correlates most with the firing of the quadratic one."""
     with torch.no_grad():
-        values = torch.cat([topk.encode(unit_tokens(part)).double() for part in torch.split(corpus, 2048)])
+        values = torch.cat([topk.encode(topk.prepare(part)).double() for part in torch.split(corpus, 2048)])
     values = values - values.mean(0)
     wanted = fires.double() - fires.double().mean()
     covariance = wanted @ values
@@ -115,13 +117,18 @@ def added(name: str, direction: Float[Tensor, " d"]) -> Method:
 
 
 def clamped(topk: LinearAutoencoder, latent: int) -> Method:
-    """One latent of a linear dictionary set to the dose, for the unit token; the reconstruction error stays as it is."""
+    """One latent of a linear dictionary set to the dose; the reconstruction error stays as it is.
+
+    The dose is in units of the token's norm, whatever the dictionary reads of a token.
+    """
     direction = topk.decoder.detach()[latent].double()
 
     def at(dose: float) -> Change:
         def change(x: Tensor) -> Tensor:
             with torch.no_grad():
-                missing = dose - topk.encode(unit_tokens(x))[:, latent].double()
+                prepared = topk.prepare(x)
+                share = token_scale(topk.input, prepared) / topk.lengths_of(prepared)
+                missing = dose - (topk.encode(prepared)[:, latent] * share[:, 0]).double()
             moved: Tensor = missing[:, None] * x.double().norm(dim=-1, keepdim=True) * direction.to(x.device)
             return x + moved.to(x.dtype)
 

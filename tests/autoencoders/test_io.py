@@ -123,6 +123,29 @@ def test_faulty_config_is_refused(fault, saved):
         quadric.load(saved)
 
 
+@pytest.mark.parametrize("place", [0, 1])
+def test_linear_dictionaries_of_version_2_load_to_the_same_bits(place, tmp_path):
+    ae, x = baselines()[place].eval(), zoo.tokens(dtype=torch.float32)
+    with torch.no_grad():
+        for parameter in ae.parameters():
+            parameter.add_(0.01)
+    ae.save_pretrained(tmp_path / "ae")
+
+    def make_older(config):
+        config["format_version"] = 2
+        for name in ("input", "subtract_decoder_bias"):
+            del config["architecture"][name]
+
+    edit(tmp_path / "ae", make_older)
+    back = quadric.load(tmp_path / "ae")
+    assert back.architecture == ae.architecture
+    assert torch.equal(back.encode(x), back.keep(torch.relu((x - ae.decoder_bias) @ ae.encoder.mT + ae.encoder_bias)))
+    unit = back.prepare(x)
+    assert torch.equal(unit, quadric.autoencoders.unit_tokens(x))
+    expected = back.decode(back.encode(unit)) * x.norm(dim=-1, keepdim=True)
+    torch.testing.assert_close(back.rebuild(x), expected)
+
+
 def test_truncated_weights_are_refused(saved):
     path = weights_of(saved)
     size = path.stat().st_size

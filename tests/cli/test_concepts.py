@@ -79,7 +79,7 @@ def test_corpus_tokens_are_those_of_the_stream_and_words_are_marked(world: Path)
     read = corpus_vectors(stream, [concept], 100)
     batch = next(iter(stream))
     vectors = batch.activations["resid_pre.2"]
-    torch.testing.assert_close(read.vectors["resid_pre.2"].float(), vectors / vectors.norm(dim=-1, keepdim=True))
+    torch.testing.assert_close(read.vectors["resid_pre.2"].float(), vectors)
     assert read.is_word.shape == (1, 100)
     ids = word_tokens(stream.model.tokenizer, concept)[0]
     marked = read.is_word[0].nonzero()[:, 0].tolist()
@@ -97,7 +97,7 @@ def test_a_vector_is_that_of_the_words_last_token_whatever_the_padding(world: Pa
     for b, w in ((0, 0), (3, 2)):
         (ids,) = model.tokenizer.encode([f"{concept.beginnings[b]} {concept.words[w]}"])
         alone = capture(model, [point], torch.tensor([ids]))["resid_pre.2"][0, -1].double()
-        torch.testing.assert_close(found[b, w], alone / alone.norm(), atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(found[b, w], alone, atol=1e-5, rtol=1e-4)
 
 
 def test_another_model_is_refused(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

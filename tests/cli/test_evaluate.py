@@ -8,11 +8,13 @@ import pytest
 import torch
 
 import quadric
-from quadric.activations import BatchSize, LiveStream
+from quadric.activations import ActivationConfig, BatchSize, LiveStream
 from quadric.activations.config import config_from
 from quadric.cli import main
+from quadric.corpus import CorpusConfig
 from quadric.evaluation import files
 from tests.cli.terminal import complaints, only_complaint
+from tests.interop.reading.foreign_folders import write
 from tests.tiny_runs import make_tiny_world, train_command
 
 pytestmark = pytest.mark.slow  # whole commands
@@ -162,3 +164,33 @@ def test_a_folder_that_cannot_be_written_to_costs_no_result(
     (warning,) = complaints(printed.err)
     assert "not kept in the run folder" in warning
     assert "Permission denied" in warning
+
+
+def test_a_folder_of_another_library_is_measured_on_text_that_is_given(
+    world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    d = read_width(world)
+    generator = torch.Generator().manual_seed(0)
+    shapes = {"W_enc": (d, 24), "W_dec": (24, d), "b_enc": (24,), "b_dec": (d,)}
+    tensors = {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+    about = {"model_name": "gone", "hook_name": "blocks.1.hook_resid_post"}
+    settings = {"architecture": "topk", "k": 4, "d_in": d, "d_sae": 24, "metadata": about}
+    folder = write(tmp_path / "sae", "cfg.json", settings, "sae_weights.safetensors", tensors)
+    assert main(["evaluate", str(folder)]) == 1
+    assert (
+        "was trained elsewhere, on gone at resid_pre.2, and does not record its text; give --corpus"
+        in only_complaint(capsys.readouterr().err)
+    )
+    assert evaluate(world, str(folder), "--spliced-tokens", "64", "--json") == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert (found["kind"], found["hook_point"], found["name"]) == ("topk", "resid_pre.2", "sae")
+    corpus = CorpusConfig(source=str(world / "text.txt"), split="held_out")
+    config = ActivationConfig(model=str(world / "tiny-llama"), hook_points="2", corpus=corpus)
+    batch = next(iter(LiveStream.open(config, device="cpu", batch=BatchSize(tokens=4096)))).rows(0, 300)
+    error = quadric.load(folder).error(batch.activations["resid_pre.2"]).mean()
+    assert found["error"] == pytest.approx(error.item(), rel=1e-4)
+    assert not (folder / "evaluation.json").exists()
+
+
+def read_width(world: Path) -> int:
+    return int(json.loads((world / "tiny-llama" / "config.json").read_text())["hidden_size"])

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+import quadric
 from quadric.autoencoders import TopKAutoencoder
 from quadric.concepts.detecting import average_precision, detect
 from quadric.concepts.reading import ends_with
@@ -102,3 +103,15 @@ def test_the_end_of_a_word_is_marked_and_its_parts_are_not() -> None:
     read = torch.tensor([[5, 1, 2, 1, 9], [1, 1, 2, 7, 7]])
     assert ends_with(read, [[1, 2], [7]]).int().tolist() == [[0, 0, 1, 0, 0], [0, 0, 1, 1, 1]]
     assert not ends_with(read, [[1] * 9]).any()
+
+
+def test_a_dictionary_gets_tokens_at_the_length_that_it_reads() -> None:
+    """The concept differs from the corpus only in the length of its tokens, which a threshold on z sees."""
+    lengths = torch.linspace(1, 2, 48).reshape(6, 8, 1)
+    concept, corpus = 10 * lengths * tokens(48, 1).reshape(6, 8, D).abs(), tokens(400, 2).abs()
+    weights = {"encoder": torch.eye(D), "decoder": torch.eye(D)}
+    own = detect(quadric.linear_dictionary(**weights, threshold=1.0, input="own"), concept, corpus)
+    unit = detect(quadric.linear_dictionary(**weights, threshold=1.0, input="unit"), concept, corpus)
+    assert own is not None
+    assert unit is not None
+    assert own.precision > 0.8 > 2 * unit.precision

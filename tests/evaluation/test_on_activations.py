@@ -53,3 +53,37 @@ def test_it_prints_as_a_short_table_and_converts() -> None:
 def test_rows_of_another_width_are_refused() -> None:
     with pytest.raises(ValueError, match=r"expected \(n, 6\)"):
         quadric.evaluate(BilinearAutoencoder(d_model=6, n_latents=5, prior="atomic"), rows(d=7))
+
+
+@pytest.mark.parametrize("input", ["own", "constant_norm"])
+def test_what_an_encoder_reads_does_not_change_a_dictionary_without_biases(input) -> None:
+    """ReLU without biases commutes with the length of a token, so that every measure is that of unit tokens."""
+    x = torch.linspace(0.5, 80, 300)[:, None] * (rows() + 1)
+    weights = {"encoder": rows(9, seed=1), "decoder": rows(9, seed=2)}
+    found = quadric.evaluate(quadric.linear_dictionary(**weights, input=input), x, progress=False)
+    unit = quadric.evaluate(quadric.linear_dictionary(**weights, input="unit"), x, progress=False)
+    for name in ("error", "error_constant", "error_linear", "error_quadratic", "floor"):
+        assert getattr(found, name) == pytest.approx(getattr(unit, name), rel=1e-4)
+    for one, other in zip(found.measures.by_active[-1:], unit.measures.by_active[-1:], strict=True):
+        assert one.error == pytest.approx(other.error, rel=1e-4)
+
+
+@pytest.mark.parametrize("input", ["unit", "own", "constant_norm", "layer_norm"])
+def test_blocks_are_those_of_the_materialized_reconstruction(input) -> None:
+    x = torch.linspace(0.5, 80, 300)[:, None] * (rows() + 1)
+    ae = quadric.linear_dictionary(
+        encoder=rows(9, seed=1), decoder=rows(9, seed=2), decoder_bias=rows(1, seed=3)[0], n_active=3, input=input
+    )
+    report = quadric.evaluate(ae, x, progress=False)
+    lengths = x.norm(dim=-1, keepdim=True)
+    unit, rebuilt = ((each / lengths).double() for each in (x, ae.rebuild(x)))
+    target, found = (each[:, :, None] * each[:, None] for each in (unit, rebuilt))
+    along = torch.nn.functional.normalize(unit.mean(0), dim=0)
+    onto = along.outer(along)
+    across = torch.eye(6).double() - onto
+    for name, left, right in (("error_constant", onto, onto), ("error_quadratic", across, across)):
+        difference, whole = left @ (target - found) @ right, left @ target @ right
+        assert getattr(report, name) == pytest.approx(
+            (difference.square().sum() / whole.square().sum()).item(), rel=1e-4
+        )
+    assert report.error == pytest.approx((target - found).square().sum((1, 2)).mean().item(), rel=1e-4)

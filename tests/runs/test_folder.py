@@ -30,7 +30,7 @@ def test_the_name_is_optional_if_there_is_one_autoencoder(run):
 
 
 def test_a_run_without_autoencoders_is_an_error_with_the_remedy(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"no config.json in .*; expected a run, or a folder made by"):
+    with pytest.raises(FileNotFoundError, match=r"no config.json in .*; expected a run, a folder made by"):
         quadric.load(tmp_path)
     (tmp_path / "run.json").write_text("{}")
     with pytest.raises(FileNotFoundError, match="--resume"):

@@ -1,5 +1,6 @@
 """Baselines do what they are called."""
 
+import pytest
 import torch
 
 import quadric
@@ -32,6 +33,20 @@ def test_a_clamped_latent_adds_what_is_missing(steerable: Steerable) -> None:
     change = (moved - x) / x.norm(dim=1, keepdim=True)
     values = topk.encode(x / x.norm(dim=1, keepdim=True))[:, 3]
     torch.testing.assert_close(change, (0.7 - values)[:, None] * topk.decoder[3], atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("input", ["unit", "own", "constant_norm", "layer_norm"])
+def test_a_clamped_latent_reaches_the_dose_whatever_its_encoder_reads(input) -> None:
+    """Of a dictionary with one latent, whose encoder reads back what its decoder writes."""
+    generator = torch.Generator().manual_seed(2)
+    direction = torch.nn.functional.normalize(torch.randn(1, 12, generator=generator), dim=-1)
+    direction = torch.nn.functional.normalize(direction - direction.mean(), dim=-1)
+    topk = quadric.linear_dictionary(encoder=direction, decoder=direction, encoder_bias=torch.ones(1), input=input)
+    x = torch.linspace(5, 60, 40)[:, None] * torch.randn(40, 12, generator=generator)
+    change = (clamped(topk, 0).at(0.7)(x) - x) / x.norm(dim=1, keepdim=True)
+    empty, one = (topk.vectors_of(topk.prepare(x), z) for z in (torch.zeros(40, 1), topk.encode(topk.prepare(x))))
+    held = (one - empty).norm(dim=1) / topk.lengths_of(topk.prepare(x))[:, 0]
+    torch.testing.assert_close(change, (0.7 - held)[:, None] * direction, atol=1e-5, rtol=1e-4)
 
 
 def test_the_best_linear_latent_is_the_most_correlated(steerable: Steerable) -> None:

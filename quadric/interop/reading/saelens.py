@@ -9,7 +9,7 @@ What SAELens computes, for `apply_b_dec_to_input` = 1 or 0 and x normalized as `
 """
 
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -119,7 +119,7 @@ def _architecture(config: dict[str, Any], path: Path) -> str:
     elif activation not in ("relu", "topk"):
         raise ValueError(f"{path}: activation_fn {shown(activation)} is not read; read a dictionary with relu or topk")
     if architecture in READ:
-        return cast(str, architecture)
+        return str(architecture)
     if "coder" in str(architecture):
         raise ValueError(
             f"{path}: a '{architecture}' rebuilds another place of the model than it reads, and Quadric's dictionaries "
@@ -135,7 +135,7 @@ def _normalization(given: object, path: Path) -> str:
     if given is True:  # before version 3
         return "expected_average_only_in"
     if given in INPUTS or given == "expected_average_only_in":
-        return cast(str, given)
+        return str(given)
     raise ValueError(
         f"{path}: normalize_activations {shown(given)} is not read; finish the training, which folds it into the "
         f"weights, or read one of {', '.join(INPUTS)}"

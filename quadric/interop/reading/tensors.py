@@ -57,14 +57,12 @@ def linear_dictionary(
         A `LinearAutoencoder` in eval mode, with copies of the tensors.
 
     Example:
-        ```python
-        import torch
-        import quadric
-
-        directions = torch.nn.functional.normalize(torch.randn(64, 16), dim=-1)
-        ae = quadric.linear_dictionary(encoder=directions, decoder=directions, n_active=8)
-        print(quadric.evaluate(ae, 20 * torch.randn(500, 16)).error)
-        ```
+        >>> directions = torch.nn.functional.normalize(torch.randn(64, 32), dim=-1)
+        >>> ae = quadric.linear_dictionary(encoder=directions, decoder=directions, n_active=8)
+        >>> ae
+        TopKAutoencoder(d_model=32, n_latents=64, n_active=8, input='own')
+        >>> quadric.evaluate(ae, 20 * torch.randn(500, 32), progress=False).kind
+        'topk'
     """
     if n_active is not None and threshold is not None:
         raise ValueError(f"n_active={n_active} and threshold are both given; give one, or neither for a plain ReLU")

@@ -49,7 +49,7 @@ def read_weights(path: Path, required: Collection[str], optional: Collection[str
     if unknown := sorted(tensors.keys() - {*required, *optional}):
         expected = ", ".join([*required, *optional])
         raise ValueError(
-            f"{path} holds {shown(', '.join(unknown))} beside {expected}, so it does more than Quadric would; "
+            f"{path} holds {', '.join(map(str, unknown))[:200]} beside {expected}, so it does more than Quadric would; "
             "read another dictionary"
         )
     for name, tensor in tensors.items():
