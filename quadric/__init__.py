@@ -13,6 +13,7 @@ The front door, in the order in which one uses it:
     quadric.view(ae, evidence)                         the same in the browser
     quadric.explain(ae, "Some words", evidence)        the strongest latents of every token of a text
     with quadric.intervene(model, ae.latent(12).project(to=0.5)): ...   the model with one latent moved
+    quadric.export(ae, to="saelens", out="exported")   the dictionary in the format of another tool
     quadric.steering_curve(model, ae.latent(12), evidence, prompts, ...)  what that does, what it costs, and controls
 
 The rooms behind it, in the order in which data flows through them:
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from quadric.interop.reading import linear_dictionary
     from quadric.interventions.in_model import intervene
     from quadric.latent_table import latents
+    from quadric.runs.exporting import export
     from quadric.runs.fitting import fit
     from quadric.runs.folder import load
     from quadric.runs.hub import push
@@ -68,6 +70,7 @@ _HOME = {
     "collect_evidence": "quadric.evidence.on_activations",
     "evaluate": "quadric.evaluation.on_activations",
     "explain": "quadric.explanations.explaining",
+    "export": "quadric.runs.exporting",
     "export_site": "quadric.runs.sites",
     "fit": "quadric.runs.fitting",
     "harvest": "quadric.activations.reading",
@@ -96,6 +99,7 @@ __all__ = [
     "collect_evidence",
     "evaluate",
     "explain",
+    "export",
     "export_site",
     "fit",
     "geometry",

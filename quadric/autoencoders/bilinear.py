@@ -190,7 +190,7 @@ class BilinearAutoencoder(Autoencoder):
 
     @classmethod
     def from_tensors(cls, architecture: BilinearArchitecture, tensors: dict[str, Tensor]) -> "BilinearAutoencoder":
-        check_shapes(tensors, _expected_shapes(architecture))
+        check_shapes(tensors, tensor_shapes(architecture))
         sizes = {name: value for name, value in asdict(architecture).items() if name != "lens"}
         lens = AffineLens.from_tensors(tensors) if architecture.lens == "affine" else None
         return cls(**sizes, lens=lens, tensors=tensors, dtype=tensors["left"].dtype)
@@ -331,8 +331,20 @@ class BilinearAutoencoder(Autoencoder):
         """û from the last column of X̃̂ with an affine lens; else √λ₁v₁ of X̂, with the sign for which x̂·x ≥ 0."""
         if isinstance(self.lens, PaperLens):
             return self.rank_one_vectors_of(tokens, latents)
-        left, right = self._factors(tokens.dtype)
-        weights = self.mixing.unmix(self.at_own_scale(tokens, latents))
+        return self.decode(self.at_own_scale(tokens, latents))
+
+    def decode(self, latents: Float[Tensor, "n k"]) -> Float[Tensor, "n d"]:
+        """û of latents at their own scale (`encode`), with an affine lens: from the last column of X̃̂, hence affine in z.
+
+        û = μ + Σ_i z_i b_i/(2c), where [b_i/2; a_i] is the last column of W̃_i. Without a lens there is no such column:
+        xxᵀ does not determine the sign of x, and `rank_one_vectors_of` needs the token for it.
+        """
+        if isinstance(self.lens, PaperLens):
+            raise ValueError(
+                "latents of the paper's lens do not determine the sign of a token; call rebuild(tokens) instead"
+            )
+        left, right = self._factors(latents.dtype)
+        weights = self.mixing.unmix(latents)
         return self.lens.vector_from(((weights * right[:, -1]) @ left + (weights * left[:, -1]) @ right) / 2)
 
     @torch.no_grad()
@@ -556,7 +568,8 @@ def _stored_mixing(architecture: BilinearArchitecture, tensors: dict[str, Tensor
     return mixing_from_entries(entries, (architecture.n_latents, architecture.n_hidden))
 
 
-def _expected_shapes(architecture: BilinearArchitecture) -> dict[str, tuple[int, ...]]:
+def tensor_shapes(architecture: BilinearArchitecture) -> dict[str, tuple[int, ...]]:
+    """Name and shape of every tensor that an autoencoder of this architecture saves."""
     d, h, k = architecture.width, architecture.n_hidden, architecture.n_latents
     shapes: dict[str, tuple[int, ...]] = {"left": (h, d), "offset": (k,)}
     if architecture.lens == "affine":

@@ -23,6 +23,7 @@ from quadric.cli.corpus import Corpus
 from quadric.cli.demo import Demo
 from quadric.cli.evaluate import Evaluate
 from quadric.cli.explain import Explain
+from quadric.cli.export import Export
 from quadric.cli.figures import Figures
 from quadric.cli.harvest import Harvest
 from quadric.cli.label import Label
@@ -58,6 +59,7 @@ COMMANDS: dict[str, Callable[..., Command]] = {
     "label": Label,
     "view": View,
     "explain": Explain,
+    "export": Export,
     "sweep": Sweep,
     "figures": Figures,
     "concepts": Concepts,

@@ -20,6 +20,7 @@ import tyro
 OptionalPath: TypeAlias = Annotated[Path | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="")]
 OptionalText: TypeAlias = Annotated[str | None, tyro.conf.arg(metavar="TEXT", help_behavior_hint="")]
 OptionalInt: TypeAlias = Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")]
+OptionalFloat: TypeAlias = Annotated[float | None, tyro.conf.arg(metavar="FLOAT", help_behavior_hint="")]
 Paths: TypeAlias = Annotated[tuple[Path, ...], tyro.conf.arg(metavar="PATH ...", help_behavior_hint="")]
 Texts: TypeAlias = Annotated[tuple[str, ...], tyro.conf.arg(metavar="TEXT ...", help_behavior_hint="")]
 

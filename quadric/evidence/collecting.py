@@ -165,7 +165,7 @@ def gather_together(
     on_progress(Progress(before, n_tokens, 0))
     if min(collector.n_tokens for collector in collectors) >= n_tokens:
         return
-    with _closing(stream) as opened:
+    with opened_batches(stream) as opened:
         batches = _Calibrating(opened, collectors, hook_points, n_tokens - position)
         for batch in batches:
             batch = batch.rows(0, n_tokens - position)
@@ -214,7 +214,7 @@ def _update(collector: Collector, batch: ActivationBatch, hook_point: str, text:
 
 
 @contextmanager
-def _closing(stream: ActivationStream) -> Iterator[Iterator[ActivationBatch]]:
+def opened_batches(stream: ActivationStream) -> Iterator[Iterator[ActivationBatch]]:
     """The stream's batches; a producer that runs ahead is stopped at the end."""
     batches = iter(stream)
     try:

@@ -50,7 +50,7 @@ def collect_evidence(
     """
     bilinear = require_bilinear(autoencoder)
     source = as_activations(x, texts)
-    n_tokens = tokens if tokens is not None else _length(source)
+    n_tokens = tokens if tokens is not None else length_of(source)
     stream = source.stream(batch_tokens=BATCH_TOKENS, seed=None)
     with progress_bar("evidence", shown=progress) as advance:
 
@@ -60,7 +60,7 @@ def collect_evidence(
         evidence = collect_in_memory(
             bilinear,
             stream,
-            _text(source, stream, n_tokens, tokenizer),
+            text_of(source, stream, n_tokens, tokenizer),
             n_tokens=n_tokens,
             settings=EvidenceSettings(n_points=points),
             on_progress=show,
@@ -70,13 +70,14 @@ def collect_evidence(
     return evidence
 
 
-def _length(source: Activations) -> int:
+def length_of(source: Activations) -> int:
+    """How many rows there are; an error where nobody knows."""
     if isinstance(source, ActivationsInMemory | ActivationsOnDisk):
         return len(source)
     raise ValueError("an iterable of tensors does not say how many rows it has; give tokens=")
 
 
-def _text(source: Activations, stream: Any, n_tokens: int, tokenizer: Any) -> TextSource:
+def text_of(source: Activations, stream: Any, n_tokens: int, tokenizer: Any = None) -> TextSource:
     """The text behind the rows."""
     if isinstance(source, ActivationsOnDisk):
         return text_behind(stream) if tokenizer is None else CachedText(source.cache, Tokenizer(tokenizer))

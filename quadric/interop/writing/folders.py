@@ -1,0 +1,129 @@
+"""A folder that is complete or absent, and that replaces nothing but an earlier export of its kind.
+
+Files go to a hidden folder beside the final one, which takes its name at the end. An export records the files that it
+wrote; a folder that holds any other file is never replaced.
+"""
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from quadric._files import name_disk_errors, read_versioned_json, sync_to_disk, write_json
+from quadric._records import check_keys
+from quadric.version import __version__
+
+FORMAT = "quadric-export"
+FORMAT_VERSION = 1
+RECORD = "quadric-export.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportRecord:
+    """quadric-export.json: what an export is, so that it can be replaced safely and traced to its weights."""
+
+    format: str
+    format_version: int
+    package_version: str
+    to: str
+    """The tool that it is for."""
+    weights_sha256: str
+    """Hash of the tensors of the dictionary."""
+    files: list[str]
+    """Every other file, relative to the folder."""
+
+
+def check_replaceable(out: Path, to: str) -> None:
+    """Refuse anything but a new folder, an empty one, or an unchanged set of files from an earlier export of `to`."""
+    if not out.exists():
+        return
+    if not out.is_dir():
+        raise FileExistsError(f"'{out}' is a file; name a folder for the export")
+    found = {path.relative_to(out).as_posix() for path in out.rglob("*") if not path.is_dir() or path.is_symlink()}
+    if not found:
+        return
+    if RECORD not in found:
+        raise FileExistsError(f"'{out}' is not empty and no export by Quadric; name another folder")
+    record = read_record(out)
+    if record.to != to:
+        raise FileExistsError(f"'{out}' holds an export for {record.to}, not for {to}; name another folder")
+    if foreign := sorted(found - {RECORD, *record.files}):
+        raise FileExistsError(f"'{foreign[0]}' in '{out}' is not part of the export; move it, or name another folder")
+
+
+def read_record(out: Path) -> ExportRecord:
+    """Read quadric-export.json of a folder."""
+    path = out / RECORD
+    values = read_versioned_json(path, FORMAT, FORMAT_VERSION, "an export by Quadric", "name another folder")
+    check_keys(values, set(ExportRecord.__dataclass_fields__), str(path))
+    return ExportRecord(**values)
+
+
+@contextmanager
+def replaced_folder(out: Path, to: str, weights_sha256: str) -> Iterator[Path]:
+    """A temporary folder to write into, which becomes `out` if nothing is raised; else `out` stays as it was."""
+    out = Path(os.path.realpath(out))
+    check_replaceable(out, to)
+    with name_disk_errors(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        _recover(out)
+        fresh, former = (out.with_name(f".{out.name}.{os.getpid()}.{state}") for state in ("unfinished", "former"))
+        shutil.rmtree(fresh, ignore_errors=True)
+        fresh.mkdir()
+        try:
+            yield fresh
+            _write_record(fresh, to, weights_sha256)
+            if out.exists():
+                out.rename(former)
+            fresh.rename(out)
+            sync_to_disk(out.parent)
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+            _restore_or_remove(former, out)
+
+
+def _write_record(folder: Path, to: str, weights_sha256: str) -> None:
+    files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    record = ExportRecord(
+        format=FORMAT,
+        format_version=FORMAT_VERSION,
+        package_version=__version__,
+        to=to,
+        weights_sha256=weights_sha256,
+        files=files,
+    )
+    write_json(folder / RECORD, asdict(record))
+
+
+def _recover(out: Path) -> None:
+    """Undo what killed exports to this folder left: a former export whose place is empty returns to it."""
+    pattern = re.compile(rf"\.{re.escape(out.name)}\.(?P<process>\d+)\.(?P<state>unfinished|former)")
+    for path in sorted(out.parent.iterdir()):
+        found = pattern.fullmatch(path.name)
+        if found is None or _is_alive(int(found["process"])):
+            continue
+        if found["state"] == "former":
+            _restore_or_remove(path, out)
+        else:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _restore_or_remove(former: Path, out: Path) -> None:
+    if former.exists() and not out.exists():
+        former.rename(out)
+    shutil.rmtree(former, ignore_errors=True)
+
+
+def _is_alive(process: int) -> bool:
+    if process == os.getpid():
+        return False  # this process has not begun yet; the number is that of a former one
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,80 @@
+"""One more pass over the activations behind evidence: the value of every latent on every token.
+
+Evidence keeps the strongest tokens of each latent; other tools want to know the value on their neighbours too.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float32, Int64
+
+from quadric.activations.batches import ActivationStream
+from quadric.activations.harvesting import Progress
+from quadric.autoencoders import Autoencoder
+from quadric.autoencoders.io import weights_sha256
+from quadric.evidence import Evidence, TextSource
+from quadric.evidence.collecting import opened_batches
+from quadric.evidence.streams import hook_point_here, provenance_here
+
+Array = np.ndarray
+
+Side = Literal["positive", "negative"]
+OnProgress = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """What is read: activations in the order of their text, and the text itself."""
+
+    stream: ActivationStream
+    text: TextSource
+    n_tokens: int
+    """Tokens to read at most."""
+    on_progress: OnProgress = lambda progress: None
+
+
+class TokenValues(NamedTuple):
+    """The values of all latents on some tokens."""
+
+    sequences: Int64[Array, " n"]
+    """Number of each token's sequence in the stream."""
+    positions: Int64[Array, " n"]
+    values: Float32[Array, "n k"]
+
+
+def check_evidence(autoencoder: Autoencoder, evidence: Evidence) -> None:
+    """Refuse evidence about other weights."""
+    if evidence.weights_sha256 != weights_sha256(autoencoder):
+        raise ValueError("the evidence is about other weights; collect it again with quadric site RUN")
+
+
+def away_from_rest(evidence: Evidence, side: Side) -> Callable[[Float32[Array, "n k"]], Float32[Array, "n k"]]:
+    """From latents z to how far they are from rest on one side: sign·z − rest, or its negative.
+
+    W and −W are the same dictionary; the evidence's sign makes the side with more energy positive. Most tokens have a z
+    near its median, the value at rest, which an affine lens puts anywhere.
+    """
+    known, factor = evidence.calibration, np.float32(1 if side == "positive" else -1)
+    return lambda values: factor * (values * known.signs - known.rest)
+
+
+def token_values(autoencoder: Autoencoder, reading: Reading) -> Iterator[TokenValues]:
+    """Read the stream once, in order: latents of each batch of tokens, at the scale that the dictionary reads."""
+    provenance_here(autoencoder, reading.stream)  # raises where they do not belong together
+    hook_point, done = hook_point_here(autoencoder, reading.stream), 0
+    with opened_batches(reading.stream) as batches:
+        for batch in batches:
+            batch = batch.rows(0, reading.n_tokens - done)
+            tokens = batch.activations[hook_point].to(next(autoencoder.parameters()).device)
+            with torch.no_grad():  # here and not around the whole, which yields
+                values = autoencoder.encode(autoencoder.prepare(tokens)).float().cpu().numpy()
+            done += len(batch)
+            reading.on_progress(Progress(done, reading.n_tokens, done))
+            yield TokenValues(
+                batch.sequences.numpy().astype(np.int64), batch.positions.numpy().astype(np.int64), values
+            )
+            if done >= reading.n_tokens:
+                return
