@@ -13,6 +13,7 @@ The front door, in the order in which one uses it:
     quadric.explain(ae, "Some words", evidence)        the strongest latents of every token of a text
     with quadric.intervene(model, ae.latent(12).project(to=0.5)): ...   the model with one latent moved
     quadric.steering_curve(model, ae.latent(12), evidence, prompts, ...)  what that does, what it costs, and controls
+    quadric.probe({"ours": ae, "topk": other})         which labels a few latents hold, and what linear features hold
 
 The rooms behind it, in the order in which data flows through them:
 
@@ -27,6 +28,7 @@ The rooms behind it, in the order in which data flows through them:
     quadric.explanations  which latents explain each token of a text, and where in it every latent fires
     quadric.interventions activations moved along a latent's level sets, also inside the language model
     quadric.steering      what interventions do to predictions, what they cost, and what controls do
+    quadric.probing       which labels a few latents hold, beside linear, random and dictionary-free features
     quadric.site          both as a static site, and one latent in a notebook
     quadric.live          the site with the language model behind it
 """
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from quadric.explanations import explain
     from quadric.interventions.in_model import intervene
     from quadric.latent_table import latents
+    from quadric.probing.probing import probe
     from quadric.runs.fitting import fit
     from quadric.runs.folder import load
     from quadric.runs.hub import push
@@ -71,6 +74,7 @@ _HOME = {
     "intervene": "quadric.interventions.in_model",
     "latents": "quadric.latent_table",
     "load": "quadric.runs.folder",
+    "probe": "quadric.probing.probing",
     "push": "quadric.runs.hub",
     "show": "quadric.site.notebook",
     "steering_curve": "quadric.steering.curve",
@@ -78,7 +82,7 @@ _HOME = {
 }
 _ROOMS = (
     "activations", "autoencoders", "corpus", "evaluation", "evidence", "explanations", "geometry",
-    "interventions", "live", "runs", "site", "steering", "training",
+    "interventions", "live", "probing", "runs", "site", "steering", "training",
 )  # fmt: skip
 
 __all__ = [
@@ -99,6 +103,7 @@ __all__ = [
     "intervene",
     "latents",
     "load",
+    "probe",
     "push",
     "show",
     "steering_curve",
