@@ -42,7 +42,7 @@ class Data:
     """Rows per set at most."""
     tokens: int = 64
     """Tokens per text at most, at its end."""
-    seeds: int = 5
+    seeds: int = 3
     """Number of random splits, at least 2."""
     list: bool = False
     """Only list the packaged sets, with what their labels mean and where they are from."""
@@ -93,7 +93,7 @@ class Probe:
         from quadric.cli.progress import progress
         from quadric.probing import probe
         from quadric.probing.files import VECTORS, check_folder, write_probing
-        from quadric.probing.report import tables_of
+        from quadric.probing.report import short_tables
 
         check_folder(self.output.out)
         dictionaries, wanted = self._dictionaries(), self._wanted()
@@ -112,10 +112,13 @@ class Probe:
         if self.output.json:
             say_json(found.as_json(), indent=1)
         else:
-            for table in tables_of(found):
+            for table in short_tables(found):
                 safe_console().print(_shown(table))
-        for path in write_probing(found, self.output.out):
+        paths = write_probing(found, self.output.out)
+        for path in paths:
             say(f"wrote {path}", file=sys.stderr)
+        if not any(path.suffix == ".png" for path in paths):
+            say("no figure: it needs matplotlib; install it with: pip install 'quadric[figures]'", file=sys.stderr)
         return 0
 
     def _dictionaries(self) -> "dict[str, Autoencoder]":
@@ -173,7 +176,7 @@ def _shown(table: "Table") -> "RichTable":
 
     made = RichTable(title=table.title, title_justify="left", caption=table.note, caption_justify="left", box=None)
     for place, heading in enumerate(table.headings):
-        made.add_column(heading, justify="left" if place == 0 else "right")
+        made.add_column(heading, justify="left" if place == 0 else "right", no_wrap=place > 0)
     for row in table.rows:
         made.add_row(*row)
     return made

@@ -6,18 +6,15 @@ from quadric.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY,
 from quadric.sweep.rows import Row
 
 if TYPE_CHECKING:
-    from quadric.probing import Probing, Summary
+    from quadric.probing import Summary
 
 COLOURS = (VERMILION, BLUE, GREEN, ORANGE, PURPLE, SKY, BLACK, GREY)
 MARKERS = ("o", "s", "^", "x", "+", "D", "v", "*")
 
 
-def draw(found: "Probing") -> Drawn:
-    """Mean AUC over sets for every number of features, and mean R² of every kind of features, at the first pooling."""
-    from quadric.probing.summary import summary_of
-
-    summary, pooling = summary_of(found), found.settings["poolings"][0]
-    wanted = [name for name, given in (("auc", found.rows), ("r2", found.regressions)) if given]
+def draw(summary: "Summary", pooling: str) -> Drawn:
+    """Mean AUC over sets for every number of features, and mean R² of every kind of features."""
+    wanted = [name for name in ("auc", "r2") if getattr(summary, name)]
     figure, (axes,) = panels(1, max(1, len(wanted)), 3.6)
     rows: list[Row] = []
     for place, name in zip(axes, wanted, strict=False):

@@ -1,6 +1,6 @@
 """The packaged data sets: what each label means, where it is from, and which ones are left out.
 
-Three sources need no hub: the CSV files of the wheel `sae-probes`, the topics of the held-out documents of `wiki-leads`,
+Three sources need no hub: the CSV files of the wheel `sae-probes`, topics of the held-out documents of `wiki-leads`,
 and sentences made here from words with a known place on a line or a circle (`quadric/probing/sentences.py`). The wheel
 is read as an archive and never imported. Its author's code is under the MIT licence, but each set has terms of its own;
 where neither the wheel nor the linked page states them to our knowledge, the catalogue says so.

@@ -86,8 +86,7 @@ def random_like(autoencoder: Autoencoder, seed: int) -> Autoencoder | None:
     n_active = getattr(autoencoder, "n_active", None)
     if not isinstance(autoencoder, LinearAutoencoder) or not isinstance(n_active, int):
         return None
-    sizes = {"d_model": autoencoder.d_model, "n_latents": autoencoder.n_latents, "n_active": n_active}
-    made = TopKAutoencoder(**sizes, seed=seed)
+    made = TopKAutoencoder(d_model=autoencoder.d_model, n_latents=autoencoder.n_latents, n_active=n_active, seed=seed)
     tensors = made.tensors() | {"decoder_bias": autoencoder.decoder_bias.detach().clone()}
     return TopKAutoencoder.from_tensors(made.architecture, {name: t.detach() for name, t in tensors.items()})
 
@@ -100,7 +99,7 @@ def latents_of(autoencoder: Autoencoder) -> Features:
 
     def features(tokens: Tensor, is_train: Tensor) -> Tensor:
         with torch.no_grad():
-            parts = tokens.to(device).split(TOKENS_AT_ONCE)
+            parts = torch.split(tokens.to(device), TOKENS_AT_ONCE)
             return torch.cat([autoencoder.encode(autoencoder.prepare(part)).float().cpu() for part in parts])
 
     return features
@@ -111,7 +110,7 @@ def _of_part(
 ) -> Features:
     def features(tokens: Tensor, is_train: Tensor) -> Tensor:
         centring = centring_of(autoencoder, tokens[is_train].double().mean(0))
-        blocks = tokens.double().split(TOKENS_AT_ONCE)
+        blocks = torch.split(tokens.double(), TOKENS_AT_ONCE)
         return torch.cat([part(autoencoder, centring, block).float() for block in blocks])
 
     return features
@@ -148,10 +147,10 @@ def _scores(tokens: Tensor, is_train: Tensor) -> Tensor:
 
 def principal_scores(tokens: Float[Tensor, "t d"], is_train: Bool[Tensor, " t"], count: int) -> Float[Tensor, "t c"]:
     """Scores of at most so many leading principal components, which the training tokens alone decide."""
-    from sklearn.decomposition import PCA as Components
+    from sklearn import decomposition
 
     training = tokens[is_train].double().numpy()
-    fitted = Components(min(count, *training.shape), svd_solver="full").fit(training)
+    fitted = decomposition.PCA(min(count, *training.shape), svd_solver="full").fit(training)
     kept = fitted.explained_variance_ratio_ > SMALLEST_SHARE
     return torch.from_numpy(fitted.transform(tokens.double().numpy())[:, kept])
 

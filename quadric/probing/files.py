@@ -1,12 +1,12 @@
 """The folder of a probing: everything as JSON, tables as CSV and Markdown, the figure, and activations read before."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from quadric._csv import csv_of_rows
 from quadric._files import write_atomically, write_json
 from quadric.probing.record import Probing
 from quadric.probing.report import report_of
+from quadric.probing.summary import summary_of
 
 VECTORS = "vectors"
 """Folder of the activations, which a second probing of the same texts and hook point reads instead of the model."""
@@ -41,7 +41,7 @@ def write_probing(found: Probing, folder: Path) -> list[Path]:
     return paths + _draw(found, folder)
 
 
-def _draw(found: Probing, folder: Path) -> Sequence[Path]:
+def _draw(found: Probing, folder: Path) -> list[Path]:
     from importlib.util import find_spec
 
     if find_spec("matplotlib") is None:
@@ -50,5 +50,5 @@ def _draw(found: Probing, folder: Path) -> Sequence[Path]:
     from quadric.figures.style import save, styled
 
     with styled():
-        drawn = draw(found)
+        drawn = draw(summary_of(found), found.settings["poolings"][0])
     return save(drawn, folder, "probing")

@@ -33,7 +33,7 @@ class LabelledSet:
 
     name: str
     kind: LabelKind
-    labels: Sequence[float]
+    labels: Sequence[int | float]
     """0 or 1 (binary), a number (continuous), or a position on a cycle of length `period` (cyclic)."""
     texts: Sequence[str] | None = None
     vectors: Tensor | None = None

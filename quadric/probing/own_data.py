@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from quadric._files import shown
-from quadric.probing.labelled import LabelledSet
+from quadric.probing.labelled import LabelKind, LabelledSet
 
 TEXT_FIELDS = ("text", "prompt")
 LABEL_FIELDS = ("label", "target")
@@ -68,7 +68,7 @@ def _labelled(path: Path, texts: list[str], labels: list[str], period: float | N
             f"{path} has {len(values)} different labels, and {shown(bad)} is not a number; give two classes, or numbers"
         )
     found = [each for each in numbers if each is not None]
-    kind = "continuous" if period is None else "cyclic"
+    kind: LabelKind = "continuous" if period is None else "cyclic"
     return LabelledSet(name=path.stem, kind=kind, texts=texts, labels=found, period=period, about=about, source=source)
 
 

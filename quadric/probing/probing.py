@@ -1,7 +1,7 @@
 """`quadric.probe`: can a label be read from a few latents, and is that more than linear features give?"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch import Tensor
 from quadric._progress import progress_bar
 from quadric.activations.identity import check_same_model
 from quadric.autoencoders import Autoencoder, BilinearAutoencoder
+from quadric.autoencoders.lens import AffineLens
 from quadric.explanations.explaining import language_model_of
 from quadric.explanations.reading import TextReader
 from quadric.geometry.comparison import NULL_SEED
@@ -37,10 +38,14 @@ from quadric.probing.regressing import (
 )
 from quadric.probing.vectors import POOLINGS, Pooling, TextVectors, pooled, read_vectors
 
-ROWS, TOKENS, SEEDS = 400, 64, 5
+ROWS, TOKENS, SEEDS = 400, 64, 3
 OnProgress = Callable[[str, int, int], None]
 """Called with the name of a set, the number of sets done, and of all sets."""
-Table = Callable[[Split], np.ndarray]
+Array = np.ndarray
+Table = Callable[[Split], Array]
+"""From a split to the features of all rows."""
+Candidate = tuple[str, str, Callable[[int], Regression]]
+"""Dictionary, family, and a function from a seed to its predictions."""
 
 
 def probe(
@@ -73,6 +78,7 @@ def probe(
         tokens: Tokens per text at most, at its end.
         counts: Numbers of features for binary labels; None is all.
         poolings: Whether a feature of a text is its value at the last token, its mean over all tokens, or both.
+            Continuous and cyclic labels are probed with the first of them.
         model: The language model: a name, a folder, or a `transformers` model in memory; by default the recorded one.
         tokenizer: Tokenizer of a model in memory.
         device: Device of a model that is loaded here.
@@ -202,20 +208,28 @@ def _facts(labelled: LabelledSet, vectors: TextVectors, seeds: int) -> SetFacts:
     )
 
 
-@dataclass(frozen=True)
 class _Prober:
     """Probes one set after another with the same families."""
 
-    dictionaries: Mapping[str, Autoencoder]
-    counts: tuple[int | None, ...]
-    poolings: tuple[Pooling, ...]
-    seeds: int
+    def __init__(
+        self,
+        dictionaries: Mapping[str, Autoencoder],
+        counts: tuple[int | None, ...],
+        poolings: tuple[Pooling, ...],
+        seeds: int,
+    ) -> None:
+        self.counts, self.poolings, self.seeds = counts, poolings, seeds
+        self.families = families_of(dictionaries)
+        self.bilinear = {n: each for n, each in dictionaries.items() if isinstance(each, BilinearAutoencoder)}
+        self.untrained = {name: randomly_initialized(each, NULL_SEED) for name, each in self.bilinear.items()}
+        self.known_bases: dict[str, dict[str, Tensor]] = {}
+        """Candidate subspaces of dictionaries with a centre of their own."""
 
     def classify(self, labelled: LabelledSet, vectors: TextVectors) -> Iterator[ProbeRow]:
         """All probes of one binary set."""
         splits = [class_split(labelled, seed) for seed in range(self.seeds)]
-        for pooling in self.poolings:
-            for family, table in _tables(self.dictionaries, vectors.of_tokens(pooling)):
+        for pooling in self._poolings(labelled):
+            for family, table in _tables(self.families, vectors.of_tokens(pooling)):
                 for seed, split in enumerate(splits):
                     for score in probe_scores(table(split), labelled, split, self.counts):
                         yield ProbeRow(
@@ -224,15 +238,17 @@ class _Prober:
                             dictionary=family.dictionary,
                             family=family.name,
                             seed=seed,
-                            **score._asdict(),
+                            count=score.n_features,
+                            auc=score.auc,
+                            accuracy=score.accuracy,
                         )
 
     def regress(self, labelled: LabelledSet, vectors: TextVectors) -> Iterator[RegressionRow]:
         """All regressions of one continuous or cyclic set."""
-        for pooling in self.poolings:
-            own = vectors.of_tokens(pooling)
-            for seed in range(self.seeds):
-                for dictionary, family, found in self._regressions(labelled, own, seed):
+        for pooling in self.poolings[:1]:
+            for dictionary, family, run in self._candidates(labelled, vectors.of_tokens(pooling)):
+                for seed in range(self.seeds):
+                    found = run(seed)
                     yield RegressionRow(
                         set=labelled.name,
                         pooling=pooling,
@@ -245,51 +261,58 @@ class _Prober:
                         chosen="" if family == RAW_ALL else " | ".join(" ".join(map(str, c)) for c in found.chosen),
                     )
 
-    def _regressions(
-        self, labelled: LabelledSet, vectors: TextVectors, seed: int
-    ) -> Iterator[tuple[str, str, Regression]]:
-        unit = vectors.unit()
-        rows = pooled(unit, vectors)
-        for name, each in self.dictionaries.items():
-            if isinstance(each, BilinearAutoencoder):
-                spaces = _subspaces(each, unit)
-                for family, bases in spaces.items():
-                    yield name, family, regress_subspaces(_coordinates(rows, bases), labelled, seed)
-                own = _coordinates(rows, spaces[EIGENSPACE])
-                yield name, SHUFFLED, regress_subspaces(own, shuffled(labelled, seed), seed)
-        for family, table in _tables(self.dictionaries, vectors):
-            yield family.dictionary, family.name, regress_features(table, labelled, seed)
-        yield "", RAW_ALL, regress_features(lambda split: rows.double().numpy(), labelled, seed, None)
+    def _poolings(self, labelled: LabelledSet) -> Sequence[Pooling]:
+        """Rows of activations have one token each, whose mean is its value."""
+        return self.poolings if labelled.vectors is None else self.poolings[:1]
+
+    def _candidates(self, labelled: LabelledSet, vectors: TextVectors) -> Iterator[Candidate]:
+        rows = pooled(vectors.unit(), vectors)
+        for name in self.bilinear:
+            for kind, bases in self._bases(name, vectors.unit()).items():
+                coordinates = torch.einsum("nd,kdr->nkr", rows, bases)
+                yield name, kind, partial(regress_subspaces, coordinates, labelled)
+                if kind == EIGENSPACE:
+                    yield name, SHUFFLED, partial(_regress_shuffled, coordinates, labelled)
+        for family, table in _tables(self.families, vectors):
+            yield family.dictionary, family.name, partial(regress_features, table, labelled)
+        everything = rows.double().numpy()
+        yield "", RAW_ALL, partial(regress_features, lambda split: everything, labelled, count=None)
+
+    def _bases(self, name: str, unit: Tensor) -> dict[str, Tensor]:
+        """Bases of all candidate subspaces; a raw dictionary is read about the mean of the set's tokens."""
+        if name in self.known_bases:
+            return self.known_bases[name]
+        own, centre = self.bilinear[name], unit.double().mean(0)
+        found = {
+            EIGENSPACE: eigenspaces(own, centre),
+            RANDOM_LATENT: eigenspaces(self.untrained[name], centre),
+            RANDOM_SUBSPACE: random_subspaces(own.n_latents, own.d_model, DIMENSIONS, NULL_SEED),
+        }
+        if isinstance(own.lens, AffineLens):
+            self.known_bases[name] = found
+        return found
 
 
-def _subspaces(autoencoder: BilinearAutoencoder, unit: Tensor) -> dict[str, Tensor]:
-    """Bases of all candidate subspaces; a raw dictionary is read about the mean of the tokens."""
-    centre = unit.double().mean(0)
-    chance = randomly_initialized(autoencoder, NULL_SEED)
-    return {
-        EIGENSPACE: eigenspaces(autoencoder, centre),
-        RANDOM_LATENT: eigenspaces(chance, centre),
-        RANDOM_SUBSPACE: random_subspaces(autoencoder.n_latents, autoencoder.d_model, DIMENSIONS, NULL_SEED),
-    }
+def _regress_shuffled(coordinates: Tensor, labelled: LabelledSet, seed: int) -> Regression:
+    return regress_subspaces(coordinates, shuffled(labelled, seed), seed)
 
 
-def _coordinates(rows: Tensor, bases: Tensor) -> Tensor:
-    return torch.einsum("nd,kdr->nkr", rows, bases)
-
-
-def _tables(dictionaries: Mapping[str, Autoencoder], vectors: TextVectors) -> Iterator[tuple[Family, Table]]:
+def _tables(families: Sequence[Family], vectors: TextVectors) -> Iterator[tuple[Family, Table]]:
     """Every family with a function from a split to the features of all rows."""
     unit, owners = vectors.unit(), vectors.owners.numpy()
     n_rows = len(vectors.counts)
-    for family in families_of(dictionaries):
+    for family in families:
 
-        def table(split: Split, family: Family = family) -> np.ndarray:
+        def table(split: Split, family: Family = family) -> Array:
             is_train = torch.from_numpy(split.is_train(n_rows)[owners])
-            found: np.ndarray = pooled(family.features(unit, is_train).double(), vectors).numpy()
+            found: Array = pooled(family.features(unit, is_train).double(), vectors).numpy()
             return found
 
         if family.is_fitted:
             yield family, table
         else:
-            once = table(Split(np.arange(n_rows), np.arange(0)))
-            yield family, lambda split, once=once: once
+            yield family, partial(_same, table(Split(np.arange(n_rows), np.arange(0))))
+
+
+def _same(features: Array, split: Split) -> Array:
+    return features

@@ -129,7 +129,8 @@ def eigenspaces(
 def random_subspaces(count: int, width: int, dimensions: int, seed: int) -> Float[Tensor, "k d r"]:
     """Orthonormal bases of random subspaces."""
     generator = torch.Generator().manual_seed(seed)
-    return torch.linalg.qr(torch.randn(count, width, min(dimensions, width), generator=generator)).Q
+    found: Tensor = torch.linalg.qr(torch.randn(count, width, min(dimensions, width), generator=generator)).Q
+    return found
 
 
 def choose_subspace(

@@ -28,13 +28,27 @@ def tables_of(found: Probing) -> list[Table]:
     made: list[Table] = []
     for pooling in found.settings["poolings"]:
         means = [each for each in summary.auc if each.pooling == pooling]
-        contrasts = [each for each in summary.auc_contrasts if each.pooling == pooling]
-        made += [_auc_means(means, pooling), _auc_contrasts(contrasts, pooling)] if means else []
+        made += [_auc_means(means, pooling)] if means else []
+        made += _auc_contrasts([each for each in summary.auc_contrasts if each.pooling == pooling], pooling)
         fits = [each for each in summary.r2 if each.pooling == pooling]
-        against = [each for each in summary.r2_contrasts if each.pooling == pooling]
-        made += [_fits(found, fits, pooling), _fit_contrasts(against, pooling)] if fits else []
+        made += [_fits(found, fits, pooling)] if fits else []
+        made += _fit_contrasts([each for each in summary.r2_contrasts if each.pooling == pooling], pooling)
     made += [_set_scores(found)] if found.rows else []
     return [*made, _sets(found)]
+
+
+def short_tables(found: Probing) -> list[Table]:
+    """What fits into a terminal: means and paired differences, without intervals over sets."""
+    summary = summary_of(found)
+    made: list[Table] = []
+    for pooling in found.settings["poolings"]:
+        means = [each for each in summary.auc if each.pooling == pooling]
+        made += [_auc_means(means, pooling, brief=True)] if means else []
+        contrasts = [each for each in summary.auc_contrasts if each.pooling == pooling]
+        made += _auc_contrasts(contrasts, pooling, brief=True)
+        fits = [each for each in summary.r2 if each.pooling == pooling]
+        made += [_mean_fits(fits, pooling)] if fits else []
+    return made
 
 
 def report_of(found: Probing) -> str:
@@ -62,32 +76,35 @@ def _pooled(pooling: str) -> str:
     return "at the last token" if pooling == "last" else "averaged over tokens"
 
 
-def _auc_means(means: list[FamilyMean], pooling: str) -> Table:
+def _auc_means(means: list[FamilyMean], pooling: str, brief: bool = False) -> Table:
     counts = list(dict.fromkeys(each.count for each in means))
     by_cell = {(each.label, each.count): each for each in means}
     labels = list(dict.fromkeys(each.label for each in means))
-    rows = [[label, *(_value(by_cell.get((label, count))) for count in counts)] for label in labels]
+    rows = [[label, *(_value(by_cell.get((label, count)), brief) for count in counts)] for label in labels]
+    half = "" if brief else " ± half of the 95 % interval over sets"
     note = (
-        f"Area under the ROC curve on held-out rows, mean over {max(each.n_sets for each in means)} binary sets ± half "
-        "of the 95 % interval over sets. Columns: how many features the probe may use, chosen on training rows."
+        f"Area under the ROC curve on held-out rows, mean over {max(each.n_sets for each in means)} binary sets{half}. "
+        "Columns: how many features the probe may use, chosen on training rows."
     )
     return Table(f"AUC, features {_pooled(pooling)}", ["features", *map(shown_count, counts)], rows, note)
 
 
-def _auc_contrasts(contrasts: list[Contrast], pooling: str) -> Table:
+def _auc_contrasts(contrasts: list[Contrast], pooling: str, brief: bool = False) -> list[Table]:
+    """One table for every family that is compared with the others."""
     counts = list(dict.fromkeys(each.count for each in contrasts))
     by_cell = {(each.label, each.against, each.count): each for each in contrasts}
-    pairs = list(dict.fromkeys((each.label, each.against) for each in contrasts))
-    rows = [
-        [f"{label} − {against}", *(_difference(by_cell.get((label, against, count))) for count in counts)]
-        for label, against in pairs
-    ]
+    half = "" if brief else " ± half of the 95 % interval over sets"
     note = (
-        "Paired difference in AUC, mean over sets ± half of the 95 % interval over sets; then sets won / tied / lost, "
-        "where a set is tied if the interval over its splits holds 0."
+        f"Paired difference in AUC, mean over sets{half}; then sets won / tied / lost. A set is tied if the interval "
+        "over its splits holds 0."
     )
-    headings = ["difference", *map(shown_count, counts)]
-    return Table(f"Paired differences in AUC, features {_pooled(pooling)}", headings, rows, note)
+    made = []
+    for label in dict.fromkeys(each.label for each in contrasts):
+        others = list(dict.fromkeys(each.against for each in contrasts if each.label == label))
+        cells = [[_difference(by_cell.get((label, other, count)), brief) for count in counts] for other in others]
+        rows = [[other, *own] for other, own in zip(others, cells, strict=True)]
+        made.append(Table(f"AUC of {label} minus …, {_pooled(pooling)}", ["…", *map(shown_count, counts)], rows, note))
+    return made
 
 
 def _fits(found: Probing, fits: list[FamilyMean], pooling: str) -> Table:
@@ -104,10 +121,22 @@ def _fits(found: Probing, fits: list[FamilyMean], pooling: str) -> Table:
     return Table(f"Continuous and cyclic labels, {_pooled(pooling)}", ["features", *names, "mean"], rows, note)
 
 
-def _fit_contrasts(contrasts: list[Contrast], pooling: str) -> Table:
-    rows = [[f"{each.label} − {each.against}", _difference(each)] for each in contrasts]
-    note = "Paired difference in R², as above."
-    return Table(f"Paired differences in R², {_pooled(pooling)}", ["difference", "R²"], rows, note)
+def _mean_fits(fits: list[FamilyMean], pooling: str) -> Table:
+    note = (
+        f"R² on held-out rows, mean over {max(each.n_sets for each in fits)} continuous and cyclic sets ± half of the "
+        "95 % interval over sets; the report has every set."
+    )
+    rows = [[each.label, _value(each)] for each in fits]
+    return Table(f"Continuous and cyclic labels, {_pooled(pooling)}", ["features", "R²"], rows, note)
+
+
+def _fit_contrasts(contrasts: list[Contrast], pooling: str) -> list[Table]:
+    made = []
+    for label in dict.fromkeys(each.label for each in contrasts):
+        rows = [[each.against, _difference(each)] for each in contrasts if each.label == label]
+        note = "Paired difference in R², mean over sets ± half of the 95 % interval over sets; sets won / tied / lost."
+        made.append(Table(f"R² of {label} minus …, {_pooled(pooling)}", ["…", "R²"], rows, note))
+    return made
 
 
 def _set_scores(found: Probing) -> Table:
@@ -140,18 +169,19 @@ def _words(auc: float | None) -> str:
     return "–" if auc is None else f"{auc:.3f}{' (left out)' if auc > TRIVIAL else ''}"
 
 
-def _value(each: FamilyMean | None) -> str:
-    return "–" if each is None else f"{each.value.mean:.3f}{_half(each.value)}"
+def _value(each: FamilyMean | None, brief: bool = False) -> str:
+    return "–" if each is None else f"{each.value.mean:.3f}{'' if brief else _half(each.value)}"
 
 
 def _half(interval: Interval) -> str:
     return f" ± {interval.high - interval.mean:.3f}" if interval.high > interval.low else ""
 
 
-def _difference(each: Contrast | None) -> str:
+def _difference(each: Contrast | None, brief: bool = False) -> str:
     if each is None:
         return "–"
-    return f"{each.difference.mean:+.3f}{_half(each.difference)}; {each.won}/{each.tied}/{each.lost}"
+    half = "" if brief else f"{_half(each.difference)};"
+    return f"{each.difference.mean:+.3f}{half} {each.won}/{each.tied}/{each.lost}"
 
 
 def _fit(values: list[tuple[float, float | None]]) -> str:

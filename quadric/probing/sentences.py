@@ -1,9 +1,9 @@
 """Sentences made from words with a known place on a line or a circle: weekdays, months, days, hours, years.
 
-Every sentence ends with its word, after one of several beginnings. A set comes in two forms. In `weekdays`, all rows of a
-word are in one fold, so that a probe must place words that it has never seen: only a circle (or line) can do that. In
-`weekdays_known`, all rows of a beginning are in one fold, so that a probe has seen every word: telling the words apart is
-enough.
+Every sentence ends with its word, after one of several beginnings. A set comes in two forms. In `weekdays`, all rows of
+a word are in one fold, so that a probe must place words that it has never seen, as on a circle (or line). In
+`weekdays_known`, all rows of a beginning are in one fold, so that a probe has seen every word: telling the words apart
+is enough.
 """
 
 from collections.abc import Callable

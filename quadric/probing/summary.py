@@ -1,9 +1,9 @@
 """What the probes say together: means over sets, and paired differences between families.
 
-Sets whose words alone tell the classes apart are left out. Intervals have two kinds. Over *sets*: Student's t of the sets'
-means, which says how a further set of this kind would do. Over *seeds*: the splits of one set share rows, so that the plain
-interval would be too narrow; it is widened as by Nadeau and Bengio (2003), with variance · (1/seeds + test rows/training
-rows).
+Sets whose words alone tell the classes apart are left out. Intervals are of two kinds. Over *sets*: Student's t of
+the sets' means, which says how a further set of this kind would do. Over *seeds*: the splits of one set share rows, so
+that the plain interval would be too narrow; it is widened as by Nadeau and Bengio (2003), with
+variance · (1/seeds + test rows/training rows).
 """
 
 from collections import defaultdict
@@ -13,9 +13,9 @@ from statistics import mean, stdev
 from typing import Any
 
 from quadric.evaluation.measures import COVERAGE, Interval, student_interval
-from quadric.probing.families import LATENTS
+from quadric.probing.families import LATENTS, LINEAR_PART
 from quadric.probing.labelled import FOLDS, TEST_SHARE
-from quadric.probing.record import ALL, ProbeRow, Probing, RegressionRow
+from quadric.probing.record import ALL, ProbeRow, Probing, RegressionRow, family_label
 from quadric.probing.regressing import EIGENSPACE
 
 Row = ProbeRow | RegressionRow
@@ -77,13 +77,17 @@ def summary_of(found: Probing) -> Summary:
     """Means and contrasts over all sets that are not trivial."""
     trivial = {each.name for each in found.sets if each.is_trivial}
     probes = [row for row in found.rows if row.set not in trivial]
+    rows: list[Row] = [*probes, *found.regressions]
+    bilinear = {row.dictionary for row in rows if row.family == LINEAR_PART}
     auc = _by_cell(probes, lambda row: row.auc)
     r2 = _by_cell(found.regressions, lambda row: row.r2)
     return Summary(
         auc=_means(auc),
-        auc_contrasts=_contrasts(auc, LATENTS, TEST_SHARE / (1 - TEST_SHARE)),
+        auc_contrasts=_contrasts(
+            auc, {family_label(name, LATENTS) for name in bilinear}, TEST_SHARE / (1 - TEST_SHARE)
+        ),
         r2=_means(r2),
-        r2_contrasts=_contrasts(r2, EIGENSPACE, 1 / (FOLDS - 1)),
+        r2_contrasts=_contrasts(r2, {family_label(name, EIGENSPACE) for name in bilinear}, 1 / (FOLDS - 1)),
     )
 
 
@@ -113,11 +117,11 @@ def _means(values: Values) -> tuple[FamilyMean, ...]:
     )
 
 
-def _contrasts(values: Values, ours: str, test_by_train: float) -> tuple[Contrast, ...]:
-    """Every family named `ours` against all others with as many features."""
+def _contrasts(values: Values, ours: set[str], test_by_train: float) -> tuple[Contrast, ...]:
+    """Every family of `ours` against all others with as many features."""
     found = []
     for pooling, label, count in values:
-        if label.endswith(f": {ours}"):
+        if label in ours:
             others = [each for each in values if each[0] == pooling and each[2] == count and each[1] != label]
             found += [_contrast(values, (pooling, label, count), other, test_by_train) for other in others]
     return tuple(each for each in found if each is not None)
