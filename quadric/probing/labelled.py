@@ -38,7 +38,7 @@ class LabelledSet:
     texts: Sequence[str] | None = None
     vectors: Tensor | None = None
     """Activations (n, d) instead of texts, one per row."""
-    period: float | None = None
+    period: int | float | None = None
     """Length of the cycle, e.g. 7 for weekdays or 360 for degrees."""
     groups: Sequence[int] | None = None
     """Rows of one group are never on both sides of a split."""

@@ -19,7 +19,7 @@ def read_labelled(
     *,
     text_field: str | None = None,
     label_field: str | None = None,
-    period: float | None = None,
+    period: int | float | None = None,
 ) -> LabelledSet:
     """Read labelled texts from a file.
 
@@ -53,7 +53,7 @@ def read_labelled(
     return _labelled(path, [text for text, _ in pairs], [label for _, label in pairs], period)
 
 
-def _labelled(path: Path, texts: list[str], labels: list[str], period: float | None) -> LabelledSet:
+def _labelled(path: Path, texts: list[str], labels: list[str], period: int | float | None) -> LabelledSet:
     numbers = [_number(label) for label in labels]
     values = sorted(set(labels)) if None in numbers else sorted({each for each in numbers if each is not None})
     about, source = f"{path.name}", str(path)

@@ -36,7 +36,7 @@ from quadric.probing.regressing import (
     regress_subspaces,
     shuffled,
 )
-from quadric.probing.vectors import POOLINGS, Pooling, TextVectors, pooled, read_vectors
+from quadric.probing.vectors import POOLINGS, Pooling, TextVectors, pooled, read_vectors, vectors_of_rows
 
 ROWS, TOKENS, SEEDS = 400, 64, 3
 OnProgress = Callable[[str, int, int], None]
@@ -185,7 +185,7 @@ def _read(
     """A set and its activations, without the rows of which the rules keep no token."""
     if labelled.vectors is not None:
         check_enough(labelled)
-        return labelled, read_vectors(reader, labelled, most_tokens=tokens)  # type: ignore[arg-type]
+        return labelled, vectors_of_rows(labelled.vectors)
     assert reader is not None
     vectors, kept = read_vectors(reader, labelled, most_tokens=tokens, cache=cache).without_empty()
     labelled = labelled.rows(kept.nonzero()[:, 0].numpy())

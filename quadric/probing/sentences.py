@@ -23,7 +23,7 @@ class Series(NamedTuple):
     words: tuple[str, ...]
     first: float
     step: float
-    period: float | None
+    period: int | float | None
     beginnings: tuple[str, ...]
     about: str
 

@@ -95,8 +95,6 @@ def read_vectors(
     Returns:
         Unit activations of all tokens that the rules keep.
     """
-    if labelled.vectors is not None:
-        return vectors_of_rows(labelled.vectors)
     path = None if cache is None else cache / f"{labelled.name}-{_key(reader, labelled, most_tokens)}.safetensors"
     if path is not None and path.is_file():
         found = _stored(path, len(labelled), reader.model.d_model)
