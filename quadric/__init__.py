@@ -15,6 +15,7 @@ The front door, in the order in which one uses it:
     with quadric.intervene(model, ae.latent(12).project(to=0.5)): ...   the model with one latent moved
     quadric.export(ae, to="saelens", out="exported")   the dictionary in the format of another tool
     quadric.steering_curve(model, ae.latent(12), evidence, prompts, ...)  what that does, what it costs, and controls
+    quadric.probe({"ours": ae, "topk": other})         which labels a few latents hold, and what linear features hold
 
 The rooms behind it, in the order in which data flows through them:
 
@@ -29,6 +30,7 @@ The rooms behind it, in the order in which data flows through them:
     quadric.explanations  which latents explain each token of a text, and where in it every latent fires
     quadric.interventions activations moved along a latent's level sets, also inside the language model
     quadric.steering      what interventions do to predictions, what they cost, and what controls do
+    quadric.probing       which labels a few latents hold, beside linear, random and dictionary-free features
     quadric.site          both as a static site, and one latent in a notebook
     quadric.interop       dictionaries of other libraries, read as ours
     quadric.live          the site with the language model behind it
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from quadric.interventions.in_model import intervene
     from quadric.latent_table import latents
     from quadric.runs.exporting import export
+    from quadric.probing.probing import probe
     from quadric.runs.fitting import fit
     from quadric.runs.folder import load
     from quadric.runs.hub import push
@@ -78,6 +81,7 @@ _HOME = {
     "latents": "quadric.latent_table",
     "linear_dictionary": "quadric.interop.reading",
     "load": "quadric.runs.folder",
+    "probe": "quadric.probing.probing",
     "push": "quadric.runs.hub",
     "show": "quadric.site.notebook",
     "steering_curve": "quadric.steering.curve",
@@ -85,7 +89,7 @@ _HOME = {
 }
 _ROOMS = (
     "activations", "autoencoders", "corpus", "evaluation", "evidence", "explanations", "geometry",
-    "interop", "interventions", "live", "runs", "site", "steering", "training",
+    "interop", "interventions", "live", "probing", "runs", "site", "steering", "training",
 )  # fmt: skip
 
 __all__ = [
@@ -108,6 +112,7 @@ __all__ = [
     "latents",
     "linear_dictionary",
     "load",
+    "probe",
     "push",
     "show",
     "steering_curve",

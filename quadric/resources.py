@@ -73,6 +73,16 @@ WIKITEXT_2 = Resource(
     licence="CC BY-SA 3.0",
     attribution="WikiText-2 by Merity et al., from Wikipedia's verified good and featured articles",
 )
+SAE_PROBES = Resource(
+    name="sae-probes",
+    package="sae-probes",
+    version="0.4.2",
+    wheel="sae_probes-0.4.2-py3-none-any.whl",
+    sha256="245700c8df310760e3d5b23d657ae5196489813f3012b55975057d8239d8be03",
+    members=(),  # named one by one in quadric/probing/catalogue.py
+    licence="MIT for the package; each data set has its own terms, see quadric/probing/catalogue.py",
+    attribution="Labelled texts collected for 'Are Sparse Autoencoders Useful?' by Kantamneni et al., 2025",
+)
 
 
 class ResourceError(OSError):

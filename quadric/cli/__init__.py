@@ -29,6 +29,7 @@ from quadric.cli.harvest import Harvest
 from quadric.cli.label import Label
 from quadric.cli.output import open_missing_streams, say, say_error, stdout_failure
 from quadric.cli.plan import Plan
+from quadric.cli.probe import Probe
 from quadric.cli.report import Report
 from quadric.cli.signals import terminable
 from quadric.cli.site import Site
@@ -63,6 +64,7 @@ COMMANDS: dict[str, Callable[..., Command]] = {
     "sweep": Sweep,
     "figures": Figures,
     "concepts": Concepts,
+    "probe": Probe,
     "steer": Steer,
     "ablate": Ablate,
 }

@@ -76,18 +76,23 @@ class TextReader:
         self.first = bos if bos is not None or not packed else model.tokenizer.separator
         """Token before every block."""
 
-    def read(self, texts: Sequence[str]) -> list[Reading]:
+    def read(
+        self, texts: Sequence[str], *, last_tokens: int | None = None, sequences: int = SEQUENCES_AT_ONCE
+    ) -> list[Reading]:
         """Run the language model over some texts.
 
         Args:
             texts: Any texts with at least one token each.
+            last_tokens: Read only so many tokens at the end of each text; all by default.
+            sequences: Sequences per forward pass.
 
         Returns:
             One reading per text.
         """
-        encoded = self._encoded(texts)
+        encoded = [ids if last_tokens is None else ids[-last_tokens:] for ids in self._encoded(texts)]
         blocks = [block for number, ids in enumerate(encoded) for block in self._blocks(number, ids)]
-        rows = [row for start in range(0, len(blocks), SEQUENCES_AT_ONCE) for row in self._run(blocks, start)]
+        starts = range(0, len(blocks), sequences)
+        rows = [row for start in starts for row in self._run(blocks[start : start + sequences], start)]
         return [self._reading(number, texts[number], ids, rows) for number, ids in enumerate(encoded)]
 
     def _encoded(self, texts: Sequence[str]) -> list[list[int]]:
@@ -108,8 +113,7 @@ class TextReader:
             tokens = before + ids[start : start + span]
             yield Block(tokens, [number] * len(tokens))
 
-    def _run(self, blocks: list[Block], start: int) -> Iterator["_Row"]:
-        some = blocks[start : start + SEQUENCES_AT_ONCE]
+    def _run(self, some: list[Block], start: int) -> Iterator["_Row"]:
         sequences = padded(some, start, self.model.device)
         mask = None if bool(sequences.mask.all()) else sequences.mask
         found = capture(self.model, [self.point], sequences.tokens, mask)

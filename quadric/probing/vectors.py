@@ -1,0 +1,147 @@
+"""Unit activations of every token of some texts, from one forward pass per text, and how they are pooled.
+
+A feature is computed for every token and then pooled: the value at the last token, or the mean over all tokens. Tokens
+that the dictionary's rules drop (special tokens, attention sinks) are no part of either.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+from torch import Tensor
+
+from quadric._files import write_atomically
+from quadric.autoencoders.objective import check_tokens, unit_tokens
+from quadric.explanations.reading import TextReader
+from quadric.probing.labelled import LabelledSet
+
+Pooling = Literal["last", "mean"]
+POOLINGS: tuple[Pooling, ...] = ("last", "mean")
+TEXTS_AT_ONCE = 64
+SEQUENCES = 32
+OnProgress = Callable[[int, int], None]
+
+
+class TextVectors(NamedTuple):
+    """Unit activations of the tokens of n texts, in order; float16, since they are kept on disk."""
+
+    tokens: Float[Tensor, "t d"]
+    counts: Int[Tensor, " n"]
+    """Tokens per text; 0 for a text of which the rules keep none."""
+
+    @property
+    def owners(self) -> Int[Tensor, " t"]:
+        """The text of every token."""
+        return torch.repeat_interleave(torch.arange(len(self.counts)), self.counts)
+
+    @property
+    def last(self) -> Int[Tensor, " n"]:
+        """Place of the last token of every text."""
+        return self.counts.cumsum(0) - 1
+
+    def of_tokens(self, pooling: Pooling) -> "TextVectors":
+        """The tokens that a pooling needs: all of them, or the last of every text."""
+        if pooling == "mean":
+            return self
+        return TextVectors(self.tokens[self.last], torch.ones_like(self.counts))
+
+    def unit(self) -> Float[Tensor, "t d"]:
+        """The activations in float32."""
+        return unit_tokens(self.tokens.float())
+
+    def without_empty(self) -> tuple["TextVectors", Bool[Tensor, " n"]]:
+        """The texts that have a token, and which of all texts these are."""
+        kept = self.counts > 0
+        return TextVectors(self.tokens, self.counts[kept]), kept
+
+
+def pooled(features: Float[Tensor, "t f"], vectors: TextVectors) -> Float[Tensor, "n f"]:
+    """The mean of every feature over the tokens of each text."""
+    total = torch.zeros(len(vectors.counts), features.shape[1], dtype=features.dtype)
+    total.index_add_(0, vectors.owners, features)
+    return total / vectors.counts[:, None].to(features.dtype)
+
+
+def vectors_of_rows(rows: Tensor) -> TextVectors:
+    """Rows of activations as texts of one token each."""
+    check_tokens(rows, rows.shape[-1])
+    return TextVectors(unit_tokens(rows.float()).half(), torch.ones(len(rows), dtype=torch.int64))
+
+
+def read_vectors(
+    reader: TextReader,
+    labelled: LabelledSet,
+    *,
+    most_tokens: int,
+    cache: Path | None = None,
+    on_progress: OnProgress = lambda done, total: None,
+) -> TextVectors:
+    """Activations of a set's texts, from the cache if they were read before.
+
+    Args:
+        reader: Reads texts at the dictionary's hook point.
+        labelled: The set.
+        most_tokens: Only so many tokens at the end of each text are read.
+        cache: Folder to keep activations in, and to look for them.
+        on_progress: Called with the number of texts read, and of all texts.
+
+    Returns:
+        Unit activations of all tokens that the rules keep.
+    """
+    path = None if cache is None else cache / f"{labelled.name}-{_key(reader, labelled, most_tokens)}.safetensors"
+    if path is not None and path.is_file():
+        found = _stored(path, len(labelled), reader.model.d_model)
+        on_progress(len(labelled), len(labelled))
+        return found
+    found = _read(reader, list(labelled.texts or ()), most_tokens, on_progress)
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, save_tensors({"tokens": found.tokens.contiguous(), "counts": found.counts}))
+    return found
+
+
+def _read(reader: TextReader, texts: list[str], most_tokens: int, on_progress: OnProgress) -> TextVectors:
+    """Texts of similar length go through the model together, so that little of a pass is padding."""
+    order = sorted(range(len(texts)), key=lambda place: len(texts[place]))
+    found: dict[int, Tensor] = {}
+    for start in range(0, len(texts), TEXTS_AT_ONCE):
+        places = order[start : start + TEXTS_AT_ONCE]
+        given = [texts[place] for place in places]
+        readings = reader.read(given, last_tokens=most_tokens, sequences=SEQUENCES)
+        for place, reading in zip(places, readings, strict=True):
+            vectors = reading.vectors
+            found[place] = (unit_tokens(vectors.float()) if len(vectors) else vectors.float()).half()
+        on_progress(len(found), len(texts))
+    in_order = [found[place] for place in range(len(texts))]
+    return TextVectors(torch.cat(in_order), torch.tensor([len(each) for each in in_order]))
+
+
+def _key(reader: TextReader, labelled: LabelledSet, most_tokens: int) -> str:
+    """Identifies the texts and how they are read, so that a cache never answers for something else."""
+    known = {
+        "model": [reader.model.name, reader.model.revision, reader.model.dtype],
+        "point": str(reader.point),
+        "rules": asdict(reader.rules),
+        "reading": [reader.block_length, reader.first, most_tokens],
+        "texts": list(labelled.texts or ()),
+    }
+    return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _stored(path: Path, n_texts: int, width: int) -> TextVectors:
+    try:
+        tensors = load_tensors(path.read_bytes())
+        found = TextVectors(tensors["tokens"], tensors["counts"])
+        complete = len(found.counts) == n_texts and found.tokens.shape == (int(found.counts.sum()), width)
+    except Exception as problem:  # safetensors has errors of its own
+        raise ValueError(f"{path} is not readable ({problem}); delete it and run again") from None
+    if not complete:
+        raise ValueError(f"{path} does not hold the activations of {n_texts} texts; delete it and run again")
+    return found
