@@ -22,6 +22,7 @@ from quadric.autoencoders.io import check_shapes
 from quadric.autoencoders.kernels.blocked import blocked_quadratic_form
 from quadric.autoencoders.kernels.kernel import atom_gram, kernel_overlap
 from quadric.autoencoders.kernels.latents import latent_sums, strongest
+from quadric.autoencoders.kernels.shared import Share, gram_rows, sum_of_parts
 from quadric.autoencoders.lens import AffineLens, Lens, LensKind, PaperLens
 from quadric.autoencoders.mixing import (
     Composite,
@@ -269,7 +270,22 @@ class BilinearAutoencoder(Autoencoder):
         mask: Tensor | None = None,
         overlap_penalty: float = 0.0,
         top_latents: int | None = None,
+        share: Share | None = None,
     ) -> LossSums:
+        """The sums that `loss` divides by the number of tokens; sums of parts of a batch can be added.
+
+        Args:
+            tokens: activations (n, d).
+            mask: (n,) of torch.bool, True where a token counts; all by default.
+            overlap_penalty: as in `loss`.
+            top_latents: as in `loss`.
+            share: this process's part of the work on the kernel, if all processes of a torch.distributed job call this
+                together, each with its own tokens. Gradients must then be added up over processes. By default the
+                kernel is computed by this process alone.
+
+        Returns:
+            `LossSums` of these tokens.
+        """
         inputs = self._inputs(prepare_tokens(tokens, self.d_model, self.left.dtype, mask))
         if top_latents is not None and top_latents >= self.n_latents:
             top_latents = None
@@ -277,7 +293,7 @@ class BilinearAutoencoder(Autoencoder):
             return self._blocked_sums(inputs, overlap_penalty, top_latents)
         left, right = self._used_factors(inputs.dtype)
         # K before Z: the backward pass runs in reverse and has freed the latents when G's gradient needs memory.
-        kernel = self.mixing.kernel(atom_gram(left, right, self.symmetric))
+        kernel = self._kernel(left, right, share)
         latents = self.mixing.latents(inputs, left, right)
         kept = None if top_latents is None else strongest(latents, kernel, top_latents)
         sums = latent_sums(latents, kernel, self.offset.to(inputs.dtype), kept)
@@ -285,6 +301,12 @@ class BilinearAutoencoder(Autoencoder):
         if overlap_penalty:
             objective = error + len(inputs) * overlap_penalty * kernel_overlap(kernel)
         return LossSums(objective, error, sums.l1, sums.l2_squared, len(inputs))
+
+    def _kernel(self, left: Float[Tensor, "u w"], right: Float[Tensor, "u w"], share: Share | None) -> Tensor:
+        """K of the used atoms, computed by this process alone or together with others."""
+        if share is None:
+            return self.mixing.kernel(atom_gram(left, right, self.symmetric))
+        return sum_of_parts(self.mixing.kernel_part(gram_rows(left, right, self.symmetric, share)))
 
     def _blocked_sums(self, inputs: Float[Tensor, "n w"], overlap_penalty: float, top_latents: int | None) -> LossSums:
         if overlap_penalty or top_latents is not None:

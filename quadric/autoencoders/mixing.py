@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from quadric.autoencoders.kernels.kernel import dense_kernel, sparse_kernel
 from quadric.autoencoders.kernels.latents import atom_activations, sparse_latents
 from quadric.autoencoders.kernels.products import CsrPattern, csr_matmul, csr_pattern
+from quadric.autoencoders.kernels.shared import GramRows, atomic_kernel_part, dense_kernel_part, sparse_kernel_part
 
 Prior = Literal["atomic", "composite", "quadratic"]
 
@@ -89,6 +90,10 @@ class Mixing(nn.Module, ABC):
         """K = CGCᵀ, given the Gram matrix of the used atoms."""
         return dense_kernel(self.matrix().to(gram.dtype), gram)
 
+    def kernel_part(self, rows: GramRows) -> Float[Tensor, "k k"]:
+        """One process's part of K, given its rows of the Gram matrix; K is the sum over processes."""
+        return dense_kernel_part(self.matrix().to(rows.numbers.dtype), rows)
+
     def extra_repr(self) -> str:
         return f"shape={self.shape}, n_entries={self.n_entries}"
 
@@ -120,6 +125,9 @@ class Identity(Mixing):
 
     def kernel(self, gram: Float[Tensor, "h h"]) -> Float[Tensor, "h h"]:
         return gram
+
+    def kernel_part(self, rows: GramRows) -> Float[Tensor, "h h"]:
+        return atomic_kernel_part(rows)
 
 
 class Dense(Mixing):
@@ -260,6 +268,9 @@ class Sparse(Mixing):
 
     def kernel(self, gram: Float[Tensor, "u u"]) -> Float[Tensor, "k k"]:
         return sparse_kernel(self.values.to(gram.dtype), self.used_pattern, gram)
+
+    def kernel_part(self, rows: GramRows) -> Float[Tensor, "k k"]:
+        return sparse_kernel_part(self.values.to(rows.numbers.dtype), self.used_pattern, rows)
 
 
 Composite = Masked | Sparse

@@ -1,6 +1,7 @@
 """Sums and barriers over the processes of a torchrun job; in a single process they do nothing."""
 
 import os
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -140,6 +141,28 @@ def sum_gradients(module: nn.Module) -> None:
     for parameter in module.parameters():
         if parameter.grad is not None:
             dist.all_reduce(parameter.grad)
+
+
+def computed_once(work: Callable[[Tensor], Tensor], inputs: Iterable[Tensor]) -> Iterator[Tensor]:
+    """work(each) for every input, computed by one process and sent to the others, so that all have the same bits.
+
+    Args:
+        work: gives a tensor of its input's shape and type.
+        inputs: the same on every process.
+
+    Returns:
+        The results in order; in a single process they are computed one at a time, as they are asked for.
+    """
+    here = current_rank()
+    if here.world_size == 1:
+        return map(work, inputs)
+    results = [
+        work(each).contiguous() if number % here.world_size == here.number else torch.empty_like(each)
+        for number, each in enumerate(inputs)
+    ]
+    for number, result in enumerate(results):
+        dist.broadcast(result, src=number % here.world_size)
+    return iter(results)
 
 
 def gather_objects(value: Any) -> list[Any]:

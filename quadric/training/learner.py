@@ -1,5 +1,7 @@
 """One autoencoder in training: a step at a time, on schedule, with a state that can be saved."""
 
+from collections.abc import Callable
+from functools import partial
 from math import isfinite
 from typing import Any, NamedTuple
 
@@ -8,6 +10,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from quadric.autoencoders import Autoencoder, BatchTopKAutoencoder, BilinearAutoencoder
+from quadric.autoencoders.kernels.shared import Share
+from quadric.autoencoders.objective import LossSums
 from quadric.training.config import AutoencoderConfig, TrainingConfig
 from quadric.training.distributed import current_rank, sum_gradients, sum_over_processes
 from quadric.training.optimizers import Optimizers
@@ -77,11 +81,7 @@ class Learner:
         step, config = self.next_step, self.config
         density = self._anneal(step)
         alpha = alpha_at(step, config.alpha, self.training.alpha_warmup_steps) if config.kind == "bilinear" else 0.0
-        sums = self.autoencoder.loss_sums(
-            self._on_device(tokens), overlap_penalty=config.overlap_penalty, top_latents=config.top_latents
-        )
-        if self.n_processes > 1:
-            sums = sum_over_processes(sums)
+        sums = self._sums(self._on_device(tokens))
         terms = sums.terms(alpha)
         # One transfer, before the backward pass: the GPU is synchronized once per step, with most work still queued.
         total, error, mean_density = torch.stack(terms).tolist()
@@ -93,6 +93,14 @@ class Learner:
         self.optimizers.step()
         self.next_step += 1
         return StepReport(step, error, mean_density, alpha, density, sums.n_tokens)
+
+    def _sums(self, tokens: Tensor) -> LossSums:
+        """Sums over the tokens of all processes, which share the work on a bilinear autoencoder's kernel."""
+        own_sums: Callable[..., LossSums] = self.autoencoder.loss_sums
+        if self.n_processes > 1 and isinstance(self.autoencoder, BilinearAutoencoder):
+            own_sums = partial(own_sums, share=Share(*current_rank()))
+        sums = own_sums(tokens, overlap_penalty=self.config.overlap_penalty, top_latents=self.config.top_latents)
+        return sum_over_processes(sums) if self.n_processes > 1 else sums
 
     def _on_device(self, tokens: Tensor) -> Tensor:
         """The batch on the parameters' device; from pinned memory the copy overlaps with the GPU's work."""

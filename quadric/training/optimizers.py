@@ -19,6 +19,7 @@ benchmarks/bench_mixing_optimizer.py compares it, and element-wise rules, with M
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from math import log, sqrt
 from typing import Any, NamedTuple, overload
 
@@ -28,7 +29,9 @@ from torch import Tensor, nn
 
 from quadric.autoencoders import Autoencoder, BilinearAutoencoder
 from quadric.autoencoders.kernels.products import CsrPattern, symmetric_product
+from quadric.autoencoders.kernels.shared import Share, shared_product, shared_symmetric_product
 from quadric.autoencoders.mixing import Sparse
+from quadric.training.distributed import computed_once, current_rank
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 ROUNDS = 5
@@ -39,6 +42,9 @@ MOST_PAIRS = 2**24
 became sparse at the largest sizes, rows are only scaled to norm one, which is what orthogonalization does to rows that
 share no atoms."""
 
+Multiply = Callable[[Tensor, Tensor], Tensor]
+"""A product of two matrices that is known to be symmetric."""
+
 
 class Optimizers:
     """The optimizers of one autoencoder; they follow when the storage of C changes."""
@@ -46,8 +52,10 @@ class Optimizers:
     def __init__(self, autoencoder: Autoencoder, learning_rate: float, momentum: float) -> None:
         self.autoencoder = autoencoder
         self.learning_rate, self.momentum = learning_rate, momentum
+        rank = current_rank()
+        self.share = Share(*rank) if rank.world_size > 1 else None
         rest = [p for p in autoencoder.parameters() if p is not self._mixing_parameter()]
-        self.matrices = Muon([p for p in rest if p.ndim == 2], learning_rate, momentum)
+        self.matrices = Muon([p for p in rest if p.ndim == 2], learning_rate, momentum, self.share)
         vectors = [p for p in rest if p.ndim != 2]
         self.vectors = torch.optim.AdamW(vectors, lr=VECTOR_LEARNING_RATE, weight_decay=0.0)
         self.mixing = self._for_mixing()
@@ -92,7 +100,7 @@ class Optimizers:
         if parameter is None:
             return None
         if parameter.ndim == 2:
-            return Muon([parameter], self.learning_rate, self.momentum)
+            return Muon([parameter], self.learning_rate, self.momentum, self.share)
         return sparse_optimizer(parameter, self._sparse_mixing(), self.learning_rate, self.momentum)
 
     def _sparse_mixing(self) -> Sparse:
@@ -109,10 +117,21 @@ def sparse_optimizer(
 
 
 class Muon(torch.optim.Optimizer):
-    """Orthogonalized momentum: torch.optim.Muon with adjust_lr_fn="original" and without weight decay."""
+    """Orthogonalized momentum: torch.optim.Muon with adjust_lr_fn="original" and without weight decay.
 
-    def __init__(self, parameters: Iterable[nn.Parameter], lr: float, momentum: float) -> None:
+    Args:
+        parameters: matrices.
+        lr: learning rate.
+        momentum: of the gradients.
+        share: part of the work that this process does, if several have the same matrices and gradients. A single
+            matrix is orthogonalized by all of them together, several by one process each.
+    """
+
+    def __init__(
+        self, parameters: Iterable[nn.Parameter], lr: float, momentum: float, share: Share | None = None
+    ) -> None:
         super().__init__(parameters, {"lr": lr, "momentum": momentum})
+        self.share = share
 
     @overload
     def step(self, closure: None = None) -> None: ...
@@ -123,14 +142,19 @@ class Muon(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
         for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    self._update(parameter, parameter.grad, group["lr"], group["momentum"])
+            trained = [parameter for parameter in group["params"] if parameter.grad is not None]
+            momenta = (nesterov_momentum(self.state[each], each.grad, group["momentum"]) for each in trained)
+            for parameter, direction in zip(trained, self._directions(momenta, len(trained)), strict=True):
+                rows, columns = parameter.shape
+                parameter.sub_(direction.to(parameter.dtype), alpha=group["lr"] * sqrt(max(1, rows / columns)))
 
-    def _update(self, parameter: Tensor, grad: Tensor, lr: float, momentum: float) -> None:
-        rows, columns = parameter.shape
-        direction = orthogonalized(nesterov_momentum(self.state[parameter], grad, momentum))
-        parameter.sub_(direction.to(parameter.dtype), alpha=lr * sqrt(max(1, rows / columns)))
+    def _directions(self, momenta: Iterable[Tensor], count: int) -> Iterable[Tensor]:
+        """The orthogonalized momenta, the same bits on every process."""
+        if self.share is None:
+            return map(orthogonalized, momenta)
+        if count == 1:
+            return [orthogonalized(each, self.share) for each in momenta]
+        return computed_once(orthogonalized, momenta)
 
 
 def nesterov_momentum(state: dict[str, Tensor], grad: Float[Tensor, "*s"], momentum: float) -> Float[Tensor, "*s"]:
@@ -143,30 +167,42 @@ def nesterov_momentum(state: dict[str, Tensor], grad: Float[Tensor, "*s"], momen
     return ahead.to(torch.promote_types(ahead.dtype, torch.float32))
 
 
-def orthogonalized(matrix: Float[Tensor, "m n"]) -> Float[Tensor, "m n"]:
-    """The matrix with its singular values moved close to 1: US'Vᵀ with S' ≈ 1 for USVᵀ."""
+def orthogonalized(matrix: Float[Tensor, "m n"], share: Share | None = None) -> Float[Tensor, "m n"]:
+    """The matrix with its singular values moved close to 1: US'Vᵀ with S' ≈ 1 for USVᵀ.
+
+    Args:
+        matrix: USVᵀ.
+        share: part of every product that this process computes, if several processes call this together with the same
+            matrix; by default all of it.
+
+    Returns:
+        US'Vᵀ, the same bits on every process.
+    """
     if matrix.shape[0] < matrix.shape[1]:
-        return orthogonalized(matrix.mT).mT
+        return orthogonalized(matrix.mT, share).mT
     norm: Tensor = torch.linalg.matrix_norm(matrix)
     tall = matrix / norm.clamp(min=TINY)
-    return tall @ _factor_product(symmetric_product(tall.mT, tall))
+    if share is None:
+        return tall @ _factor_product(symmetric_product(tall.mT, tall), symmetric_product)
+    multiply = partial(shared_symmetric_product, share=share)
+    return shared_product(tall, _factor_product(multiply(tall.mT, tall), multiply), share)
 
 
-def _factor_product(gram: Float[Tensor, "n n"]) -> Float[Tensor, "n n"]:
+def _factor_product(gram: Float[Tensor, "n n"], multiply: Multiply) -> Float[Tensor, "n n"]:
     """The product of the factors of all rounds. All matrices here are polynomials in the first one, so the product of
     any two is symmetric."""
-    product = factor = _factor(gram)
+    product = factor = _factor(gram, multiply)
     for _ in range(ROUNDS - 1):
-        gram = symmetric_product(symmetric_product(factor, gram), factor)
-        factor = _factor(gram)
-        product = symmetric_product(product, factor)
+        gram = multiply(multiply(factor, gram), factor)
+        factor = _factor(gram, multiply)
+        product = multiply(product, factor)
     return product
 
 
-def _factor(gram: Float[Tensor, "n n"]) -> Float[Tensor, "n n"]:
+def _factor(gram: Float[Tensor, "n n"], multiply: Multiply) -> Float[Tensor, "n n"]:
     """aI + bA + cA²."""
     a, b, c = COEFFICIENTS
-    factor = symmetric_product(gram, gram).mul_(c).add_(gram, alpha=b)
+    factor = multiply(gram, gram).mul_(c).add_(gram, alpha=b)
     factor.diagonal().add_(a)
     return factor
 

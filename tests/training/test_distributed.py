@@ -139,16 +139,17 @@ def test_gradients_of_two_ranks_are_those_of_one(tmp_path):
 
 GRADIENTS = """
 import sys, torch
+from quadric.autoencoders.kernels.shared import Share
 from quadric.training.distributed import join_job, leave_job, sum_gradients, sum_over_processes
 from tests import zoo
 
 rank = join_job()
 saved = {}
-for variety in ("composite sparse storage", "composite dense storage", "quadratic", "atomic tied"):
+for variety in zoo.VARIETIES:
     x = zoo.tokens(30)
     for name, batch in (("ours", x[:11] if rank.is_first else x[11:]), ("whole", x)):
         ae = zoo.make(variety)
-        sums = ae.loss_sums(batch)
+        sums = ae.loss_sums(batch, overlap_penalty=0.1, top_latents=5, share=Share(*rank) if name == "ours" else None)
         terms = (sum_over_processes(sums) if name == "ours" else sums).terms(0.3)
         terms.total.backward()
         if name == "ours":

@@ -66,15 +66,9 @@ class _AtomGram(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, left: Tensor, right: Tensor, symmetric: bool) -> Tensor:
         gram = torch.empty(len(left), len(left), dtype=left.dtype, device=left.device)
-        kept = _upper_halves(2 if symmetric else 0, gram)
-        for rows, crossed in _by_rows(kept, len(left)):
-            block = gram[rows, rows.start :]
-            torch.mul(_overlaps(left, left, rows), _overlaps(right, right, rows), out=block)
-            if symmetric:
-                left_right, right_left = crossed
-                torch.mm(left[rows], right[rows.start :].mT, out=left_right)
-                torch.mm(right[rows], left[rows.start :].mT, out=right_left)
-                block.addcmul_(left_right, right_left).mul_(0.5)
+        kept = upper_rows(2 if symmetric else 0, row_blocks(len(left)), left)
+        for rows, crossed in by_rows(kept, row_blocks(len(left)), len(left)):
+            write_gram_rows(gram[rows, rows.start :], left, right, rows, crossed)
             mirror(gram, rows)
         ctx.save_for_backward(left, right, kept)
         return gram
@@ -84,16 +78,8 @@ class _AtomGram(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
         left, right, kept = ctx.saved_tensors
         grad_left, grad_right = torch.zeros_like(left), torch.zeros_like(right)
-        for rows, crossed in _by_rows(kept, len(left)):
-            share = symmetric_part(grad, rows)
-            scale = 1.0 if crossed else 2.0
-            _spread(grad_left, grad_left, _overlaps(right, right, rows).mul_(share), left, left, rows, scale)
-            _spread(grad_right, grad_right, _overlaps(left, left, rows).mul_(share), right, right, rows, scale)
-            if crossed:
-                left_right, right_left = crossed
-                # Rows of S∘Mᵀ multiply R in ∂L; their mirror image is part of S∘M, which multiplies L in ∂R.
-                _spread(grad_left, grad_right, share * right_left, right, left, rows, scale)
-                _spread(grad_right, grad_left, share * left_right, left, right, rows, scale)
+        for rows, crossed in by_rows(kept, row_blocks(len(left)), len(left)):
+            add_gram_gradients(grad_left, grad_right, symmetric_part(grad, rows), left, right, rows, crossed)
         return grad_left, grad_right, None
 
 
@@ -104,9 +90,7 @@ class _TiedGram(torch.autograd.Function):
     def forward(ctx: Any, left: Tensor) -> Tensor:
         gram = torch.empty(len(left), len(left), dtype=left.dtype, device=left.device)
         for rows in row_blocks(len(left)):
-            block = gram[rows, rows.start :]
-            torch.mm(left[rows], left[rows.start :].mT, out=block)
-            block.square_()
+            write_tied_gram_rows(gram[rows, rows.start :], left, rows)
             mirror(gram, rows)
         ctx.save_for_backward(left)
         return gram
@@ -117,9 +101,67 @@ class _TiedGram(torch.autograd.Function):
         (left,) = ctx.saved_tensors
         grad_left = torch.zeros_like(left)
         for rows in row_blocks(len(left)):
-            share = _overlaps(left, left, rows).mul_(symmetric_part(grad, rows))
-            _spread(grad_left, grad_left, share, left, left, rows, 4.0)
+            add_tied_gram_gradient(grad_left, symmetric_part(grad, rows), left, rows)
         return grad_left
+
+
+def write_gram_rows(block: Tensor, left: Tensor, right: Tensor, rows: slice, crossed: list[Tensor]) -> None:
+    """Write rows of G from their diagonal block on.
+
+    Args:
+        block: receives them.
+        left: L.
+        right: R.
+        rows: which rows.
+        crossed: memory for the same rows of LRᵀ and RLᵀ, which the gradient needs; empty for the printed atoms l rᵀ.
+    """
+    torch.mul(_overlaps(left, left, rows), _overlaps(right, right, rows), out=block)
+    if crossed:
+        left_right, right_left = crossed
+        torch.mm(left[rows], right[rows.start :].mT, out=left_right)
+        torch.mm(right[rows], left[rows.start :].mT, out=right_left)
+        block.addcmul_(left_right, right_left).mul_(0.5)
+
+
+def add_gram_gradients(
+    grad_left: Tensor,
+    grad_right: Tensor,
+    share: Tensor,
+    left: Tensor,
+    right: Tensor,
+    rows: slice,
+    crossed: list[Tensor],
+) -> None:
+    """Add what rows of the symmetric gradient S of G, from their diagonal block on, give to ∂/∂L and ∂/∂R.
+
+    Args:
+        grad_left: ∂/∂L, added to.
+        grad_right: ∂/∂R, added to.
+        share: the rows of S; their mirror image is taken into account.
+        left: L.
+        right: R.
+        rows: which rows.
+        crossed: the rows of LRᵀ and RLᵀ that `write_gram_rows` wrote; empty for the printed atoms.
+    """
+    scale = 1.0 if crossed else 2.0
+    _spread(grad_left, grad_left, _overlaps(right, right, rows).mul_(share), left, left, rows, scale)
+    _spread(grad_right, grad_right, _overlaps(left, left, rows).mul_(share), right, right, rows, scale)
+    if crossed:
+        left_right, right_left = crossed
+        # Rows of S∘Mᵀ multiply R in ∂L; their mirror image is part of S∘M, which multiplies L in ∂R.
+        _spread(grad_left, grad_right, share * right_left, right, left, rows, scale)
+        _spread(grad_right, grad_left, share * left_right, left, right, rows, scale)
+
+
+def write_tied_gram_rows(block: Tensor, left: Tensor, rows: slice) -> None:
+    """Like `write_gram_rows`, for L = R."""
+    torch.mm(left[rows], left[rows.start :].mT, out=block)
+    block.square_()
+
+
+def add_tied_gram_gradient(grad_left: Tensor, share: Tensor, left: Tensor, rows: slice) -> None:
+    """Like `add_gram_gradients`, for L = R."""
+    _spread(grad_left, grad_left, _overlaps(left, left, rows).mul_(share), left, left, rows, 4.0)
 
 
 def _overlaps(one: Tensor, other: Tensor, rows: slice) -> Tensor:
@@ -127,20 +169,28 @@ def _overlaps(one: Tensor, other: Tensor, rows: slice) -> Tensor:
     return one[rows] @ other[rows.start :].mT
 
 
-def _upper_halves(count: int, like: Float[Tensor, "h h"]) -> Float[Tensor, "count numbers"]:
-    """Memory for the upper halves of `count` matrices, in one piece: many pieces would fragment the heap."""
-    size = len(like)
-    numbers = sum((rows.stop - rows.start) * (size - rows.start) for rows in row_blocks(size))
-    return torch.empty(count, numbers, dtype=like.dtype, device=like.device)
+def upper_rows(count: int, blocks: list[slice], factor: Float[Tensor, "h d"]) -> Float[Tensor, "count numbers"]:
+    """Memory for blocks of rows of `count` h×h matrices, each block from the diagonal on.
+
+    In one piece: many pieces would fragment the heap.
+    """
+    return torch.empty(count, count_upper(blocks, len(factor)), dtype=factor.dtype, device=factor.device)
 
 
-def _by_rows(halves: Float[Tensor, "count numbers"], size: int) -> Iterator[tuple[slice, list[Tensor]]]:
+def count_upper(blocks: list[slice], size: int) -> int:
+    """Entries of a square matrix in blocks of rows, each from the diagonal block on."""
+    return sum((rows.stop - rows.start) * (size - rows.start) for rows in blocks)
+
+
+def by_rows(
+    stored: Float[Tensor, "count numbers"], blocks: list[slice], size: int
+) -> Iterator[tuple[slice, list[Tensor]]]:
     """Each block of rows, with the part of every stored matrix from its diagonal block on."""
     start = 0
-    for rows in row_blocks(size):
+    for rows in blocks:
         shape = (rows.stop - rows.start, size - rows.start)
         stop = start + shape[0] * shape[1]
-        yield rows, [half[start:stop].view(shape) for half in halves]
+        yield rows, [each[start:stop].view(shape) for each in stored]
         start = stop
 
 
