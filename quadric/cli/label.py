@@ -108,9 +108,8 @@ class Label:
         from quadric.autoencoders import load_pretrained
         from quadric.evidence import weights_sha256
         from quadric.geometry import statistics
-        from quadric.geometry.dictionary import require_bilinear
 
-        autoencoder = require_bilinear(load_pretrained(folder))
+        autoencoder = load_pretrained(folder)
         if evidence.weights_sha256 != weights_sha256(autoencoder):
             raise ValueError(f"the evidence is about other weights than {folder} holds; collect it again: quadric site")
         importance = statistics(autoencoder).importance

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from quadric.autoencoders import Autoencoder, BilinearAutoencoder
 from quadric.autoencoders.lens import AffineLens
-from quadric.geometry.dictionary import require_bilinear
+from quadric.geometry.dictionary import as_forms
 from quadric.geometry.kernels import cross_kernel, inner, same_lens, squared_norm
 
 
@@ -129,7 +129,7 @@ def comparable(a: Autoencoder, b: Autoencoder, force: bool = False) -> tuple[Bil
     `force` allows different hook points, and different widths: the axes of the narrower one are then the first axes of
     the wider one.
     """
-    first, second = require_bilinear(a), require_bilinear(b)
+    first, second = as_forms(a), as_forms(b)
     if not force:
         if first.d_model != second.d_model:
             raise ValueError(
@@ -196,7 +196,7 @@ def _with_factors(autoencoder: BilinearAutoencoder, change: Callable[[Tensor], T
 
 def widened(autoencoder: Autoencoder, width: int) -> BilinearAutoencoder:
     """The same forms on wider tokens, whose further axes they ignore."""
-    autoencoder = require_bilinear(autoencoder)
+    autoencoder = as_forms(autoencoder)
     missing = width - autoencoder.d_model
     if not missing:
         return autoencoder

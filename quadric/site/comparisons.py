@@ -6,7 +6,7 @@ from itertools import combinations
 import numpy as np
 import torch
 
-from quadric.autoencoders import BilinearAutoencoder
+from quadric.autoencoders import Autoencoder
 from quadric.geometry.comparison import NULL_SEED
 from quadric.geometry.kernels import cross_kernel, squared_norm
 from quadric.geometry.similarity import (
@@ -28,7 +28,7 @@ METHOD = (
 )
 
 
-def comparable_pairs(dictionaries: Sequence[tuple[str, BilinearAutoencoder]]) -> list[tuple[int, int]]:
+def comparable_pairs(dictionaries: Sequence[tuple[str, Autoencoder]]) -> list[tuple[int, int]]:
     """Pairs of dictionaries that read the same vectors, by index."""
     return [
         (one, other)
@@ -37,7 +37,7 @@ def comparable_pairs(dictionaries: Sequence[tuple[str, BilinearAutoencoder]]) ->
     ]
 
 
-def _are_comparable(a: BilinearAutoencoder, b: BilinearAutoencoder) -> bool:
+def _are_comparable(a: Autoencoder, b: Autoencoder) -> bool:
     same = [
         not (mine and other) or mine == other
         for mine, other in (
@@ -49,7 +49,7 @@ def _are_comparable(a: BilinearAutoencoder, b: BilinearAutoencoder) -> bool:
 
 
 def site_comparisons(
-    dictionaries: Sequence[tuple[str, BilinearAutoencoder]], on_progress: Callable[[int], None] = lambda _: None
+    dictionaries: Sequence[tuple[str, Autoencoder]], on_progress: Callable[[int], None] = lambda _: None
 ) -> list[SiteComparison]:
     """Compare every pair of dictionaries that read the same vectors.
 
@@ -68,9 +68,7 @@ def site_comparisons(
 
 
 @torch.no_grad()
-def compare_dictionaries(
-    first_name: str, first: BilinearAutoencoder, second_name: str, second: BilinearAutoencoder
-) -> SiteComparison:
+def compare_dictionaries(first_name: str, first: Autoencoder, second_name: str, second: Autoencoder) -> SiteComparison:
     """The counterpart of every latent of the first dictionary in the second, and the agreement of the two."""
     mine, other = comparable(first, second)
     kernel, other_kernel, cross = cross_kernel(mine, mine), cross_kernel(other, other), cross_kernel(mine, other)
