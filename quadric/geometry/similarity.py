@@ -89,7 +89,7 @@ def hungarian_from_kernels(
     cross: Float[Tensor, "k g"], kernel: Float[Tensor, "k k"], other: Float[Tensor, "g g"], sign_free: bool = False
 ) -> HungarianSimilarity:
     """Sim_H from M, K and K'."""
-    latents, partners = _assignment(cross.abs() if sign_free else cross)
+    latents, partners = assignment(cross.abs() if sign_free else cross)
     products = cross[latents, partners].double()
     lengths = (kernel.diagonal()[latents].double() * other.diagonal()[partners].double()).sqrt()
     cosines = torch.where(lengths > 0, products / torch.where(lengths > 0, lengths, 1), 0)
@@ -115,7 +115,7 @@ def _share(part: float, whole: float) -> float:
     return part / whole if whole else 1.0
 
 
-def _assignment(scores: Tensor) -> tuple[Tensor, Tensor]:
+def assignment(scores: Float[Tensor, "k g"]) -> tuple[Int[Tensor, " m"], Int[Tensor, " m"]]:
     """The pairs that maximize the sum of their scores, each latent used at most once."""
     from scipy.optimize import linear_sum_assignment  # imported here: the import takes longer than most reports
 

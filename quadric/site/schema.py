@@ -160,7 +160,7 @@ class DictionaryEntry:
     n_latents: int
     n_axes: int
     """Number of axes on which points have coordinates."""
-    is_linear: bool
+    is_linear: bool = False
     """Whether latents are directions, as in TopK, rather than quadratic forms."""
     lens: str
     """paper or affine: the map from tokens to the coordinates of the forms; none for a linear dictionary."""

@@ -13,7 +13,8 @@ export interface Statistic {
 }
 
 const percent = (value: number) => `${(100 * value).toFixed(value < 0.0995 ? 1 : 0)} %`;
-const share = (value: number) => value.toFixed(3);
+// Rounding may take a density that is 0 just below it.
+const share = (value: number) => Math.max(0, value).toFixed(3);
 
 const CURVATURE: Statistic = {
   key: "measured_curvature",

@@ -22,7 +22,7 @@ interface Props {
 interface Item {
   /** The axis that shows it, or −1. */
   axis: number;
-  kind: "positive" | "negative" | "linear";
+  kind: "positive" | "negative" | "linear" | "component";
   name: string;
   /** In units of λ. */
   size: number;
@@ -114,7 +114,7 @@ function slopesOf(latent: Latent): Item[] {
   const first = shown.findIndex(({ kind }) => kind === "component");
   return shown.map((each, place): Item => ({
     axis: axes[place],
-    kind: each.kind !== "component" ? "linear" : each.linear < 0 ? "negative" : "positive",
+    kind: each.kind === "component" ? "component" : "linear",
     name: each.kind === "component" ? `principal component ${place - first + 1}` : axisName(each),
     size: Math.abs(each.linear),
   }));
