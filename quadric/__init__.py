@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from quadric.interop.reading import linear_dictionary
     from quadric.interventions.in_model import intervene
     from quadric.latent_table import latents
-    from quadric.runs.exporting import export
     from quadric.probing.probing import probe
+    from quadric.runs.exporting import export
     from quadric.runs.fitting import fit
     from quadric.runs.folder import load
     from quadric.runs.hub import push

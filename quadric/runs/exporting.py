@@ -104,9 +104,16 @@ def export(
     """
     check_choice("to", to, TARGETS)
     given = {
-        "model_name": model_name, "evidence": evidence, "activations": activations, "tokens": tokens,
-        "quantile": quantile, "side": side, "creator": creator, "model": model,
-        "corpus": corpus, "device": device,
+        "model_name": model_name,
+        "evidence": evidence,
+        "activations": activations,
+        "tokens": tokens,
+        "quantile": quantile,
+        "side": side,
+        "creator": creator,
+        "model": model,
+        "corpus": corpus,
+        "device": device,
     }
     given = {option: value for option, value in given.items() if value is not None}
     _check_options(to, given)

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from quadric.autoencoders import BilinearAutoencoder
 from quadric.autoencoders.objective import unit_tokens
-from quadric.autoencoders.scaling import token_scale
 from quadric.autoencoders.topk import LinearAutoencoder
 from quadric.interventions.axes import Axes
+from quadric.interventions.clamping import clamp
 from quadric.interventions.combining import Intervention, unit_and_norm
 from quadric.interventions.latents import Latent
 from quadric.interventions.projection import nearest_steps
@@ -117,24 +117,8 @@ def added(name: str, direction: Float[Tensor, " d"]) -> Method:
 
 
 def clamped(topk: LinearAutoencoder, latent: int) -> Method:
-    """One latent of a linear dictionary set to the dose; the reconstruction error stays as it is.
-
-    The dose is in units of the token's norm, whatever the dictionary reads of a token.
-    """
-    direction = topk.decoder.detach()[latent].double()
-
-    def at(dose: float) -> Change:
-        def change(x: Tensor) -> Tensor:
-            with torch.no_grad():
-                prepared = topk.prepare(x)
-                share = token_scale(topk.input, prepared) / topk.lengths_of(prepared)
-                missing = dose - (topk.encode(prepared)[:, latent] * share[:, 0]).double()
-            moved: Tensor = missing[:, None] * x.double().norm(dim=-1, keepdim=True) * direction.to(x.device)
-            return x + moved.to(x.dtype)
-
-        return change
-
-    return Method("TopK latent", at, LENGTHS)
+    """One latent of a linear dictionary set to the dose, in units of the token's norm; the reconstruction error stays."""
+    return Method("TopK latent", lambda dose: clamp(topk, latent, dose, in_norms=True), LENGTHS)
 
 
 def random_quadric(latent: Latent, corpus: Float[Tensor, "n d"], to: float, generator: torch.Generator) -> Method:
