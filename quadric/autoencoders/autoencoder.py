@@ -46,9 +46,14 @@ class Autoencoder(nn.Module, ABC):
         """Latents of tokens that are already checked and in working precision."""
 
     @property
+    def token_length(self) -> float | None:
+        """The length to which `prepare` scales tokens; None where they keep their own."""
+        return 1.0
+
+    @property
     def reads_unit_tokens(self) -> bool:
-        """Whether `prepare` scales tokens to unit norm; if not, the dictionary reads them at their own length."""
-        return True
+        """Whether it was trained on unit tokens, as every dictionary trained here."""
+        return self.token_length == 1
 
     @abstractmethod
     def errors_of(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> TokenErrors:
@@ -170,12 +175,12 @@ class Autoencoder(nn.Module, ABC):
         Returns:
             Tokens for `encode`.
         """
-        return prepare_tokens(tokens, self.d_model, self._dtype, mask, unit=self.reads_unit_tokens)
+        return prepare_tokens(tokens, self.d_model, self._dtype, mask, length=self.token_length)
 
     def lengths_of(self, prepared: Float[Tensor, "n d"]) -> Float[Tensor, "n 1"]:
-        """‖x‖ of prepared tokens: exactly 1 where `prepare` scales them to unit norm."""
-        if self.reads_unit_tokens:
-            return prepared.new_ones(len(prepared), 1)
+        """‖x‖ of prepared tokens: exactly the length to which `prepare` scales them, if it does."""
+        if self.token_length is not None:
+            return prepared.new_full((len(prepared), 1), self.token_length)
         lengths: Tensor = torch.linalg.vector_norm(prepared, dim=-1, keepdim=True)
         return lengths
 

@@ -45,13 +45,14 @@ class LossSums(NamedTuple):
 
 
 def prepare_tokens(
-    tokens: Tensor, d_model: int, dtype: torch.dtype, mask: Tensor | None = None, *, unit: bool = True
+    tokens: Tensor, d_model: int, dtype: torch.dtype, mask: Tensor | None = None, *, length: float | None = 1.0
 ) -> Float[Tensor, "n d"]:
-    """The tokens that the mask keeps, checked, in the working precision of `dtype` parameters, and at unit norm."""
+    """The tokens that the mask keeps, checked, in the working precision of `dtype` parameters, scaled to a length."""
     if mask is not None:
         tokens = tokens[_checked_mask(mask, tokens)]
     check_tokens(tokens, d_model)
-    return (unit_tokens(tokens) if unit else tokens).to(working_dtype(tokens.dtype, dtype))
+    scaled = tokens if length is None else unit_tokens(tokens) if length == 1 else length * unit_tokens(tokens)
+    return scaled.to(working_dtype(tokens.dtype, dtype))
 
 
 def check_tokens(tokens: Tensor, d_model: int) -> None:

@@ -19,7 +19,7 @@ from quadric.autoencoders.checks import check_choice, check_positive, check_seed
 from quadric.autoencoders.io import check_shapes
 from quadric.autoencoders.objective import LossTerms, product_space_error
 from quadric.autoencoders.provenance import Provenance
-from quadric.autoencoders.scaling import Input, at_token_scale, encoder_input
+from quadric.autoencoders.scaling import Input, at_token_scale, encoder_input, length_of_tokens
 
 PAPER_ACTIVE = 32
 THRESHOLD_MEMORY = 0.99
@@ -121,8 +121,8 @@ class LinearAutoencoder(Autoencoder):
         return self._architecture
 
     @property
-    def reads_unit_tokens(self) -> bool:
-        return self.input == "unit"
+    def token_length(self) -> float | None:
+        return length_of_tokens(self.input, self.d_model)
 
     @abstractmethod
     def keep(self, activations: Float[Tensor, "n k"]) -> Float[Tensor, "n k"]:

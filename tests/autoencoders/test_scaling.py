@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from quadric.autoencoders.scaling import Input, at_token_scale, encoder_input, token_scale
+from quadric.autoencoders.objective import prepare_tokens
+from quadric.autoencoders.scaling import Input, at_token_scale, encoder_input, length_of_tokens, token_scale
 from tests import zoo
 
 
@@ -27,9 +28,12 @@ def test_the_scale_is_that_of_a_step(kind: Input) -> None:
 def test_the_length_that_the_encoder_reads() -> None:
     x = 30 * zoo.tokens(50)
     d = x.shape[1]
-    assert_close(encoder_input("constant_norm", x).norm(dim=-1), torch.full((50,), d**0.5).double())
+    assert [length_of_tokens(kind, d) for kind in get_args(Input)] == [1, None, d**0.5, None]
+    for length in (1.0, d**0.5):
+        assert_close(prepare_tokens(x, d, x.dtype, length=length).norm(dim=-1), torch.full((50,), length).double())
+    assert torch.equal(prepare_tokens(x, d, x.dtype, length=None), x)
     normalized = encoder_input("layer_norm", x)
     assert_close(normalized.mean(-1), torch.zeros(50).double(), rtol=0, atol=1e-12)
     assert_close(normalized.std(-1), torch.ones(50).double(), rtol=1e-3, atol=0)
-    for kind in ("own", "unit"):
+    for kind in ("own", "unit", "constant_norm"):
         assert encoder_input(kind, x) is x

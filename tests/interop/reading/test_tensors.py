@@ -44,7 +44,8 @@ def test_what_is_read_of_a_token() -> None:
     assert torch.equal(own.prepare(x), x)
     assert_close(unit.prepare(x), x / lengths)
     assert_close(unit.encode(unit.prepare(x)) * lengths, own.encode(x), rtol=1e-4, atol=1e-4)
-    assert_close(constant.encode(x) * lengths / D**0.5, own.encode(x), rtol=1e-4, atol=1e-4)
+    assert_close(constant.prepare(x), x * D**0.5 / lengths)
+    assert_close(constant.encode(constant.prepare(x)) * lengths / D**0.5, own.encode(x), rtol=1e-4, atol=1e-4)
     # Without biases the three are one function, whatever the length of the token.
     for ae in (unit, constant):
         assert_close(ae.rebuild(x), own.rebuild(x), rtol=1e-4, atol=1e-3)
