@@ -4,9 +4,10 @@ VENV    := .venv
 BIN     := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 READY   := $(VENV)/.ready
+INTEROP := .venv-interop
 VIEWER  := $(shell find web/src -type f) $(wildcard web/*.mjs web/*.json web/*.py)
 
-.PHONY: help demo test test-fast test-faults lint check bench reproduce docs format clean browser locked
+.PHONY: help demo test test-fast test-faults lint check bench reproduce docs format clean browser locked interop
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
@@ -60,6 +61,20 @@ test-fast: $(READY)  ## Run the tests that need no browser and are not slow
 test-faults: $(READY)  ## Kill, fill disks, damage files, fuzz the server; count the cases
 	$(BIN)/python -m pytest tests/faults -q
 
+# SAELens, SAEBench, sparsify and delphi disagree with each other and with the development environment about versions, so
+# they have one of their own. delphi without its dependencies: they include vllm. torchvision is deleted because the one
+# that SAEBench installs is built for another torch; nothing here uses it.
+interop: $(READY)  ## Run exported dictionaries in SAELens, SAEBench, sparsify and delphi themselves
+	@test -x $(INTEROP)/bin/python || "$(PYTHON)" -m venv $(INTEROP)
+	@echo "Installing other libraries into $(INTEROP) (first time: several minutes) ..."
+	@grep '^torch==' constraints.txt > $(INTEROP)/constraints.txt
+	$(INTEROP)/bin/python -m pip install --quiet --disable-pip-version-check -c $(INTEROP)/constraints.txt torch
+	$(INTEROP)/bin/python -m pip install --quiet --disable-pip-version-check -c $(INTEROP)/constraints.txt \
+	  -r tests/interop/real_packages/requirements.txt
+	$(INTEROP)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps eai-delphi==0.1.3 -e .
+	@$(INTEROP)/bin/python -m pip uninstall --quiet --yes torchvision
+	$(INTEROP)/bin/python -m pytest tests/interop/real_packages
+
 lint: $(READY)  ## Check format, style, types and the import rules
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -83,4 +98,4 @@ format: $(READY)  ## Format the code in place
 	$(BIN)/ruff check --fix .
 
 clean:  ## Remove the virtual environment and all caches
-	rm -rf $(VENV) web/node_modules quadric/site/static .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis site-build
+	rm -rf $(VENV) $(INTEROP) web/node_modules quadric/site/static .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis site-build

@@ -14,12 +14,13 @@ import quadric
 from tests.activations.tiny import SIZES, tiny_tokenizer
 
 FUNCTIONS = (
-    "collect_evidence", "evaluate", "explain", "export_site", "fit", "harvest", "intervene", "latents",
+    "collect_evidence", "evaluate", "explain", "export", "export_site", "fit", "harvest", "intervene", "latents",
     "linear_dictionary", "load", "push", "show", "steering_curve", "view",
 )  # fmt: skip
 RUN_EXAMPLES = (
     "collect_evidence",
     "evaluate",
+    "export",
     "export_site",
     "fit",
     "intervene",

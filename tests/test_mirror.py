@@ -48,6 +48,8 @@ COVERED_BY: dict[str, str] = {
     "explanations/record": "explanations/test_explaining",
     "explanations/terminal": "explanations/test_page",
     "interop/reading/weights": "interop/reading/test_saelens",
+    "interop/saelens": "interop/real_packages/test_saelens",
+    "interop/writing/saebench": "interop/test_saebench",
     "live/session": "live/test_app",
     # Pipelines and flags: tested through the command that runs them.
     "__main__": "cli/test_main",

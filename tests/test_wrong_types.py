@@ -14,6 +14,8 @@ cases = [
     lambda: quadric.BilinearAutoencoder(d_model=4, n_latents=8, mixing_density="0.1"),
     lambda: quadric.BilinearAutoencoder(d_model=4, n_latents=8).encode([[1.0, 2.0, 3.0, 4.0]]),
     lambda: quadric.evidence.RowText(2, ["a", 7]),
+    lambda: quadric.export(quadric.BilinearAutoencoder(d_model=4, n_latents=8), to="elsewhere", out="exported"),
+    lambda: quadric.export(quadric.BilinearAutoencoder(d_model=4, n_latents=8), to="delphi", out="e", side="both"),
 ]
 for case in cases:
     try:
@@ -36,4 +38,6 @@ def test_wrong_types_are_named_with_the_remedy():
         "mixing density '0.1' is outside (0, 1]; the paper keeps 0.001 of the entries",
         "activations are list; expected a floating-point tensor, e.g. x.float()",
         "the text of row 1 is 7 of type int; give strings",
+        "to='elsewhere' is unknown; choose one of saelens, saebench, neuronpedia, delphi",
+        "side='both' is unknown; choose one of positive, negative",
     ]

@@ -356,7 +356,7 @@ class BilinearAutoencoder(Autoencoder):
         return self.decode(self.at_own_scale(tokens, latents))
 
     def decode(self, latents: Float[Tensor, "n k"]) -> Float[Tensor, "n d"]:
-        """û of latents at their own scale (`encode`), with an affine lens: from the last column of X̃̂, hence affine in z.
+        """û of latents as `encode` gives them, from the last column of X̃̂ and hence affine in z; needs an affine lens.
 
         û = μ + Σ_i z_i b_i/(2c), where [b_i/2; a_i] is the last column of W̃_i. Without a lens there is no such column:
         xxᵀ does not determine the sign of x, and `rank_one_vectors_of` needs the token for it.

@@ -40,7 +40,7 @@ class Export:
     quantile: OptionalFloat = None
     """A quadratic latent fires, for delphi, beyond this quantile of its own values; 0.99 by default."""
     side: Annotated[Literal["positive", "negative"] | None, tyro.conf.arg(help_behavior_hint="")] = None
-    """Side of the latents, for neuronpedia and delphi: positive, the one with more energy and the default, or negative."""
+    """Side of the latents, for neuronpedia and delphi: positive (the default) is the one with more energy."""
     creator: OptionalText = None
     """Neuronpedia's id of the user to whom the import belongs."""
     model: OptionalText = None

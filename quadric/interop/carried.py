@@ -64,14 +64,14 @@ def decode(autoencoder: Autoencoder, latents: Float[Tensor, "*shape k"], carried
     X̂ = Σ z_i W_i, with the sign for which x̂·x ≥ 0, found by iteration and without a gradient.
     """
     flat = latents.reshape(-1, autoencoder.n_latents)
-    if isinstance(autoencoder, LinearAutoencoder):
-        assert carried.prepared is not None
-        vectors = autoencoder.vectors_of(carried.prepared, flat)
-    elif carried.prepared is None:
+    if carried.prepared is None:
+        assert isinstance(autoencoder, BilinearAutoencoder)
         vectors = autoencoder.decode(flat)
-    else:
+    elif isinstance(autoencoder, BilinearAutoencoder):
         with torch.no_grad():
             vectors = autoencoder.rank_one_vectors_of(carried.prepared, flat)
+    else:
+        vectors = autoencoder.vectors_of(carried.prepared, flat)
     return (vectors * carried.lengths).reshape(*carried.shape, autoencoder.d_model)
 
 
@@ -102,4 +102,4 @@ def linear_decoder(autoencoder: Autoencoder) -> LinearDecoder:
     assert isinstance(autoencoder, BilinearAutoencoder)
     ones = torch.eye(autoencoder.n_latents, dtype=torch.float64, device=autoencoder.left.device)
     bias = autoencoder.decode(torch.zeros_like(ones[:1]))
-    return LinearDecoder(torch.cat([autoencoder.decode(some) - bias for some in ones.split(1024)]), bias[0])
+    return LinearDecoder(torch.cat([autoencoder.decode(some) - bias for some in torch.split(ones, 1024)]), bias[0])

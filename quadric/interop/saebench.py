@@ -1,11 +1,12 @@
-"""Dictionaries with the interface that SAEBench asks of custom SAEs; it needs torch, and neither sae_bench nor sae_lens.
+"""Dictionaries with the interface that SAEBench asks of custom SAEs. Neither sae_bench nor sae_lens is needed here.
 
     from quadric.interop.saebench import load
     sae = load(folder)                             # a folder of quadric.export(..., to="saebench")
 
-SAEBench expects decoder vectors of unit norm. Where decoding is linear (an affine lens, or a linear dictionary), latents
-are therefore measured in units of what they decode to. A dictionary that reads unit tokens is shown tokens of length √d
-instead, as SAELens's `constant_norm_rescale` does, since probes with a penalty on their weights depend on the scale:
+SAEBench expects decoder vectors of unit norm. Where decoding is linear (an affine lens, or a linear dictionary),
+latents are therefore measured in units of what they decode to. Where a dictionary reads unit tokens, these units are
+those of tokens of length √d, as with SAELens's `constant_norm_rescale`: SAEBench's probes have a penalty on their
+weights, so that the scale of latents matters.
 
     f_i = z_i ‖d_i‖ √d,    W_dec_i = d_i/‖d_i‖,    d_i = b_i/(2c) for a form with linear part b_i
     decode(f) = (f @ W_dec + b_dec) ‖x‖/√d
@@ -221,10 +222,11 @@ def _at_unit_length(autoencoder: Autoencoder) -> BenchWeights:
 
 def _linear_parts(autoencoder: BilinearAutoencoder, rows: Tensor) -> tuple[Tensor, Tensor]:
     """c·b_i and c²a_i of z = vᵀQv + c·bᵀv + c²a, with rows b_i/(2c)."""
+    assert autoencoder.lens.constant is not None
     square = autoencoder.lens.constant.double().square()
     corners = autoencoder.left[:, -1].double() * autoencoder.right[:, -1].double()
     ones = torch.eye(autoencoder.n_latents, dtype=torch.float64, device=rows.device)
-    constants = torch.cat([autoencoder.mixing.unmix(some) @ corners for some in ones.split(1024)])
+    constants = torch.cat([autoencoder.mixing.unmix(some) @ corners for some in torch.split(ones, 1024)])
     return 2 * square * rows, square * constants
 
 

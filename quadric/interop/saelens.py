@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 import torch
 from sae_lens import SAE, SAEConfig, register_sae_class
+from sae_lens.saes.sae import SAEMetadata
 from torch import Tensor, nn
 
 from quadric._records import record_from_json
@@ -33,6 +34,7 @@ REMEDY = "call encode on the tokens first, or decode_unit for the direction alon
 class QuadricSAEConfig(SAEConfig):
     """Config of a bilinear dictionary."""
 
+    metadata: Any = field(default_factory=SAEMetadata)  # SAELens first passes a dict, then sets an SAEMetadata
     quadric: dict[str, Any] = field(default_factory=dict)
     """The fields of `quadric.autoencoders.BilinearArchitecture`."""
 

@@ -77,8 +77,8 @@ def export(
 
     Args:
         source: An autoencoder, a run folder, the folder of a dictionary, or a hub id.
-        to: "saelens" and "saebench" get the dictionary. "neuronpedia" gets contexts, histograms and labels, "delphi" the
-            tokens on which each latent fires; both read activations.
+        to: "saelens" and "saebench" get the dictionary. "neuronpedia" gets contexts, histograms and labels, and
+            "delphi" the tokens on which each latent fires; both read activations.
         out: Folder to write; it may be new, empty, or an earlier export for the same tool, which is replaced.
         name: Which autoencoder, if the run has several.
         model_name: Name of the language model in that tool; by default the recorded one.
@@ -150,7 +150,8 @@ def _source(
 
 def _write(folder: Path, out: Path, to: str, found: _Source, given: dict[str, Any], progress: bool | OnProgress) -> str:
     """Write the files of one target; returns how to load them."""
-    autoencoder, names = found.autoencoder, {"model_name": given.get("model_name")}
+    autoencoder = found.autoencoder
+    names: dict[str, str | None] = {"model_name": given.get("model_name")}
     if to == "saelens":
         saelens.write_saelens(folder, autoencoder, **names)
         return saelens.load_lines(out, autoencoder)
@@ -164,9 +165,9 @@ def _write(folder: Path, out: Path, to: str, found: _Source, given: dict[str, An
         reading = _reading(found, given, on_progress)
         if to == "neuronpedia":
             assert found.evidence is not None
-            who = {"creator": given["creator"]} if "creator" in given else {}
+            creator = given.get("creator", neuronpedia.CREATOR)
             inside = neuronpedia.write_neuronpedia(
-                folder, autoencoder, reading, found.evidence, side=side, **names, **who
+                folder, autoencoder, reading, found.evidence, side=side, creator=creator, **names
             )
             return neuronpedia.load_lines(out, inside)
         rule = _rule(found, given, side)

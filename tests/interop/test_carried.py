@@ -58,7 +58,7 @@ def test_gradients_flow_to_latents_with_a_lens() -> None:
 
 def test_a_length_is_never_guessed() -> None:
     latents, carried = encode(bilinear("atomic affine"), tokens(4, 3))
-    with pytest.raises(ValueError, match="decode was called without encode before it.*do this"):
+    with pytest.raises(ValueError, match=r"decode was called without encode before it.*do this"):
         check_carried(None, latents, "do this")
     with pytest.raises(ValueError, match=r"latents of \(4,\) tokens, but \(4, 3\) were encoded last"):
         check_carried(carried, latents[:, 0], "do this")

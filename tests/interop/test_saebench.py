@@ -133,7 +133,7 @@ def test_a_dictionary_of_unknown_place_is_refused() -> None:
     with pytest.raises(ValueError, match="records no hook point"):
         bench_record(autoencoder, None)
     autoencoder.provenance = Provenance(hook_point="resid_pre.3")
-    with pytest.raises(ValueError, match="records no language model.*--model-name"):
+    with pytest.raises(ValueError, match=r"records no language model.*--model-name"):
         bench_record(autoencoder, None)
     assert bench_record(autoencoder, "small")["hook_layer"] == 3
 

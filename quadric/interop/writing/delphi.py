@@ -77,8 +77,8 @@ def write_delphi(
     if isinstance(reading.text, RowText):
         raise ValueError("rows of a tensor have no tokens of a language model, which delphi shows; harvest activations")
     rule = rule or FiringRule()
-    entries = firing_entries(autoencoder, reading, evidence, rule)
-    numbers, entries = _renumbered(entries)
+    numbers, entries = firing_entries(autoencoder, reading, evidence, rule)
+    entries = entries._replace(sequences=np.searchsorted(numbers, entries.sequences))  # rows of the table of tokens
     tokens = token_table(reading.text, numbers)
     hook = module_name(autoencoder.provenance.hook_point) or "activations"
     for start in range(0, autoencoder.n_latents, LATENTS_PER_FILE):
@@ -118,7 +118,8 @@ def firing_limits(evidence: Evidence, rule: FiringRule) -> Float32[Array, " k"]:
         choices = ", ".join(f"{each:g}" for each in known.probabilities if each > 0.5)
         raise ValueError(f"quantile={rule.quantile} is none that the evidence holds; choose one of {choices}")
     factor = 1 if rule.side == "positive" else -1
-    return np.maximum(factor * (known.quantiles[:, found[0]] - evidence.calibration.rest), 0).astype(np.float32)
+    limits = factor * (known.quantiles[:, found[0]] - evidence.calibration.rest)
+    return np.asarray(np.maximum(limits, 0).astype(np.float32))
 
 
 def token_table(text: TextSource, numbers: Int64[Array, " s"]) -> Int64[Array, "s l"]:
@@ -149,12 +150,6 @@ def load_lines(folder: Path, hook: str) -> str:
         "from delphi.config import ConstructorConfig, SamplerConfig; from delphi.latents import LatentDataset\n"
         f"data = LatentDataset({str(folder / LATENTS)!r}, SamplerConfig(), ConstructorConfig(), modules=[{hook!r}])"
     )
-
-
-def _renumbered(found: tuple[Int64[Array, " s"], Entries]) -> tuple[Int64[Array, " s"], Entries]:
-    """Sequences counted from 0 in the order of the text, as rows of the table of tokens."""
-    numbers, entries = found
-    return numbers, entries._replace(sequences=np.searchsorted(numbers, entries.sequences))
 
 
 def _filler(text: TextSource) -> int:

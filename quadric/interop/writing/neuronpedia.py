@@ -5,8 +5,8 @@
     OUT/MODEL/SOURCE/activations/batch-N.jsonl.gz    one line per context: tokens, and the latent's value on each
     OUT/MODEL/SOURCE/explanations/batch-N.jsonl.gz   one line per label
 
-Values are distances from rest on one side, sign·z − rest, see `passes.away_from_rest`; they may be negative. A token that
-the rules of the activations dropped was not read and has value 0.
+Values are distances from rest on one side, sign·z − rest, see `passes.away_from_rest`; they may be negative. A token
+that the rules of the activations dropped was not read and has value 0.
 """
 
 import gzip
@@ -39,6 +39,8 @@ BARS = 50
 SAME_VALUE = 1e-3
 """Relative to the largest value; another batch size or machine changes the last digits of an activation."""
 SET_NAME = "quadric"
+CREATOR = "quadric"
+"""Neuronpedia's id of the creator where none is given; an import replaces it by its own."""
 TOP_BIN = -1
 """How Neuronpedia marks contexts that are the strongest, rather than drawn from an interval of values."""
 
@@ -83,7 +85,7 @@ def write_neuronpedia(
     *,
     side: Side = "positive",
     model_name: str | None = None,
-    creator: str = "quadric",
+    creator: str = CREATOR,
 ) -> Path:
     """Read the activations of the evidence again and write what Neuronpedia imports.
 

@@ -1,35 +1,41 @@
 """delphi loads an exported cache and builds its examples from it."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-pytest.importorskip("delphi.latents")
-
-from delphi.config import ConstructorConfig, SamplerConfig
-from delphi.latents import LatentDataset
-
 import quadric
 from tests.activations.tiny import tiny_tokenizer
 from tests.interop.exported_run import Observed
+from tests.interop.real_packages.real import real_package
+
+latents = real_package("delphi.latents")
+config = real_package("delphi.config")
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-def test_delphi_builds_examples(observed: Observed, tmp_path: Path) -> None:
+def dataset(observed: Observed, out: Path, *, min_examples: int, **which: Any) -> Any:
+    """What delphi reads of an export in which every latent fires on a quarter of the tokens, at most."""
     quadric.export(
         observed.autoencoder,
         to="delphi",
-        out=tmp_path / "out",
+        out=out,
         evidence=observed.evidence,
         activations=observed.activations,
         quantile=0.75,
         progress=False,
     )
-    constructor = ConstructorConfig(example_ctx_len=32, min_examples=4, n_non_activating=4)
-    sampler = SamplerConfig(n_examples_train=4, n_examples_test=4, n_quantiles=2, train_type="top")
-    data = LatentDataset(
-        tmp_path / "out/latents", sampler, constructor, tokenizer=tiny_tokenizer(), modules=["layers.1"]
+    constructor = config.ConstructorConfig(example_ctx_len=32, min_examples=min_examples, n_non_activating=4)
+    sampler = config.SamplerConfig(n_examples_train=4, n_examples_test=4, n_quantiles=2, train_type="top")
+    return latents.LatentDataset(
+        out / "latents", sampler, constructor, tokenizer=tiny_tokenizer(), modules=["layers.1"], **which
     )
+
+
+def test_delphi_builds_examples(observed: Observed, tmp_path: Path) -> None:
+    data = dataset(observed, tmp_path / "out", min_examples=4)
     records = {record.latent.latent_index: record for record in data}
     away, batch = torch.from_numpy(observed.away()), observed.activations.batch
     assert len(records) >= 10
@@ -45,23 +51,5 @@ def test_delphi_builds_examples(observed: Observed, tmp_path: Path) -> None:
 
 
 def test_selected_latents_are_found(observed: Observed, tmp_path: Path) -> None:
-    quadric.export(
-        observed.autoencoder,
-        to="delphi",
-        out=tmp_path / "out",
-        evidence=observed.evidence,
-        activations=observed.activations,
-        quantile=0.75,
-        progress=False,
-    )
-    constructor = ConstructorConfig(example_ctx_len=32, min_examples=1, n_non_activating=1)
-    sampler = SamplerConfig(n_examples_train=2, n_examples_test=2, n_quantiles=1, train_type="top")
-    data = LatentDataset(
-        tmp_path / "out/latents",
-        sampler,
-        constructor,
-        tokenizer=tiny_tokenizer(),
-        modules=["layers.1"],
-        latents={"layers.1": torch.tensor([2, 7])},
-    )
+    data = dataset(observed, tmp_path / "out", min_examples=1, latents={"layers.1": torch.tensor([2, 7])})
     assert sorted(record.latent.latent_index for record in data) == [2, 7]

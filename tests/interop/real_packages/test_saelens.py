@@ -3,33 +3,38 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-sae_lens = pytest.importorskip("sae_lens")
+import quadric
+from quadric.autoencoders import Autoencoder, BilinearAutoencoder
+from tests.interop.dictionaries import BILINEAR, D_MODEL, LINEAR, bilinear, linear, tokens
+from tests.interop.real_packages.real import real_package
 
-from sae_lens import SAE, HookedSAETransformer, JumpReLUSAEConfig, StandardSAEConfig, TopKSAEConfig  # noqa: E402
-from transformer_lens import HookedTransformerConfig  # noqa: E402
+sae_lens = real_package("sae_lens")
+registered = real_package("quadric.interop.saelens")
+pytestmark = pytest.mark.filterwarnings("ignore")
 
-import quadric  # noqa: E402
-import quadric.interop.saelens  # noqa: E402
-from quadric.autoencoders import Autoencoder, BilinearAutoencoder  # noqa: E402
-from tests.interop.dictionaries import BILINEAR, D_MODEL, LINEAR, bilinear, linear, tokens  # noqa: E402
+SAE = sae_lens.SAE
+CONFIGS = {
+    "standard": sae_lens.StandardSAEConfig,
+    "topk": sae_lens.TopKSAEConfig,
+    "jumprelu": sae_lens.JumpReLUSAEConfig,
+}
 
-CONFIGS = {"standard": StandardSAEConfig, "topk": TopKSAEConfig, "jumprelu": JumpReLUSAEConfig}
 
-
-def exported(autoencoder: Autoencoder, folder: Path, **options: str) -> SAE:
+def exported(autoencoder: Autoencoder, folder: Path) -> Any:
     quadric.export(autoencoder, to="saelens", out=folder)
-    return SAE.load_from_disk(folder, **options)
+    return SAE.load_from_disk(folder)
 
 
 @pytest.mark.parametrize("variety", [*BILINEAR, "atomic tied", "composite dense storage", "quadratic affine"])
 def test_saelens_runs_a_bilinear_dictionary(variety: str, tmp_path: Path) -> None:
     autoencoder, x = bilinear(variety), tokens(3, 5)
     sae, flat = exported(autoencoder, tmp_path / "out"), x.flatten(0, 1)
-    assert isinstance(sae, quadric.interop.saelens.QuadricSAE)
+    assert isinstance(sae, registered.QuadricSAE)
     latents = sae.encode(x)
     torch.testing.assert_close(
         latents.flatten(0, 1), autoencoder.encode(autoencoder.prepare(flat)), atol=1e-6, rtol=1e-5
@@ -78,10 +83,10 @@ def test_saelens_to_quadric_to_saelens(architecture: str, normalize: str, subtra
 
 
 def test_latents_are_found_in_a_language_model(tmp_path: Path) -> None:
-    config = HookedTransformerConfig(
+    config = real_package("transformer_lens").HookedTransformerConfig(
         n_layers=4, d_model=D_MODEL, n_ctx=16, d_head=6, n_heads=2, d_mlp=24, d_vocab=50, act_fn="gelu", seed=0
     )
-    model, autoencoder = HookedSAETransformer(config), bilinear("composite sparse affine")
+    model, autoencoder = sae_lens.HookedSAETransformer(config), bilinear("composite sparse affine")
     sae, words = exported(autoencoder, tmp_path / "out"), torch.arange(14).reshape(2, 7)
     hook = sae.cfg.metadata.hook_name
     _, plain = model.run_with_cache(words)

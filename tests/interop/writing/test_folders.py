@@ -14,6 +14,12 @@ def write(out: Path, content: str = "new", to: str = "saelens") -> None:
         (folder / "deep/file.txt").write_text(content)
 
 
+def stopped(out: Path) -> None:
+    with replaced_folder(out, "saelens", "abc") as folder:
+        (folder / "half.txt").write_text("half")
+        raise KeyboardInterrupt
+
+
 def test_a_folder_is_written_and_records_its_files(tmp_path: Path) -> None:
     write(tmp_path / "a/b")
     record = read_record(tmp_path / "a/b")
@@ -32,9 +38,8 @@ def test_an_earlier_export_is_replaced_as_a_whole(tmp_path: Path) -> None:
 
 def test_what_fails_leaves_the_folder_as_it_was(tmp_path: Path) -> None:
     write(tmp_path / "out", "old")
-    with pytest.raises(KeyboardInterrupt), replaced_folder(tmp_path / "out", "saelens", "abc") as folder:
-        (folder / "half.txt").write_text("half")
-        raise KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt):
+        stopped(tmp_path / "out")
     assert (tmp_path / "out/deep/file.txt").read_text() == "old"
     with pytest.raises(RuntimeError), replaced_folder(tmp_path / "absent", "saelens", "abc"):
         raise RuntimeError
