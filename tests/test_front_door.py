@@ -15,9 +15,9 @@ from tests.activations.tiny import SIZES, tiny_tokenizer
 
 FUNCTIONS = (
     "collect_evidence", "evaluate", "explain", "export_site", "fit", "harvest", "intervene", "latents", "load",
-    "push", "show", "steering_curve", "view",
+    "probe", "push", "show", "steering_curve", "view",
 )  # fmt: skip
-RUN_EXAMPLES = ("collect_evidence", "evaluate", "export_site", "fit", "intervene", "latents", "view")
+RUN_EXAMPLES = ("collect_evidence", "evaluate", "export_site", "fit", "intervene", "latents", "probe", "view")
 ROOMS = (
     "corpus",
     "activations",
@@ -30,6 +30,7 @@ ROOMS = (
     "explanations",
     "interventions",
     "steering",
+    "probing",
     "live",
     "site",
 )

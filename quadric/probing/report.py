@@ -11,6 +11,8 @@ from quadric.probing.summary import Contrast, FamilyMean, shown_count, split_int
 SPLIT_RATIO = TEST_SHARE / (1 - TEST_SHARE)
 DETAIL_COUNT = 5
 """Features of the probes that are shown set by set."""
+FEW_SETS = 3
+"""Up to so many sets, the terminal shows each of them."""
 
 
 class Table(NamedTuple):
@@ -38,7 +40,7 @@ def tables_of(found: Probing) -> list[Table]:
 
 
 def short_tables(found: Probing) -> list[Table]:
-    """What fits into a terminal: means and paired differences, without intervals over sets."""
+    """What fits into a terminal: means and paired differences, without intervals over sets; and single sets, if few."""
     summary = summary_of(found)
     made: list[Table] = []
     for pooling in found.settings["poolings"]:
@@ -48,7 +50,8 @@ def short_tables(found: Probing) -> list[Table]:
         made += _auc_contrasts(contrasts, pooling, brief=True)
         fits = [each for each in summary.r2 if each.pooling == pooling]
         made += [_mean_fits(fits, pooling)] if fits else []
-    return made
+    few = len(found.sets) <= FEW_SETS or any(each.is_trivial for each in found.sets)
+    return [*made, *([_set_scores(found)] if found.rows and few else []), *([_sets(found)] if few else [])]
 
 
 def report_of(found: Probing) -> str:
