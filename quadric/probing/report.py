@@ -11,6 +11,8 @@ from quadric.probing.summary import Contrast, FamilyMean, shown_count, split_int
 SPLIT_RATIO = TEST_SHARE / (1 - TEST_SHARE)
 DETAIL_COUNT = 5
 """Features of the probes that are shown set by set."""
+SHORT_COUNTS = (1, DETAIL_COUNT, None)
+"""Numbers of features whose differences fit into a terminal."""
 FEW_SETS = 3
 """Up to so many sets, the terminal shows each of them."""
 
@@ -51,7 +53,8 @@ def short_tables(found: Probing) -> list[Table]:
         fits = [each for each in summary.r2 if each.pooling == pooling]
         made += [_mean_fits(fits, pooling)] if fits else []
     few = len(found.sets) <= FEW_SETS or any(each.is_trivial for each in found.sets)
-    return [*made, *([_set_scores(found)] if found.rows and few else []), *([_sets(found)] if few else [])]
+    single = [_turned(_set_scores(found))] if found.rows and few else []
+    return [*made, *single, *([_sets(found)] if few else [])]
 
 
 def report_of(found: Probing) -> str:
@@ -94,7 +97,7 @@ def _auc_means(means: list[FamilyMean], pooling: str, brief: bool = False) -> Ta
 
 def _auc_contrasts(contrasts: list[Contrast], pooling: str, brief: bool = False) -> list[Table]:
     """One table for every family that is compared with the others."""
-    counts = list(dict.fromkeys(each.count for each in contrasts))
+    counts = list(dict.fromkeys(each.count for each in contrasts if not brief or each.count in SHORT_COUNTS))
     by_cell = {(each.label, each.against, each.count): each for each in contrasts}
     half = "" if brief else " ± half of the 95 % interval over sets"
     note = (
@@ -154,6 +157,12 @@ def _set_scores(found: Probing) -> Table:
     rows = [[name, *(_score(scores.get((name, label), [])) for label in labels)] for name in names]
     note = "± half of the 95 % interval over splits, widened because splits share rows."
     return Table(f"AUC of {DETAIL_COUNT} features {_pooled(pooling)}, set by set", ["set", *labels], rows, note)
+
+
+def _turned(table: Table) -> Table:
+    """Rows as columns."""
+    headings, *rows = (list(column) for column in zip(table.headings, *table.rows, strict=True))
+    return Table(table.title, headings, rows, table.note)
 
 
 def _sets(found: Probing) -> Table:
