@@ -32,7 +32,8 @@ def tables_of(found: Probing) -> list[Table]:
     made: list[Table] = []
     for pooling in found.settings["poolings"]:
         means = [each for each in summary.auc if each.pooling == pooling]
-        made += [_auc_means(means, pooling)] if means else []
+        right = [each for each in summary.accuracy if each.pooling == pooling]
+        made += [_auc_means(means, pooling), _accuracies(right, pooling)] if means else []
         made += _auc_contrasts([each for each in summary.auc_contrasts if each.pooling == pooling], pooling)
         fits = [each for each in summary.r2 if each.pooling == pooling]
         made += [_fits(found, fits, pooling)] if fits else []
@@ -83,16 +84,26 @@ def _pooled(pooling: str) -> str:
 
 
 def _auc_means(means: list[FamilyMean], pooling: str, brief: bool = False) -> Table:
-    counts = list(dict.fromkeys(each.count for each in means))
-    by_cell = {(each.label, each.count): each for each in means}
-    labels = list(dict.fromkeys(each.label for each in means))
-    rows = [[label, *(_value(by_cell.get((label, count)), brief) for count in counts)] for label in labels]
     half = "" if brief else " ± half of the 95 % interval over sets"
     note = (
         f"Area under the ROC curve on held-out rows, mean over {max(each.n_sets for each in means)} binary sets{half}. "
         "Columns: how many features the probe may use, chosen on training rows."
     )
-    return Table(f"AUC, features {_pooled(pooling)}", ["features", *map(shown_count, counts)], rows, note)
+    return Table(f"AUC, features {_pooled(pooling)}", *_by_count(means, brief), note)
+
+
+def _accuracies(means: list[FamilyMean], pooling: str) -> Table:
+    note = "Share of held-out rows that the probe classifies rightly; half of the rows are of each class."
+    return Table(f"Accuracy, features {_pooled(pooling)}", *_by_count(means), note)
+
+
+def _by_count(means: list[FamilyMean], brief: bool = False) -> tuple[list[str], list[list[str]]]:
+    """Headings and rows: one row per family, one column per number of features."""
+    counts = list(dict.fromkeys(each.count for each in means))
+    by_cell = {(each.label, each.count): each for each in means}
+    labels = list(dict.fromkeys(each.label for each in means))
+    rows = [[label, *(_value(by_cell.get((label, count)), brief) for count in counts)] for label in labels]
+    return ["features", *map(shown_count, counts)], rows
 
 
 def _auc_contrasts(contrasts: list[Contrast], pooling: str, brief: bool = False) -> list[Table]:

@@ -44,7 +44,7 @@ def test_a_file_becomes_tables_a_figure_and_json(
     assert {each["label"] for each in found["summary"]["auc"]} == set()  # words alone tell cats from dogs
     assert found["sets"][0]["trivial"]
     assert {path.name for path in out.iterdir()} == {
-        *("probing.json", "probes.csv", "regressions.csv", "report.md", "vectors"),
+        *("probing.json", "probes.csv", "sets.csv", "regressions.csv", "report.md", "vectors"),
         *("probing.png", "probing.svg", "probing.csv"),
     }
     with (out / "probes.csv").open() as file:
