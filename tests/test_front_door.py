@@ -15,19 +15,12 @@ from tests.activations.tiny import SIZES, tiny_tokenizer
 
 FUNCTIONS = (
     "collect_evidence", "evaluate", "explain", "export", "export_site", "fit", "harvest", "intervene", "latents",
-    "linear_dictionary", "load", "push", "show", "steering_curve", "view",
+    "linear_dictionary", "load", "probe", "push", "show", "steering_curve", "view",
 )  # fmt: skip
 RUN_EXAMPLES = (
-    "collect_evidence",
-    "evaluate",
-    "export",
-    "export_site",
-    "fit",
-    "intervene",
-    "latents",
-    "linear_dictionary",
-    "view",
-)
+    "collect_evidence", "evaluate", "export", "export_site", "fit", "intervene", "latents", "linear_dictionary",
+    "probe", "view",
+)  # fmt: skip
 ROOMS = (
     "corpus",
     "activations",
@@ -40,6 +33,7 @@ ROOMS = (
     "explanations",
     "interventions",
     "steering",
+    "probing",
     "live",
     "site",
     "interop",

@@ -176,7 +176,7 @@ def _shown(table: "Table") -> "RichTable":
 
     made = RichTable(title=table.title, title_justify="left", caption=table.note, caption_justify="left", box=None)
     for place, heading in enumerate(table.headings):
-        made.add_column(heading, justify="left" if place == 0 else "right", no_wrap=place > 0)
+        made.add_column(heading, justify="left" if place == 0 else "right", no_wrap=True)
     for row in table.rows:
         made.add_row(*row)
     return made

@@ -29,7 +29,10 @@ def _curves(axes: Any, summary: "Summary", pooling: str) -> list[Row]:
     rows: list[Row] = []
     for number, label in enumerate(labels):
         own = [each for each in means if each.label == label]
-        look = {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)]}
+        look = {
+            "color": COLOURS[number % len(COLOURS)],
+            "marker": MARKERS[(number + number // len(COLOURS)) % len(MARKERS)],
+        }
         dashes = ("-", "--", ":")[number // len(COLOURS) % 3]
         places = [counts.index(each.count) for each in own]
         axes.plot(places, [each.value.mean for each in own], dashes, label=label, **look)

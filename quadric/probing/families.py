@@ -150,7 +150,7 @@ def principal_scores(tokens: Float[Tensor, "t d"], is_train: Bool[Tensor, " t"],
     from sklearn import decomposition
 
     training = tokens[is_train].double().numpy()
-    fitted = decomposition.PCA(min(count, *training.shape), svd_solver="full").fit(training)
+    fitted = decomposition.PCA(min(count, *training.shape), svd_solver="covariance_eigh").fit(training)
     kept = fitted.explained_variance_ratio_ > SMALLEST_SHARE
     return torch.from_numpy(fitted.transform(tokens.double().numpy())[:, kept])
 

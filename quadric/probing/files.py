@@ -6,7 +6,7 @@ from quadric._csv import csv_of_rows
 from quadric._files import write_atomically, write_json
 from quadric.probing.record import Probing
 from quadric.probing.report import report_of
-from quadric.probing.summary import summary_of
+from quadric.probing.summary import set_rows, summary_of
 
 VECTORS = "vectors"
 """Folder of the activations, which a second probing of the same texts and hook point reads instead of the model."""
@@ -19,7 +19,7 @@ def check_folder(folder: Path) -> None:
 
 
 def write_probing(found: Probing, folder: Path) -> list[Path]:
-    """Write probing.json, probes.csv, regressions.csv, report.md and, with matplotlib, the figure.
+    """Write probing.json, probes.csv, sets.csv, regressions.csv, report.md and, with matplotlib, the figure.
 
     Args:
         found: What was measured.
@@ -32,10 +32,15 @@ def write_probing(found: Probing, folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / "probing.json"]
     write_json(paths[0], found.as_json())
-    for name, rows in (("probes", found.rows), ("regressions", found.regressions)):
+    tables = {
+        "probes": [row.as_row() for row in found.rows],
+        "regressions": [row.as_row() for row in found.regressions],
+        "sets": set_rows(found),
+    }
+    for name, rows in tables.items():
         if rows:
             paths.append(folder / f"{name}.csv")
-            write_atomically(paths[-1], csv_of_rows([row.as_row() for row in rows]).encode())
+            write_atomically(paths[-1], csv_of_rows(rows).encode())
     paths.append(folder / "report.md")
     write_atomically(paths[-1], report_of(found).encode())
     return paths + _draw(found, folder)

@@ -11,6 +11,10 @@ from quadric.probing.summary import Contrast, FamilyMean, shown_count, split_int
 SPLIT_RATIO = TEST_SHARE / (1 - TEST_SHARE)
 DETAIL_COUNT = 5
 """Features of the probes that are shown set by set."""
+SHORT_COUNTS = (1, DETAIL_COUNT, None)
+"""Numbers of features whose differences fit into a terminal."""
+FEW_SETS = 3
+"""Up to so many sets, the terminal shows each of them."""
 
 
 class Table(NamedTuple):
@@ -28,7 +32,8 @@ def tables_of(found: Probing) -> list[Table]:
     made: list[Table] = []
     for pooling in found.settings["poolings"]:
         means = [each for each in summary.auc if each.pooling == pooling]
-        made += [_auc_means(means, pooling)] if means else []
+        right = [each for each in summary.accuracy if each.pooling == pooling]
+        made += [_auc_means(means, pooling), _accuracies(right, pooling)] if means else []
         made += _auc_contrasts([each for each in summary.auc_contrasts if each.pooling == pooling], pooling)
         fits = [each for each in summary.r2 if each.pooling == pooling]
         made += [_fits(found, fits, pooling)] if fits else []
@@ -38,7 +43,7 @@ def tables_of(found: Probing) -> list[Table]:
 
 
 def short_tables(found: Probing) -> list[Table]:
-    """What fits into a terminal: means and paired differences, without intervals over sets."""
+    """What fits into a terminal: means and paired differences, without intervals over sets; and single sets, if few."""
     summary = summary_of(found)
     made: list[Table] = []
     for pooling in found.settings["poolings"]:
@@ -48,7 +53,9 @@ def short_tables(found: Probing) -> list[Table]:
         made += _auc_contrasts(contrasts, pooling, brief=True)
         fits = [each for each in summary.r2 if each.pooling == pooling]
         made += [_mean_fits(fits, pooling)] if fits else []
-    return made
+    few = len(found.sets) <= FEW_SETS or any(each.is_trivial for each in found.sets)
+    single = [_turned(_set_scores(found))] if found.rows and few else []
+    return [*made, *single, *([_sets(found)] if few else [])]
 
 
 def report_of(found: Probing) -> str:
@@ -77,21 +84,31 @@ def _pooled(pooling: str) -> str:
 
 
 def _auc_means(means: list[FamilyMean], pooling: str, brief: bool = False) -> Table:
-    counts = list(dict.fromkeys(each.count for each in means))
-    by_cell = {(each.label, each.count): each for each in means}
-    labels = list(dict.fromkeys(each.label for each in means))
-    rows = [[label, *(_value(by_cell.get((label, count)), brief) for count in counts)] for label in labels]
     half = "" if brief else " ± half of the 95 % interval over sets"
     note = (
         f"Area under the ROC curve on held-out rows, mean over {max(each.n_sets for each in means)} binary sets{half}. "
         "Columns: how many features the probe may use, chosen on training rows."
     )
-    return Table(f"AUC, features {_pooled(pooling)}", ["features", *map(shown_count, counts)], rows, note)
+    return Table(f"AUC, features {_pooled(pooling)}", *_by_count(means, brief), note)
+
+
+def _accuracies(means: list[FamilyMean], pooling: str) -> Table:
+    note = "Share of held-out rows that the probe classifies rightly; half of the rows are of each class."
+    return Table(f"Accuracy, features {_pooled(pooling)}", *_by_count(means), note)
+
+
+def _by_count(means: list[FamilyMean], brief: bool = False) -> tuple[list[str], list[list[str]]]:
+    """Headings and rows: one row per family, one column per number of features."""
+    counts = list(dict.fromkeys(each.count for each in means))
+    by_cell = {(each.label, each.count): each for each in means}
+    labels = list(dict.fromkeys(each.label for each in means))
+    rows = [[label, *(_value(by_cell.get((label, count)), brief) for count in counts)] for label in labels]
+    return ["features", *map(shown_count, counts)], rows
 
 
 def _auc_contrasts(contrasts: list[Contrast], pooling: str, brief: bool = False) -> list[Table]:
     """One table for every family that is compared with the others."""
-    counts = list(dict.fromkeys(each.count for each in contrasts))
+    counts = list(dict.fromkeys(each.count for each in contrasts if not brief or each.count in SHORT_COUNTS))
     by_cell = {(each.label, each.against, each.count): each for each in contrasts}
     half = "" if brief else " ± half of the 95 % interval over sets"
     note = (
@@ -151,6 +168,12 @@ def _set_scores(found: Probing) -> Table:
     rows = [[name, *(_score(scores.get((name, label), [])) for label in labels)] for name in names]
     note = "± half of the 95 % interval over splits, widened because splits share rows."
     return Table(f"AUC of {DETAIL_COUNT} features {_pooled(pooling)}, set by set", ["set", *labels], rows, note)
+
+
+def _turned(table: Table) -> Table:
+    """Rows as columns."""
+    headings, *rows = (list(column) for column in zip(table.headings, *table.rows, strict=True))
+    return Table(table.title, headings, rows, table.note)
 
 
 def _sets(found: Probing) -> Table:

@@ -53,9 +53,10 @@ class Contrast:
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """Means and contrasts of the probes (area under the curve) and of the regressions (R²)."""
+    """Means and contrasts of the probes (area under the curve, accuracy) and of the regressions (R²)."""
 
     auc: tuple[FamilyMean, ...]
+    accuracy: tuple[FamilyMean, ...]
     auc_contrasts: tuple[Contrast, ...]
     r2: tuple[FamilyMean, ...]
     r2_contrasts: tuple[Contrast, ...]
@@ -63,7 +64,7 @@ class Summary:
     def as_json(self) -> dict[str, Any]:
         return {
             name: [_flat(asdict(each)) for each in getattr(self, name)]
-            for name in ("auc", "auc_contrasts", "r2", "r2_contrasts")
+            for name in ("auc", "accuracy", "auc_contrasts", "r2", "r2_contrasts")
         }
 
 
@@ -83,6 +84,7 @@ def summary_of(found: Probing) -> Summary:
     r2 = _by_cell(found.regressions, lambda row: row.r2)
     return Summary(
         auc=_means(auc),
+        accuracy=_means(_by_cell(probes, lambda row: row.accuracy)),
         auc_contrasts=_contrasts(
             auc, {family_label(name, LATENTS) for name in bilinear}, TEST_SHARE / (1 - TEST_SHARE)
         ),
@@ -145,6 +147,20 @@ def _contrast(values: Values, cell: Cell, other: Cell, test_by_train: float) -> 
         lost=lost,
         tied=len(pairs) - won - lost,
     )
+
+
+def set_rows(found: Probing) -> list[dict[str, Any]]:
+    """One flat row per set, family, pooling and number of features: AUC and accuracy with intervals over splits."""
+    auc, accuracy = _by_cell(found.rows, lambda row: row.auc), _by_cell(found.rows, lambda row: row.accuracy)
+    rows = []
+    for cell, by_set in auc.items():
+        for name, values in by_set.items():
+            row: dict[str, Any] = {"set": name, "features": cell[1], "pooling": cell[0], "count": shown_count(cell[2])}
+            for measure, own in (("auc", values), ("accuracy", accuracy[cell][name])):
+                interval = split_interval(own, TEST_SHARE / (1 - TEST_SHARE))
+                row |= {measure: interval.mean, f"{measure}_low": interval.low, f"{measure}_high": interval.high}
+            rows.append(row)
+    return rows
 
 
 def split_interval(values: Sequence[float], test_by_train: float) -> Interval:

@@ -117,7 +117,7 @@ def added(name: str, direction: Float[Tensor, " d"]) -> Method:
 
 
 def clamped(topk: LinearAutoencoder, latent: int) -> Method:
-    """One latent of a linear dictionary set to the dose, in units of the token's norm; the reconstruction error stays."""
+    """One latent of a linear dictionary set to the dose, in units of the token's norm. Its error stays."""
     return Method("TopK latent", lambda dose: clamp(topk, latent, dose, in_norms=True), LENGTHS)
 
 

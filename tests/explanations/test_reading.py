@@ -54,6 +54,15 @@ def test_a_token_before_the_text_that_the_rules_keep_is_not_part_of_it() -> None
     torch.testing.assert_close(reading.vectors, alone(found, [1, *reading.token_ids])[1:])
 
 
+def test_only_the_end_of_a_text_is_read_if_asked() -> None:
+    found = reader()
+    whole, short = found.read(["a few words", "end"], last_tokens=5, sequences=1)
+    (end,) = found.read(["words"])
+    assert whole.words == list("words")
+    torch.testing.assert_close(whole.vectors, end.vectors)
+    assert short.words == list("end")
+
+
 def test_a_long_text_continues_in_further_blocks() -> None:
     found, text = reader(), "abcdefghijklmnopqrstuvwxyz"
     (reading,) = found.read([text])

@@ -73,6 +73,23 @@ def test_the_eigenspace_of_that_latent_holds_the_angle() -> None:
     assert all(row.circular is not None and row.circular > 0.8 for row in eigenspace)
 
 
+def test_a_dictionary_with_the_papers_lens_is_read_about_the_mean_of_the_rows() -> None:
+    """Its form about the origin is half linear: the mean is large, and (μ̂·x)(w·x) is a slope along w."""
+    x = rows()
+    ae = BilinearAutoencoder(d_model=D, n_latents=4, prior="atomic")
+    with torch.no_grad():
+        ae.left[0], ae.right[0] = torch.eye(D)[2], torch.eye(D)[0]  # coordinate 2 is the mean's
+    data = LabelledSet(name="side", kind="binary", vectors=x, labels=(x[:, 0] > 0).int().tolist())
+    found = quadric.probe({"raw lens": ae}, [data], seeds=2, counts=(1,))
+    auc = {each.label: each.value.mean for each in summary_of(found).auc}
+    assert auc["raw lens: latents"] > 0.97
+    assert auc["raw lens: linear part"] > 0.97
+    assert auc["raw lens: quadratic part"] < 0.75
+    angle = torch.atan2(x[:, 1], x[:, 0])
+    circle = LabelledSet(name="angle", kind="cyclic", period=2 * torch.pi, vectors=x, labels=angle.tolist())
+    assert len(quadric.probe({"raw lens": ae}, [circle], seeds=2).regressions) == 2 * 12
+
+
 def test_texts_are_read_by_the_language_model_once(tmp_path: Path) -> None:
     known = Provenance(hook_point="resid_pre.2", packing="packed", block_length=64)
     ae = BilinearAutoencoder(d_model=D_MODEL, n_latents=6, prior="atomic", provenance=known)

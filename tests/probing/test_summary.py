@@ -7,7 +7,7 @@ from scipy.stats import t
 
 from quadric.probing.record import ProbeRow, Probing, SetFacts
 from quadric.probing.report import report_of, short_tables
-from quadric.probing.summary import split_interval, summary_of
+from quadric.probing.summary import set_rows, split_interval, summary_of
 
 SCORES = {
     # set: (ours, linear part, topk), each for three seeds
@@ -65,6 +65,14 @@ def test_tables_say_who_won_and_which_sets_were_left_out() -> None:
     assert "mean over 2 binary sets" in text
     brief = short_tables(probing())
     assert brief[1].rows[0] == ["ours: linear part", "+0.000 1/0/1"]
+
+
+def test_every_set_has_its_intervals_over_splits() -> None:
+    row = next(each for each in set_rows(probing()) if (each["set"], each["features"]) == ("won", "ours: latents"))
+    expected = split_interval(SCORES["won"][0], 0.5)
+    assert (row["auc"], row["auc_low"], row["auc_high"]) == pytest.approx(tuple(expected))
+    assert row["accuracy"] == pytest.approx(0.91)
+    assert len(set_rows(probing())) == 9
 
 
 def test_everything_goes_to_json() -> None:
