@@ -16,7 +16,6 @@ from quadric.autoencoders import BilinearAutoencoder
 from quadric.autoencoders.objective import unit_tokens
 from quadric.autoencoders.topk import LinearAutoencoder
 from quadric.interventions.axes import Axes
-from quadric.interventions.clamping import clamp
 from quadric.interventions.combining import Intervention, unit_and_norm
 from quadric.interventions.latents import Latent
 from quadric.interventions.projection import nearest_steps
@@ -116,8 +115,19 @@ def added(name: str, direction: Float[Tensor, " d"]) -> Method:
 
 
 def clamped(topk: LinearAutoencoder, latent: int) -> Method:
-    """One latent of a linear dictionary set to the dose; the reconstruction error stays as it is."""
-    return Method("TopK latent", lambda dose: clamp(topk, latent, dose), LENGTHS)
+    """One latent of a linear dictionary set to the dose, for the unit token; the reconstruction error stays as it is."""
+    direction = topk.decoder.detach()[latent].double()
+
+    def at(dose: float) -> Change:
+        def change(x: Tensor) -> Tensor:
+            with torch.no_grad():
+                missing = dose - topk.encode(unit_tokens(x))[:, latent].double()
+            moved: Tensor = missing[:, None] * x.double().norm(dim=-1, keepdim=True) * direction.to(x.device)
+            return x + moved.to(x.dtype)
+
+        return change
+
+    return Method("TopK latent", at, LENGTHS)
 
 
 def random_quadric(latent: Latent, corpus: Float[Tensor, "n d"], to: float, generator: torch.Generator) -> Method:
