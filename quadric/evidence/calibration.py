@@ -21,7 +21,7 @@ from quadric.autoencoders import Autoencoder
 from quadric.autoencoders.lens import TokenMoments, token_moments
 from quadric.autoencoders.topk import LinearAutoencoder
 from quadric.geometry import Centre, Centring, centring_of
-from quadric.geometry.centring import as_read
+from quadric.geometry.centring import as_read, prepared
 
 Array = np.ndarray
 
@@ -96,16 +96,17 @@ def calibrate(autoencoder: Autoencoder, tokens: Float[Tensor, "n d"]) -> Calibra
     Returns:
         The calibration.
     """
-    read = as_read(autoencoder, tokens).float().cpu()
+    given = prepared(autoencoder, tokens).float().cpu()
+    read = as_read(autoencoder, given)
     moments = _moments(autoencoder, read)
     centre = Centre(moments.mean.float(), moments.covariance.float())
     centring = centring_of(autoencoder, centre)
     stride = -(-len(read) // MEDIAN_TOKENS)
     is_gated = isinstance(autoencoder, LinearAutoencoder)
-    rest = torch.zeros(autoencoder.n_latents) if is_gated else _median(_values(autoencoder, read[::stride]))
+    rest = torch.zeros(autoencoder.n_latents) if is_gated else _median(_values(autoencoder, given[::stride]))
     sums = _Sums(autoencoder.n_latents, autoencoder.d_model)
-    for part in torch.split(read, TOKENS_AT_ONCE):
-        sums.add(centring.coordinates(part), _values(autoencoder, part) - rest)
+    for part, own in zip(torch.split(read, TOKENS_AT_ONCE), torch.split(given, TOKENS_AT_ONCE), strict=True):
+        sums.add(centring.coordinates(part), _values(autoencoder, own) - rest)
     signs = torch.where(sums.below > sums.above, -1.0, 1.0)
     linear = signs[:, None] * sums.predictors(len(read))
     return Calibration(
@@ -118,8 +119,8 @@ def calibrate(autoencoder: Autoencoder, tokens: Float[Tensor, "n d"]) -> Calibra
     )
 
 
-def _values(autoencoder: Autoencoder, read: Float[Tensor, "n d"]) -> Float[Tensor, "n k"]:
-    return autoencoder.encode(read.to(next(autoencoder.parameters()).device)).float().cpu()
+def _values(autoencoder: Autoencoder, given: Float[Tensor, "n d"]) -> Float[Tensor, "n k"]:
+    return autoencoder.encode(given.to(next(autoencoder.parameters()).device)).float().cpu()
 
 
 def _moments(autoencoder: Autoencoder, read: Float[Tensor, "n d"]) -> TokenMoments:

@@ -17,7 +17,7 @@ from quadric.evidence.firing import BINS_PER_SIGN, SUMS, FiringSums
 from quadric.evidence.record import EvidenceSettings
 from quadric.evidence.reservoir import CONTROL_AXES, Block, Reservoir, control_frame, token_counters
 from quadric.geometry import Centre, Centring, Decomposition, leading_axes
-from quadric.geometry.centring import as_read, given_sha256
+from quadric.geometry.centring import as_read, given_sha256, prepared
 
 Array = np.ndarray
 
@@ -112,10 +112,10 @@ class Collector:
     def update(self, tokens: Tensor, places: Int64[Array, " n"], windows: UInt64[Array, " n"]) -> None:
         """Score a batch of raw token vectors (n, d), given their places and the hashes of the text around them."""
         known = self.calibration
-        read = as_read(self.autoencoder, tokens)
-        signed = self.autoencoder.encode(read).float().cpu() * torch.from_numpy(np.array(known.signs))
-        scales = density_scales(self.autoencoder, read)
-        v = self.centring.coordinates(read.float().cpu())
+        given = prepared(self.autoencoder, tokens)
+        signed = self.autoencoder.encode(given).float().cpu() * torch.from_numpy(np.array(known.signs))
+        scales = density_scales(self.autoencoder, given)
+        v = self.centring.coordinates(as_read(self.autoencoder, given).float().cpu())
         predicted = v @ self.axes[..., -1].mT
         offset = self.autoencoder.density_offset()
         offsets = known.signs * (0 if offset is None else offset.detach().float().cpu().numpy())
@@ -193,11 +193,11 @@ class Collector:
         self.firing.n_tokens = len(arrays["seen.places"])
 
 
-def density_scales(autoencoder: Autoencoder, read: Tensor) -> Float32[Array, " n"]:
+def density_scales(autoencoder: Autoencoder, given: Tensor) -> Float32[Array, " n"]:
     """By which z is multiplied for the density: that of x̃ at unit norm, of which a quadratic z is divided by ‖x̃‖²."""
     if not isinstance(autoencoder, BilinearAutoencoder):
-        return np.ones(len(read), dtype=np.float32)
-    shown: Tensor = autoencoder.lens(read)
+        return np.ones(len(given), dtype=np.float32)
+    shown: Tensor = autoencoder.lens(given)
     return np.asarray(shown.square().sum(-1).reciprocal().float().cpu().numpy())
 
 

@@ -17,7 +17,7 @@ from quadric.evidence.reservoir import control_frame
 from quadric.explanations.quantiles import quantiles_of, surprise
 from quadric.explanations.reading import Reading, TextReader
 from quadric.explanations.record import Explanation, Firing, TextLatent, Token, TokenLatent
-from quadric.geometry.centring import as_read
+from quadric.geometry.centring import as_read, prepared
 from quadric.geometry.decomposition import latent_frame
 from quadric.geometry.kernels import reconstruction_gram
 
@@ -215,7 +215,8 @@ class Explainer:
             raise ValueError("without evidence there is no picture to place tokens in; collect it with quadric site")
         known, seed = self.evidence.calibration, self.evidence.settings.seed
         frame = latent_frame(self.autoencoder, latent, n_axes, known.tokens_centre())
-        v = frame.centring.coordinates(as_read(self.autoencoder, reading.vectors).double().cpu())
+        given = prepared(self.autoencoder, reading.vectors)
+        v = frame.centring.coordinates(as_read(self.autoencoder, given).double().cpu())
         shown = (v @ frame.axes).float().numpy()
         random = control_frame(self.autoencoder.d_model, seed).double()
         return TokenCoordinates(
@@ -227,7 +228,7 @@ class Explainer:
     def values(self, vectors: Tensor) -> Float32[Array, "m k"]:
         """sign·z of activations, as sites show it."""
         with torch.no_grad():
-            found = self.autoencoder.encode(as_read(self.autoencoder, vectors)).float().cpu()
+            found = self.autoencoder.encode(prepared(self.autoencoder, vectors)).float().cpu()
         return np.asarray(found.numpy() * self.signs())
 
     def signs(self) -> Float32[Array, " k"]:

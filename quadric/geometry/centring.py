@@ -132,12 +132,15 @@ def _fitting(centre: CentreLike, d_model: int) -> Centre:
     return given
 
 
-def as_read(autoencoder: Autoencoder, tokens: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
-    """Raw activations as a dictionary reads them, checked and on its device; `Centring` takes them from here.
-
-    They are scaled to unit norm, unless the dictionary was trained on others.
-    """
+def prepared(autoencoder: Autoencoder, tokens: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+    """Raw activations as `encode` takes them, checked and on the dictionary's device: unit tokens, for those that are
+    trained here."""
     return autoencoder.prepare(tokens.to(next(autoencoder.parameters()).device))
+
+
+def as_read(autoencoder: Autoencoder, tokens: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+    """What the dictionary reads of prepared tokens: the vectors about whose mean a linear dictionary is shown."""
+    return tokens
 
 
 def as_centre(centre: CentreLike) -> Centre:

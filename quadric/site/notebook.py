@@ -18,7 +18,7 @@ from quadric.autoencoders.lens import token_moments
 from quadric.autoencoders.objective import check_tokens
 from quadric.autoencoders.topk import LinearAutoencoder
 from quadric.geometry import Centre, Form, LatentFrame, form_frame, latent_frame
-from quadric.geometry.centring import as_read, has_own_centre
+from quadric.geometry.centring import as_read, has_own_centre, prepared
 from quadric.geometry.dictionary import as_forms
 from quadric.site import writer
 from quadric.site.notebook_points import MOST_AXES, PointsOfLatents, no_points, points_of_evidence, points_of_rows
@@ -119,7 +119,7 @@ def _of_latent(autoencoder: Autoencoder, latent: int | None, data: PointsOfLaten
 def _centre_of_rows(autoencoder: Autoencoder, rows: Tensor) -> Centre:
     """Mean and covariance of rows as the dictionary reads them."""
     if isinstance(autoencoder, LinearAutoencoder):
-        read = as_read(autoencoder, rows).double()
+        read = as_read(autoencoder, prepared(autoencoder, rows)).double()
         return Centre(read.mean(0), torch.cov(read.mT, correction=0))
     moments = token_moments(rows)
     return Centre(moments.mean, moments.covariance)

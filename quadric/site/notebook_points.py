@@ -11,7 +11,7 @@ from quadric.autoencoders import Autoencoder
 from quadric.autoencoders.objective import unit_tokens
 from quadric.autoencoders.topk import LinearAutoencoder
 from quadric.geometry import Form, LatentFrame
-from quadric.geometry.centring import as_read
+from quadric.geometry.centring import as_read, prepared
 from quadric.site.schema import NOTHING, ROW, unit_of
 
 MOST_AXES = 8
@@ -118,14 +118,16 @@ def best_linear_direction(v: Float[Tensor, "n d"], values: Float[Tensor, " n"]) 
 
 
 def _read(subject: Form | tuple[Autoencoder, int], rows: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
-    return unit_tokens(rows) if isinstance(subject, Form) else as_read(subject[0], rows)
+    if isinstance(subject, Form):
+        return unit_tokens(rows)
+    return as_read(subject[0], prepared(subject[0], rows))
 
 
 def _values(subject: Form | tuple[Autoencoder, int], rows: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
     if isinstance(subject, Form):
-        return subject(_read(subject, rows).to(subject.left.device)).cpu()
+        return subject(unit_tokens(rows).to(subject.left.device)).cpu()
     autoencoder, latent = subject
-    return autoencoder.encode(_read(subject, rows))[:, latent].double().cpu()
+    return autoencoder.encode(prepared(autoencoder, rows))[:, latent].double().cpu()
 
 
 def _has_rest(subject: Form | tuple[Autoencoder, int]) -> bool:

@@ -18,7 +18,7 @@ from quadric.geometry import (
     stored_geometry,
 )
 from quadric.geometry.axes import LINEAR_DIRECTION, NO_AXIS, PRINCIPAL_COMPONENT, READING_DIRECTION
-from quadric.geometry.centring import as_read, centring_of
+from quadric.geometry.centring import as_read, centring_of, prepared
 from quadric.geometry.directions import directions_of, principal_components
 from tests.geometry.linear_dictionary import D_MODEL, N_LATENTS, batch_topk, centre_of, tokens, topk
 
@@ -43,7 +43,7 @@ def test_active_latents_are_their_affine_function_exactly(make):
 def test_two_axes_give_the_value_before_the_gate_for_every_token():
     ae = topk()
     found = decompose(ae, 6, centre=CENTRE)
-    v = centring_of(ae, CENTRE).coordinates(as_read(ae, X).double())
+    v = centring_of(ae, CENTRE).coordinates(as_read(ae, prepared(ae, X)).double())
     assert found.axis_kind[:, :2].tolist() == [[LINEAR_DIRECTION, READING_DIRECTION]] * N_LATENTS
     assert (found.axis_kind[:, 2:] == PRINCIPAL_COMPONENT).all()
     for latent in range(N_LATENTS):
@@ -126,7 +126,7 @@ def test_reading_a_latent_gives_its_half_space():
     quadric = read(ae, 4, CENTRE)
     assert (quadric.shape, quadric.curvature) == ("half-space", 0)
     torch.testing.assert_close(quadric.direction, ae.encoder.detach()[4].double())
-    v = centring_of(ae, CENTRE).coordinates(as_read(ae, X).double())
+    v = centring_of(ae, CENTRE).coordinates(as_read(ae, prepared(ae, X)).double())
     torch.testing.assert_close(quadric.form(v), before_the_gate(ae)[:, 4], atol=1e-6, rtol=1e-5)
     with pytest.raises(IndexError, match="latent 14 is outside 0 … 13"):
         read(ae, N_LATENTS)

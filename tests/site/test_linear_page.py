@@ -99,6 +99,14 @@ def test_the_two_are_compared_and_a_pair_is_drawn_side_by_side(viewer):
     expect(page.locator("tbody tr")).to_have_count(N_LATENTS)
 
 
+@pytest.mark.parametrize("route", [f"{LATENT}?surface=0.2", "#/topk", "#/topk/versus/bilinear"])
+def test_a_phone_shows_everything_without_scrolling_sideways(linear_site, serve, open_viewer, route):
+    viewer = open_viewer(serve(linear_site), viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    page = viewer.open(route)
+    page.wait_for_selector("main")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
 @pytest.mark.parametrize("route", [f"{LATENT}?surface=0.2", "#/topk"])
 def test_pages_are_accessible(viewer, route):
     page = viewer.open(route)
