@@ -1,4 +1,5 @@
-"""Families of features: what a probe may look at. Each gives some numbers for every unit token u.
+"""Families of features: what a probe may look at. Each gives some numbers for every unit token u; latents of a
+dictionary that reads activations at their own length are those of the activation.
 
 | family         | feature                                                                            |
 |----------------|------------------------------------------------------------------------------------|
@@ -37,7 +38,7 @@ LATENTS, LINEAR_PART, QUADRATIC_PART, RANDOM = "latents", "linear part", "quadra
 RAW, PCA, DEGREE_TWO = "raw", "pca", "degree 2"
 
 Features = Callable[[Float[Tensor, "t d"], Bool[Tensor, " t"]], Float[Tensor, "t f"]]
-"""Unit tokens, and which of them belong to training rows, to features."""
+"""Tokens, and which of them belong to training rows, to features."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -50,6 +51,8 @@ class Family:
     features: Features
     is_fitted: bool
     """Whether the features depend on the training rows, so that every split has its own."""
+    at_own_length: bool = False
+    """Whether the features are those of activations at their own length, not of unit tokens."""
 
     @property
     def label(self) -> str:
@@ -65,15 +68,25 @@ def families_of(autoencoders: Mapping[str, Autoencoder], seed: int = NULL_SEED) 
 
 
 def _of_dictionary(name: str, autoencoder: Autoencoder, seed: int) -> list[Family]:
-    made = [Family(name=LATENTS, dictionary=name, features=latents_of(autoencoder), is_fitted=False)]
+    made = [_latent_family(LATENTS, name, autoencoder)]
     if isinstance(autoencoder, BilinearAutoencoder):
         about_rows = not isinstance(autoencoder.lens, AffineLens)
         for part, features in ((LINEAR_PART, linear_parts), (QUADRATIC_PART, quadratic_parts)):
             own = _of_part(autoencoder, features)
             made.append(Family(name=part, dictionary=name, features=own, is_fitted=about_rows))
     if (chance := random_like(autoencoder, seed)) is not None:
-        made.append(Family(name=RANDOM, dictionary=name, features=latents_of(chance), is_fitted=False))
+        made.append(_latent_family(RANDOM, name, chance))
     return made
+
+
+def _latent_family(kind: str, name: str, autoencoder: Autoencoder) -> Family:
+    return Family(
+        name=kind,
+        dictionary=name,
+        features=latents_of(autoencoder),
+        is_fitted=False,
+        at_own_length=not autoencoder.reads_unit_tokens,
+    )
 
 
 def random_like(autoencoder: Autoencoder, seed: int) -> Autoencoder | None:
@@ -86,7 +99,14 @@ def random_like(autoencoder: Autoencoder, seed: int) -> Autoencoder | None:
     n_active = getattr(autoencoder, "n_active", None)
     if not isinstance(autoencoder, LinearAutoencoder) or not isinstance(n_active, int):
         return None
-    made = TopKAutoencoder(d_model=autoencoder.d_model, n_latents=autoencoder.n_latents, n_active=n_active, seed=seed)
+    made = TopKAutoencoder(
+        d_model=autoencoder.d_model,
+        n_latents=autoencoder.n_latents,
+        n_active=n_active,
+        seed=seed,
+        input=autoencoder.input,
+        subtract_decoder_bias=autoencoder.subtract_decoder_bias,
+    )
     tensors = made.tensors() | {"decoder_bias": autoencoder.decoder_bias.detach().clone()}
     return TopKAutoencoder.from_tensors(made.architecture, {name: t.detach() for name, t in tensors.items()})
 

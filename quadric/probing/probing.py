@@ -302,10 +302,11 @@ def _tables(families: Sequence[Family], vectors: TextVectors) -> Iterator[tuple[
     unit, owners = vectors.unit(), vectors.owners.numpy()
     n_rows = len(vectors.counts)
     for family in families:
+        tokens = vectors.at_own_length() if family.at_own_length else unit
 
-        def table(split: Split, family: Family = family) -> Array:
+        def table(split: Split, family: Family = family, tokens: Tensor = tokens) -> Array:
             is_train = torch.from_numpy(split.is_train(n_rows)[owners])
-            found: Array = pooled(family.features(unit, is_train).double(), vectors).numpy()
+            found: Array = pooled(family.features(tokens, is_train).double(), vectors).numpy()
             return found
 
         if family.is_fitted:

@@ -1,4 +1,4 @@
-"""Unit activations of every token of some texts, from one forward pass per text, and how they are pooled.
+"""Activations of every token of some texts, from one forward pass per text, and how they are pooled.
 
 A feature is computed for every token and then pooled: the value at the last token, or the mean over all tokens. Tokens
 that the dictionary's rules drop (special tokens, attention sinks) are no part of either.
@@ -30,9 +30,11 @@ OnProgress = Callable[[int, int], None]
 
 
 class TextVectors(NamedTuple):
-    """Unit activations of the tokens of n texts, in order; float16, since they are kept on disk."""
+    """Activations of the tokens of n texts, in order, as direction and length."""
 
-    tokens: Float[Tensor, "t d"]
+    directions: Float[Tensor, "t d"]
+    """In float16, since they are kept on disk."""
+    lengths: Float[Tensor, " t"]
     counts: Int[Tensor, " n"]
     """Tokens per text; 0 for a text of which the rules keep none."""
 
@@ -50,16 +52,20 @@ class TextVectors(NamedTuple):
         """The tokens that a pooling needs: all of them, or the last of every text."""
         if pooling == "mean":
             return self
-        return TextVectors(self.tokens[self.last], torch.ones_like(self.counts))
+        return TextVectors(self.directions[self.last], self.lengths[self.last], torch.ones_like(self.counts))
 
     def unit(self) -> Float[Tensor, "t d"]:
-        """The activations in float32."""
-        return unit_tokens(self.tokens.float())
+        """The activations at unit norm."""
+        return unit_tokens(self.directions.float())
+
+    def at_own_length(self) -> Float[Tensor, "t d"]:
+        """The activations as the language model computed them, for dictionaries that read them so."""
+        return self.unit() * self.lengths[:, None]
 
     def without_empty(self) -> tuple["TextVectors", Bool[Tensor, " n"]]:
         """The texts that have a token, and which of all texts these are."""
         kept = self.counts > 0
-        return TextVectors(self.tokens, self.counts[kept]), kept
+        return TextVectors(self.directions, self.lengths, self.counts[kept]), kept
 
 
 def pooled(features: Float[Tensor, "t f"], vectors: TextVectors) -> Float[Tensor, "n f"]:
@@ -72,7 +78,13 @@ def pooled(features: Float[Tensor, "t f"], vectors: TextVectors) -> Float[Tensor
 def vectors_of_rows(rows: Tensor) -> TextVectors:
     """Rows of activations as texts of one token each."""
     check_tokens(rows, rows.shape[-1])
-    return TextVectors(unit_tokens(rows.float()).half(), torch.ones(len(rows), dtype=torch.int64))
+    return TextVectors(*_direction_and_length(rows), torch.ones(len(rows), dtype=torch.int64))
+
+
+def _direction_and_length(vectors: Float[Tensor, "t d"]) -> tuple[Float[Tensor, "t d"], Float[Tensor, " t"]]:
+    vectors = vectors.float()
+    directions = unit_tokens(vectors) if len(vectors) else vectors
+    return directions.half(), vectors.norm(dim=1)
 
 
 def read_vectors(
@@ -93,7 +105,7 @@ def read_vectors(
         on_progress: Called with the number of texts read, and of all texts.
 
     Returns:
-        Unit activations of all tokens that the rules keep.
+        Activations of all tokens that the rules keep.
     """
     path = None if cache is None else cache / f"{labelled.name}-{_key(reader, labelled, most_tokens)}.safetensors"
     if path is not None and path.is_file():
@@ -103,24 +115,23 @@ def read_vectors(
     found = _read(reader, list(labelled.texts or ()), most_tokens, on_progress)
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, save_tensors({"tokens": found.tokens.contiguous(), "counts": found.counts}))
+        write_atomically(path, save_tensors({name: each.contiguous() for name, each in found._asdict().items()}))
     return found
 
 
 def _read(reader: TextReader, texts: list[str], most_tokens: int, on_progress: OnProgress) -> TextVectors:
     """Texts of similar length go through the model together, so that little of a pass is padding."""
     order = sorted(range(len(texts)), key=lambda place: len(texts[place]))
-    found: dict[int, Tensor] = {}
+    found: dict[int, tuple[Tensor, Tensor]] = {}
     for start in range(0, len(texts), TEXTS_AT_ONCE):
         places = order[start : start + TEXTS_AT_ONCE]
         given = [texts[place] for place in places]
         readings = reader.read(given, last_tokens=most_tokens, sequences=SEQUENCES)
         for place, reading in zip(places, readings, strict=True):
-            vectors = reading.vectors
-            found[place] = (unit_tokens(vectors.float()) if len(vectors) else vectors.float()).half()
+            found[place] = _direction_and_length(reading.vectors)
         on_progress(len(found), len(texts))
-    in_order = [found[place] for place in range(len(texts))]
-    return TextVectors(torch.cat(in_order), torch.tensor([len(each) for each in in_order]))
+    directions, lengths = zip(*(found[place] for place in range(len(texts))), strict=True)
+    return TextVectors(torch.cat(directions), torch.cat(lengths), torch.tensor([len(each) for each in lengths]))
 
 
 def _key(reader: TextReader, labelled: LabelledSet, most_tokens: int) -> str:
@@ -138,8 +149,10 @@ def _key(reader: TextReader, labelled: LabelledSet, most_tokens: int) -> str:
 def _stored(path: Path, n_texts: int, width: int) -> TextVectors:
     try:
         tensors = load_tensors(path.read_bytes())
-        found = TextVectors(tensors["tokens"], tensors["counts"])
-        complete = len(found.counts) == n_texts and found.tokens.shape == (int(found.counts.sum()), width)
+        found = TextVectors(**tensors)
+        n_tokens = int(found.counts.sum())
+        complete = len(found.counts) == n_texts and found.directions.shape == (n_tokens, width)
+        complete = complete and found.lengths.shape == (n_tokens,)
     except Exception as problem:  # safetensors has errors of its own
         raise ValueError(f"{path} is not readable ({problem}); delete it and run again") from None
     if not complete:

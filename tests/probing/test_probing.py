@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -11,6 +12,10 @@ from quadric.autoencoders import Provenance
 from quadric.autoencoders.lens import affine_lens, token_moments
 from quadric.autoencoders.objective import unit_tokens
 from quadric.probing import LabelledSet, summary_of
+from quadric.probing.families import families_of
+from quadric.probing.labelled import Split
+from quadric.probing.probing import _tables
+from quadric.probing.vectors import vectors_of_rows
 from tests.activations.tiny import D_MODEL, tiny_model
 
 pytestmark = pytest.mark.slow
@@ -132,3 +137,14 @@ def test_dictionaries_of_different_layers_are_refused() -> None:
     same = LabelledSet(name="weekdays", kind="binary", vectors=rows(40), labels=[1, 0] * 20)
     with pytest.raises(ValueError, match="two sets are named 'weekdays'"):
         quadric.probe(TopKAutoencoder(d_model=D, n_latents=4, n_active=1), ["weekdays", same])
+
+
+def test_a_dictionary_that_reads_activations_at_their_own_length_gets_them_so() -> None:
+    rows = 40 * torch.randn(60, 8, generator=torch.Generator().manual_seed(0))
+    directions = torch.nn.functional.normalize(torch.randn(12, 8, generator=torch.Generator().manual_seed(1)), dim=1)
+    ae = quadric.linear_dictionary(encoder=directions, decoder=directions, threshold=20.0)
+    (family, table), *_ = _tables(families_of({"sae": ae}), vectors_of_rows(rows))
+    assert family.name == "latents"
+    found = table(Split(np.arange(60), np.arange(0)))
+    np.testing.assert_allclose(found, ae.encode(rows).detach().numpy(), rtol=1e-2, atol=0.1)
+    assert (found > 0).any()

@@ -45,17 +45,18 @@ def test_only_the_end_of_a_long_text_is_read() -> None:
 
 
 def test_pooling_is_the_last_token_or_the_mean() -> None:
-    vectors = TextVectors(torch.randn(6, 3).half(), torch.tensor([1, 3, 2]))
+    vectors = TextVectors(torch.randn(6, 3).half(), torch.rand(6), torch.tensor([1, 3, 2]))
     features = torch.randn(6, 5)
     expected = torch.stack([features[:1].mean(0), features[1:4].mean(0), features[4:].mean(0)])
     torch.testing.assert_close(pooled(features, vectors), expected)
     last = vectors.of_tokens("last")
-    assert torch.equal(last.tokens, vectors.tokens[[0, 3, 5]])
+    assert torch.equal(last.directions, vectors.directions[[0, 3, 5]])
+    assert torch.equal(last.lengths, vectors.lengths[[0, 3, 5]])
     assert vectors.of_tokens("mean") is vectors
 
 
 def test_texts_without_a_token_are_found() -> None:
-    vectors, kept = TextVectors(torch.randn(3, 2).half(), torch.tensor([2, 0, 1])).without_empty()
+    vectors, kept = TextVectors(torch.randn(3, 2).half(), torch.rand(3), torch.tensor([2, 0, 1])).without_empty()
     assert kept.tolist() == [True, False, True]
     assert vectors.owners.tolist() == [0, 0, 1]
 
@@ -75,7 +76,7 @@ def test_the_cache_answers_without_the_model_and_only_for_the_same_texts(
     assert len(list(tmp_path.iterdir())) == 1
     monkeypatch.setattr(TextReader, "read", lambda *a, **k: pytest.fail("the model was asked again"))
     again = read_vectors(own, labelled(), most_tokens=64, cache=tmp_path)
-    assert torch.equal(first.tokens, again.tokens)
+    assert torch.equal(first.at_own_length(), again.at_own_length())
     for changed in ({"labelled": labelled([*TEXTS[:4], "y"])}, {"most_tokens": 63}):
         with pytest.raises(pytest.fail.Exception):
             read_vectors(own, **{"labelled": labelled(), "most_tokens": 64} | changed, cache=tmp_path)  # type: ignore[arg-type]
@@ -88,3 +89,10 @@ def test_a_damaged_cache_is_named(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-10])
     with pytest.raises(ValueError, match=r"not readable .* delete it and run again"):
         read_vectors(own, labelled(), most_tokens=64, cache=tmp_path)
+
+
+def test_activations_keep_their_length() -> None:
+    rows = 40 * torch.randn(30, 8)
+    vectors = vectors_of_rows(rows)
+    torch.testing.assert_close(vectors.at_own_length(), rows, rtol=2e-3, atol=2e-2)
+    torch.testing.assert_close(vectors.unit().norm(dim=1), torch.ones(30))
