@@ -37,6 +37,7 @@ GEOMETRY_COLUMNS = (
     "positive",
     "negative",
     "copy_of",
+    "linear",
 )
 EVIDENCE_COLUMNS = ("label", "measured_curvature", "density", "firing_share", "positive_share", "mean_square")
 SHOWN_ROWS = 5
@@ -54,12 +55,13 @@ class LatentTable:
     | `curvature` | share of the variance of z that no linear function of the token explains, were tokens Gaussian |
     | `effective_rank` | (Σ\\|λ\\|)² / Σλ² of the quadratic part |
     | `captured` | share of Σ\\|λ\\| in the first three eigenvalues |
-    | `importance` | ‖W‖², divided by its average over latents |
+    | `importance` | ‖W‖², divided by its average over latents; ‖d‖² for a direction d |
     | `support` | number of atoms that feed into the latent |
     | `positive`, `negative` | number of eigenvalues of each sign that count for the shape |
     | `copy_of` | the earlier latent with nearly the same form, or −1 |
+    | `linear` | whether the latent is a direction of a linear dictionary: a half-space with curvature 0 |
     | `label` | short name, with evidence only, as are all below |
-    | `measured_curvature` | share of the variance of z that its best linear predictor leaves |
+    | `measured_curvature` | variance of z that its best linear predictor leaves; of a direction, its gate's |
     | `density` | Hoyer density of z − b |
     | `firing_share` | share of tokens on which the latent fires |
     | `positive_share` | share of Σ(z − rest)² from z > rest |
@@ -142,7 +144,7 @@ def latents(
     """The table of all latents: their geometry from weights alone and, with evidence, their labels and firing.
 
     Args:
-        autoencoder: A bilinear autoencoder.
+        autoencoder: Any dictionary.
         evidence: What `quadric.collect_evidence` returned for it.
         geometry: Its geometry, if it was computed before; then no latent is decomposed again.
 

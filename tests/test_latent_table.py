@@ -94,7 +94,7 @@ def test_a_data_frame_has_the_same_columns_and_types() -> None:
         assert frame[name].tolist() == values.tolist()
     assert frame["support"].dtype.kind == "i"
     assert frame["density"].dtype.kind == "f"
-    assert frame.sort_values("importance").shape == (3, 16)
+    assert frame.sort_values("importance").shape == (3, 17)
 
 
 def test_csv_is_read_back_with_awkward_labels(tmp_path: Path) -> None:

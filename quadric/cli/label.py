@@ -107,10 +107,9 @@ class Label:
     def _most_important(self, folder: Path, evidence: "Evidence") -> list[int]:
         from quadric.evidence import weights_sha256
         from quadric.geometry import statistics
-        from quadric.geometry.dictionary import require_bilinear
         from quadric.interop.reading import read_dictionary
 
-        autoencoder = require_bilinear(read_dictionary(folder))
+        autoencoder = read_dictionary(folder)
         if evidence.weights_sha256 != weights_sha256(autoencoder):
             raise ValueError(f"the evidence is about other weights than {folder} holds; collect it again: quadric site")
         importance = statistics(autoencoder).importance

@@ -4,6 +4,9 @@ Latents are shown about the centre of the tokens, as sign·z: W and −W are the
 more energy is to be positive. Most tokens have a z near its median, the latent's value at rest, which an affine lens
 puts anywhere; firing, contexts and the draw of points are about z − rest. The best linear predictor of z is the control
 that says how much of a latent is curved.
+
+A latent of a linear dictionary is z ≥ 0 after its gate. Its sign is part of it, and it rests where it does not fire:
+its signs are +1 and its values at rest 0, whatever the tokens.
 """
 
 import hashlib
@@ -14,10 +17,11 @@ import torch
 from jaxtyping import Float, Float32
 from torch import Tensor
 
-from quadric.autoencoders import BilinearAutoencoder
-from quadric.autoencoders.lens import AffineLens, token_moments
-from quadric.autoencoders.objective import check_tokens, unit_tokens
+from quadric.autoencoders import Autoencoder
+from quadric.autoencoders.lens import TokenMoments, token_moments
+from quadric.autoencoders.topk import LinearAutoencoder
 from quadric.geometry import Centre, Centring, centring_of
+from quadric.geometry.centring import as_read, prepared
 
 Array = np.ndarray
 
@@ -40,13 +44,13 @@ class Calibration:
     n_tokens: int
     """Tokens that it was estimated from."""
     centre: Float32[Array, " d"]
-    """Mean of the unit tokens. A raw dictionary is shown about it; an affine lens has its own centre, which is used."""
+    """Mean of the unit tokens. Raw and linear dictionaries are shown about it; an affine lens has its own centre."""
     covariance: Float32[Array, "d d"]
     """Of the unit tokens."""
     signs: Float32[Array, " k"]
     """+1 or −1: the side of z − rest with more energy is positive in sign·z."""
     rest: Float32[Array, " k"]
-    """Median of sign·z."""
+    """Median of sign·z; 0 for a linear dictionary."""
     linear: Float32[Array, "k d"]
     """Unit vector of the best linear predictor of sign·z from v; zero for a latent without one."""
 
@@ -60,7 +64,7 @@ class Calibration:
         """Mean and covariance of the unit tokens, as geometry takes them."""
         return Centre(torch.from_numpy(np.array(self.centre)), torch.from_numpy(np.array(self.covariance)))
 
-    def centring(self, autoencoder: BilinearAutoencoder) -> Centring:
+    def centring(self, autoencoder: Autoencoder) -> Centring:
         """How tokens and forms of the autoencoder are split about the centre."""
         return centring_of(autoencoder, self.tokens_centre())
 
@@ -82,7 +86,7 @@ class Calibration:
 
 
 @torch.no_grad()
-def calibrate(autoencoder: BilinearAutoencoder, tokens: Float[Tensor, "n d"]) -> Calibration:
+def calibrate(autoencoder: Autoencoder, tokens: Float[Tensor, "n d"]) -> Calibration:
     """Estimate what a pass must know from some tokens; the result does not depend on how they were batched.
 
     Args:
@@ -92,20 +96,21 @@ def calibrate(autoencoder: BilinearAutoencoder, tokens: Float[Tensor, "n d"]) ->
     Returns:
         The calibration.
     """
-    check_tokens(tokens, autoencoder.d_model)
-    unit = unit_tokens(tokens).float().cpu()
-    moments = token_moments(unit)
+    given = prepared(autoencoder, tokens).float().cpu()
+    read = as_read(autoencoder, given)
+    moments = _moments(autoencoder, read)
     centre = Centre(moments.mean.float(), moments.covariance.float())
     centring = centring_of(autoencoder, centre)
-    stride = -(-len(unit) // MEDIAN_TOKENS)
-    rest = _median(_values(autoencoder, unit[::stride]))
+    stride = -(-len(read) // MEDIAN_TOKENS)
+    is_gated = isinstance(autoencoder, LinearAutoencoder)
+    rest = torch.zeros(autoencoder.n_latents) if is_gated else _median(_values(autoencoder, given[::stride]))
     sums = _Sums(autoencoder.n_latents, autoencoder.d_model)
-    for part in torch.split(unit, TOKENS_AT_ONCE):
-        sums.add(centring.coordinates(part), _values(autoencoder, part) - rest)
+    for part, own in zip(torch.split(read, TOKENS_AT_ONCE), torch.split(given, TOKENS_AT_ONCE), strict=True):
+        sums.add(centring.coordinates(part), _values(autoencoder, own) - rest)
     signs = torch.where(sums.below > sums.above, -1.0, 1.0)
-    linear = signs[:, None] * sums.predictors(len(unit))
+    linear = signs[:, None] * sums.predictors(len(read))
     return Calibration(
-        n_tokens=len(unit),
+        n_tokens=len(read),
         centre=centre.mean.numpy(),
         covariance=moments.covariance.float().numpy(),
         signs=signs.numpy(),
@@ -114,8 +119,16 @@ def calibrate(autoencoder: BilinearAutoencoder, tokens: Float[Tensor, "n d"]) ->
     )
 
 
-def _values(autoencoder: BilinearAutoencoder, unit: Float[Tensor, "n d"]) -> Float[Tensor, "n k"]:
-    return autoencoder.encode(unit.to(autoencoder.left.device)).float().cpu()
+def _values(autoencoder: Autoencoder, given: Float[Tensor, "n d"]) -> Float[Tensor, "n k"]:
+    return autoencoder.encode(given.to(next(autoencoder.parameters()).device)).float().cpu()
+
+
+def _moments(autoencoder: Autoencoder, read: Float[Tensor, "n d"]) -> TokenMoments:
+    """Sums over tokens at the scale at which they are read."""
+    if not isinstance(autoencoder, LinearAutoencoder):
+        return token_moments(read)
+    exact = read.double()
+    return TokenMoments(len(exact), exact.sum(0), exact.mT @ exact)
 
 
 def _median(values: Float[Tensor, "n k"]) -> Float[Tensor, " k"]:
@@ -152,8 +165,3 @@ class _Sums:
         slopes = torch.linalg.solve(regularized, self.cross / n - (self.v / n).outer(self.z / n)).mT
         lengths = torch.linalg.vector_norm(slopes, dim=1, keepdim=True)
         return torch.where(lengths > 0, slopes / torch.where(lengths > 0, lengths, 1), 0)
-
-
-def is_about_own_centre(autoencoder: BilinearAutoencoder) -> bool:
-    """Whether the autoencoder's lens knows the centre, so that geometry needs no data."""
-    return isinstance(autoencoder.lens, AffineLens)

@@ -9,7 +9,8 @@ structure at all. So two things are asked of groups before they are called clust
    SMALLEST_STABILITY are dropped.
 2. Controls. Gaussian tokens with the covariance of the real ones go through the same form and the same weighted draw,
    and the latent's own points are shown on random directions. If any control has as many stable groups as the latent,
-   the latent has no clusters. Nor has it with MADE_BY_DRAW groups or fewer: those are the two lobes of a slab, which
+   the latent has no clusters. (Gaussian tokens pass the ReLU of a linear latent, but do not compete with the other
+   latents of their dictionary.) Nor has it with MADE_BY_DRAW groups or fewer: those are the two lobes of a slab, which
    tokens with heavier tails than Gaussian ones separate more clearly than the control does.
 """
 
@@ -118,7 +119,7 @@ def clusters_of(
     """
     if not is_available():
         raise ValueError(UNAVAILABLE)
-    ranking = worth(evidence, geometry.redundancy)
+    ranking = worth(evidence, geometry.redundancy, is_linear=geometry.is_linear)
     chosen = [int(latent) for latent in np.argsort(-ranking, kind="stable")[:count] if ranking[latent] > 0]
     names = ClusterNames(evidence.text)
     tokens = np.random.default_rng(seed).standard_normal(
@@ -269,7 +270,9 @@ def gaussian_points(
     forms = geometry.axis_quadratic, geometry.axis_linear
     quadratic, linear = (each[latent, :shown].float().numpy() for each in forms)
     z = np.square(points) @ quadratic + points @ linear
-    weights = np.square(np.square(np.abs(z - np.median(z)) + np.float32(evidence.settings.epsilon)))
+    gated = (z + np.float32(geometry.constant[latent])).clip(min=0)
+    away = gated if geometry.is_linear else np.abs(z - np.median(z))
+    weights = np.square(np.square(away + np.float32(evidence.settings.epsilon)))
     keys = generator.standard_exponential(len(points), dtype=np.float32) / weights
     return np.asarray(points[np.argpartition(keys, min(n_points, len(keys)) - 1)[:n_points]])
 

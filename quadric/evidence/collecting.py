@@ -18,7 +18,7 @@ from quadric._array_file import read_arrays, sha256_of_arrays, write_arrays
 from quadric._locks import only_writer
 from quadric.activations.batches import ActivationBatch, ActivationStream
 from quadric.activations.harvesting import Progress
-from quadric.autoencoders import BilinearAutoencoder
+from quadric.autoencoders import Autoencoder
 from quadric.evidence.collector import Collector, GeometryOf
 from quadric.evidence.finishing import evidence_of
 from quadric.evidence.places import POSITION_BITS, place_of, window_hashes
@@ -39,13 +39,13 @@ def _no_progress(progress: Progress) -> None:
 class Job(NamedTuple):
     """An autoencoder to collect evidence about, and the folder for it."""
 
-    autoencoder: BilinearAutoencoder
+    autoencoder: Autoencoder
     folder: Path
     geometry: Decomposition | GeometryOf | None = None
     """The autoencoder's geometry, if it was computed before, or how to get it about the centre of the tokens."""
 
 
-def collect(autoencoder: BilinearAutoencoder, stream: ActivationStream, folder: Path, **options: Any) -> Evidence:
+def collect(autoencoder: Autoencoder, stream: ActivationStream, folder: Path, **options: Any) -> Evidence:
     """Score tokens of a stream and save what they say about every latent.
 
     Args:
@@ -62,7 +62,7 @@ def collect(autoencoder: BilinearAutoencoder, stream: ActivationStream, folder: 
 
 
 def collect_in_memory(
-    autoencoder: BilinearAutoencoder,
+    autoencoder: Autoencoder,
     stream: ActivationStream,
     text: TextSource,
     *,

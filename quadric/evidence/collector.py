@@ -9,16 +9,15 @@ import torch
 from jaxtyping import Float32, Int64, UInt64
 from torch import Tensor
 
-from quadric.autoencoders import BilinearAutoencoder
+from quadric.autoencoders import Autoencoder, BilinearAutoencoder
 from quadric.autoencoders.io import weights_sha256
-from quadric.autoencoders.objective import check_tokens, unit_tokens
 from quadric.evidence.calibration import MEDIAN_TOKENS, TOKENS_AT_ONCE, Calibration, calibrate
 from quadric.evidence.contexts import StrongestContexts
 from quadric.evidence.firing import BINS_PER_SIGN, SUMS, FiringSums
 from quadric.evidence.record import EvidenceSettings
 from quadric.evidence.reservoir import CONTROL_AXES, Block, Reservoir, control_frame, token_counters
 from quadric.geometry import Centre, Centring, Decomposition, leading_axes
-from quadric.geometry.centring import given_sha256
+from quadric.geometry.centring import as_read, given_sha256, prepared
 
 Array = np.ndarray
 
@@ -63,7 +62,7 @@ class Collector:
 
     def __init__(
         self,
-        autoencoder: BilinearAutoencoder,
+        autoencoder: Autoencoder,
         settings: EvidenceSettings,
         geometry: Decomposition | GeometryOf | None = None,
         calibration: Calibration | None = None,
@@ -113,14 +112,13 @@ class Collector:
     def update(self, tokens: Tensor, places: Int64[Array, " n"], windows: UInt64[Array, " n"]) -> None:
         """Score a batch of raw token vectors (n, d), given their places and the hashes of the text around them."""
         known = self.calibration
-        check_tokens(tokens, self.autoencoder.d_model)
-        unit = unit_tokens(tokens).to(self.autoencoder.left.device)
-        signed = self.autoencoder.encode(unit).float().cpu() * torch.from_numpy(np.array(known.signs))
-        # The density is that of x̃ at unit norm: z is quadratic in x̃, so it is divided by ‖x̃‖².
-        scales = self.autoencoder.lens(unit).square().sum(-1).reciprocal().float().cpu().numpy()
-        v = self.centring.coordinates(unit.float().cpu())
+        given = prepared(self.autoencoder, tokens)
+        signed = self.autoencoder.encode(given).float().cpu() * torch.from_numpy(np.array(known.signs))
+        scales = density_scales(self.autoencoder, given)
+        v = self.centring.coordinates(as_read(self.autoencoder, given).float().cpu())
         predicted = v @ self.axes[..., -1].mT
-        offsets = known.signs * self.autoencoder.offset.detach().float().cpu().numpy()
+        offset = self.autoencoder.density_offset()
+        offsets = known.signs * (0 if offset is None else offset.detach().float().cpu().numpy())
         counters = token_counters(self.settings.seed, places)
         size = max(1, BLOCK_NUMBERS // len(places))
         for start in range(0, self.autoencoder.n_latents, size):
@@ -193,6 +191,14 @@ class Collector:
         self.reservoir.thresholds = self.reservoir.keys.max(1)
         self._seen = [Seen(arrays["seen.places"].copy(), arrays["seen.control"].copy())]
         self.firing.n_tokens = len(arrays["seen.places"])
+
+
+def density_scales(autoencoder: Autoencoder, given: Tensor) -> Float32[Array, " n"]:
+    """By which z is multiplied for the density: that of x̃ at unit norm, of which a quadratic z is divided by ‖x̃‖²."""
+    if not isinstance(autoencoder, BilinearAutoencoder):
+        return np.ones(len(given), dtype=np.float32)
+    shown: Tensor = autoencoder.lens(given)
+    return np.asarray(shown.square().sum(-1).reciprocal().float().cpu().numpy())
 
 
 def merge(first: Collector, *others: Collector) -> Collector:

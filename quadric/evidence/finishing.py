@@ -186,7 +186,11 @@ def _statistics(collector: Collector, tokens: _TokenAccount) -> FiringStatistics
         quantiles=firing.quantiles() + rest[:, None],
         probabilities=PROBABILITIES,
         positive_share=firing.positive_share(),
-        firing_share=firing.share_beyond(collector.settings.firing_rms * np.sqrt(firing.mean_square())),
+        firing_share=np.where(
+            firing.square == 0,  # a latent that never leaves its rest does not fire, though all of z is at its limit
+            np.float32(0),
+            firing.share_beyond(collector.settings.firing_rms * np.sqrt(firing.mean_square())),
+        ),
         mean_square=firing.mean_square(),
         curvature=firing.curvature(),
         lift_tokens=tokens.lift_tokens,

@@ -12,7 +12,6 @@ from quadric.autoencoders import Autoencoder
 from quadric.evidence.collecting import collect_in_memory
 from quadric.evidence.record import Evidence, EvidenceSettings
 from quadric.evidence.text import CachedText, HarvestedText, RowText, TextSource, text_behind
-from quadric.geometry.dictionary import require_bilinear
 
 BATCH_TOKENS = 4096
 
@@ -31,7 +30,7 @@ def collect_evidence(
     """Show activations to every latent and keep what they say: points, contexts, firing statistics, labels.
 
     Args:
-        autoencoder: A bilinear autoencoder.
+        autoencoder: Any dictionary: of a linear one, z are the activations after its gate.
         x: A tensor (n, d), an iterable of such tensors, a cache folder, or what `quadric.harvest` returned.
         texts: One string for every row of a tensor, shown where a token's text would be; by default its number.
         tokens: Rows to read; all by default.
@@ -48,7 +47,6 @@ def collect_evidence(
         >>> evidence.n_tokens
         500
     """
-    bilinear = require_bilinear(autoencoder)
     source = as_activations(x, texts)
     n_tokens = tokens if tokens is not None else _length(source)
     stream = source.stream(batch_tokens=BATCH_TOKENS, seed=None)
@@ -58,7 +56,7 @@ def collect_evidence(
             advance(state.done, state.wanted, "tokens")
 
         evidence = collect_in_memory(
-            bilinear,
+            autoencoder,
             stream,
             _text(source, stream, n_tokens, tokenizer),
             n_tokens=n_tokens,

@@ -1,4 +1,4 @@
-"""Which latents to look at first: curved, sparse and distinct ones."""
+"""Which latents to look at first: curved, sparse and distinct ones; among directions, sparse and distinct ones."""
 
 import numpy as np
 from jaxtyping import Float32
@@ -13,13 +13,17 @@ RANKING = (
     "0 for empty and dense latents (density > 0.5) and for copies"
 )
 
+RANKING_OF_DIRECTIONS = RANKING.removeprefix("measured curvature · ")
+"""Of a linear dictionary, where the share that no linear function explains is its gate's doing, not a curved form's."""
 
-def worth(evidence: Evidence, redundancy: Redundancy) -> Float32[np.ndarray, " k"]:
-    """How much a latent is worth a look, larger first; `RANKING` states the rule.
+
+def worth(evidence: Evidence, redundancy: Redundancy, *, is_linear: bool = False) -> Float32[np.ndarray, " k"]:
+    """How much a latent is worth a look, larger first; `RANKING` and `RANKING_OF_DIRECTIONS` state the rule.
 
     Args:
         evidence: What data says about the latents.
         redundancy: Which of them are empty, and which are copies.
+        is_linear: Whether they are directions of a linear dictionary.
 
     Returns:
         One number per latent.
@@ -29,4 +33,5 @@ def worth(evidence: Evidence, redundancy: Redundancy) -> Float32[np.ndarray, " k
     squares = np.asarray(found.mean_square, dtype=np.float64)
     alive = squares[~redundancy.empty.numpy() & (squares > 0)]
     size = np.sqrt(squares / (np.median(alive) if len(alive) else 1.0))
-    return np.where(left_out, 0, found.curvature * (1 - found.density) * size).astype(np.float32)
+    curvature = np.ones_like(found.curvature) if is_linear else found.curvature
+    return np.where(left_out, 0, curvature * (1 - found.density) * size).astype(np.float32)

@@ -214,7 +214,7 @@ class Labels:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Evidence:
-    """What one pass over activations says about each latent of one bilinear autoencoder."""
+    """What one pass over activations says about each latent of one dictionary."""
 
     settings: EvidenceSettings
     n_tokens: int

@@ -11,15 +11,15 @@ from torch import Tensor
 
 from quadric.activations.identity import check_same_model
 from quadric.activations.models import LanguageModel, find_model, load_model, model_in_memory
-from quadric.autoencoders import Autoencoder, BilinearAutoencoder
-from quadric.autoencoders.objective import unit_tokens
+from quadric.autoencoders import Autoencoder
 from quadric.evidence import Evidence, weights_sha256
 from quadric.evidence.reservoir import control_frame
 from quadric.explanations.quantiles import quantiles_of, surprise
 from quadric.explanations.reading import Reading, TextReader
 from quadric.explanations.record import Explanation, Firing, TextLatent, Token, TokenLatent
+from quadric.geometry.centring import as_read, prepared
 from quadric.geometry.decomposition import latent_frame
-from quadric.geometry.dictionary import require_bilinear
+from quadric.geometry.kernels import reconstruction_gram
 
 Array = np.ndarray
 
@@ -81,7 +81,7 @@ def explain(
     and a large one that the latent has on every token, both rank low. Without evidence only the share is known.
 
     Args:
-        autoencoder: A bilinear autoencoder of a language model.
+        autoencoder: A dictionary of a language model, bilinear or linear.
         text: A text, or several. Each is read as the dictionary's training text was: in blocks, after the separator
             between documents, without special tokens and attention sinks.
         evidence: What data says about the latents, from `collect_evidence` or `Evidence.load`: quantiles and labels.
@@ -134,18 +134,18 @@ class Explainer:
     """Explains texts by the latents of one dictionary; keeps the language model and the kernel between texts.
 
     Args:
-        autoencoder: A bilinear autoencoder.
+        autoencoder: Any dictionary.
         model: Its language model.
         evidence: What data says about its latents.
     """
 
     def __init__(self, autoencoder: Autoencoder, model: LanguageModel, evidence: Evidence | None = None) -> None:
-        self.autoencoder: BilinearAutoencoder = require_bilinear(autoencoder)
+        self.autoencoder = autoencoder
         if evidence is not None and evidence.weights_sha256 != weights_sha256(self.autoencoder):
             raise ValueError("the evidence is about other weights than the autoencoder has; collect it again")
         self.reader = TextReader(model, self.autoencoder)
         self.evidence = evidence
-        self.kernel = self.autoencoder.kernel().float().cpu()
+        self.kernel = reconstruction_gram(autoencoder).float().cpu()
 
     @property
     def ranking(self) -> str:
@@ -215,7 +215,8 @@ class Explainer:
             raise ValueError("without evidence there is no picture to place tokens in; collect it with quadric site")
         known, seed = self.evidence.calibration, self.evidence.settings.seed
         frame = latent_frame(self.autoencoder, latent, n_axes, known.tokens_centre())
-        v = frame.centring.coordinates(unit_tokens(reading.vectors).double())
+        given = prepared(self.autoencoder, reading.vectors)
+        v = frame.centring.coordinates(as_read(self.autoencoder, given).double().cpu())
         shown = (v @ frame.axes).float().numpy()
         random = control_frame(self.autoencoder.d_model, seed).double()
         return TokenCoordinates(
@@ -227,7 +228,7 @@ class Explainer:
     def values(self, vectors: Tensor) -> Float32[Array, "m k"]:
         """sign·z of activations, as sites show it."""
         with torch.no_grad():
-            found = self.autoencoder.encode(unit_tokens(vectors).to(self.autoencoder.left.device)).float().cpu()
+            found = self.autoencoder.encode(prepared(self.autoencoder, vectors)).float().cpu()
         return np.asarray(found.numpy() * self.signs())
 
     def signs(self) -> Float32[Array, " k"]:
@@ -361,7 +362,10 @@ class _Scores:
 
 
 def energy_shares(latents: Tensor, kernel: Tensor) -> Tensor:
-    """Each latent's share of the energy of the rebuilt token, z_i (Kz)_i / zᵀKz, since ‖Σ z_i W_i‖² = zᵀKz."""
+    """Each latent's share of the energy of the rebuilt token, z_i (Kz)_i / zᵀKz, since ‖Σ z_i W_i‖² = zᵀKz.
+
+    For a linear dictionary it is ‖Σ z_i d_i‖², the reconstruction without the decoder's bias.
+    """
     parts = latents * (latents @ kernel)
     total = parts.sum(-1, keepdim=True)
     return torch.where(total > 0, parts / torch.where(total > 0, total, 1), 0)

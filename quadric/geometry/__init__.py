@@ -12,6 +12,7 @@ redundancy(ae)           which latents are empty, and which are copies of others
 receptive_field_share    how much of the unit sphere a latent fires on
 neighbours(ae)           the latents that live in nearly the same subspace
 frobenius_similarity, hungarian_similarity, compare    how much two autoencoders agree
+directions               the latents of a linear dictionary: half-spaces, with axes of their own
 description_length(ae)   how many bits the latents take
 """
 

@@ -9,8 +9,11 @@ constant, here side by side as d + 1 numbers:
 | raw, centre μ known | l − (l·m)m     | l·m             | ‖μ‖        | u − (m·u)m  |
 | raw, no centre      | l              | 0               | 1          | u           |
 
-with m = μ/‖μ‖. Then, for every latent, z = vᵀQv + c·bᵀv + c²a. With an affine lens that is exact; with a raw dictionary
-m·u, whose mean is ‖μ‖, plays the part of c.
+with m = μ/‖μ‖. A linear dictionary has no factors: it reads v = u − μ with c = 1, about its decoder's bias where no
+centre is known, and u is what its encoder reads (`prepare`).
+
+Then, for every latent, z = vᵀQv + c·bᵀv + c²a. With an affine lens that is exact; with a raw dictionary m·u, whose mean
+is ‖μ‖, plays the part of c; in a linear dictionary it is z before the gate.
 """
 
 import hashlib
@@ -20,10 +23,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from quadric.autoencoders import BilinearAutoencoder
+from quadric.autoencoders import Autoencoder, BilinearAutoencoder
 from quadric.autoencoders.lens import AffineLens, TokenMoments
 from quadric.autoencoders.mixing import Dense
-from quadric.geometry.dictionary import CHEAP_IN_DOUBLE
+from quadric.autoencoders.scaling import encoder_input
+from quadric.autoencoders.topk import LinearAutoencoder
+from quadric.geometry.dictionary import CHEAP_IN_DOUBLE, require_bilinear
 
 SMALLEST_VARIANCE = 1e-6
 """Of all directions together, if the mean token has unit norm: variances must stay positive."""
@@ -53,6 +58,7 @@ class Centring(NamedTuple):
     direction: Float[Tensor, " d"] | None
     """m, for a raw dictionary with a centre."""
     is_affine: bool
+    """Whether v = u − μ."""
     sha256: str
     """Identifies a centre that was given; empty if the weights decide it."""
 
@@ -81,31 +87,61 @@ class Centring(NamedTuple):
         return unit - (unit @ m)[:, None] * m
 
 
-def centring_of(autoencoder: BilinearAutoencoder, centre: CentreLike | None = None) -> Centring:
-    """How to split the forms of a dictionary: about its lens's own centre, else about the given one or the origin.
+def centring_of(autoencoder: Autoencoder, centre: CentreLike | None = None) -> Centring:
+    """How to split the latents of a dictionary: about its lens's own centre, else about the given one or the origin.
 
     Args:
-        autoencoder: A bilinear autoencoder.
-        centre: Of the unit tokens that a raw dictionary reads; an affine lens has its own, which is used.
+        autoencoder: Any dictionary.
+        centre: Of the unit tokens that a raw or linear dictionary reads; an affine lens has its own, which is used. A
+            linear dictionary without is read about its decoder's bias.
 
     Returns:
         The split.
     """
-    lens, d_model = autoencoder.lens, autoencoder.d_model
+    if isinstance(autoencoder, LinearAutoencoder):
+        return _about_tokens(autoencoder, centre)
+    lens, d_model = require_bilinear(autoencoder).lens, autoencoder.d_model
     if isinstance(lens, AffineLens):
         mean, own = lens.centre.detach().cpu().double(), lens.covariance.detach().cpu().double()
         return Centring(mean, float(lens.constant), own, None, True, "")
     if centre is None:
         return Centring(torch.zeros(d_model, dtype=torch.float64), 1.0, 1 / d_model, None, False, "")
-    given = as_centre(centre)
-    if len(given.mean) != d_model:
-        raise ValueError(f"the centre has {len(given.mean)} coordinates; the autoencoder reads d_model={d_model}")
+    given = _fitting(centre, d_model)
     mean = given.mean.detach().cpu().double()
     length = float(torch.linalg.vector_norm(mean))
     isotropic = max(SMALLEST_VARIANCE, 1 - length**2) / d_model
     covariance = isotropic if given.covariance is None else given.covariance.detach().cpu().double()
     direction, scale = (mean / length, length) if length else (None, 1.0)
     return Centring(mean, scale, covariance, direction, False, centre_sha256(given))
+
+
+def _about_tokens(autoencoder: LinearAutoencoder, centre: CentreLike | None) -> Centring:
+    """v = u − μ: a linear dictionary subtracts what it is centred on, like an affine lens."""
+    bias, spread = autoencoder.decoder_bias.detach().cpu().double(), 1 / autoencoder.d_model
+    if centre is None:
+        return Centring(bias, 1.0, spread, None, True, "")
+    given = _fitting(centre, autoencoder.d_model)
+    covariance = spread if given.covariance is None else given.covariance.detach().cpu().double()
+    return Centring(given.mean.detach().cpu().double(), 1.0, covariance, None, True, centre_sha256(given))
+
+
+def _fitting(centre: CentreLike, d_model: int) -> Centre:
+    """The centre, if it has the width of the tokens."""
+    given = as_centre(centre)
+    if len(given.mean) != d_model:
+        raise ValueError(f"the centre has {len(given.mean)} coordinates; the autoencoder reads d_model={d_model}")
+    return given
+
+
+def prepared(autoencoder: Autoencoder, tokens: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+    """Raw activations as `encode` takes them, checked and on the dictionary's device: unit tokens, for those that are
+    trained here."""
+    return autoencoder.prepare(tokens.to(next(autoencoder.parameters()).device))
+
+
+def as_read(autoencoder: Autoencoder, tokens: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+    """What the dictionary reads of prepared tokens: the vectors about whose mean a linear dictionary is shown."""
+    return encoder_input(autoencoder.input, tokens) if isinstance(autoencoder, LinearAutoencoder) else tokens
 
 
 def as_centre(centre: CentreLike) -> Centre:
@@ -123,9 +159,14 @@ def centre_sha256(centre: Centre) -> str:
     return digest.hexdigest()
 
 
-def given_sha256(autoencoder: BilinearAutoencoder, centre: CentreLike | None) -> str:
+def given_sha256(autoencoder: Autoencoder, centre: CentreLike | None) -> str:
     """`Centring.sha256` of a dictionary and a centre, without splitting anything."""
-    return "" if centre is None or isinstance(autoencoder.lens, AffineLens) else centre_sha256(as_centre(centre))
+    return "" if centre is None or has_own_centre(autoencoder) else centre_sha256(as_centre(centre))
+
+
+def has_own_centre(autoencoder: Autoencoder) -> bool:
+    """Whether the dictionary knows the centre of its tokens, by an affine lens, so that geometry needs no data."""
+    return isinstance(autoencoder, BilinearAutoencoder) and isinstance(autoencoder.lens, AffineLens)
 
 
 class Factors(NamedTuple):

@@ -11,7 +11,8 @@ orthogonal to the others anyway. On the slice through the centre that some axes 
 
     z = Σ(axis_quadratic ξ² + axis_linear ξ) + constant,
 
-exactly for eigenvectors.
+exactly for eigenvectors. The latents of a linear dictionary have no quadratic part, and axes of their own
+(`quadric.geometry.directions`).
 """
 
 from collections.abc import Iterator
@@ -22,10 +23,18 @@ import torch
 from jaxtyping import Float, Float32, Int
 from torch import Tensor
 
-from quadric.autoencoders import Autoencoder
+from quadric.autoencoders import Autoencoder, BilinearAutoencoder
 from quadric.autoencoders.io import weights_sha256
+from quadric.autoencoders.topk import LinearAutoencoder
+from quadric.geometry.axes import EIGENVECTOR, LINEAR_DIRECTION, NO_AXIS, orthonormal, with_fixed_signs
 from quadric.geometry.centring import Centre, CentreLike, Centring, as_centre, centred_factors, centring_of
 from quadric.geometry.dictionary import Progress, Terms, no_progress, require_bilinear, support, term_batches
+from quadric.geometry.directions import (
+    direction_frames,
+    direction_readings,
+    directions_of,
+    principal_components,
+)
 from quadric.geometry.eigenpairs import Eigenpairs, eigenpairs, eigenvalues
 from quadric.geometry.forms import Form
 from quadric.geometry.shapes import (
@@ -41,10 +50,6 @@ from quadric.geometry.spectra import SpectrumBatch, padded_table
 
 KEPT_AXES = 8
 """Axes kept per latent; by default neighbours and evidence use as many."""
-EIGENVECTOR, LINEAR_DIRECTION, NO_AXIS = 0, 1, -1
-"""Kinds of axes."""
-SMALLEST_REST = 1e-3
-"""Length of what is left of a unit vector outside the axes before it, below which it is no axis of its own."""
 WIDEST_IN_DOUBLE = 512
 """Largest d_model for which the covariance is applied in float64; beyond, float32 changes a share by about 1e-6."""
 
@@ -73,13 +78,16 @@ class Decomposition:
     axis_linear: Float[Tensor, "k a"]
     """c·b·axis: the slope of z along the axis at the centre."""
     axis_kind: Int[Tensor, "k a"]
-    """EIGENVECTOR, LINEAR_DIRECTION or NO_AXIS."""
+    """EIGENVECTOR, LINEAR_DIRECTION or NO_AXIS; for directions also READING_DIRECTION and PRINCIPAL_COMPONENT."""
     constant: Float[Tensor, " k"]
     """c²a: z at the centre."""
     energy: Float[Tensor, " k"]
-    """‖W̃‖² = Σλ² + ‖b‖²/2 + a² in the coordinates [v; c]."""
+    """‖W̃‖² = Σλ² + ‖b‖²/2 + a² in the coordinates [v; c]; ‖d‖² where latents are directions d."""
     readings: Readings
     """Shape and curvature of every latent."""
+    is_linear: bool = False
+    """Whether latents are directions of a linear dictionary: z is then what a gate lets through of the affine function,
+    0 where that is negative."""
 
     @property
     def n_latents(self) -> int:
@@ -149,7 +157,7 @@ def decompose(
     """Decompose every latent about the centre of the tokens, once.
 
     Args:
-        autoencoder: A bilinear autoencoder.
+        autoencoder: Any dictionary.
         n_axes: Axes to keep per latent.
         on_progress: Called with the number of latents finished since its last call.
         centre: Of the unit tokens that a raw dictionary reads, with their covariance if it is known; the origin if
@@ -160,26 +168,56 @@ def decompose(
         Eigenvalues, axes and shape of all latents, on the CPU.
     """
     check_tolerance(tolerance)
-    bilinear = require_bilinear(autoencoder)
-    centring = centring_of(bilinear, centre)
+    centring = centring_of(autoencoder, centre)
+    is_linear = isinstance(autoencoder, LinearAutoencoder)
+    if isinstance(autoencoder, LinearAutoencoder):
+        found, eigenvalues = _directions_part(autoencoder, centring, n_axes)
+        on_progress(autoencoder.n_latents)
+    else:
+        found, eigenvalues = _forms_part(require_bilinear(autoencoder), centring, n_axes, tolerance, on_progress)
+    return Decomposition(
+        weights_sha256=weights_sha256(autoencoder),
+        centre_sha256=centring.sha256,
+        centre=as_centre(centre) if centre is not None and centring.sha256 else None,
+        tolerance=tolerance,
+        eigenvalues=eigenvalues,
+        support=support(autoencoder).cpu(),
+        **found.columns,
+        readings=found.readings,
+        is_linear=is_linear,
+    )
+
+
+def _forms_part(
+    autoencoder: BilinearAutoencoder, centring: Centring, n_axes: int, tolerance: float, on_progress: Progress
+) -> tuple["_Part", Float[Tensor, "k r"]]:
+    """All latents of a bilinear dictionary, and their eigenvalues."""
     parts: list[_Part] = []
     values: list[tuple[Tensor, Tensor]] = []
-    for terms in term_batches(bilinear, centred_factors(bilinear, centring)):
+    for terms in term_batches(autoencoder, centred_factors(autoencoder, centring)):
         part, own = _decompose_batch(terms, centring, n_axes, tolerance)
         parts.append(part)
         values.append((terms.latents.cpu(), own.cpu()))
         on_progress(len(terms.latents))
-    found = _in_order(parts)
-    return Decomposition(
-        weights_sha256=weights_sha256(bilinear),
-        centre_sha256=centring.sha256,
-        centre=as_centre(centre) if centre is not None and centring.sha256 else None,
-        tolerance=tolerance,
-        eigenvalues=padded_table(values, bilinear.n_latents),
-        support=support(bilinear).cpu(),
-        **found.columns,
-        readings=found.readings,
-    )
+    return _in_order(parts), padded_table(values, autoencoder.n_latents)
+
+
+def _directions_part(
+    autoencoder: LinearAutoencoder, centring: Centring, n_axes: int, latents: slice = slice(None)
+) -> tuple["_Part", Float[Tensor, "b r"]]:
+    """Latents of a linear dictionary, and their eigenvalues, of which there are none."""
+    found = directions_of(autoencoder, centring.centre, latents)
+    frames = direction_frames(found, principal_components(centring.covariance, n_axes), n_axes)
+    columns = {
+        "axes": frames.axes.float(),
+        "axis_quadratic": torch.zeros_like(frames.slopes),
+        "axis_linear": frames.slopes,
+        "axis_kind": frames.kinds,
+        "constant": found.constant,
+        "energy": found.writes.square().sum(-1),
+    }
+    numbers = torch.arange(autoencoder.n_latents)[latents]
+    return _Part(numbers, columns, direction_readings(found)), found.constant.new_zeros(len(numbers), 1)
 
 
 class LatentFrame(NamedTuple):
@@ -222,7 +260,7 @@ def latent_frame(
     """The axes and coefficients of one latent, without decomposing the others.
 
     Args:
-        autoencoder: A bilinear autoencoder.
+        autoencoder: Any dictionary.
         latent: Index of the latent.
         n_axes: Axes to keep.
         centre: As for `decompose`.
@@ -230,8 +268,10 @@ def latent_frame(
     Returns:
         Its eigenvalues, axes, coefficients and shape.
     """
+    centring = centring_of(autoencoder, centre)
+    if isinstance(autoencoder, LinearAutoencoder):
+        return _direction_frame(autoencoder, latent, centring, n_axes)
     bilinear = require_bilinear(autoencoder)
-    centring = centring_of(bilinear, centre)
     atoms, weights = bilinear.mixing.row(latent)
     left, right = (factors[atoms].double() for factors in centred_factors(bilinear, centring))
     return _frame_of(left, right, weights.detach().double().to(left.device), centring, n_axes)
@@ -249,6 +289,17 @@ def form_frame(form: Form, n_axes: int = KEPT_AXES) -> LatentFrame:
 def _frame_of(left: Tensor, right: Tensor, weights: Tensor, centring: Centring, n_axes: int) -> LatentFrame:
     terms = Terms(torch.zeros(1, dtype=torch.int64), left[None], right[None], weights[None])
     part, values = _decompose_batch(terms, centring, n_axes, DEFAULT_TOLERANCE)
+    return _only_frame(part, values, centring.scale * _linear_and_constant(terms)[0][0].cpu(), centring)
+
+
+def _direction_frame(autoencoder: LinearAutoencoder, latent: int, centring: Centring, n_axes: int) -> LatentFrame:
+    only = slice(latent, latent + 1)
+    part, values = _directions_part(autoencoder, centring, n_axes, only)
+    return _only_frame(part, values, directions_of(autoencoder, centring.centre, only).reads[0], centring)
+
+
+def _only_frame(part: "_Part", values: Tensor, linear: Tensor, centring: Centring) -> LatentFrame:
+    """The frame of the only latent of a part."""
     own = {name: column[0] for name, column in part.columns.items()}
     return LatentFrame(
         eigenvalues=values[0][values[0] != 0].cpu(),
@@ -256,7 +307,7 @@ def _frame_of(left: Tensor, right: Tensor, weights: Tensor, centring: Centring, 
         axis_quadratic=own["axis_quadratic"],
         axis_linear=own["axis_linear"],
         axis_kind=own["axis_kind"],
-        linear=centring.scale * _linear_and_constant(terms)[0][0].cpu(),
+        linear=linear,
         constant=float(own["constant"]),
         curvature=float(part.readings.curvature[0]),
         shape=part.readings.shape_of(0, DEFAULT_TOLERANCE),
@@ -285,7 +336,7 @@ def leading_axes(
     """The first axes of every latent, zero beyond what there is; the largest entry of each is positive.
 
     Args:
-        autoencoder: A bilinear autoencoder.
+        autoencoder: Any dictionary.
         n_axes: Axes per latent.
         geometry: Its decomposition, if it was computed before; it is used if it holds enough axes.
         centre: As for `decompose`; a geometry has its own.
@@ -412,7 +463,7 @@ def _frame(
         counted = reading.counted[opens].sum(-1)
         place = torch.where(reading.columns.shape[opens] == HALF_SPACE, 0, counted.clamp(max=2))
         axes[opens], kinds[opens] = _with_linear_axis(axes[opens], linear, place)
-    return _with_fixed_signs(axes), kinds
+    return with_fixed_signs(axes), kinds
 
 
 def _with_linear_axis(
@@ -426,27 +477,8 @@ def _with_linear_axis(
     shifted = axes.gather(2, source[:, None].expand_as(axes))
     is_linear = numbers == place[:, None]
     shifted = torch.where(is_linear[:, None], linear[..., None], shifted)
-    frame = _orthonormal(shifted)
+    frame = orthonormal(shifted)
     missing = (frame == 0).all(1)
     kinds = torch.where(missing, NO_AXIS, torch.where(is_linear, LINEAR_DIRECTION, EIGENVECTOR))
     order = missing.int().argsort(dim=-1, stable=True)
     return frame.gather(2, order[:, None].expand_as(frame)), kinds.gather(1, order)
-
-
-def _orthonormal(vectors: Float[Tensor, "b d a"]) -> Float[Tensor, "b d a"]:
-    """Gram–Schmidt in the order of the columns; a column inside the span of those before becomes zero."""
-    frame = torch.zeros_like(vectors)
-    for column in range(vectors.shape[2]):
-        own = vectors[..., column]
-        length = torch.linalg.vector_norm(own, dim=1, keepdim=True)
-        own = own / torch.where(length > 0, length, 1)
-        for _ in range(2):  # the second pass removes the rounding of the first
-            own = own - (frame @ (frame.mT @ own[..., None]))[..., 0]
-        rest = torch.linalg.vector_norm(own, dim=1, keepdim=True)
-        frame[..., column] = torch.where(rest > SMALLEST_REST, own / rest.clamp(min=SMALLEST_REST), 0)
-    return frame
-
-
-def _with_fixed_signs(vectors: Float[Tensor, "b d a"]) -> Float[Tensor, "b d a"]:
-    largest = vectors.abs().argmax(dim=1, keepdim=True)
-    return vectors * torch.where(vectors.gather(1, largest) < 0, -1, 1)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from quadric.autoencoders import Autoencoder, BilinearAutoencoder
 from quadric.autoencoders.mixing import Composite, Dense
-from quadric.geometry.dictionary import require_bilinear, support
+from quadric.geometry.dictionary import as_forms, support
 
 
 class DescriptionLength(NamedTuple):
@@ -46,9 +46,10 @@ def description_length(autoencoder: Autoencoder, precision: int | None = None) -
     """Bits of every latent and of the whole dictionary; by default at the precision in which the weights are stored.
 
     A latent with s of h atoms costs log₂(h + 1) + log₂ C(h, s) bits for its support, s weights and s atoms of 2w
-    numbers (w where L = R), with w = d, or d + 1 with an affine lens. The lens itself is not counted.
+    numbers (w where L = R), with w = d, or d + 1 with an affine lens. The lens itself is not counted. A direction of a
+    linear dictionary costs d numbers: what it writes, without its encoder.
     """
-    bilinear = require_bilinear(autoencoder)
+    bilinear = as_forms(autoencoder)
     precision = 8 * bilinear.left.element_size() if precision is None else precision
     if precision < 1:
         raise ValueError(f"precision={precision} is not a number of bits ≥ 1; 32 is that of float32")

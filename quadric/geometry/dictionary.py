@@ -9,6 +9,7 @@ from torch import Tensor
 
 from quadric.autoencoders import Autoencoder, BilinearAutoencoder
 from quadric.autoencoders.mixing import Composite, Dense
+from quadric.autoencoders.topk import LinearAutoencoder
 
 BATCH_NUMBERS = 4_000_000
 """Numbers in the factors of one batch (32 MB in float64): large enough to be fast, small enough for any machine."""
@@ -35,9 +36,42 @@ def require_bilinear(autoencoder: Autoencoder) -> BilinearAutoencoder:
     if not isinstance(autoencoder, BilinearAutoencoder):
         raise ValueError(
             f"a '{getattr(autoencoder, 'kind', type(autoencoder).__name__)}' autoencoder has directions, not quadratic "
-            "forms; the geometry of latents needs a bilinear one (prior 'atomic', 'composite' or 'quadratic')"
+            "forms; this needs a bilinear one (prior 'atomic', 'composite' or 'quadratic')"
         )
     return autoencoder
+
+
+@torch.no_grad()
+def as_forms(autoencoder: Autoencoder) -> BilinearAutoencoder:
+    """Any dictionary as quadratic forms on the token: a bilinear one as it is, a direction d as the rank-1 form ddᵀ.
+
+    ddᵀ is the energy along d. Functions of whole forms use it: spectra, inner products, similarity. Where latents are
+    read about the centre of the tokens, a direction is affine instead, see `quadric.geometry.directions`.
+
+    Args:
+        autoencoder: Any dictionary.
+
+    Returns:
+        A dictionary for geometry only; of a linear one, it encodes (d·x)² and shares no gradients.
+
+    Example:
+        >>> topk = quadric.TopKAutoencoder(d_model=8, n_latents=16, n_active=4)
+        >>> as_forms(topk).form(3).shape
+        torch.Size([8, 8])
+    """
+    if not isinstance(autoencoder, LinearAutoencoder):
+        return require_bilinear(autoencoder)
+    decoder = autoencoder.decoder.detach()
+    return BilinearAutoencoder(
+        d_model=autoencoder.d_model,
+        n_latents=autoencoder.n_latents,
+        prior="atomic",
+        tied=True,
+        provenance=autoencoder.provenance,
+        device=decoder.device,
+        dtype=decoder.dtype,
+        tensors={"left": decoder, "offset": decoder.new_zeros(autoencoder.n_latents)},
+    )
 
 
 def no_progress(finished: int) -> None:
@@ -46,8 +80,8 @@ def no_progress(finished: int) -> None:
 
 @torch.no_grad()
 def support(autoencoder: Autoencoder) -> Int[Tensor, " k"]:
-    """Number of atoms that feed into each latent: |{j : C_ij ≠ 0}|."""
-    bilinear = require_bilinear(autoencoder)
+    """Number of atoms that feed into each latent: |{j : C_ij ≠ 0}|; one where latents are directions."""
+    bilinear = as_forms(autoencoder)
     if isinstance(bilinear.mixing, Dense):
         return bilinear.mixing.weight.count_nonzero(dim=1)
     return torch.bincount(_entries(bilinear).rows, minlength=bilinear.n_latents)
@@ -61,7 +95,7 @@ def term_batches(
 
     `factors` are the atoms' L and R in other coordinates than the lens's.
     """
-    bilinear = require_bilinear(autoencoder)
+    bilinear = as_forms(autoencoder)
     left, right = _lens_factors(bilinear) if factors is None else factors
     if isinstance(bilinear.mixing, Dense):
         yield from _dense_batches(left, right, bilinear.mixing.weight.detach())

@@ -35,7 +35,7 @@ def dictionary_geometry(
     """Compute the geometry of every latent from weights alone, decomposing each latent once.
 
     Args:
-        autoencoder: A bilinear autoencoder.
+        autoencoder: Any dictionary.
         on_progress: Called with the number of latents finished since its last call; each latent counts twice, once
             when it is decomposed and once when its neighbours are found.
         moments: Mean and covariance of the unit tokens that a raw dictionary reads, as `quadric.TokenMoments` or

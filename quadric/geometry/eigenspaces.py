@@ -25,13 +25,16 @@ def leading_eigenspace(kernel: Float[Tensor, "k k"], count: int) -> Eigenspace:
     """The `count` leading eigenforms, or as many as the rank of K allows: if Kv = λv, then Σ_i v_i W_i / √λ is one."""
     if count < 1:
         raise ValueError(f"count={count} is not positive; give the dimension of the eigenspace")
-    values, vectors = _leading(kernel, min(count, len(kernel)))
+    values, vectors = leading_eigenpairs(kernel, min(count, len(kernel)))
     noise = len(kernel) * torch.finfo(kernel.dtype).eps * float(values.max().clamp(min=0))
     kept = values > noise
     return Eigenspace(values[kept], vectors[:, kept] / values[kept].sqrt())
 
 
-def _leading(kernel: Tensor, count: int) -> tuple[Tensor, Tensor]:
+def leading_eigenpairs(
+    kernel: Float[Tensor, "k k"], count: int
+) -> tuple[Float[Tensor, " count"], Float[Tensor, "k count"]]:
+    """The `count` largest eigenvalues of a positive semidefinite matrix, descending, and their eigenvectors."""
     if len(kernel) <= LARGEST_DENSE or 2 * count >= len(kernel):
         values, vectors = torch.linalg.eigh((kernel.double() + kernel.double().mT) / 2)
         return values.flip(0)[:count], vectors.flip(1)[:, :count]

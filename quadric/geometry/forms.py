@@ -15,7 +15,7 @@ from torch import Tensor
 
 from quadric.autoencoders import Autoencoder
 from quadric.autoencoders.kernels.kernel import cross_gram
-from quadric.geometry.dictionary import require_bilinear
+from quadric.geometry.dictionary import as_forms
 from quadric.geometry.eigenpairs import Eigenpairs, eigenpairs
 
 
@@ -131,8 +131,8 @@ class Form:
 
 @torch.no_grad()
 def latent_form(autoencoder: Autoencoder, latent: int) -> Form:
-    """W_i of one latent, as a sum over the atoms that feed into it."""
-    bilinear = require_bilinear(autoencoder)
+    """W_i of one latent, as a sum over the atoms that feed into it; ddᵀ for a direction d of a linear dictionary."""
+    bilinear = as_forms(autoencoder)
     if not 0 <= latent < bilinear.n_latents:
         raise IndexError(f"latent {latent} is outside 0 … {bilinear.n_latents - 1}")
     atoms, weights = bilinear.mixing.row(latent)
@@ -143,7 +143,7 @@ def latent_form(autoencoder: Autoencoder, latent: int) -> Form:
 @torch.no_grad()
 def combination(autoencoder: Autoencoder, coefficients: Float[Tensor, " k"]) -> Form:
     """Σ_i a_i W_i over all latents, with one term per atom: the weights of the atoms are aC."""
-    bilinear = require_bilinear(autoencoder)
+    bilinear = as_forms(autoencoder)
     mixed = bilinear.mixing.unmix(coefficients.double()[None].to(bilinear.left.device))[0]
     atoms = mixed.nonzero()[:, 0]
     return _atoms(bilinear.left, bilinear.right, atoms, mixed[atoms])

@@ -10,9 +10,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from quadric.autoencoders import BilinearAutoencoder
+from quadric.autoencoders import Autoencoder, BilinearAutoencoder
 from quadric.autoencoders.kernels.kernel import cross_gram
 from quadric.autoencoders.lens import AffineLens
+from quadric.autoencoders.topk import LinearAutoencoder
+from quadric.geometry.dictionary import require_bilinear
 
 ATOM_BLOCK = 1_024
 """Atoms of one side whose inner products with all atoms of the other are held at once."""
@@ -60,6 +62,14 @@ def traces(autoencoder: BilinearAutoencoder) -> Float[Tensor, " k"]:
 def _factors(autoencoder: BilinearAutoencoder, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     left = autoencoder.left.detach().to(dtype)
     return left, left if autoencoder.tied else autoencoder.right.detach().to(dtype)
+
+
+@torch.no_grad()
+def reconstruction_gram(autoencoder: Autoencoder) -> Float[Tensor, "k k"]:
+    """Inner products of what the latents add to the reconstruction: of forms, or of the directions of a linear one."""
+    if isinstance(autoencoder, LinearAutoencoder):
+        return autoencoder.decoder.detach() @ autoencoder.decoder.detach().mT
+    return require_bilinear(autoencoder).kernel()
 
 
 def squared_norm(matrix: Float[Tensor, "k g"]) -> float:

@@ -63,7 +63,7 @@ def neighbours(
     sets open, but at most `largest_rank` in all: the tail of a spectrum would make all latents of high rank look alike.
 
     Args:
-        autoencoder: A bilinear autoencoder.
+        autoencoder: Any dictionary.
         count: Neighbours per latent.
         largest_rank: The most axes that represent a latent.
         on_progress: Called with the number of latents finished since its last call; each latent counts twice, once

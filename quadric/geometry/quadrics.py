@@ -20,9 +20,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from quadric.autoencoders import Autoencoder
-from quadric.geometry.centring import CentreLike, centred_factors, centring_of
+from quadric.autoencoders import Autoencoder, BilinearAutoencoder
+from quadric.autoencoders.topk import LinearAutoencoder
+from quadric.geometry.centring import CentreLike, Centring, centred_factors, centring_of
 from quadric.geometry.dictionary import require_bilinear
+from quadric.geometry.directions import directions_of
 from quadric.geometry.shapes import DEFAULT_TOLERANCE, QuadricShape, Shape, read_shapes
 
 
@@ -111,7 +113,7 @@ def read(
     """Read a latent as a quadric about the centre of the tokens.
 
     Args:
-        autoencoder: A bilinear autoencoder.
+        autoencoder: Any dictionary; a latent of a linear one is read before its gate, as a half-space.
         latent: Index of the latent.
         centre: Mean of the unit tokens that a raw dictionary reads, or a `Centre` with their covariance; the origin if
             left out. An affine lens has its own centre, constant and covariance, which are used.
@@ -132,15 +134,30 @@ def read(
         print(quadric.geometry.read(ae, 0, centre=x.mean(0)))
         ```
     """
-    bilinear = require_bilinear(autoencoder)
-    if not 0 <= latent < bilinear.n_latents:
-        raise IndexError(f"latent {latent} is outside 0 … {bilinear.n_latents - 1}")
-    centring = centring_of(bilinear, centre)
+    if not 0 <= latent < autoencoder.n_latents:
+        raise IndexError(f"latent {latent} is outside 0 … {autoencoder.n_latents - 1}")
+    centring = centring_of(autoencoder, centre)
+    if isinstance(autoencoder, LinearAutoencoder):
+        form = direction_form(autoencoder, latent, centring)
+    else:
+        form = _centred_form(require_bilinear(autoencoder), latent, centring)
+    return read_quadric(form, centring.covariance if covariance is None else covariance, tolerance)
+
+
+def direction_form(autoencoder: LinearAutoencoder, latent: int, centring: Centring) -> AffineForm:
+    """A latent of a linear dictionary before its gate: no quadratic part, and b the row of the encoder."""
+    found = directions_of(autoencoder, centring.centre, slice(latent, latent + 1))
+    nothing = found.reads.new_zeros(0)
+    return AffineForm(
+        nothing, found.reads.new_zeros(autoencoder.d_model, 0), found.reads[0], float(found.constant), 1.0
+    )
+
+
+def _centred_form(bilinear: BilinearAutoencoder, latent: int, centring: Centring) -> AffineForm:
     atoms, weights = bilinear.mixing.row(latent)
     left, right = (factors[atoms].double().cpu() for factors in centred_factors(bilinear, centring))
     half = left.mT @ (weights.detach().double().cpu()[:, None] * right)
-    form = lens_affine_form((half + half.mT) / 2, centring.scale)
-    return read_quadric(form, centring.covariance if covariance is None else covariance, tolerance)
+    return lens_affine_form((half + half.mT) / 2, centring.scale)
 
 
 def raw_affine_form(matrix: Float[Tensor, "d d"], centre: Float[Tensor, " d"]) -> AffineForm:

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from quadric.autoencoders import Autoencoder, BilinearAutoencoder
 from quadric.autoencoders.lens import AffineLens
-from quadric.geometry.dictionary import require_bilinear
+from quadric.geometry.dictionary import as_forms
 from quadric.geometry.kernels import cross_kernel, inner, same_lens, squared_norm
 
 
@@ -89,7 +89,7 @@ def hungarian_from_kernels(
     cross: Float[Tensor, "k g"], kernel: Float[Tensor, "k k"], other: Float[Tensor, "g g"], sign_free: bool = False
 ) -> HungarianSimilarity:
     """Sim_H from M, K and K'."""
-    latents, partners = _assignment(cross.abs() if sign_free else cross)
+    latents, partners = assignment(cross.abs() if sign_free else cross)
     products = cross[latents, partners].double()
     lengths = (kernel.diagonal()[latents].double() * other.diagonal()[partners].double()).sqrt()
     cosines = torch.where(lengths > 0, products / torch.where(lengths > 0, lengths, 1), 0)
@@ -115,7 +115,7 @@ def _share(part: float, whole: float) -> float:
     return part / whole if whole else 1.0
 
 
-def _assignment(scores: Tensor) -> tuple[Tensor, Tensor]:
+def assignment(scores: Float[Tensor, "k g"]) -> tuple[Int[Tensor, " m"], Int[Tensor, " m"]]:
     """The pairs that maximize the sum of their scores, each latent used at most once."""
     from scipy.optimize import linear_sum_assignment  # imported here: the import takes longer than most reports
 
@@ -129,7 +129,7 @@ def comparable(a: Autoencoder, b: Autoencoder, force: bool = False) -> tuple[Bil
     `force` allows different hook points, and different widths: the axes of the narrower one are then the first axes of
     the wider one.
     """
-    first, second = require_bilinear(a), require_bilinear(b)
+    first, second = as_forms(a), as_forms(b)
     if not force:
         if first.d_model != second.d_model:
             raise ValueError(
@@ -196,7 +196,7 @@ def _with_factors(autoencoder: BilinearAutoencoder, change: Callable[[Tensor], T
 
 def widened(autoencoder: Autoencoder, width: int) -> BilinearAutoencoder:
     """The same forms on wider tokens, whose further axes they ignore."""
-    autoencoder = require_bilinear(autoencoder)
+    autoencoder = as_forms(autoencoder)
     missing = width - autoencoder.d_model
     if not missing:
         return autoencoder

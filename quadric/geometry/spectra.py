@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from quadric.autoencoders import Autoencoder
-from quadric.geometry.dictionary import Progress, no_progress, require_bilinear, term_batches
+from quadric.geometry.dictionary import Progress, no_progress, term_batches
 from quadric.geometry.eigenpairs import Eigenpairs, eigenpairs, eigenvalues
 from quadric.geometry.forms import latent_form
 
@@ -35,7 +35,7 @@ def spectrum(autoencoder: Autoencoder, latent: int) -> Eigenpairs:
     W_i = U diag(λ) Uᵀ to float64 rounding; eigenvalues below that rounding count as zero.
 
     Args:
-        autoencoder: A bilinear autoencoder.
+        autoencoder: Any dictionary; a direction d of a linear one counts as the form ddᵀ.
         latent: Index of the latent.
 
     Returns:
@@ -64,7 +64,7 @@ def all_eigenvalues(autoencoder: Autoencoder, on_progress: Progress = no_progres
     for latents, left, right, weights in term_batches(autoencoder):
         found.append((latents.cpu(), eigenvalues(left, right, weights).cpu()))
         on_progress(len(latents))
-    return padded_table(found, require_bilinear(autoencoder).n_latents)
+    return padded_table(found, autoencoder.n_latents)
 
 
 def padded_table(rows: list[tuple[Tensor, Tensor]], n_latents: int) -> Float[Tensor, "k r"]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from quadric.autoencoders import Autoencoder
@@ -23,7 +23,8 @@ class LatentStatistics:
     """One row per latent; each column is an attribute, and `columns` gives them all as plain lists."""
 
     importance: Float[Tensor, " k"]
-    """‖W‖² in the coordinates [v; c], divided by its average over latents; Σλ² where there is no linear part."""
+    """‖W‖² in the coordinates [v; c], divided by its average over latents; Σλ² where there is no linear part, and ‖d‖²
+    for a direction d."""
     effective_rank: Float[Tensor, " k"]
     """(Σ|λ|)² / Σλ²: how many eigenvalues carry weight; 0 for an empty latent."""
     captured_1: Float[Tensor, " k"]
@@ -50,8 +51,10 @@ class LatentStatistics:
     """Share of the variance of z that no linear function of the token explains, were the tokens Gaussian."""
     copy_of: Int[Tensor, " k"]
     """The earlier latent of which this one is a copy, see `quadric.geometry.redundancy`; −1 if none."""
+    linear: Bool[Tensor, " k"]
+    """Whether the latent is a direction of a linear dictionary: a half-space with curvature 0."""
     norm: Float[Tensor, " k"]
-    """‖W_i‖_F."""
+    """‖W_i‖_F; ‖d‖ for a direction d."""
     eigenvalue: Float[Tensor, " k"]
     """The eigenvalue of largest magnitude, with its sign."""
     eigenvalues: Float[Tensor, "k r"]
@@ -98,7 +101,7 @@ def statistics(
     """Compute the table of all latents from weights alone: importance, effective rank, support, shape and more.
 
     Args:
-        autoencoder: A bilinear autoencoder.
+        autoencoder: Any dictionary.
         tolerance: Share of a latent's variation that its shape may leave out.
         on_progress: Called with the number of latents finished since its last call.
         geometry: The autoencoder's geometry, if it was computed before with that tolerance; then no latent is
@@ -149,6 +152,7 @@ def statistics_of(geometry: Decomposition, copy_of: Int[Tensor, " k"]) -> Latent
         figure=tuple(shape.figure for shape in shapes),
         curvature=found.curvature,
         copy_of=copy_of,
+        linear=torch.full((geometry.n_latents,), geometry.is_linear),
         norm=geometry.energy.sqrt(),
         eigenvalue=eigenvalues[:, 0] if eigenvalues.shape[1] else geometry.energy * 0,
         eigenvalues=eigenvalues,

@@ -15,12 +15,12 @@ import torch
 from quadric._array_file import read_arrays, write_arrays
 from quadric._files import is_plain_name, name_disk_errors, read_versioned_json, sha256_of_file, write_json
 from quadric._records import record_from_json
-from quadric.autoencoders import Autoencoder, BilinearAutoencoder
+from quadric.autoencoders import Autoencoder
 from quadric.autoencoders.io import weights_sha256
 from quadric.geometry.centring import Centre, CentreLike, given_sha256
 from quadric.geometry.copies import Redundancy
 from quadric.geometry.decomposition import KEPT_AXES
-from quadric.geometry.dictionary import Progress, no_progress, require_bilinear
+from quadric.geometry.dictionary import Progress, no_progress
 from quadric.geometry.dictionary_geometry import DictionaryGeometry, dictionary_geometry
 from quadric.geometry.neighbours import DEFAULT_COUNT, Neighbours
 from quadric.geometry.shapes import Readings
@@ -41,6 +41,9 @@ _TENSORS = (
     "energy",
 )
 _PARTS: dict[str, Any] = {"readings": Readings, "neighbours": Neighbours, "redundancy": Redundancy}
+
+IS_LINEAR = "is_linear"
+"""Name of a tensor that is there only if latents are directions."""
 
 _NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
 
@@ -72,7 +75,7 @@ def kept_geometry(
     """The geometry of a dictionary, from the folder if it holds it, else computed and saved there.
 
     Args:
-        autoencoder: A bilinear autoencoder.
+        autoencoder: Any dictionary.
         folder: Where its geometry is kept, e.g. RUN/geometry/NAME; it need not exist.
         on_progress: Called as by `dictionary_geometry`, and not at all if the stored geometry is used.
         moments: Mean and covariance of the unit tokens that a raw dictionary reads.
@@ -98,13 +101,12 @@ def stored_geometry(
 
     `any_centre` accepts whichever centre it was computed about, for readers that have no data to know one.
     """
-    bilinear = require_bilinear(autoencoder)
     try:
         geometry = load_geometry(folder)
     except (OSError, ValueError, KeyError):
         return None
-    fits = geometry.weights_sha256 == weights_sha256(bilinear) and _has_expected_shapes(geometry, bilinear)
-    fits = fits and (any_centre or geometry.centre_sha256 == given_sha256(bilinear, moments))
+    fits = geometry.weights_sha256 == weights_sha256(autoencoder) and _has_expected_shapes(geometry, autoencoder)
+    fits = fits and (any_centre or geometry.centre_sha256 == given_sha256(autoencoder, moments))
     return geometry if fits else None
 
 
@@ -156,6 +158,7 @@ def load_geometry(folder: Path) -> DictionaryGeometry:
         centre_sha256=record.centre_sha256,
         centre=_centre(tensors),
         tolerance=record.tolerance,
+        is_linear=IS_LINEAR in tensors,
         **({name: tensors[name] for name in _TENSORS} | parts),
     )
 
@@ -167,7 +170,8 @@ def _tensors(geometry: DictionaryGeometry) -> dict[str, torch.Tensor]:
         for name, kind in _PARTS.items()
         for field in kind._fields
     }
-    return whole | parts | _centre_tensors(geometry.centre)
+    marks = {IS_LINEAR: torch.ones(1)} if geometry.is_linear else {}
+    return whole | parts | marks | _centre_tensors(geometry.centre)
 
 
 def _centre_tensors(centre: Centre | None) -> dict[str, torch.Tensor]:
@@ -181,7 +185,7 @@ def _centre(tensors: dict[str, torch.Tensor]) -> Centre | None:
     return Centre(tensors["centre.mean"], tensors.get("centre.covariance")) if "centre.mean" in tensors else None
 
 
-def _has_expected_shapes(geometry: DictionaryGeometry, autoencoder: BilinearAutoencoder) -> bool:
+def _has_expected_shapes(geometry: DictionaryGeometry, autoencoder: Autoencoder) -> bool:
     """Whether as many axes and neighbours are stored as this version keeps."""
     k, d = autoencoder.n_latents, autoencoder.d_model
     count = min(DEFAULT_COUNT, k - 1)

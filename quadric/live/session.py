@@ -3,17 +3,21 @@
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from quadric.activations import LanguageModel
+from quadric.autoencoders.topk import LinearAutoencoder
 from quadric.explanations import Explainer, Reading
 from quadric.explanations.reading import words_of
 from quadric.interventions import Intervention, Latent
-from quadric.interventions.in_model import intervene
+from quadric.interventions.clamping import clamp
+from quadric.interventions.in_model import edit_activations, intervene
 from quadric.live.steering import Continuation, continuation, next_tokens
 from quadric.live.worker import Job
 
@@ -27,6 +31,8 @@ KEPT_READINGS = 16
 KEPT_LATENTS = 64
 KEPT_CONTINUATIONS = 16
 LONGEST_SLIDE = 2 * math.pi
+
+Inside = AbstractContextManager[Any]
 
 
 class RequestError(ValueError):
@@ -44,7 +50,7 @@ class Session:
 
     def __init__(self, explainers: Mapping[str, Explainer]) -> None:
         if not explainers:
-            raise ValueError("there is no dictionary to serve; give a run with a bilinear autoencoder")
+            raise ValueError("there is no dictionary to serve; give a run with an autoencoder")
         self.explainers = dict(explainers)
         self.model: LanguageModel = next(iter(explainers.values())).reader.model
         self._readings: OrderedDict[tuple[str, str], Reading] = OrderedDict()
@@ -100,10 +106,8 @@ class Session:
         number = _whole(request, "latent", 0, explainer.autoencoder.n_latents - 1)
         wanted = _whole(request, "tokens", 1, MOST_NEW_TOKENS, 20)
         prompt, first = self._prompt(explainer, _text(request))
-        latent = self._latent(name, explainer, number)
-        intervention = _intervention(request, latent, float(explainer.signs()[number]))
         start = len(prompt) - 1 if request.get("where") == "last" else first
-        inside = partial(intervene, self.model, intervention, positions=slice(start, None), check_model=False)
+        inside = self._inside(request, name, number, slice(start, None))
         plain = self._plain(prompt, wanted, job)
         steered = continuation(
             self.model, prompt, wanted, lambda done: job.report(wanted + done, 2 * wanted), inside=inside
@@ -117,6 +121,17 @@ class Session:
             ],
             "divergence": _divergence(plain, steered),
         }
+
+    def _inside(self, request: Mapping[str, Any], name: str, number: int, positions: slice) -> Callable[[], Inside]:
+        """Gives the block in which the model runs with the intervention that is asked for."""
+        explainer = self.explainers[name]
+        if isinstance(explainer.autoencoder, LinearAutoencoder):
+            change = _clamped(request, explainer.autoencoder, number)
+            at, d_model = explainer.reader.point, explainer.autoencoder.d_model
+            return partial(edit_activations, self.model, at, change, d_model, positions=positions)
+        latent = self._latent(name, explainer, number)
+        intervention = _intervention(request, latent, float(explainer.signs()[number]))
+        return partial(intervene, self.model, intervention, positions=positions, check_model=False)
 
     def _explainer(self, request: Mapping[str, Any]) -> tuple[str, Explainer]:
         name = request.get("dictionary")
@@ -145,7 +160,7 @@ class Session:
         if key not in self._latents:
             known = explainer.evidence
             centre = None if known is None else torch.from_numpy(known.calibration.centre.copy())
-            self._latents[key] = explainer.autoencoder.latent(number, centre=centre)
+            self._latents[key] = Latent(explainer.autoencoder, number, centre)
         self._latents.move_to_end(key)
         while len(self._latents) > KEPT_LATENTS:
             self._latents.popitem(last=False)
@@ -186,11 +201,9 @@ def _intervention(request: Mapping[str, Any], latent: Latent, sign: float) -> In
     kind = request.get("kind")
     if kind == "ablate":
         return latent.ablate()
-    amount = request.get("amount")
-    if isinstance(amount, bool) or not isinstance(amount, int | float) or not math.isfinite(amount):
-        raise RequestError(f"amount={amount!r} is not a number; give the value of z, or how far to slide")
+    amount = _amount(request)
     if kind == "project":
-        return latent.project(to=sign * float(amount), unreachable="nearest")
+        return latent.project(to=sign * amount, unreachable="nearest")
     if kind != "slide":
         raise RequestError(f"kind={kind!r} is unknown; choose project, slide or ablate")
     if abs(amount) > LONGEST_SLIDE:
@@ -198,7 +211,22 @@ def _intervention(request: Mapping[str, Any], latent: Latent, sign: float) -> In
     axes = request.get("axes", [0, 1])
     if not isinstance(axes, list) or len(axes) != 2 or not all(isinstance(axis, int) for axis in axes):
         raise RequestError(f"axes={axes!r} are not two numbers of axes; give e.g. [0, 1]")
-    return latent.slide(by=float(amount), axes=(axes[0], axes[1]))
+    return latent.slide(by=amount, axes=(axes[0], axes[1]))
+
+
+def _clamped(request: Mapping[str, Any], autoencoder: LinearAutoencoder, latent: int) -> Callable[[Tensor], Tensor]:
+    """The same for a direction, whose activation is held at the amount; it has no level set to slide along."""
+    kind = request.get("kind")
+    if kind not in ("project", "ablate"):
+        raise RequestError(f"kind={kind!r} is not offered for a direction; choose project, which clamps z, or ablate")
+    return clamp(autoencoder, latent, 0.0 if kind == "ablate" else _amount(request))
+
+
+def _amount(request: Mapping[str, Any]) -> float:
+    amount = request.get("amount")
+    if isinstance(amount, bool) or not isinstance(amount, int | float) or not math.isfinite(amount):
+        raise RequestError(f"amount={amount!r} is not a number; give the value of z, or how far to slide")
+    return float(amount)
 
 
 def _text(request: Mapping[str, Any]) -> str:

@@ -158,9 +158,7 @@ def report_as_page(report: RunReport) -> str:
     """The whole report as HTML; every word that comes from the run is escaped."""
     shape, shown = report.architecture, _columns_of(report)
     source = "weights alone" if report.labels is None else "weights alone; the labels come from the run's evidence"
-    lead = (
-        f"{shape['n_latents']:,} {shape['prior']} latents on activations of width {shape['d_model']:,}, from {source}."
-    )
+    lead = f"{report.dictionary()} on activations of width {shape['d_model']:,}, from {source}."
     return _PAGE.format(
         title=escape(report.run),
         style=_STYLE,

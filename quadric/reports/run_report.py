@@ -8,10 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quadric.autoencoders import Autoencoder, BilinearAutoencoder
-from quadric.autoencoders.lens import AffineLens
+from quadric.autoencoders import Autoencoder
+from quadric.autoencoders.topk import LinearAutoencoder
 from quadric.geometry import SHAPES, Decomposition, DescriptionLength, LatentStatistics, description_length, statistics
-from quadric.geometry.dictionary import Progress, no_progress, require_bilinear
+from quadric.geometry.centring import has_own_centre
+from quadric.geometry.dictionary import Progress, no_progress
 from quadric.geometry.shapes import DEFAULT_TOLERANCE
 from quadric.interop.reading import read_dictionary
 from quadric.reports.labels import stored_labels
@@ -40,6 +41,7 @@ LABELS = {
     "dimension": "dimension",
 }
 ABOUT_LENS, ABOUT_TOKENS, ABOUT_ORIGIN = "the lens's centre", "the mean token of the run's evidence", "the origin"
+ABOUT_BIAS = "the decoder's bias"
 """About what shapes are reported."""
 
 
@@ -49,6 +51,8 @@ class RunReport:
 
     run: str
     """Folder or hub id that the autoencoder was loaded from."""
+    kind: str
+    """bilinear, or the name of a linear one, whose latents are directions."""
     architecture: dict[str, Any]
     provenance: dict[str, Any]
     latents: LatentStatistics
@@ -66,6 +70,12 @@ class RunReport:
         """The numbers of every latent, column by column, and its label if there is one."""
         labels = {} if self.labels is None else {"label": self.labels}
         return {**self.latents.columns(), "bits": self.bits.alone.tolist(), **labels}
+
+    def dictionary(self) -> str:
+        """What kind of dictionary it is, in a few words, e.g. "512 composite latents"."""
+        shape = self.architecture
+        kind = shape["prior"] if self.kind == "bilinear" else f"linear ({self.kind})"
+        return f"{shape['n_latents']:,} {kind} latents"
 
     def most_important(self, count: int) -> list[int]:
         """The most important latents, most important first."""
@@ -112,6 +122,7 @@ class RunReport:
         """The whole report as plain values."""
         return {
             "run": self.run,
+            "kind": self.kind,
             "architecture": self.architecture,
             "provenance": self.provenance,
             "tolerance": self.latents.tolerance,
@@ -132,7 +143,7 @@ def report_on(
 
     Args:
         run: What it was loaded from, a folder or a hub id.
-        autoencoder: A bilinear autoencoder.
+        autoencoder: Any dictionary.
         tolerance: Share of a latent's variation that its shape may leave out.
         on_progress: Called with the number of latents finished since its last call.
         geometry: Its geometry, if it was computed before; then no latent is decomposed again.
@@ -140,20 +151,22 @@ def report_on(
     Returns:
         The report.
     """
-    bilinear = require_bilinear(autoencoder)
     return RunReport(
         run=run,
-        architecture=asdict(bilinear.architecture),
-        provenance=asdict(bilinear.provenance),
-        latents=statistics(bilinear, tolerance, on_progress, geometry),
-        bits=description_length(bilinear),
-        about=_about(bilinear, geometry),
+        kind=autoencoder.kind,
+        architecture=asdict(autoencoder.architecture),
+        provenance=asdict(autoencoder.provenance),
+        latents=statistics(autoencoder, tolerance, on_progress, geometry),
+        bits=description_length(autoencoder),
+        about=_about(autoencoder, geometry),
     )
 
 
-def _about(autoencoder: BilinearAutoencoder, geometry: Decomposition | None) -> str:
-    if isinstance(autoencoder.lens, AffineLens):
+def _about(autoencoder: Autoencoder, geometry: Decomposition | None) -> str:
+    if has_own_centre(autoencoder):
         return ABOUT_LENS
+    if isinstance(autoencoder, LinearAutoencoder) and (geometry is None or geometry.centre is None):
+        return ABOUT_BIAS
     return ABOUT_ORIGIN if geometry is None or geometry.centre is None else ABOUT_TOKENS
 
 
@@ -180,7 +193,7 @@ def report_on_run(
     """
     folder = local_folder(run)
     own = autoencoder_folder(folder, name)
-    autoencoder = require_bilinear(read_dictionary(own))
+    autoencoder = read_dictionary(own)
     done = 0
 
     def advance(finished: int) -> None:

@@ -21,16 +21,21 @@ def report_in_terminal(report: RunReport, top: int) -> Group:
 
 
 def _headline(report: RunReport) -> Text:
-    shape = report.architecture
-    density = f", density {shape['mixing_density']:.2g}" if shape["mixing_density"] is not None else ""
-    hook = report.provenance["hook_point"] or "no hook point recorded"
+    shape, hook = report.architecture, report.provenance["hook_point"] or "no hook point recorded"
     return Text.assemble(
         (report.run, "bold"),
-        f"\n{shape['n_latents']:,} {shape['prior']} latents over d = {shape['d_model']:,}, from "
-        f"{shape['n_hidden']:,} {'tied ' if shape['tied'] else ''}atoms{density}; {hook}\n"
+        f"\n{report.dictionary()} over d = {shape['d_model']:,}, {_made_of(report)}; {hook}\n"
         f"all forms together: {readable_bits(report.bits.total)} at {report.bits.precision} bits per number\n"
         f"shapes about {report.about}; {report.n_copies():,} latents are copies of others",
     )
+
+
+def _made_of(report: RunReport) -> str:
+    shape = report.architecture
+    if report.kind != "bilinear":
+        return "each a direction, read as a half-space without curvature"
+    density = f", density {shape['mixing_density']:.2g}" if shape["mixing_density"] is not None else ""
+    return f"from {shape['n_hidden']:,} {'tied ' if shape['tied'] else ''}atoms{density}"
 
 
 def _shapes(report: RunReport) -> Table:

@@ -22,7 +22,7 @@ from quadric.evidence import (
 from quadric.evidence.storage import OutdatedEvidenceError, has_evidence
 
 if TYPE_CHECKING:
-    from quadric.autoencoders import BilinearAutoencoder
+    from quadric.autoencoders import Autoencoder
 
 BATCH_TOKENS = 4096
 DEFAULT_TOKENS = 200_000
@@ -57,7 +57,7 @@ class WantedEvidence:
             if value is not None and value < 2:
                 raise ValueError(f"{name}={value} is too small; give at least 2")
 
-    def open(self, autoencoder: "BilinearAutoencoder") -> ActivationStream:
+    def open(self, autoencoder: "Autoencoder") -> ActivationStream:
         """The activations, from the cache or from the language model."""
         own = autoencoder.provenance
         if self.cache is not None:
@@ -133,7 +133,7 @@ def _what_it_takes(jobs: list[Job], names: str, tokens: int, settings: EvidenceS
         memory_need(
             d_model=job.autoencoder.d_model,
             n_latents=job.autoencoder.n_latents,
-            n_hidden=job.autoencoder.n_hidden,
+            n_hidden=getattr(job.autoencoder, "n_hidden", job.autoencoder.n_latents),
             n_tokens=tokens,
             batch_tokens=BATCH_TOKENS,
             settings=settings,

@@ -25,7 +25,7 @@ def geometry_of_run(
     Args:
         run: The run folder.
         name: Name of the autoencoder in it.
-        autoencoder: The autoencoder, which must be bilinear.
+        autoencoder: The autoencoder.
         on_progress: Called with the number of latents finished since its last call, twice per latent in total;
             not called if the run folder holds the geometry.
         moments: Mean and covariance of the unit tokens, about which a raw dictionary is read; those of the run's

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quadric.activations.identity import check_same_model
-from quadric.autoencoders import Autoencoder, BilinearAutoencoder
+from quadric.autoencoders import Autoencoder
 from quadric.evidence import Evidence
 from quadric.explanations import Explainer
 from quadric.explanations.explaining import language_model_of
@@ -37,7 +37,7 @@ def live_server(
     """Load the language model and start a live server.
 
     Args:
-        target: A run folder, the site of a run, or a bilinear autoencoder.
+        target: A run folder, the site of a run, or an autoencoder.
         evidence: Of an autoencoder in memory.
         site: The site to serve.
         port: Port to listen on; 0 selects a free one.
@@ -69,14 +69,13 @@ def check_live_packages() -> None:
         raise ValueError(f"a live viewer needs {' and '.join(missing)}; install with: pip install 'quadric[live]'")
 
 
-Dictionary = tuple[BilinearAutoencoder, Evidence | None]
+Dictionary = tuple[Autoencoder, Evidence | None]
 
 
 def _dictionaries(target: str | Path | Autoencoder, evidence: Evidence | None) -> dict[str, Dictionary]:
     """The dictionaries that can be asked, by their names on the site."""
-    if isinstance(target, BilinearAutoencoder):
+    if isinstance(target, Autoencoder):
         return {IN_MEMORY: (target, evidence)}
-    assert not isinstance(target, Autoencoder)
     run = Path(target)
     folders = autoencoder_folders(run) or autoencoder_folders(run.resolve().parent)
     if not folders:
@@ -84,9 +83,5 @@ def _dictionaries(target: str | Path | Autoencoder, evidence: Evidence | None) -
     run = run if autoencoder_folders(run) else run.resolve().parent
     found: dict[str, Dictionary] = {}
     for name, folder in folders.items():
-        autoencoder = read_dictionary(folder)
-        if isinstance(autoencoder, BilinearAutoencoder):
-            found[unused_name(name, set(found))] = autoencoder, evidence_of_run(run, name)
-    if not found:
-        raise ValueError(f"'{run}' holds no bilinear autoencoder; a live viewer shows the latents of one")
+        found[unused_name(name, set(found))] = read_dictionary(folder), evidence_of_run(run, name)
     return found

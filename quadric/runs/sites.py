@@ -4,13 +4,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from quadric.autoencoders import Autoencoder, BilinearAutoencoder
+from quadric.autoencoders import Autoencoder
 from quadric.evaluation.files import kept_in_run
 from quadric.evidence import Evidence, Job
 from quadric.evidence.clusters import MOST_LATENTS
 from quadric.geometry import Centre, DictionaryGeometry
 from quadric.geometry.centring import given_sha256
-from quadric.geometry.dictionary import require_bilinear
 from quadric.interop.reading import read_dictionary
 from quadric.runs.evidence import OnNote, TokenProgress, WantedEvidence, evidence_for, no_progress
 from quadric.runs.folder import autoencoder_folder, autoencoder_folders, chosen_names, evidence_folder
@@ -37,7 +36,7 @@ def export_site(
     """Write a static site that shows every latent of an autoencoder: no server, no network, any host.
 
     Args:
-        autoencoder: A bilinear autoencoder.
+        autoencoder: Any dictionary.
         evidence: Result of `quadric.collect_evidence` for it.
         out: Folder of the site; an earlier site there is replaced.
         name: Name of the dictionary on the site.
@@ -54,7 +53,7 @@ def export_site(
         >>> (folder / "index.html").is_file()
         True
     """
-    given = SiteInput(name=name, autoencoder=require_bilinear(autoencoder), evidence=evidence, source=source)
+    given = SiteInput(name=name, autoencoder=autoencoder, evidence=evidence, source=source)
     build_site([given], Path(out), title=title, with_map=with_map)
     return Path(out)
 
@@ -74,7 +73,7 @@ def site_of_runs(
     on_progress: OnProgress = lambda part, done, total: None,
     on_note: OnNote = lambda note: None,
 ) -> SiteManifest:
-    """Collect missing evidence, then write a site about the bilinear autoencoders of the runs.
+    """Collect missing evidence, then write a site about the autoencoders of the runs.
 
     `names` selects autoencoders by name in every run; by default all. `clustered` is how many latents of each are
     searched for clusters of points, and `compared` says whether latents of different dictionaries are matched.
@@ -110,12 +109,8 @@ def site_inputs(
     on_progress: OnProgress = lambda part, done, total: None,
     on_note: OnNote = lambda note: None,
 ) -> list[SiteInput]:
-    """The selected bilinear autoencoders of the runs with their geometry, evidence and, if known, quality."""
-    found = [each for run in runs for each in _bilinear_autoencoders(run, names, on_note)]
-    if not found:
-        raise ValueError(
-            "none of the runs holds a bilinear autoencoder; train one, since a site shows the shapes of its latents"
-        )
+    """The selected autoencoders of the runs with their geometry, evidence and, if known, quality."""
+    found = [each for run in runs for each in _autoencoders(run, names)]
     geometries = _geometries(found, on_progress)
     jobs = [
         Job(each.autoencoder, evidence_folder(each.run, each.name), geometry_about)
@@ -165,7 +160,7 @@ def quality_of(run: Path, name: str) -> Quality:
 class _Found(NamedTuple):
     run: Path
     name: str
-    autoencoder: BilinearAutoencoder
+    autoencoder: Autoencoder
     is_only_one: bool
 
 
@@ -195,13 +190,9 @@ def _geometries(found: Sequence[_Found], on_progress: OnProgress) -> list[Callab
     return [about(each) for each in found]
 
 
-def _bilinear_autoencoders(run: Path, names: Sequence[str], on_note: OnNote) -> list[_Found]:
+def _autoencoders(run: Path, names: Sequence[str]) -> list[_Found]:
     is_only_one = len(autoencoder_folders(run)) == 1
-    found = []
-    for name in chosen_names(run, names):
-        autoencoder = read_dictionary(autoencoder_folder(run, name))
-        if isinstance(autoencoder, BilinearAutoencoder):
-            found.append(_Found(run, name, autoencoder, is_only_one))
-        else:
-            on_note(f"{name} is a linear baseline, whose latents have no shape; it is left out")
-    return found
+    return [
+        _Found(run, name, read_dictionary(autoencoder_folder(run, name)), is_only_one)
+        for name in chosen_names(run, names)
+    ]

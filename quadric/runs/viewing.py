@@ -104,7 +104,7 @@ def view(
     """Serve the viewer on the loopback address and open it in the browser.
 
     Args:
-        target: A run folder, a site folder, or a bilinear autoencoder. If a run has no site yet, it is built first.
+        target: A run folder, a site folder, or an autoencoder. If a run has no site yet, it is built first.
         evidence: Result of `quadric.collect_evidence`, if the target is an autoencoder.
         name: Autoencoder to open, if the site shows several.
         latent: Latent whose page to open.

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from quadric.site.schema import (
-    LINEAR_DIRECTION,
     MOST_CLUSTERS,
     NO_AXIS,
     NOTHING,
+    PRINCIPAL_COMPONENT,
     SHAPES,
     SHARD_TOKENS,
     UNITS,
@@ -198,7 +198,10 @@ def check_latent(record: LatentRecord, expected: int, dictionary: SiteDictionary
     m, n, k = len(record.places), len(text.token_ids), dictionary.entry.n_latents
     bounds = {"places": (0, n), "tokens": (0, len(text.vocabulary)), "contexts": (NOTHING, m), "neighbours": (0, k)}
     found = dictionary.clusters.get(record.latent)
-    bounds |= {"axis_kind": (NO_AXIS, LINEAR_DIRECTION + 1), "clusters": (NOTHING, len(found.clusters) if found else 0)}
+    bounds |= {
+        "axis_kind": (NO_AXIS, PRINCIPAL_COMPONENT + 1),
+        "clusters": (NOTHING, len(found.clusters) if found else 0),
+    }
     tokens = {"context_tokens": (NOTHING, len(text.vocabulary)), "lift_tokens": (NOTHING, len(text.vocabulary))}
     for name, (low, high) in (bounds | tokens).items():
         numbers = getattr(record, name)

@@ -2,17 +2,23 @@
 
 from collections.abc import Callable, Sequence
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from quadric.autoencoders import BilinearAutoencoder
+from quadric.autoencoders import Autoencoder
+from quadric.autoencoders.topk import LinearAutoencoder
 from quadric.geometry.comparison import NULL_SEED
+from quadric.geometry.direction_overlaps import direction_overlaps
 from quadric.geometry.kernels import cross_kernel, squared_norm
 from quadric.geometry.similarity import (
     HungarianSimilarity,
+    assignment,
     comparable,
     frobenius_from_norms,
+    frobenius_similarity,
     hungarian_from_kernels,
     randomly_initialized,
 )
@@ -27,8 +33,15 @@ METHOD = (
     "random initialization of the second dictionary"
 )
 
+METHOD_OF_DIRECTIONS = (
+    "one-to-one assignment that maximizes the sum of overlaps; the overlap of a direction d with a form is the square "
+    "root of the share of ‖W‖² in forms of d·v alone (its energy ddᵀ and its slope), that of two directions their "
+    "cosine; chance is the 99th percentile of the overlaps with random directions; Sim_F takes directions as the forms "
+    "ddᵀ on the token itself"
+)
 
-def comparable_pairs(dictionaries: Sequence[tuple[str, BilinearAutoencoder]]) -> list[tuple[int, int]]:
+
+def comparable_pairs(dictionaries: Sequence[tuple[str, Autoencoder]]) -> list[tuple[int, int]]:
     """Pairs of dictionaries that read the same vectors, by index."""
     return [
         (one, other)
@@ -37,7 +50,7 @@ def comparable_pairs(dictionaries: Sequence[tuple[str, BilinearAutoencoder]]) ->
     ]
 
 
-def _are_comparable(a: BilinearAutoencoder, b: BilinearAutoencoder) -> bool:
+def _are_comparable(a: Autoencoder, b: Autoencoder) -> bool:
     same = [
         not (mine and other) or mine == other
         for mine, other in (
@@ -49,7 +62,7 @@ def _are_comparable(a: BilinearAutoencoder, b: BilinearAutoencoder) -> bool:
 
 
 def site_comparisons(
-    dictionaries: Sequence[tuple[str, BilinearAutoencoder]], on_progress: Callable[[int], None] = lambda _: None
+    dictionaries: Sequence[tuple[str, Autoencoder]], on_progress: Callable[[int], None] = lambda _: None
 ) -> list[SiteComparison]:
     """Compare every pair of dictionaries that read the same vectors.
 
@@ -68,30 +81,80 @@ def site_comparisons(
 
 
 @torch.no_grad()
-def compare_dictionaries(
-    first_name: str, first: BilinearAutoencoder, second_name: str, second: BilinearAutoencoder
-) -> SiteComparison:
+def compare_dictionaries(first_name: str, first: Autoencoder, second_name: str, second: Autoencoder) -> SiteComparison:
     """The counterpart of every latent of the first dictionary in the second, and the agreement of the two."""
+    linear = isinstance(first, LinearAutoencoder) or isinstance(second, LinearAutoencoder)
+    found = _matched_directions(first, second) if linear else _matched_forms(first, second)
+    partners = np.full(first.n_latents, NOTHING, dtype=np.int32)
+    overlaps = np.zeros(first.n_latents, dtype=np.float32)
+    partners[found.latents.cpu().numpy()] = found.partners.cpu().numpy()
+    overlaps[found.latents.cpu().numpy()] = found.overlaps
+    entry = ComparisonEntry(
+        first=first_name,
+        second=second_name,
+        frobenius=found.frobenius,
+        alignment=found.alignment,
+        smallest_overlap=max(SMALLEST_OVERLAP, found.chance),
+        chance=found.chance,
+        method=METHOD_OF_DIRECTIONS if linear else METHOD,
+    )
+    return SiteComparison(entry=entry, partners=partners, overlaps=overlaps)
+
+
+class _Matched(NamedTuple):
+    latents: Tensor
+    partners: Tensor
+    overlaps: np.ndarray
+    frobenius: float
+    alignment: float
+    chance: float
+
+
+def _matched_forms(first: Autoencoder, second: Autoencoder) -> _Matched:
     mine, other = comparable(first, second)
     kernel, other_kernel, cross = cross_kernel(mine, mine), cross_kernel(other, other), cross_kernel(mine, other)
     found = hungarian_from_kernels(cross, kernel, other_kernel, sign_free=True)
     random = randomly_initialized(other, NULL_SEED)
     null = hungarian_from_kernels(cross_kernel(mine, random), kernel, cross_kernel(random, random), sign_free=True)
-    chance = float(np.quantile(_overlaps(null), CHANCE_QUANTILE)) if len(null.latents) else 0.0
-    partners = np.full(first.n_latents, NOTHING, dtype=np.int32)
-    overlaps = np.zeros(first.n_latents, dtype=np.float32)
-    partners[found.latents.cpu().numpy()] = found.partners.cpu().numpy()
-    overlaps[found.latents.cpu().numpy()] = _overlaps(found)
-    entry = ComparisonEntry(
-        first=first_name,
-        second=second_name,
+    return _Matched(
+        latents=found.latents,
+        partners=found.partners,
+        overlaps=_overlaps(found),
         frobenius=frobenius_from_norms(squared_norm(cross), squared_norm(kernel), squared_norm(other_kernel)),
         alignment=found.alignment,
-        smallest_overlap=max(SMALLEST_OVERLAP, chance),
-        chance=chance,
-        method=METHOD,
+        chance=_high(_overlaps(null)),
     )
-    return SiteComparison(entry=entry, partners=partners, overlaps=overlaps)
+
+
+def _matched_directions(first: Autoencoder, second: Autoencoder) -> _Matched:
+    """The same where one of them, or both, are linear."""
+    if isinstance(first, LinearAutoencoder):
+        cross = direction_overlaps(first.decoder, second)
+        null = direction_overlaps(_random_directions(first), second)
+    else:
+        assert isinstance(second, LinearAutoencoder)
+        cross = direction_overlaps(second.decoder, first).mT
+        null = direction_overlaps(_random_directions(second), first).mT
+    latents, partners = assignment(cross)
+    chosen = cross[latents, partners]
+    return _Matched(
+        latents=latents,
+        partners=partners,
+        overlaps=np.asarray(chosen.float().cpu().numpy()),
+        frobenius=frobenius_similarity(first, second),
+        alignment=float(chosen.sum()) / (first.n_latents * second.n_latents) ** 0.5,
+        chance=_high(null[assignment(null)].cpu().numpy()),
+    )
+
+
+def _random_directions(autoencoder: LinearAutoencoder) -> Tensor:
+    generator = torch.Generator().manual_seed(NULL_SEED)
+    return torch.randn(autoencoder.n_latents, autoencoder.d_model, generator=generator)
+
+
+def _high(overlaps: np.ndarray) -> float:
+    """What chance reaches."""
+    return float(np.quantile(overlaps, CHANCE_QUANTILE)) if len(overlaps) else 0.0
 
 
 def _overlaps(found: HungarianSimilarity) -> np.ndarray:

@@ -4,14 +4,15 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
-from quadric.autoencoders import BilinearAutoencoder
+from quadric.autoencoders import Autoencoder, BilinearAutoencoder
 from quadric.evidence import Evidence, clusters, record
 from quadric.evidence.calibration import METHOD
-from quadric.evidence.ranking import RANKING, worth
+from quadric.evidence.ranking import RANKING, RANKING_OF_DIRECTIONS, worth
 from quadric.evidence.scoring import METHOD as LABEL_SCORES
 from quadric.geometry import DictionaryGeometry, decompose, dictionary_geometry, with_signs
 from quadric.geometry.centring import given_sha256
@@ -39,6 +40,7 @@ from quadric.site.schema import (
 from quadric.site.writer import check_replaceable, check_viewer_built, write_site
 
 WEIGHT_EXPONENT = 4.0
+NO_LENS = "none"
 UNKNOWN = Quality(**{field.name: None for field in fields(Quality)})
 
 OnProgress = Callable[[str, int, int], None]
@@ -50,7 +52,7 @@ class SiteInput:
     """One autoencoder with its evidence, and the name it has on the site."""
 
     name: str
-    autoencoder: BilinearAutoencoder
+    autoencoder: Autoencoder
     evidence: Evidence
     source: str | None
     """What `quadric.load` takes: a folder or a hub id. None for an autoencoder that was never saved."""
@@ -286,15 +288,11 @@ def _entry(given: SiteInput, text: str, umap: str | None, searched: str | None) 
     unit = unit_of(evidence.provenance)
     return DictionaryEntry(
         name=given.name,
-        prior=autoencoder.prior,
+        **_architecture(autoencoder),
         d_model=autoencoder.d_model,
-        n_hidden=autoencoder.n_hidden,
         n_latents=autoencoder.n_latents,
         n_axes=settings.n_axes,
-        lens=autoencoder.lens.kind,
         centre_norm=float(torch.linalg.vector_norm(calibration.centring(autoencoder).centre)),
-        ranking=RANKING,
-        mixing_density=autoencoder.mixing_density if autoencoder.prior == "composite" else None,
         source=given.source,
         source_autoencoder=given.source_autoencoder,
         text=text,
@@ -323,6 +321,27 @@ def _entry(given: SiteInput, text: str, umap: str | None, searched: str | None) 
     )
 
 
+def _architecture(autoencoder: Autoencoder) -> dict[str, Any]:
+    """What an entry says about the kind of its dictionary."""
+    if isinstance(autoencoder, BilinearAutoencoder):
+        return {
+            "is_linear": False,
+            "prior": autoencoder.prior,
+            "lens": autoencoder.lens.kind,
+            "n_hidden": autoencoder.n_hidden,
+            "mixing_density": autoencoder.mixing_density if autoencoder.prior == "composite" else None,
+            "ranking": RANKING,
+        }
+    return {
+        "is_linear": True,
+        "prior": autoencoder.kind,
+        "lens": NO_LENS,
+        "n_hidden": autoencoder.n_latents,
+        "mixing_density": None,
+        "ranking": RANKING_OF_DIRECTIONS,
+    }
+
+
 def _columns(evidence: Evidence, geometry: DictionaryGeometry, layout: np.ndarray | None) -> LatentColumns:
     found, table = evidence.statistics, geometry.statistics()
     return LatentColumns(
@@ -338,7 +357,7 @@ def _columns(evidence: Evidence, geometry: DictionaryGeometry, layout: np.ndarra
         curvature=table.curvature.float().numpy(),
         measured_curvature=np.asarray(found.curvature),
         copy_of=table.copy_of.float().numpy(),
-        worth=worth(evidence, geometry.redundancy),
+        worth=worth(evidence, geometry.redundancy, is_linear=geometry.is_linear),
         umap_x=None if layout is None else layout[:, 0].copy(),
         umap_y=None if layout is None else layout[:, 1].copy(),
     )

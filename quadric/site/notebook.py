@@ -9,14 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from quadric._files import write_atomically
-from quadric.autoencoders import Autoencoder, BilinearAutoencoder
-from quadric.autoencoders.lens import AffineLens, token_moments
+from quadric.autoencoders import Autoencoder
+from quadric.autoencoders.lens import token_moments
 from quadric.autoencoders.objective import check_tokens
+from quadric.autoencoders.topk import LinearAutoencoder
 from quadric.geometry import Centre, Form, LatentFrame, form_frame, latent_frame
-from quadric.geometry.dictionary import require_bilinear
+from quadric.geometry.centring import as_read, has_own_centre, prepared
+from quadric.geometry.dictionary import as_forms
 from quadric.site import writer
 from quadric.site.notebook_points import MOST_AXES, PointsOfLatents, no_points, points_of_evidence, points_of_rows
 from quadric.site.schema import MOST_EIGENVALUES, unit_of
@@ -53,7 +56,7 @@ def show(
     """Draw a latent or any quadratic form: axes, spectrum and level set, and points where data is given.
 
     Args:
-        subject: A bilinear autoencoder, or a form such as `quadric.geometry.latent_form(ae, 3) - other`.
+        subject: Any dictionary, or a form such as `quadric.geometry.latent_form(ae, 3) - other`.
         latent: Which latent of the autoencoder to draw; left out for a form.
         data: Evidence draws the points it holds for the latent. A tensor (n, d) draws its rows, scaled to unit length
             and projected on the axes: at most 5,000, half of them those with the largest |z − rest|. A form is drawn
@@ -92,36 +95,49 @@ def _of_form(form: Form, data: PointsOfLatents | Tensor | None) -> dict[str, Any
 
 
 def _of_latent(autoencoder: Autoencoder, latent: int | None, data: PointsOfLatents | Tensor | None) -> dict[str, Any]:
-    bilinear = require_bilinear(autoencoder)
-    if latent is None or not 0 <= latent < bilinear.n_latents:
-        raise ValueError(f"latent={latent} is not one of the {bilinear.n_latents}; give 0 to {bilinear.n_latents - 1}")
+    n_latents, d_model = autoencoder.n_latents, autoencoder.d_model
+    if latent is None or not 0 <= latent < n_latents:
+        raise ValueError(f"latent={latent} is not one of the {n_latents}; give 0 to {n_latents - 1}")
+    is_linear = {"is_linear": isinstance(autoencoder, LinearAutoencoder)}
     if isinstance(data, Tensor):
-        check_tokens(data, bilinear.d_model)
-        moments = token_moments(data)
-        about_rows = latent_frame(bilinear, latent, MOST_AXES, Centre(moments.mean, moments.covariance))
-        return _shape(about_rows, _origin(bilinear, "row")) | points_of_rows(about_rows, (bilinear, latent), data)
+        check_tokens(data, d_model)
+        about_rows = latent_frame(autoencoder, latent, MOST_AXES, _centre_of_rows(autoencoder, data))
+        points = points_of_rows(about_rows, (autoencoder, latent), data)
+        return is_linear | _shape(about_rows, _origin(autoencoder, "row")) | points
     if data is None:
-        frame = latent_frame(bilinear, latent, MOST_AXES)
-        return _shape(frame, _origin(bilinear, None)) | no_points(frame)
+        frame = latent_frame(autoencoder, latent, MOST_AXES)
+        return is_linear | _shape(frame, _origin(autoencoder, None)) | no_points(frame)
     if not isinstance(data, PointsOfLatents):
-        raise TypeError(f"data is {type(data).__name__}; give Evidence, a tensor (n, {bilinear.d_model}) or a Form")
+        raise TypeError(f"data is {type(data).__name__}; give Evidence, a tensor (n, {d_model}) or a Form")
     n_axes = data.points.coordinates.shape[-1]
-    about_tokens = latent_frame(bilinear, latent, n_axes, data.calibration.tokens_centre())
+    about_tokens = latent_frame(autoencoder, latent, n_axes, data.calibration.tokens_centre())
     signed = about_tokens.with_sign(float(data.calibration.signs[latent]))
-    return _shape(signed, _origin(bilinear, unit_of(data.provenance))) | points_of_evidence(data, latent)
+    shape = _shape(signed, _origin(autoencoder, unit_of(data.provenance)))
+    return is_linear | shape | points_of_evidence(data, latent)
 
 
-def _origin(autoencoder: BilinearAutoencoder, unit: str | None) -> str:
+def _centre_of_rows(autoencoder: Autoencoder, rows: Tensor) -> Centre:
+    """Mean and covariance of rows as the dictionary reads them."""
+    if isinstance(autoencoder, LinearAutoencoder):
+        read = as_read(autoencoder, prepared(autoencoder, rows)).double()
+        return Centre(read.mean(0), torch.cov(read.mT, correction=0))
+    moments = token_moments(rows)
+    return Centre(moments.mean, moments.covariance)
+
+
+def _origin(autoencoder: Autoencoder, unit: str | None) -> str:
     """What coordinates are measured from, in words."""
-    if isinstance(autoencoder.lens, AffineLens):
+    if has_own_centre(autoencoder):
         return "the mean token"
+    if isinstance(autoencoder, LinearAutoencoder) and unit is None:
+        return "the decoder's bias"
     return "the origin" if unit is None else f"the mean {unit}"
 
 
 def _check_replacement(form: Form, subject: Autoencoder | Form) -> None:
     if isinstance(subject, Form):
         raise ValueError("two forms were given; give one form, or an autoencoder with a form to draw in its place")
-    if form.d_model != (width := require_bilinear(subject).lens.width):
+    if form.d_model != (width := as_forms(subject).lens.width):
         raise ValueError(f"the form has width {form.d_model}; the autoencoder has {width}: give a form of that width")
 
 

@@ -7,9 +7,11 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from quadric.autoencoders import BilinearAutoencoder
+from quadric.autoencoders import Autoencoder
 from quadric.autoencoders.objective import unit_tokens
+from quadric.autoencoders.topk import LinearAutoencoder
 from quadric.geometry import Form, LatentFrame
+from quadric.geometry.centring import as_read, prepared
 from quadric.site.schema import NOTHING, ROW, unit_of
 
 MOST_AXES = 8
@@ -81,13 +83,13 @@ def points_of_evidence(evidence: PointsOfLatents, latent: int) -> dict[str, Any]
 
 @torch.no_grad()
 def points_of_rows(
-    frame: LatentFrame, subject: Form | tuple[BilinearAutoencoder, int], rows: Float[Tensor, "n d"], seed: int = 0
+    frame: LatentFrame, subject: Form | tuple[Autoencoder, int], rows: Float[Tensor, "n d"], seed: int = 0
 ) -> dict[str, Any]:
     """Rows of a tensor, scaled to unit length: z, and coordinates about the centre on the axes of a latent or form."""
-    values = torch.cat([_values(subject, unit_tokens(part)) for part in torch.split(rows, ROWS_AT_ONCE)])
-    rest = 0.0 if isinstance(subject, Form) else float(values.median())
+    values = torch.cat([_values(subject, part) for part in torch.split(rows, ROWS_AT_ONCE)])
+    rest = float(values.median()) if _has_rest(subject) else 0.0
     chosen = strongest_and_sampled(values - rest, MOST_ROWS, seed)
-    v = frame.centring.coordinates(unit_tokens(rows[chosen.to(rows.device)]).double().cpu())
+    v = frame.centring.coordinates(_read(subject, rows[chosen.to(rows.device)]).double().cpu())
     return {
         "values": _rounded(values[chosen].numpy()),
         "coordinates": _rounded((v @ frame.axes).mT.numpy()),
@@ -115,11 +117,22 @@ def best_linear_direction(v: Float[Tensor, "n d"], values: Float[Tensor, " n"]) 
     return slopes / length
 
 
-def _values(subject: Form | tuple[BilinearAutoencoder, int], unit: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
+def _read(subject: Form | tuple[Autoencoder, int], rows: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
     if isinstance(subject, Form):
-        return subject(unit.to(subject.left.device)).cpu()
+        return unit_tokens(rows)
+    return as_read(subject[0], prepared(subject[0], rows))
+
+
+def _values(subject: Form | tuple[Autoencoder, int], rows: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
+    if isinstance(subject, Form):
+        return subject(unit_tokens(rows).to(subject.left.device)).cpu()
     autoencoder, latent = subject
-    return autoencoder.encode(unit.to(autoencoder.left.device))[:, latent].double().cpu()
+    return autoencoder.encode(prepared(autoencoder, rows))[:, latent].double().cpu()
+
+
+def _has_rest(subject: Form | tuple[Autoencoder, int]) -> bool:
+    """Whether z has a median of its own; a form is about the origin, and a direction rests where it does not fire."""
+    return not isinstance(subject, Form) and not isinstance(subject[0], LinearAutoencoder)
 
 
 def strongest_and_sampled(values: Float[Tensor, " n"], most: int, seed: int) -> Int64[Tensor, " m"]:

@@ -24,9 +24,12 @@ coordinates ξ_j = v·axis_j,
 so that the viewer can draw shifted ellipsoids and paraboloids as they are. A latent and its negative are the same
 dictionary: here the side with more energy is positive.
 
+A dictionary may be linear (`is_linear`): its latents are directions, with no eigenvalues, and the formula above is z
+before its gate, which is 0 where that is negative or too weak. Their sign is their own, and they rest at 0.
+
 Parts that were added to version 2 later may be missing in its older sites; the viewer then leaves them out: a
-dictionary's `clusters` and a latent's tensor of that name, everything about scores of labels, and the
-manifest's `comparisons`.
+dictionary's `clusters` and a latent's tensor of that name, everything about scores of labels, the
+manifest's `comparisons`, and a dictionary's `is_linear`, which is then false.
 
 A site can also show rows of a user's own tensor: each row is then a sequence of length one whose only token is the
 row's text, and the text's `unit` is "row".
@@ -65,8 +68,10 @@ SHAPES = (
     "hyperbolic paraboloid",
 )
 """The shapes of `quadric.geometry`; the column `shape` holds indices into this tuple."""
-EIGENVECTOR, LINEAR_DIRECTION, NO_AXIS = 0, 1, -1
-"""What an axis can be: an eigenvector of the quadratic part, the direction of the linear part, or nothing."""
+EIGENVECTOR, LINEAR_DIRECTION, READING_DIRECTION, PRINCIPAL_COMPONENT, NO_AXIS = 0, 1, 2, 3, -1
+"""What an axis can be: an eigenvector of the quadratic part, the direction of the linear part, or nothing. In a linear
+dictionary the linear direction is what a latent writes, its row of the decoder; the reading direction is the part of
+its row of the encoder orthogonal to that; principal components are those of all tokens, orthogonal to both."""
 TOKEN, ROW = UNITS = ("token", "row")
 """What a point of a scatter can be: a token that a language model read, or a row of a user's own tensor."""
 NOTHING = -1
@@ -155,10 +160,12 @@ class DictionaryEntry:
     n_latents: int
     n_axes: int
     """Number of axes on which points have coordinates."""
+    is_linear: bool = False
+    """Whether latents are directions, as in TopK, rather than quadratic forms."""
     lens: str
-    """paper or affine: the map from tokens to the coordinates of the forms."""
+    """paper or affine: the map from tokens to the coordinates of the forms; none for a linear dictionary."""
     centre_norm: float
-    """‖μ‖ of the centre about which latents are shown, the mean of the unit tokens; 0 for the origin."""
+    """‖μ‖ of the centre about which latents are shown, the mean of the tokens as read; 0 for the origin."""
     ranking: str
     """How the column `worth` is computed, in words."""
     mixing_density: float | None
@@ -326,11 +333,11 @@ class LatentRecord:
     axis_linear: Float32[np.ndarray, " a"]
     """Slope of z along each axis at the centre."""
     axis_kind: Int32[np.ndarray, " a"]
-    """EIGENVECTOR, LINEAR_DIRECTION or NO_AXIS."""
+    """EIGENVECTOR, LINEAR_DIRECTION, READING_DIRECTION, PRINCIPAL_COMPONENT or NO_AXIS."""
     constant: float
     """z at the centre of the tokens."""
     rest: float
-    """Median of z: points are far from it, most tokens near."""
+    """Median of z: points are far from it, most tokens near; 0 in a linear dictionary."""
     curvature: float
     measured_curvature: float
     """As the columns of that name."""

@@ -86,10 +86,12 @@ def test_mistakes_are_one_line(run, capsys, arguments, message):
     assert error.count("\n") == 1
 
 
-def test_a_linear_baseline_is_refused(tmp_path, capsys):
-    TopKAutoencoder(d_model=4, n_latents=8, n_active=2).save_pretrained(tmp_path)
-    assert main(["report", str(tmp_path)]) == 1
-    assert "'topk' autoencoder has directions, not quadratic forms" in capsys.readouterr().err
+def test_a_linear_dictionary_is_reported_as_such(tmp_path, capsys):
+    TopKAutoencoder(d_model=4, n_latents=8, n_active=2).save_pretrained(tmp_path / "ae")
+    assert main(["report", str(tmp_path / "ae"), "--out", str(tmp_path / "report.html")]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "8 linear (topk) latents over d = 4, each a direction, read as a half-space without curvature" in shown
+    assert "8 linear (topk) latents on activations of width 4" in (tmp_path / "report.html").read_text()
 
 
 def test_help_shows_an_example(capsys):

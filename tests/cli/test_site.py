@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import quadric
 from quadric import BilinearAutoencoder, TopKAutoencoder
 from quadric.activations import ActivationConfig, HarvestConfig, describe, harvest_to_folder
 from quadric.autoencoders import Provenance
@@ -134,17 +135,19 @@ def test_evidence_about_other_weights_or_of_another_size_is_collected_anew(
     assert "was collected from 200 tokens; collecting it again" in capsys.readouterr().err
 
 
-def test_linear_baselines_are_left_out_and_said(
+def test_linear_dictionaries_stand_beside_bilinear_ones_and_are_compared_with_them(
     run: Path, tmp_path: Path, config: ActivationConfig, static: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    TopKAutoencoder(d_model=D_MODEL, n_latents=8, n_active=2).save_pretrained(run / "autoencoders/linear")
+    origin = quadric.load(run, name="first").provenance
+    topk = TopKAutoencoder(d_model=D_MODEL, n_latents=8, n_active=2, provenance=origin)
+    topk.save_pretrained(run / "autoencoders/linear")
     assert main(arguments(run, tmp_path / "site", config, "--tokens", "100", "--no-map")) == 0
-    shown = capsys.readouterr()
-    assert "linear is a linear baseline" in shown.err
-    assert "18 latents of first, second" in shown.out
-    only = ["site", str(run / "autoencoders/linear"), "--out", str(tmp_path / "other")]
-    assert main(only) == 1
-    assert "none of the runs holds a bilinear autoencoder" in capsys.readouterr().err
+    assert "26 latents of first, linear, second" in capsys.readouterr().out
+    manifest = json.loads((tmp_path / "site/data/site.json").read_text())
+    kinds = {entry["name"]: (entry["is_linear"], entry["prior"]) for entry in manifest["dictionaries"]}
+    assert kinds["linear"] == (True, "topk")
+    assert not kinds["first"][0]
+    assert {(each["first"], each["second"]) for each in manifest["comparisons"]} >= {("first", "linear")}
 
 
 def test_mistakes_are_said_in_one_line(

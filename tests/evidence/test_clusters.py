@@ -150,6 +150,20 @@ def test_gaussian_points_have_the_covariance_of_the_tokens_and_the_weights_of_th
     assert np.median(away[1]) > 1.8 * np.median(away[0])
 
 
+def test_gaussian_points_of_a_direction_are_drawn_from_the_side_on_which_it_fires() -> None:
+    """A form is drawn from both tails about its median; a gated direction from one."""
+    flat = dataclasses.replace(
+        GEOMETRY,
+        axis_quadratic=torch.zeros_like(GEOMETRY.axis_quadratic),
+        axis_linear=torch.eye(GEOMETRY.axis_linear.shape[1], dtype=torch.float64)[:1].expand(GEOMETRY.n_latents, -1),
+        constant=torch.zeros(GEOMETRY.n_latents),
+    )
+    gated = dataclasses.replace(flat, is_linear=True)
+    both, one = (gaussian_points(BASE, each, 1, TOKENS, 200, np.random.default_rng(0))[:, 0] for each in (flat, gated))
+    assert 0.3 < (both > 0).mean() < 0.7
+    assert (one > 0).mean() > 0.97
+
+
 def _z(points: np.ndarray, quadratic: np.ndarray, linear: np.ndarray) -> np.ndarray:
     return np.asarray(np.square(points) @ quadratic + points @ linear)
 

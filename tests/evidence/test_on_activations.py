@@ -1,5 +1,6 @@
 """`quadric.collect_evidence` as a user calls it: rows, chunks, harvested activations in memory and on disk."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,10 @@ import pytest
 import torch
 
 import quadric
+from quadric.autoencoders.objective import hoyer_density
+from quadric.geometry import latent_frame
 from tests.activations.tiny import tiny_causal, tiny_tokenizer
+from tests.geometry.linear_dictionary import batch_topk, tokens, topk
 
 TEXTS = ["All happy families are alike.", "Each unhappy family is unhappy in its own way."] * 6
 
@@ -71,6 +75,45 @@ def test_it_is_saved_where_asked_and_reads_back(tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.points.values, evidence.points.values)
 
 
-def test_a_linear_dictionary_has_no_shapes_to_show() -> None:
-    with pytest.raises(ValueError, match=r"has directions, not quadratic forms"):
-        quadric.collect_evidence(quadric.TopKAutoencoder(d_model=6, n_latents=5, n_active=2), rows())
+@pytest.mark.parametrize("make", [topk, batch_topk])
+def test_a_linear_dictionary_is_shown_by_its_own_activations(make: Callable[[], quadric.TopKAutoencoder]) -> None:
+    """z ≥ 0 as it encodes them: its sign is its own and it rests at 0, even if it fires on most tokens."""
+    ae, x = make(), tokens(300)
+    with torch.no_grad():
+        ae.encoder_bias[0] += 1.0
+    evidence = quadric.collect_evidence(ae, x, points=400, progress=False)
+    z = ae.encode(ae.prepare(x)).detach()
+    assert float((z[:, 0] > 0).float().mean()) > 0.9
+    assert set(evidence.calibration.signs.tolist()) == {1.0}
+    assert not evidence.calibration.rest.any()
+    for latent in range(ae.n_latents):
+        places = evidence.points.places[latent]
+        kept = places >= 0
+        np.testing.assert_allclose(evidence.points.values[latent][kept], z[places[kept], latent], atol=1e-6)
+    np.testing.assert_allclose(evidence.statistics.mean_square, z.square().mean(0), rtol=1e-4)
+    fires = z.any(0)
+    np.testing.assert_allclose(evidence.statistics.density[fires], hoyer_density(z)[fires], rtol=1e-4)
+    np.testing.assert_array_equal(evidence.statistics.positive_share[fires], 1)
+    assert not (evidence.contexts.places[:, 1] >= 0).any()  # nothing is below rest
+
+
+def test_a_linear_dictionary_reads_tokens_at_the_length_that_it_was_trained_on() -> None:
+    """Coordinates are about the mean of the tokens as they are read, so z is affine in them where it is active."""
+    ae, x = AtOwnLength(d_model=10, n_latents=14, n_active=3).eval(), 20 * tokens(300)
+    evidence = quadric.collect_evidence(ae, x, points=400, progress=False)
+    z = ae.encode(x).detach().numpy()
+    np.testing.assert_allclose(evidence.calibration.centre, x.mean(0), rtol=1e-4)
+    frame = latent_frame(ae, 2, 8, evidence.calibration.tokens_centre())
+    places = evidence.points.places[2]
+    active = (places >= 0) & (evidence.points.values[2] > 0)
+    assert active.sum() > 20
+    np.testing.assert_allclose(evidence.points.values[2][active], z[places[active], 2], rtol=1e-4)
+    shown = evidence.points.coordinates[2][active] @ frame.axis_linear.numpy() + frame.constant
+    np.testing.assert_allclose(shown, evidence.points.values[2][active], rtol=1e-3)
+
+
+class AtOwnLength(quadric.TopKAutoencoder):
+    """A dictionary that was trained on activations at their own length."""
+
+    def prepare(self, tokens: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+        return tokens

@@ -2,12 +2,17 @@
 
 from pathlib import Path
 
-from quadric import BilinearAutoencoder
+import torch
+
+from quadric import BilinearAutoencoder, TopKAutoencoder
 from quadric.activations import ActivationConfig, describe
+from quadric.autoencoders import load_pretrained
 from quadric.autoencoders.lens import affine_lens, token_moments
 from quadric.autoencoders.objective import unit_tokens
 from quadric.corpus import CorpusConfig
 from quadric.evidence import EvidenceSettings, collect, open_live
+from quadric.explanations import Explainer
+from quadric.explanations.explaining import language_model_of
 from tests.activations.tiny import D_MODEL, save_tiny
 
 NAME = "small"
@@ -36,3 +41,15 @@ def make_small_run(folder: Path, *, packing: str = "packed") -> Path:
     stream = open_live(provenance, model=str(model), corpus=str(texts), batch_tokens=512, device="cpu")
     collect(ae, stream, run / "evidence" / NAME, n_tokens=2000, settings=SETTINGS)
     return run
+
+
+def make_linear_explainer(run: Path) -> Explainer:
+    """An explainer by a TopK dictionary of the same hook point, with evidence of its own."""
+    provenance = load_pretrained(run / "autoencoders" / NAME).provenance
+    topk = TopKAutoencoder(d_model=D_MODEL, n_latents=N_LATENTS, n_active=4, provenance=provenance).eval()
+    with torch.no_grad():
+        topk.encoder += 0.1 * torch.randn(topk.encoder.shape, generator=torch.Generator().manual_seed(1))
+    model, texts = str(run.parent / "tiny"), str(run.parent / "texts")
+    stream = open_live(provenance, model=model, corpus=texts, batch_tokens=512, device="cpu")
+    evidence = collect(topk, stream, run.parent / "linear-evidence", n_tokens=2000, settings=SETTINGS)
+    return Explainer(topk, language_model_of(topk, model, None, "cpu"), evidence)

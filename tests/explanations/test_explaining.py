@@ -13,7 +13,7 @@ from quadric.evidence import Evidence
 from quadric.explanations import RANKING, RANKING_WITHOUT_EVIDENCE, Explainer
 from quadric.explanations.explaining import energy_shares, language_model_of
 from tests.activations.tiny import D_MODEL, tiny_causal, tiny_tokenizer
-from tests.explanations.small_run import N_LATENTS, NAME
+from tests.explanations.small_run import N_LATENTS, NAME, make_linear_explainer
 
 TEXT = "Document 3: word 3 and more."
 
@@ -148,3 +148,37 @@ def test_mistakes_are_said(small_run: Path, explainer: Explainer) -> None:
         language_model_of(other, "smollm2", tiny_tokenizer(), "cpu")
     with pytest.raises(ValueError, match="does not record its language model"):
         language_model_of(BilinearAutoencoder(d_model=4, n_latents=4, prior="atomic"), None, None, "cpu")
+
+
+@pytest.fixture(scope="module")
+def linear_explainer(small_run: Path) -> Explainer:
+    return make_linear_explainer(small_run)
+
+
+def test_a_linear_dictionary_explains_by_its_share_of_the_reconstruction(linear_explainer: Explainer) -> None:
+    topk = linear_explainer.autoencoder
+    assert isinstance(topk, quadric.TopKAutoencoder)
+    (reading,) = linear_explainer.reader.read([TEXT])
+    z = topk.encode(topk.prepare(reading.vectors)).detach()
+    np.testing.assert_allclose(linear_explainer.values(reading.vectors), z, atol=1e-6)
+    rebuilt = z @ topk.decoder.detach()  # without the decoder's bias
+    (found,) = linear_explainer.explain([TEXT], top=topk.n_latents)
+    for row, place in enumerate(reading.kept):
+        for each in found.tokens[place].latents:
+            part = z[row, each.latent] * (topk.decoder.detach()[each.latent] @ rebuilt[row])
+            assert each.share == pytest.approx(float(part / rebuilt[row].square().sum()), abs=1e-4)
+            assert each.value >= 0
+
+
+def test_tokens_of_a_text_lie_where_the_points_of_a_direction_do(linear_explainer: Explainer) -> None:
+    """Where a latent is active, its value is that of the plane through the token's place."""
+    topk, evidence = linear_explainer.autoencoder, linear_explainer.evidence
+    assert evidence is not None
+    (reading,) = linear_explainer.reader.read([TEXT])
+    values = linear_explainer.values(reading.vectors)
+    latent = int(values.max(0).argmax())
+    frame = quadric.geometry.latent_frame(topk, latent, 6, evidence.calibration.tokens_centre())
+    shown = linear_explainer.coordinates(reading, latent, 6)
+    plane = shown.axes @ frame.axis_linear.numpy() + frame.constant
+    active = values[:, latent] > 0
+    np.testing.assert_allclose(plane[active], values[active, latent], atol=1e-5)

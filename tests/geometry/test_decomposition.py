@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from quadric import BilinearAutoencoder, TopKAutoencoder
+from quadric import BilinearAutoencoder
 from quadric.geometry import SHAPES, centred_spectra, centring_of, decompose, leading_axes, read, spectra, with_signs
 from quadric.geometry import decomposition as module
 from quadric.geometry.dictionary import support
@@ -232,5 +232,3 @@ def test_mistakes_are_named() -> None:
         leading_axes(zoo.make("atomic tied"), 3, known)
     with pytest.raises(ValueError, match="the centre has 5 coordinates; the autoencoder reads d_model=12"):
         decompose(zoo.make("atomic"), centre=torch.zeros(5))
-    with pytest.raises(ValueError, match="'topk' autoencoder has directions"):
-        decompose(TopKAutoencoder(d_model=4, n_latents=8, n_active=2))

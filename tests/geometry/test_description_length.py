@@ -56,8 +56,12 @@ def test_a_half_precision_autoencoder_is_counted_at_half_precision():
     assert description_length(ae).precision == 16
 
 
+def test_a_direction_costs_what_it_writes():
+    found = description_length(TopKAutoencoder(d_model=9, n_latents=5, n_active=2))
+    assert found.alone.tolist() == [9 * 32] * 5
+    assert (found.supports, found.weights, found.atoms) == (0, 0, 5 * 9 * 32)
+
+
 def test_mistakes_are_named():
     with pytest.raises(ValueError, match="precision=0"):
         description_length(planted_shapes(), precision=0)
-    with pytest.raises(ValueError, match="'topk' autoencoder has directions"):
-        description_length(TopKAutoencoder(d_model=4, n_latents=8, n_active=2))

@@ -5,7 +5,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quadric import TopKAutoencoder
 from quadric.geometry import Form, combination, latent_form, shape_of
 from tests.geometry.examples import orthonormal, planted_shapes, trained
 from tests.zoo import VARIETIES, make, tokens
@@ -121,5 +120,3 @@ def test_mistakes_are_named():
         _ = narrow * narrow
     with pytest.raises(IndexError, match="latent 20 is outside 0 … 19"):
         latent_form(trained(), 20)
-    with pytest.raises(ValueError, match="'topk' autoencoder has directions"):
-        latent_form(TopKAutoencoder(d_model=4, n_latents=8, n_active=2), 0)

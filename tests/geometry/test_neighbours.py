@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from quadric import BilinearAutoencoder, TopKAutoencoder
+from quadric import BilinearAutoencoder
 from quadric.geometry import neighbours, read
 from quadric.geometry.neighbours import BLOCK_COLUMNS
 from tests.geometry.centred import SETTINGS, centre_for, parts
@@ -107,5 +107,3 @@ def test_the_largest_rank_is_kept_to():
 def test_mistakes_are_named():
     with pytest.raises(ValueError, match="count=0"):
         neighbours(trained(), count=0)
-    with pytest.raises(ValueError, match="'topk' autoencoder has directions"):
-        neighbours(TopKAutoencoder(d_model=4, n_latents=8, n_active=2))

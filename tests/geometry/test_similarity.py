@@ -200,8 +200,17 @@ def test_different_vectors_are_refused_unless_forced():
             similarity(of(model="a"), of(model="b"))
         assert float(similarity(of(hook_point="layer 1"), of(hook_point="layer 2"), force=True)) == 1.0
         assert float(similarity(of(hook_point="layer 1"), of())) == 1.0  # unknown is not different
-        with pytest.raises(ValueError, match="'topk' autoencoder has directions"):
-            similarity(of(), TopKAutoencoder(d_model=4, n_latents=8, n_active=2))
+
+
+def test_directions_are_compared_as_the_forms_of_their_energy():
+    topk = TopKAutoencoder(d_model=4, n_latents=8, n_active=2)
+    squares = BilinearAutoencoder(d_model=4, n_latents=8, prior="atomic", tied=True)
+    with torch.no_grad():
+        squares.left.copy_(topk.decoder[torch.arange(8).flip(0)])
+    assert frobenius_similarity(topk, squares) == pytest.approx(1)
+    found = hungarian_similarity(topk, squares)
+    assert found.partners.tolist() == list(reversed(range(8)))
+    assert found.cosines.tolist() == pytest.approx([1.0] * 8)
 
 
 def test_forcing_different_widths_takes_the_axes_as_the_first_ones():

@@ -146,8 +146,13 @@ def test_a_dictionary_of_nothing():
     assert spectrum(ae, 0).eigenvectors.shape == (3, 0)
 
 
-def test_a_linear_baseline_is_refused():
+def test_a_direction_is_the_rank_one_form_of_its_energy():
     baseline = TopKAutoencoder(d_model=4, n_latents=8, n_active=2)
-    for ask in (all_eigenvalues, support, lambda ae: next(spectra(ae)), lambda ae: spectrum(ae, 0)):
-        with pytest.raises(ValueError, match=r"'topk' autoencoder has directions, not quadratic forms"):
-            ask(baseline)
+    with torch.no_grad():
+        baseline.decoder[5] *= 3
+    assert support(baseline).tolist() == [1] * 8
+    assert all_eigenvalues(baseline)[:, 0].tolist() == pytest.approx([1, 1, 1, 1, 1, 9, 1, 1])
+    values, vectors = spectrum(baseline, 5)
+    assert values.tolist() == pytest.approx([9])
+    assert abs(float(vectors[:, 0] @ baseline.decoder.detach()[5].double())) == pytest.approx(3)
+    assert next(spectra(baseline)).eigenvalues.shape == (8, 1)

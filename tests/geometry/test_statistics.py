@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from quadric import BilinearAutoencoder, TopKAutoencoder
+from quadric import BilinearAutoencoder
 from quadric.geometry import Centre, statistics
 from tests.geometry.centred import a_centre, curvature, parts
 from tests.geometry.examples import planted_shapes, trained
@@ -133,7 +133,5 @@ def test_a_dictionary_of_nothing_has_no_importance():
 
 
 def test_mistakes_are_named():
-    with pytest.raises(ValueError, match="'topk' autoencoder has directions, not quadratic forms"):
-        statistics(TopKAutoencoder(d_model=4, n_latents=8, n_active=2))
     with pytest.raises(ValueError, match="tolerance=2"):
         statistics(planted_shapes(), tolerance=2.0)

@@ -59,9 +59,14 @@ def test_a_report_on_nothing():
     assert report.summary()["quantiles"]["support"] == {}
 
 
-def test_a_linear_baseline_is_refused():
-    with pytest.raises(ValueError, match="'topk' autoencoder has directions"):
-        report_on("run", TopKAutoencoder(d_model=4, n_latents=8, n_active=2))
+def test_a_linear_dictionary_is_reported_as_half_spaces():
+    report = report_on("run", TopKAutoencoder(d_model=4, n_latents=8, n_active=2))
+    assert report.shape_counts() == {"half-space": 8}
+    assert report.dictionary() == "8 linear (topk) latents"
+    assert report.about == "the decoder's bias"
+    assert report.columns()["linear"] == [True] * 8
+    assert report.as_json()["kind"] == "topk"
+    assert report_on("run", trained()).dictionary().endswith("composite latents")
 
 
 def test_histograms_and_quantiles():

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from quadric import BilinearAutoencoder
+from quadric import BilinearAutoencoder, TopKAutoencoder
 from quadric.autoencoders import Provenance
+from quadric.autoencoders.lens import affine_lens, token_moments
 from quadric.geometry import frobenius_similarity, hungarian_similarity
 from quadric.site.comparisons import SMALLEST_OVERLAP, comparable_pairs, compare_dictionaries, site_comparisons
 from quadric.site.encoding import unpack
@@ -90,6 +91,36 @@ def test_only_dictionaries_of_the_same_vectors_are_compared() -> None:
     assert [(each.entry.first, each.entry.second) for each in found] == [("a", "b")]
     assert comparable_pairs(given) == [(0, 1)]
     assert steps == [1]
+
+
+def test_directions_find_the_forms_that_are_functions_of_them() -> None:
+    """A slab along d and a slope along d are both the counterpart of d; a random direction has none."""
+    generator = torch.Generator().manual_seed(0)
+    lens = affine_lens(token_moments(1 + torch.randn(200, 16, generator=generator)))
+    topk = TopKAutoencoder(d_model=16, n_latents=6, n_active=2, seed=4)
+    bilinear = BilinearAutoencoder(d_model=16, n_latents=5, prior="atomic", lens=lens, seed=3)
+    d = torch.nn.functional.pad(topk.decoder.detach(), (0, 1))
+    with torch.no_grad():
+        bilinear.left[1], bilinear.right[1] = d[4], -2 * d[4]
+        bilinear.left[3], bilinear.right[3] = d[0], torch.eye(17)[-1]
+    found = compare_dictionaries("a", topk, "b", bilinear)
+    assert (found.partners[4], found.partners[0]) == (1, 3)
+    np.testing.assert_allclose(found.overlaps[[4, 0]], 1, atol=1e-5)
+    assert (np.delete(found.overlaps, [0, 4]) < found.entry.smallest_overlap).all()
+    back = compare_dictionaries("b", bilinear, "a", topk)
+    assert (back.partners[1], back.partners[3]) == (4, 0)
+    assert back.entry.alignment == pytest.approx(found.entry.alignment)
+    assert 0 < back.entry.chance < 0.9
+    assert "forms of d·v alone" in back.entry.method
+
+
+def test_two_linear_dictionaries_are_matched_by_the_cosines_of_their_directions() -> None:
+    one, other = (TopKAutoencoder(d_model=16, n_latents=6, n_active=2, seed=seed) for seed in (4, 5))
+    with torch.no_grad():
+        other.decoder[:2] = torch.stack([3 * one.decoder[5], -one.decoder[2]])
+    found = compare_dictionaries("a", one, "b", other)
+    assert (found.partners[5], found.overlaps[5]) == (0, pytest.approx(1))
+    assert found.overlaps[2] < 0.9  # the opposite of a direction is not its counterpart
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ import quadric
 from quadric.autoencoders import Provenance
 from quadric.geometry import Centre, Form, latent_form
 from quadric.site.notebook_points import MOST_ROWS, PointsOfLatents, best_linear_direction, strongest_and_sampled
+from tests.geometry.linear_dictionary import tokens, topk
 from tests.site.browser import Viewer, Watch
 from tests.site.rows import row_autoencoder, row_evidence, rows
 
@@ -99,6 +100,26 @@ def test_evidence_of_rows_is_called_rows():
     data = data_of(quadric.show(row_autoencoder(), 3, row_evidence()))
     assert data["note"] == "150 rows; strong activations are over-represented."
     assert all("no. " in text for text in data["texts"])
+
+
+def test_a_direction_is_drawn_with_its_rows_on_its_plane():
+    ae, x = topk(), tokens(300)
+    data = data_of(quadric.show(ae, 4, x))
+    assert data["is_linear"]
+    assert (data["eigenvalues"], data["curvature"], data["rest"]) == ([], 0, 0)
+    assert data["axis_kind"][:3] == [1, 2, 3]
+    chosen = [int(text.removeprefix("row ")) for text in data["texts"]]
+    z = ae.encode(ae.prepare(x))[chosen, 4].detach().numpy()
+    np.testing.assert_allclose(data["values"], z, atol=1e-4)
+    plane = np.array(data["coordinates"]).T @ data["axis_linear"] + data["constant"]
+    np.testing.assert_allclose(plane[z > 0], z[z > 0], atol=1e-3)
+    alone = data_of(quadric.show(ae, 4))
+    assert (alone["origin"], alone["axis_kind"][:2], alone["values"]) == ("the decoder's bias", [1, 2], [])
+    evidence = quadric.collect_evidence(ae, x, points=50, progress=False)
+    shown = data_of(quadric.show(ae, 4, evidence))
+    assert shown["is_linear"]
+    assert shown["constant"] == pytest.approx(data["constant"], abs=1e-5)
+    assert not data_of(quadric.show(row_autoencoder(), 4, rows()))["is_linear"]
 
 
 @pytest.mark.parametrize("lens", ["paper", "affine"])

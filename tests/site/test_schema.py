@@ -37,7 +37,7 @@ def in_typescript(hint: Any) -> str:
         return f"{in_typescript(get_args(hint)[0])}[]"
     if get_origin(hint) is dict:
         return "Record<string, unknown>"
-    return {str: "string", int: "number", float: "number"}.get(hint) or hint.__name__
+    return {str: "string", int: "number", float: "number", bool: "boolean"}.get(hint) or hint.__name__
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.__name__)

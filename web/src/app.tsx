@@ -125,9 +125,10 @@ function Header({ site, entry, choice, choose, onDialog, onDictionary }: HeaderP
         <label class="dictionary">
           <span class="hidden">Dictionary</span>
           <select value={entry.name} onChange={(event) => onDictionary(event.currentTarget.value)}>
-            {site.manifest.dictionaries.map(({ name }) => (
+            {site.manifest.dictionaries.map(({ name, is_linear }) => (
               <option key={name} value={name}>
                 {name}
+                {is_linear ? " · linear" : ""}
               </option>
             ))}
           </select>

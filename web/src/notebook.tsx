@@ -38,6 +38,7 @@ export interface NotebookData {
   /** What coordinates are measured from; the origin where the mean is unknown. */
   origin?: string;
   unit?: Unit;
+  is_linear?: boolean;
   /** As in a site; left out where a form is read about the origin, and its axes are its eigenvectors. */
   axis_quadratic?: number[];
   axis_linear?: number[];
@@ -54,6 +55,7 @@ function latentOf(data: NotebookData): Latent {
   const isAxis = (axis: number) => axis < data.eigenvalues.length;
   return {
     latent: data.latent,
+    isLinear: data.is_linear ?? false,
     eigenvalues: Float32Array.from(data.eigenvalues),
     rank: data.rank,
     totalWeight: data.total_weight,
@@ -185,7 +187,7 @@ function Notebook({ data }: { data: NotebookData }) {
       <div class="legend">
         <Markers {...{ latent, origin }} axes={route.axes} control={route.control} eigenaxes={route.eigenaxes} />
       </div>
-      <ControlNote control={route.control} unit={unit} />
+      <ControlNote control={route.control} unit={unit} isLinear={latent.isLinear} />
       <SurfaceControl {...{ route, latent, shown, captured }} reach={data.reach} onChange={change} />
       <Spectrum
         {...{ latent, captured }}

@@ -3,6 +3,7 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 import type { Theme } from "../scene/colours.ts";
 import { NOTHING, SHAPES } from "../data/schema.ts";
 import type { DictionaryEntry } from "../data/schema.ts";
+import { kindOf } from "../data/site.ts";
 import type { Index, Site } from "../data/site.ts";
 import { useLoaded } from "../ui/hooks.ts";
 import { LabelText } from "../ui/labels.tsx";
@@ -92,7 +93,7 @@ function Summary({ entry, other, pairs }: LoadedProps) {
         {(each.n_latents - both).toLocaleString("en")} <small class="quiet">of {each.n_latents.toLocaleString("en")} without a counterpart</small>
       </p>
       <p class="quiet">
-        {each.prior} prior, {each.lens} lens
+        {kindOf(each)}
         {each.quality.error === null ? "" : `, error ${each.quality.error.toFixed(3)}`}
         {each.quality.error_quadratic === null ? "" : `, of the quadratic block ${each.quality.error_quadratic.toFixed(2)}`}
       </p>

@@ -20,6 +20,8 @@ export const SHAPES = [
 ] as const;
 export const EIGENVECTOR = 0;
 export const LINEAR_DIRECTION = 1;
+export const READING_DIRECTION = 2;
+export const PRINCIPAL_COMPONENT = 3;
 export const NO_AXIS = -1;
 export const UNITS = ["token", "row"] as const;
 export const NOTHING = -1;
@@ -81,6 +83,7 @@ export interface DictionaryEntry {
   n_hidden: number;
   n_latents: number;
   n_axes: number;
+  is_linear: boolean;
   lens: string;
   centre_norm: number;
   ranking: string;

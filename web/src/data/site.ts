@@ -26,6 +26,8 @@ export interface Context {
 
 export interface Latent {
   latent: number;
+  /** Whether it is a direction of a linear dictionary, which has no quadratic part and a gate before z. */
+  isLinear: boolean;
   /** Of the quadratic part, by |λ|. */
   eigenvalues: Float32Array;
   rank: number;
@@ -58,6 +60,11 @@ export interface Latent {
 export interface Lift {
   token: number;
   lift: number;
+}
+
+/** What kind of dictionary it is, in two words; older sites have no linear ones. */
+export function kindOf({ is_linear, prior, lens }: DictionaryEntry): string {
+  return is_linear ? `linear (${prior})` : `${prior} prior, ${lens} lens`;
 }
 
 export interface Index {
@@ -129,7 +136,7 @@ export class Site {
         ),
       );
     const path = `data/${entry.name}/latents/${String(latent).padStart(5, "0")}.st`;
-    return this.once(path, async () => decoded(path, await readTensors(path), (tensors) => decodeLatent(tensors)));
+    return this.once(path, async () => decoded(path, await readTensors(path), (tensors) => decodeLatent(tensors, entry.is_linear)));
   }
 
   /** What was found in the latents that were searched for clusters, by latent; null where none was. */
@@ -277,13 +284,14 @@ export function lastAtMost(ascending: Uint32Array, number: number): number {
   return low - 1;
 }
 
-export function decodeLatent(tensors: Tensors): Latent {
+export function decodeLatent(tensors: Tensors, isLinear = false): Latent {
   const scales = floats(tensors, "coordinate_scales");
   const fine = Math.min(3, scales.length);
   const [values] = scaledRows(tensors, "values", floats(tensors, "value_scale"));
   const overlaps = floats(tensors, "overlaps");
   const latent = {
     latent: integers(tensors, "latent")[0],
+    isLinear,
     eigenvalues: floats(tensors, "eigenvalues"),
     rank: integers(tensors, "rank")[0],
     totalWeight: floats(tensors, "total_weight")[0],

@@ -13,7 +13,8 @@ export interface Statistic {
 }
 
 const percent = (value: number) => `${(100 * value).toFixed(value < 0.0995 ? 1 : 0)} %`;
-const share = (value: number) => value.toFixed(3);
+// Rounding may take a density that is 0 just below it.
+const share = (value: number) => Math.max(0, value).toFixed(3);
 
 const CURVATURE: Statistic = {
   key: "measured_curvature",
@@ -129,6 +130,24 @@ export const ALL_STATISTICS = [...STATISTICS, SHAPE, WORTH, CURVATURE_OF_WEIGHTS
 
 export function statistic(key: string): Statistic {
   return ALL_STATISTICS.find((each) => each.key === key) ?? STATISTICS[0];
+}
+
+/** What there is to say of a direction: it has no eigenvalues, and its curvature is its gate's. */
+const OF_DIRECTIONS: Column[] = ["density", "firing_share", "importance", "mean_square"];
+
+const NORM: Statistic = {
+  ...statistic("importance"),
+  explain: () => "Squared norm of the latent's direction, its row of the decoder, scaled so that the average of this dictionary reads 1×.",
+};
+
+/** The statistics that lists and filters of a dictionary show. */
+export function statisticsOf(isLinear: boolean): Statistic[] {
+  return isLinear ? OF_DIRECTIONS.map((key) => (key === "importance" ? NORM : statistic(key))) : STATISTICS;
+}
+
+/** The statistics that the map of a dictionary can show. */
+export function choicesOf(isLinear: boolean): Statistic[] {
+  return isLinear ? [...statisticsOf(true), SHAPE, { ...WORTH, explain: () => "Sparse, strong and distinct latents first; the rule is stated beside the list." }] : ALL_STATISTICS;
 }
 
 /** Scales values to [0, 1], logarithmically where the statistic says so; zeros are at the low end. */

@@ -65,11 +65,13 @@ export function Contexts({ latent, text, hovered, pins, onHover, onPin }: Contex
   return (
     <div class="contexts">
       <p class="quiet">
-        Values are z − rest; rest = {signed(latent.rest, 3)}, the median of z over all {text.unit}s.
+        {latent.isLinear
+          ? "Values are z, which is 0 where the latent does not fire, and never negative."
+          : `Values are z − rest; rest = ${signed(latent.rest, 3)}, the median of z over all ${text.unit}s.`}
       </p>
-      {latent.contexts.map((list, sign) => (
+      {latent.contexts.slice(0, latent.isLinear ? 1 : 2).map((list, sign) => (
         <div key={sign}>
-          <h3 class={sign ? "negative" : "positive"}>{sign ? "Negative, z < rest" : "Positive, z > rest"}</h3>
+          <h3 class={sign ? "negative" : "positive"}>{sign ? "Negative, z < rest" : latent.isLinear ? "Positive, z > 0" : "Positive, z > rest"}</h3>
           {list.length === 0 && <p class="quiet">No {text.unit} of note takes z {sign ? "below" : "above"} rest.</p>}
           <ol>
             {list.map(({ point, tokens }) => (

@@ -18,7 +18,7 @@ export function Firing({ latent, entry, index, text }: Props) {
   return (
     <div class="firing">
       <Quantiles latent={latent} probabilities={entry.sampling.quantile_probabilities} />
-      <div class="balance" title={`share of ${entry.sampling.positive_share} from z > rest`}>
+      {!latent.isLinear && <div class="balance" title={`share of ${entry.sampling.positive_share} from z > rest`}>
         <svg viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true">
           <rect class="negative" x="0" y="0" width={100 - 100 * positive} height="6" />
           <rect class="positive" x={100 - 100 * positive} y="0" width={100 * positive} height="6" />
@@ -27,9 +27,9 @@ export function Firing({ latent, entry, index, text }: Props) {
           <span>{(100 - 100 * positive).toFixed(0)} % negative</span>
           <span>{(100 * positive).toFixed(0)} % positive</span>
         </p>
-      </div>
+      </div>}
       <p class="quiet">
-        Of {entry.sampling.positive_share}. Fires ({entry.sampling.firing_threshold}) on {(100 * firing).toPrecision(2)}{" "}
+        {latent.isLinear ? "z is 0 at rest, and never negative. " : `Of ${entry.sampling.positive_share}. `}Fires ({entry.sampling.firing_threshold}) on {(100 * firing).toPrecision(2)}{" "}
         % of {text.unit}s.
       </p>
       {repeats && <Lifts lifts={latent.lifts[0]} text={text} positive />}

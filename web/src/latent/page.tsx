@@ -2,7 +2,7 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 import { Camera, VIEWS } from "../scene/camera.ts";
 import { COLOURINGS } from "../scene/colours.ts";
 import type { Theme } from "../scene/colours.ts";
-import { STATISTICS } from "../data/statistics.ts";
+import { statisticsOf } from "../data/statistics.ts";
 import { Pins } from "./contexts.tsx";
 import { originOf } from "../data/site.ts";
 import type { Index, Latent, Site, SiteText, Unit } from "../data/site.ts";
@@ -199,7 +199,7 @@ function Title({ entry, unit, index, latent, captured, turnPage }: TitleProps) {
         </p>
       </div>
       <dl class="statistics">
-        {STATISTICS.filter(({ key }) => key !== "measured_curvature").map((statistic) => {
+        {statisticsOf(entry.is_linear).filter(({ key }) => key !== "measured_curvature").map((statistic) => {
           const value = statistic.key === "captured" ? captured : index.columns[statistic.key]![latent.latent];
           return (
             <div key={statistic.key} title={statistic.explain(unit)}>

@@ -102,7 +102,7 @@ export function PicturePanel(page: Page) {
           />
         )}
       </div>
-      <ControlNote control={route.control} unit={text.unit} />
+      <ControlNote control={route.control} unit={text.unit} isLinear={latent.isLinear} />
       <SurfaceControl {...tools} />
       <footer>
         <p class="badge">{samplingText(entry, latent, text.unit)}</p>
@@ -148,8 +148,8 @@ function OwnView(page: Page & { onScatter: (scatter: Scatter | null) => void }) 
 export function SidePanels({ route, latent, text, captured, hovered, pins, other, change, pin, setHovered }: Page) {
   return (
     <aside class="side">
-      <section class="panel" aria-label="Spectrum">
-        <h2>Spectrum</h2>
+      <section class="panel" aria-label={latent.isLinear ? "Axes" : "Spectrum"}>
+        <h2>{latent.isLinear ? "Axes" : "Spectrum"}</h2>
         <Spectrum
           {...{ latent, captured }}
           axes={route.axes}
@@ -194,7 +194,7 @@ export function DetailPanels(page: Page) {
         <h2>Neighbours</h2>
         <p class="quiet neighbour-note">
           {neighbour === null
-            ? `By overlap of the axes that count. Point at one to see the ${text.unit}s that both keep.`
+            ? `${latent.isLinear ? "By squared cosine of what latents write, their rows of the decoder" : "By overlap of the axes that count"}. Point at one to see the ${text.unit}s that both keep.`
             : `${shared.length} of these points are also points of latent ${neighbour}.`}
         </p>
         <Neighbours

@@ -21,9 +21,9 @@ function unsaved(entry: DictionaryEntry, latent: number): string {
 function use(entry: DictionaryEntry, latent: number): string[] {
   const unknown = "# These weights do not hold the mean of the data; give it with centre=mean to read the shape about it.";
   return [
-    ...(entry.lens === "paper" ? [unknown] : []),
+    ...(entry.lens === "affine" ? [] : [unknown]),
     `shape = quadric.geometry.read(autoencoder, ${latent})`,
-    "print(shape, shape.eigenvalues[:8])",
+    entry.is_linear ? `print(shape, autoencoder.decoder[${latent}])` : "print(shape, shape.eigenvalues[:8])",
   ];
 }
 

@@ -1,8 +1,9 @@
-// Eigenvalues of the quadratic part and the linear direction as bars; a click puts one on an axis of the picture.
+// Eigenvalues of the quadratic part and the linear direction as bars; a click puts one on an axis of the picture. The
+// latents of a linear dictionary have no eigenvalues: their bars are the slopes of z along their axes.
 import { useState } from "preact/hooks";
 import type { Latent } from "../data/site.ts";
-import { eigenvaluesOfAxes, isDrawable, linearAxis } from "../scene/geometry.ts";
-import { signed } from "../ui/format.ts";
+import { eigenvaluesOfAxes, isDrawable, linearAxis, shownAxes } from "../scene/geometry.ts";
+import { axisName, signed } from "../ui/format.ts";
 
 const LETTERS = ["X", "Y", "Z"];
 const HEIGHT = 124;
@@ -21,7 +22,7 @@ interface Props {
 interface Item {
   /** The axis that shows it, or −1. */
   axis: number;
-  kind: "positive" | "negative" | "linear";
+  kind: "positive" | "negative" | "linear" | "component";
   name: string;
   /** In units of λ. */
   size: number;
@@ -47,7 +48,7 @@ export function Spectrum({ latent, axes, captured, control, onAxes }: Props) {
   };
   return (
     <div class="spectrum">
-      <div class="bars" role="group" aria-label="Eigenvalues by size">
+      <div class="bars" role="group" aria-label={latent.isLinear ? "Slopes along the axes" : "Eigenvalues by size"}>
         {items.map((item) => (
           <Bar
             key={item.name}
@@ -69,6 +70,12 @@ export function Spectrum({ latent, axes, captured, control, onAxes }: Props) {
             </button>
           ))}
         </p>
+      ) : latent.isLinear ? (
+        <p class="quiet">
+          A direction has no eigenvalues. Bars are slopes of z before its gate along what the latent writes (decoder) and
+          what it reads besides (the rest of the encoder); along the principal components of all data, which fill up the
+          picture, it is 0. Choose a bar to put it on an axis.
+        </p>
       ) : (
         <p class="quiet">
           {linearAxis(latent) >= 0 &&
@@ -84,6 +91,7 @@ export function Spectrum({ latent, axes, captured, control, onAxes }: Props) {
 
 /** The linear direction first, if the latent has one, then eigenvalues by size. */
 function itemsOf(latent: Latent): Item[] {
+  if (latent.isLinear) return slopesOf(latent);
   const ranks = eigenvaluesOfAxes(latent).map((rank, axis) => (isDrawable(latent, axis) ? rank : -1));
   const values = Array.from(latent.eigenvalues.subarray(0, MOST), (value, rank): Item => ({
     axis: ranks.indexOf(rank),
@@ -97,6 +105,19 @@ function itemsOf(latent: Latent): Item[] {
   // slope·ξ and λ·ξ² are compared at the farthest point: at distance 1 there may be none.
   const size = Math.abs(slope) / farthest(latent);
   return [{ axis, kind: "linear", name: `linear direction, slope ${signed(slope, 3)}`, size }, ...values];
+}
+
+/** The axes of a direction, by their slopes; equal names would be one bar. */
+function slopesOf(latent: Latent): Item[] {
+  const axes = Array.from(latent.axisKind.keys()).filter((axis) => isDrawable(latent, axis));
+  const shown = shownAxes(latent, axes, null);
+  const first = shown.findIndex(({ kind }) => kind === "component");
+  return shown.map((each, place): Item => ({
+    axis: axes[place],
+    kind: each.kind === "component" ? "component" : "linear",
+    name: each.kind === "component" ? `principal component ${place - first + 1}` : axisName(each),
+    size: Math.abs(each.linear),
+  }));
 }
 
 /** Largest coordinate of any point, or 1 without points. */

@@ -4,7 +4,7 @@ import { COLOURINGS } from "../scene/colours.ts";
 import type { Colouring } from "../scene/colours.ts";
 import type { Latent, Unit } from "../data/site.ts";
 import { largestStep, startingLevel } from "../scene/activation.ts";
-import { frameOf, linearAxis } from "../scene/geometry.ts";
+import { frameOf, linearAxis, showsAllItReads } from "../scene/geometry.ts";
 import type { Control, ShownAxis } from "../scene/geometry.ts";
 import { explained, sliceOf, surfaceName, whyNoSurface } from "../scene/quadric.ts";
 import type { LatentRoute } from "../ui/route.ts";
@@ -76,8 +76,15 @@ export function Controls({ control, without = null, onChange }: ControlsProps) {
 }
 
 /** What a control shows, and what to conclude from it. */
-export function ControlNote({ control, unit }: { control: Control; unit: Unit }) {
+export function ControlNote({ control, unit, isLinear }: { control: Control; unit: Unit; isLinear: boolean }) {
   if (!control) return null;
+  if (control === "linear" && isLinear)
+    return (
+      <p class="caution">
+        Linear control: the same {unit}s, with X the one direction that best predicts z, Y and Z random. This latent is a
+        direction, so X should look like the latent's own: what differs is its gate, not a shape.
+      </p>
+    );
   return (
     <p class="caution">
       {control === "random"
@@ -110,16 +117,16 @@ export function SurfaceControl({
   if (route.surface === null) return null;
   const [slice, frame] = [sliceOf(latent.constant, shown), frameOf(shown)];
   const why = whyNoSurface(slice, route.surface, frame);
-  const share = why ? null : explained(slice, shown, latent.values);
+  const share = why ? null : explained(slice, shown, latent.values, latent.isLinear);
   // Where the points themselves show that the surface fits, a small share of Σ|λ| is no reason for doubt.
-  const missing = share !== null && share >= TRUSTED ? null : leftOut(latent, shown, captured);
+  const missing = latent.isLinear || (share !== null && share >= TRUSTED) ? null : leftOut(latent, shown, captured);
   return (
     <div class="surface-control">
       <label>
         <span>Surface z = τ</span>
         <input
           type="range"
-          min={latent.rest - reach}
+          min={latent.isLinear ? 0 : latent.rest - reach}
           max={latent.rest + reach}
           step={reach / 100 || 1}
           value={route.surface}
@@ -128,13 +135,20 @@ export function SurfaceControl({
         <output>τ = {signed(route.surface)}</output>
       </label>
       <p class={missing || why || (share !== null && share < TRUSTED) ? "caution" : "quiet"}>
-        {why ??
+        {why ?? (latent.isLinear ? planeText(latent, shown, share) : null) ??
           `${sentence(surfaceName(slice, route.surface, frame))}: Σ(λξ² + slope·ξ) + ${constantText(latent)} = τ over the axes shown, with all others at 0. ${
             missing ?? `They carry ${Math.round(100 * captured)} % of Σ|λ|.`
           }${share === null ? "" : ` Over the points drawn, this formula accounts for ${percent(share)} of the variance of z.`}`}
       </p>
     </div>
   );
+}
+
+/** What the plane of a direction is, and how far the points bear it out. */
+function planeText(latent: Latent, shown: ShownAxis[], share: number | null): string {
+  const whole = showsAllItReads(latent, shown) ? "" : " Not all that the latent reads is among the axes shown, so points may lie well off the plane.";
+  const found = share === null ? "" : ` Over the points on which it fires, this formula accounts for ${percent(share)} of the variance of z.`;
+  return `Plane: z before its gate, Σ slope·ξ + ${constantText(latent)} = τ over the axes shown. The gate sets z to 0 where it is negative or not among the strongest.${whole}${found}`;
 }
 
 function constantText({ constant }: Latent): string {

@@ -57,6 +57,11 @@ const KINDS: [Kind, string][] = [
   ["slide", "Slide along z = const"],
   ["ablate", "Remove"],
 ];
+/** A direction has no level set to slide along; its activation is clamped, and what is missing is added along it. */
+const KINDS_OF_DIRECTIONS: [Kind, string][] = [
+  ["project", "Clamp z"],
+  ["ablate", "Remove"],
+];
 
 /** Continue the text with the latent moved, beside the model as it is. */
 export function SteerPanel({ entry, latent, text }: { entry: DictionaryEntry; latent: Latent; text: string }) {
@@ -78,7 +83,7 @@ export function SteerPanel({ entry, latent, text }: { entry: DictionaryEntry; la
       <h2>Steer</h2>
       <div class="toolbar">
         <div class="segments" role="group" aria-label="What to do with the latent">
-          {KINDS.map(([each, name]) => (
+          {(latent.isLinear ? KINDS_OF_DIRECTIONS : KINDS).map(([each, name]) => (
             <button
               key={each}
               type="button"
@@ -91,7 +96,7 @@ export function SteerPanel({ entry, latent, text }: { entry: DictionaryEntry; la
           ))}
         </div>
         {kind === "project" && (
-          <Slider name="z" low={-2 * reach} high={2 * reach} value={step} shown={`z = ${fromRest(step)}`} onValue={setStep} />
+          <Slider name="z" low={latent.isLinear ? 0 : -2 * reach} high={2 * reach} value={step} shown={`z = ${fromRest(step)}`} onValue={setStep} />
         )}
         {kind === "slide" && (
           <Slider name="How far" low={-3.14} high={3.14} value={angle} shown={`by ${signed(angle)}`} onValue={setAngle} />

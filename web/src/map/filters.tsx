@@ -1,12 +1,14 @@
 // Bounds on the statistics, and which latents are left out.
-import { range, SHAPE, STATISTICS, unitScale } from "../data/statistics.ts";
+import { range, SHAPE, statisticsOf, unitScale } from "../data/statistics.ts";
 import type { Statistic } from "../data/statistics.ts";
 import type { Index, Unit } from "../data/site.ts";
 import { SHAPES } from "../data/schema.ts";
+import type { DictionaryEntry } from "../data/schema.ts";
 import { countEmpty, DENSE, outward } from "./selection.ts";
 import type { MapRoute } from "../ui/route.ts";
 
 interface Props {
+  entry: DictionaryEntry;
   index: Index;
   route: MapRoute;
   unit: Unit;
@@ -18,7 +20,7 @@ interface Props {
 
 const STEPS = 100;
 
-export function Filters({ index, route, unit, passing, copies, onChange }: Props) {
+export function Filters({ entry, index, route, unit, passing, copies, onChange }: Props) {
   const active = Object.keys(route.filters).length > 0 || route.hideDense || route.lasso !== null;
   const empty = countEmpty(index);
   const set = (key: string, bounds: [number, number] | null) => {
@@ -30,7 +32,7 @@ export function Filters({ index, route, unit, passing, copies, onChange }: Props
   return (
     <section class="panel filters" aria-label="Filters">
       <h2>Filters</h2>
-      {STATISTICS.map((each) => (
+      {statisticsOf(entry.is_linear).map((each) => (
         <Bounds
           key={each.key}
           statistic={each}

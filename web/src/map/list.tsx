@@ -2,8 +2,8 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
 import type { Unit } from "../data/site.ts";
 import { SHAPES } from "../data/schema.ts";
-import { STATISTICS } from "../data/statistics.ts";
-import { LabelText } from "../ui/labels.tsx";
+import { statisticsOf } from "../data/statistics.ts";
+import { LabelText, LinearChip } from "../ui/labels.tsx";
 import { formatRoute, LATENT } from "../ui/route.ts";
 import type { MapRoute } from "../ui/route.ts";
 import { countEmpty } from "./selection.ts";
@@ -23,7 +23,7 @@ interface ListProps extends HoverProps {
 const PAGE = 40;
 
 export function LatentList(props: ListProps) {
-  const { unit, route, list, sources, folded, onChange } = props;
+  const { entry, unit, route, list, sources, folded, onChange } = props;
   const [rows, setRows] = useState(PAGE);
   const [opened, setOpened] = useState<ReadonlySet<number>>(new Set());
   useEffect(() => setRows(PAGE), [list]);
@@ -57,7 +57,7 @@ export function LatentList(props: ListProps) {
                 Label
               </th>
               {heading("shape", "Shape", "By shape")}
-              {STATISTICS.map(({ key, name, explain }) => heading(key, name, explain(unit)))}
+              {statisticsOf(entry.is_linear).map(({ key, name, explain }) => heading(key, name, explain(unit)))}
             </tr>
           </thead>
           <tbody>
@@ -108,6 +108,7 @@ function ListTitle({ entry, index, route, kept, copies }: ListProps & { kept: nu
       <h2>
         {kept === all ? "All" : kept.toLocaleString("en")} latents
         {kept < all && <span class="quiet"> of {all.toLocaleString("en")}</span>}
+        {entry.is_linear && <LinearChip />}
       </h2>
       <p class="quiet list-note">{notes.filter(Boolean).join(" · ")}</p>
     </>
@@ -144,7 +145,7 @@ function LatentRow({ entry, index, hovered, onHover, latent, copies, copied, ope
         )}
       </th>
       <td>{SHAPES[index.columns.shape![latent]]}</td>
-      {STATISTICS.map(({ key, format }) => (
+      {statisticsOf(entry.is_linear).map(({ key, format }) => (
         <td key={key} class="value">
           {format(index.columns[key]![latent])}
         </td>

@@ -2,7 +2,7 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 import { Camera } from "../scene/camera.ts";
 import { alongSequence, css, PALETTES } from "../scene/colours.ts";
 import type { Theme } from "../scene/colours.ts";
-import { ALL_STATISTICS, colourRange, statistic } from "../data/statistics.ts";
+import { choicesOf, colourRange, statistic } from "../data/statistics.ts";
 import type { Index, Site, Unit } from "../data/site.ts";
 import { Filters } from "./filters.tsx";
 import { useKeptCamera, useKeys, useLoaded, zoomKeys } from "../ui/hooks.ts";
@@ -10,7 +10,7 @@ import { Scale, Swatch } from "../ui/legend.tsx";
 import { LatentList } from "./list.tsx";
 import { QualityPanel } from "./quality.tsx";
 import { WorthALook } from "./worth.tsx";
-import { foldedUnder, layoutOf, listed, originals, passing } from "./selection.ts";
+import { foldedUnder, layoutOf, listed, originals, passing, routeFor } from "./selection.ts";
 import { MapScene } from "./map-scene.tsx";
 import { LATENT } from "../ui/route.ts";
 import type { MapRoute, Route } from "../ui/route.ts";
@@ -40,7 +40,8 @@ export function MapPage(props: Props) {
   return <LoadedMap {...props} index={index} />;
 }
 
-function LoadedMap({ site, entry, route, theme, go, index }: Props & { index: Index }) {
+function LoadedMap({ site, entry, route: asked, theme, go, index }: Props & { index: Index }) {
+  const route = useMemo(() => routeFor(entry.is_linear, asked), [entry, asked]);
   const [hovered, setHovered] = useState<number | null>(null);
   const [selecting, setSelecting] = useState(false);
   const unit = site.unit(entry);
@@ -101,7 +102,7 @@ function LoadedMap({ site, entry, route, theme, go, index }: Props & { index: In
       </div>
       <div class="map-below">
         <Filters
-          {...{ index, route, unit }}
+          {...{ entry, index, route, unit }}
           passing={list.filter((latent) => !folded[latent]).length}
           copies={sources.filter((source, latent) => source !== latent).length}
           onChange={change}
@@ -150,7 +151,7 @@ function MapLegend({ index, route, theme }: { index: Index; route: MapRoute; the
 function Account({ entry, unit }: { entry: DictionaryEntry; unit: Unit }) {
   const { provenance, quality } = entry;
   const parts = [
-    `${entry.n_latents.toLocaleString("en")} latents, ${entry.prior} prior`,
+    `${entry.n_latents.toLocaleString("en")} ${entry.is_linear ? `linear latents (${entry.prior})` : `latents, ${entry.prior} prior`}`,
     provenance.model && `${provenance.model}${provenance.hook_point ? `, ${provenance.hook_point}` : ""}`,
     provenance.corpus && `text ${provenance.corpus}`,
     unit === "row" && `${entry.sampling.n_tokens.toLocaleString("en")} rows of ${entry.d_model} numbers`,
@@ -186,10 +187,10 @@ function MapToolbar({ index, entry, route, selecting, change, onSelecting }: Too
           UMAP
         </button>
       </div>
-      {!umap && <Choice name="X" value={route.x} onChoose={(x) => change({ x, ...RESET_VIEW })} />}
-      {!umap && <Choice name="Y" value={route.y} onChoose={(y) => change({ y, ...RESET_VIEW })} />}
-      <Choice name="Size" value={route.size} onChoose={(size) => change({ size })} />
-      <Choice name="Colour" value={route.colour} onChoose={(colour) => change({ colour })} />
+      {!umap && <Choice name="X" entry={entry} value={route.x} onChoose={(x) => change({ x, ...RESET_VIEW })} />}
+      {!umap && <Choice name="Y" entry={entry} value={route.y} onChoose={(y) => change({ y, ...RESET_VIEW })} />}
+      <Choice name="Size" entry={entry} value={route.size} onChoose={(size) => change({ size })} />
+      <Choice name="Colour" entry={entry} value={route.colour} onChoose={(colour) => change({ colour })} />
       <button
         type="button"
         aria-pressed={selecting}
@@ -207,12 +208,19 @@ function MapToolbar({ index, entry, route, selecting, change, onSelecting }: Too
   );
 }
 
-function Choice({ name, value, onChoose }: { name: string; value: string; onChoose: (value: string) => void }) {
+interface ChoiceProps {
+  name: string;
+  value: string;
+  entry: DictionaryEntry;
+  onChoose: (value: string) => void;
+}
+
+function Choice({ name, value, entry, onChoose }: ChoiceProps) {
   return (
     <label>
       {name}
       <select aria-label={name} value={value} onChange={(event) => onChoose(event.currentTarget.value)}>
-        {ALL_STATISTICS.map(({ key, name: title }) => (
+        {choicesOf(entry.is_linear).map(({ key, name: title }) => (
           <option key={key} value={key}>
             {title.toLowerCase()}
           </option>

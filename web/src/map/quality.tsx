@@ -119,18 +119,21 @@ function Latents({ entry: { quality, n_latents }, index }: { entry: DictionaryEn
 const LENSES: Record<string, (unit: Unit) => string> = {
   paper: (unit) => `${unit}s as they are, scaled to unit length`,
   affine: (unit) => `${unit}s about their mean, with a constant beside them`,
+  none: (unit) => `latents are directions, half-spaces without curvature, shown about the mean ${unit} as the encoder reads it`,
 };
 
 function Reading({ entry, unit }: Props) {
   const { lens, centre_norm: norm } = entry;
   return (
     <div>
-      <h2>Lens</h2>
-      <p class="figure">{lens}</p>
+      <h2>{entry.is_linear ? "Dictionary" : "Lens"}</h2>
+      <p class="figure">{entry.is_linear ? "linear" : lens}</p>
       <p class="quiet">
         {LENSES[lens] ? `${LENSES[lens](unit)}. ` : ""}
         {norm > 0
-          ? `The mean ${unit} of unit length has norm ${norm.toFixed(2)}: ${percent(norm * norm)} of the energy lies along it.`
+          ? entry.is_linear
+            ? `Its norm is ${norm.toPrecision(2)}.`
+            : `The mean ${unit} of unit length has norm ${norm.toFixed(2)}: ${percent(norm * norm)} of the energy lies along it.`
           : "No mean is known, so latents are shown about the origin."}
       </p>
     </div>

@@ -1,6 +1,7 @@
 // Which latents the map shows, where, and their order in the list: pure functions.
 import { NOTHING, SHAPES } from "../data/schema.ts";
-import { statistic, unitScale } from "../data/statistics.ts";
+import type { Column } from "../data/schema.ts";
+import { choicesOf, statistic, unitScale } from "../data/statistics.ts";
 import type { Index } from "../data/site.ts";
 import type { MapRoute } from "../ui/route.ts";
 
@@ -9,6 +10,24 @@ export const DENSE = 0.5;
 export interface Layout {
   x: Float32Array;
   y: Float32Array;
+}
+
+const INSTEAD: Record<"x" | "y" | "size" | "colour" | "sort", Column> = {
+  x: "importance",
+  y: "density",
+  size: "mean_square",
+  colour: "firing_share",
+  sort: "worth",
+};
+
+/** The route with statistics that a linear dictionary has in the place of those that it has not. */
+export function routeFor(isLinear: boolean, route: MapRoute): MapRoute {
+  if (!isLinear) return route;
+  const known = new Set<string>([...choicesOf(true).map(({ key }) => key), "latent"]);
+  const shown = { ...route };
+  for (const place of ["x", "y", "size", "colour", "sort"] as const)
+    if (!known.has(route[place])) shown[place] = INSTEAD[place];
+  return shown;
 }
 
 export function layoutOf(index: Index, route: MapRoute): Layout {

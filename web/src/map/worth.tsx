@@ -16,11 +16,11 @@ export interface HoverProps {
 
 export function WorthALook({ entry, index, hovered, onHover }: HoverProps) {
   const best = useMemo(() => worthALook(index), [index]);
-  const { format } = statistic("measured_curvature");
+  const { key, short, format } = statistic(entry.is_linear ? "firing_share" : "measured_curvature");
   return (
     <aside class="panel important" aria-label="Latents worth a look">
       <h2>
-        Worth a look <span class="quiet">curvature</span>
+        Worth a look <span class="quiet">{short}</span>
       </h2>
       <ol>
         {best.map((latent) => (
@@ -33,13 +33,13 @@ export function WorthALook({ entry, index, hovered, onHover }: HoverProps) {
             <a href={formatRoute({ ...LATENT, dictionary: entry.name, latent })}>
               <span class="number">{latent}</span>
               <LabelText index={index} latent={latent} />
-              <span class="value">{format(index.columns.measured_curvature![latent])}</span>
+              <span class="value">{format(index.columns[key]![latent])}</span>
             </a>
           </li>
         ))}
       </ol>
       <p class="quiet">
-        Curved, sparse and distinct first: {entry.ranking}.{entry.labels.scored ? "" : " Labels are unevaluated."}
+        {entry.is_linear ? "Sparse, strong and distinct" : "Curved, sparse and distinct"} first: {entry.ranking}.{entry.labels.scored ? "" : " Labels are unevaluated."}
       </p>
     </aside>
   );

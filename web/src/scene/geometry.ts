@@ -1,5 +1,5 @@
 // Which three directions the scene draws, at which scale, and what they leave out.
-import { EIGENVECTOR, LINEAR_DIRECTION } from "../data/schema.ts";
+import { EIGENVECTOR, LINEAR_DIRECTION, PRINCIPAL_COMPONENT, READING_DIRECTION } from "../data/schema.ts";
 import type { Latent } from "../data/site.ts";
 import type { Rgb } from "./scatter.ts";
 
@@ -8,7 +8,7 @@ export const CONTROLS = ["random", "linear"] as const;
 export type Control = (typeof CONTROLS)[number] | null;
 
 export interface ShownAxis {
-  kind: "eigenvector" | "linear" | "predictor" | "random";
+  kind: "eigenvector" | "linear" | "decoder" | "encoder" | "component" | "predictor" | "random";
   /** Place among the eigenvectors, by |λ|; −1 for every other kind. */
   rank: number;
   /** z changes along the axis by quadratic·ξ² + linear·ξ; both are 0 where the axis is none of the latent's own. */
@@ -52,9 +52,22 @@ export function shownAxes(latent: Latent, axes: readonly number[], control: Cont
     if (control === "linear" && place === 0) return stranger("predictor", latent.linear);
     if (control || !isDrawable(latent, axis)) return stranger("random", latent.control[place]);
     const own = { quadratic: latent.axisQuadratic[axis], linear: latent.axisLinear[axis], values: latent.coordinates[axis] };
-    if (latent.axisKind[axis] === LINEAR_DIRECTION) return { kind: "linear", rank: -1, ...own };
-    return { kind: "eigenvector", rank: ranks[axis], ...own };
+    const kind = kindOf(latent, axis);
+    return { kind, rank: kind === "eigenvector" ? ranks[axis] : -1, ...own };
   });
+}
+
+function kindOf({ axisKind, isLinear }: Latent, axis: number): ShownAxis["kind"] {
+  if (axisKind[axis] === READING_DIRECTION) return "encoder";
+  if (axisKind[axis] === PRINCIPAL_COMPONENT) return "component";
+  if (axisKind[axis] === LINEAR_DIRECTION) return isLinear ? "decoder" : "linear";
+  return "eigenvector";
+}
+
+/** Whether what the latent of a linear dictionary reads is among the axes shown, so that z before its gate is exact. */
+export function showsAllItReads(latent: Latent, shown: ShownAxis[]): boolean {
+  const sloped = Array.from(latent.axisKind.keys()).filter((axis) => latent.axisKind[axis] !== PRINCIPAL_COMPONENT);
+  return sloped.every((axis) => !isDrawable(latent, axis) || shown.some(({ kind }) => kind === kindOf(latent, axis)));
 }
 
 function stranger(kind: ShownAxis["kind"], values: Float32Array): ShownAxis {

@@ -15,6 +15,8 @@ import type { AxisLine, Rgb } from "./scatter.ts";
 import { axisName, shortened } from "../ui/format.ts";
 
 const LETTERS = ["X", "Y", "Z"];
+/** Directions along which z has a slope and no curvature. */
+const DOTTED = new Set<ShownAxis["kind"]>(["linear", "decoder", "encoder", "predictor"]);
 
 export interface SceneProps {
   latent: Latent;
@@ -248,7 +250,7 @@ function axisLines(shown: ShownAxis[], theme: Theme): AxisLine[] {
   const palette = PALETTES[theme];
   return shown.map((axis, direction) => ({
     direction: direction as 0 | 1 | 2,
-    stroke: axis.kind === "linear" || axis.kind === "predictor" ? "dotted" : axis.quadratic < 0 ? "dashed" : "solid",
+    stroke: DOTTED.has(axis.kind) ? "dotted" : axis.quadratic < 0 ? "dashed" : "solid",
     colour: axis.kind === "random" ? palette.quiet : palette.axis,
     label: `${LETTERS[direction]}  ${axisName(axis)}`,
   }));

@@ -69,13 +69,15 @@ export function surfaceName(slice: Slice, level: number, { radius }: Frame): str
  * Share of the variance of z over the points that the slice accounts for; 0 where it does worse than their mean.
  *
  * It falls short of 1 where other axes matter, and where the constant differs from token to token, as it does in a
- * dictionary without a lens.
+ * dictionary without a lens. Where z passed a gate, only points that passed it count: the others are 0 whatever the
+ * slice says.
  */
-export function explained(slice: Slice, shown: ShownAxis[], values: ArrayLike<number>): number | null {
-  if (values.length < 2) return null;
-  const mean = Array.from(values).reduce((sum, value) => sum + value, 0) / values.length;
+export function explained(slice: Slice, shown: ShownAxis[], values: ArrayLike<number>, gated = false): number | null {
+  const counted = Array.from(values).flatMap((value, i) => (gated && value <= 0 ? [] : [i]));
+  if (counted.length < 2) return null;
+  const mean = counted.reduce((sum, i) => sum + values[i], 0) / counted.length;
   let [missed, total] = [0, 0];
-  for (let i = 0; i < values.length; i++) {
+  for (const i of counted) {
     missed += (values[i] - valueAt(slice, shown.map((axis) => axis.values[i]))) ** 2;
     total += (values[i] - mean) ** 2;
   }

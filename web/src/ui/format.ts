@@ -2,7 +2,7 @@
 
 /** The part of an axis that its name is made of. */
 interface AxisKind {
-  kind: "eigenvector" | "linear" | "predictor" | "random";
+  kind: "eigenvector" | "linear" | "decoder" | "encoder" | "component" | "predictor" | "random";
   rank: number;
   quadratic: number;
   linear: number;
@@ -18,6 +18,9 @@ export function shortened(text: string, most: number): string {
 export function axisName({ kind, rank, quadratic, linear }: AxisKind): string {
   if (kind === "eigenvector") return `v·e${subscript(rank + 1)}, λ = ${signed(quadratic)}`;
   if (kind === "linear") return `linear, slope ${signed(linear)}`;
+  if (kind === "decoder") return `decoder, slope ${signed(linear)}`;
+  if (kind === "encoder") return `rest of encoder, slope ${signed(linear)}`;
+  if (kind === "component") return "principal component";
   return kind === "predictor" ? "best linear direction" : "random direction";
 }
 

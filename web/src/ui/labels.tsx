@@ -29,6 +29,15 @@ export function LabelQuality({ entry, label }: { entry: DictionaryEntry; label: 
   );
 }
 
+/** Marks a dictionary whose latents are directions. */
+export function LinearChip() {
+  return (
+    <span class="chip linear" title="Latents of this dictionary are directions, as in TopK: half-spaces without curvature.">
+      linear
+    </span>
+  );
+}
+
 export function LabelText({ index, latent }: { index: Index; latent: number }) {
   const label = labelOf(index, latent);
   return (

@@ -21,3 +21,9 @@ test("the snippet of a dictionary that does not know its mean says so", () => {
   assert.match(snippet(entry, 7), /centre=mean/);
   assert.doesNotMatch(snippet({ ...entry, lens: "affine" }, 7), /centre=mean/);
 });
+
+test("the snippet of a linear dictionary prints the latent's direction, not eigenvalues", () => {
+  const entry = { source: "runs/x", source_autoencoder: null, lens: "none", is_linear: true } as DictionaryEntry;
+  assert.match(snippet(entry, 7), /autoencoder\.decoder\[7\]/);
+  assert.doesNotMatch(snippet(entry, 7), /eigenvalues/);
+});

@@ -10,6 +10,7 @@ import {
   originals,
   outward,
   passing,
+  routeFor,
   thinned,
   ticks,
   within,
@@ -102,4 +103,12 @@ test("within a polygon", () => {
   const square = [0, 0, 1, 0, 1, 1, 0, 1];
   assert.equal(within(square, 0.5, 0.5), true);
   assert.equal(within(square, 1.5, 0.5), false);
+});
+
+test("the map of a linear dictionary shows statistics that directions have, and keeps those that were chosen", () => {
+  assert.equal(routeFor(false, MAP), MAP);
+  const shown = routeFor(true, MAP);
+  assert.deepEqual([shown.x, shown.y, shown.size, shown.colour, shown.sort], ["importance", "density", "mean_square", "firing_share", "worth"]);
+  const chosen = routeFor(true, { ...MAP, x: "firing_share", colour: "shape", sort: "latent" });
+  assert.deepEqual([chosen.x, chosen.colour, chosen.sort], ["firing_share", "shape", "latent"]);
 });

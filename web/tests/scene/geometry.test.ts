@@ -8,8 +8,9 @@ import {
   originIn,
   positionsOf,
   shownAxes,
+  showsAllItReads,
 } from "../../src/scene/geometry.ts";
-import { latentWith, PARABOLOID } from "./latents.ts";
+import { DIRECTION, latentWith, PARABOLOID } from "./latents.ts";
 
 const near = (a: number, b: number) => assert.ok(Math.abs(a - b) < 1e-6, `${a} is not ${b}`);
 
@@ -72,4 +73,20 @@ test("the frame holds all points and the origin, and has a size even when empty"
   for (const place of [...positionsOf(shown, frame), ...originIn(frame)]) assert.ok(Math.abs(place) <= 1 + 1e-6);
   const empty = shown.map((axis) => ({ ...axis, values: new Float32Array() }));
   assert.deepEqual(frameOf(empty), { centre: [0, 0, 0], radius: 1 });
+});
+
+test("the axes of a direction are what it writes, what it reads besides, and components of the data", () => {
+  const shown = shownAxes(DIRECTION, [0, 1, 2], null);
+  assert.deepEqual(
+    shown.map(({ kind, rank }) => [kind, rank]),
+    [
+      ["decoder", -1],
+      ["encoder", -1],
+      ["component", -1],
+    ],
+  );
+  assert.equal(showsAllItReads(DIRECTION, shown), true);
+  assert.equal(showsAllItReads(DIRECTION, shownAxes(DIRECTION, [0, 2, 3], null)), false);
+  assert.equal(showsAllItReads(DIRECTION, shownAxes(DIRECTION, [0, 1, 2], "random")), false);
+  assert.equal(capturedBy(DIRECTION, shown), 0);
 });

@@ -4,6 +4,7 @@ import type { Latent } from "../../src/data/site.ts";
 export function latentWith(part: Partial<Latent>): Latent {
   return {
     latent: 0,
+    isLinear: false,
     eigenvalues: Float32Array.of(),
     rank: 0,
     totalWeight: 0,
@@ -48,4 +49,22 @@ export const PARABOLOID = latentWith({
   control: [Float32Array.of(0.1, 0.1, 0.1), Float32Array.of(0.2, 0.2, 0.2), Float32Array.of(0.3, 0.3, 0.3)],
   linear: Float32Array.of(0.7, 0.8, 0.9),
   values: Float32Array.of(0.5, 0.4625, 0.22),
+});
+
+/** A direction that writes along its first axis and reads along two, z = 0.8u + 0.6w − 0.2 where that passes its gate. */
+export const DIRECTION = latentWith({
+  isLinear: true,
+  curvature: 0,
+  axisQuadratic: Float32Array.of(0, 0, 0, 0),
+  axisLinear: Float32Array.of(0.8, 0.6, 0, 0),
+  axisKind: Int32Array.of(1, 2, 3, -1),
+  constant: -0.2,
+  coordinates: [
+    Float32Array.of(1, 0.5, -1, 0.2),
+    Float32Array.of(0, 0.5, 0, 0.1),
+    Float32Array.of(3, -3, 2, 1),
+    Float32Array.of(0, 0, 0, 0),
+  ],
+  values: Float32Array.of(0.6, 0.5, 0, 0),
+  control: [Float32Array.of(1, 2, 3, 4), Float32Array.of(1, 2, 3, 4), Float32Array.of(1, 2, 3, 4)],
 });

@@ -5,7 +5,7 @@ import type { Frame } from "../../src/scene/geometry.ts";
 import { centreIn, explained, levelIn, sliceOf, surfaceName, valueAt, whyNoSurface } from "../../src/scene/quadric.ts";
 import type { Slice } from "../../src/scene/quadric.ts";
 import type { Rgb } from "../../src/scene/scatter.ts";
-import { PARABOLOID } from "./latents.ts";
+import { DIRECTION, PARABOLOID } from "./latents.ts";
 
 const FRAME: Frame = { centre: [0.1, -0.2, 0], radius: 0.8 };
 const slice = (quadratic: Rgb, linear: Rgb = [0, 0, 0], constant = 0): Slice => ({ quadratic, linear, constant });
@@ -119,4 +119,12 @@ test("the centre is marked where the quadric has one within the frame", () => {
   assert.equal(centreIn(slice([1, 2, 0], [0, 0, 1]), FRAME), null);
   assert.equal(centreIn(slice([1, 2, -1], [-40, 0, 0]), FRAME), null);
   assert.equal(centreIn(slice([0, 0, 0], [1, 0, 0]), FRAME), null);
+});
+
+test("the level sets of a direction are planes, and where it fires z is its affine function exactly", () => {
+  const shown = shownAxes(DIRECTION, [0, 1, 2], null);
+  const own = sliceOf(DIRECTION.constant, shown);
+  assert.equal(surfaceName(own, 0.3, frameOf(shown)), "plane");
+  near(explained(own, shown, DIRECTION.values, true)!, 1);
+  assert.ok(explained(own, shown, DIRECTION.values)! < 0.5);
 });

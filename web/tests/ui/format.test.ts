@@ -11,9 +11,12 @@ test("a long text is cut between characters, and a short one is kept", () => {
 test("numbers have a sign, and axes a name", () => {
   assert.equal(signed(-0.1234), "−0.12");
   assert.equal(signed(0), "+0.0");
-  const axis = (kind: "eigenvector" | "linear" | "predictor" | "random") => ({ kind, rank: 11, quadratic: -2, linear: 0.5 });
+  const axis = (kind: Parameters<typeof axisName>[0]["kind"]) => ({ kind, rank: 11, quadratic: -2, linear: 0.5 });
   assert.equal(axisName(axis("eigenvector")), "v·e₁₂, λ = −2.0");
   assert.equal(axisName(axis("linear")), "linear, slope +0.50");
+  assert.equal(axisName(axis("decoder")), "decoder, slope +0.50");
+  assert.equal(axisName(axis("encoder")), "rest of encoder, slope +0.50");
+  assert.equal(axisName(axis("component")), "principal component");
   assert.equal(axisName(axis("predictor")), "best linear direction");
   assert.equal(axisName(axis("random")), "random direction");
   assert.equal(columnName(axis("linear"), "the mean token"), "linear, slope +0.50, from the mean token");
