@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 class Compare:
     """Compare autoencoders pair by pair: Sim_F, Sim_H and more, each beside the value expected by chance.
 
-    Every bilinear autoencoder of every run is compared, unless --name chooses among them.
+    Every bilinear autoencoder of every run is compared, and of runs and folders without one the linear ones, unless
+    --name chooses among them. A direction d of a linear one counts as the form ddᵀ.
 
     Example: quadric compare runs/a runs/b runs/c --out similarity.png
              quadric compare runs/grid
@@ -64,13 +65,14 @@ class Compare:
         return 0
 
     def _loaded(self) -> "list[Loaded]":
-        """Linear baselines are left out if the run has others: they have no quadratic forms to compare."""
+        """Linear baselines are left out if their run has others, whose baselines they are."""
         from quadric.autoencoders import BilinearAutoencoder
         from quadric.runs.folder import load_all
 
         loaded = load_all(self.run_folders, self.name)
         bilinear = [each for each in loaded if isinstance(each.autoencoder, BilinearAutoencoder)]
-        kept = loaded if self.name else bilinear or loaded
+        with_forms = {each.run for each in bilinear}
+        kept = loaded if self.name else [each for each in loaded if each in bilinear or each.run not in with_forms]
         if len(kept) < 2:
             raise ValueError(f"{len(kept)} autoencoder given; name at least two to compare, in one run or in several")
         return kept

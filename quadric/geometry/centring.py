@@ -26,6 +26,7 @@ from torch import Tensor
 from quadric.autoencoders import Autoencoder, BilinearAutoencoder
 from quadric.autoencoders.lens import AffineLens, TokenMoments
 from quadric.autoencoders.mixing import Dense
+from quadric.autoencoders.scaling import encoder_input
 from quadric.autoencoders.topk import LinearAutoencoder
 from quadric.geometry.dictionary import CHEAP_IN_DOUBLE, require_bilinear
 
@@ -140,7 +141,7 @@ def prepared(autoencoder: Autoencoder, tokens: Float[Tensor, "n d"]) -> Float[Te
 
 def as_read(autoencoder: Autoencoder, tokens: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
     """What the dictionary reads of prepared tokens: the vectors about whose mean a linear dictionary is shown."""
-    return tokens
+    return encoder_input(autoencoder.input, tokens) if isinstance(autoencoder, LinearAutoencoder) else tokens
 
 
 def as_centre(centre: CentreLike) -> Centre:

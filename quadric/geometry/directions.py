@@ -68,8 +68,10 @@ def directions_of(
     """
     tensors = (autoencoder.decoder, autoencoder.encoder, autoencoder.encoder_bias, autoencoder.decoder_bias)
     decoder, encoder, encoder_bias, decoder_bias = (each.detach().cpu().double() for each in tensors)
-    reads = encoder[latents]
-    return Directions(decoder[latents], reads, reads @ (centre.cpu().double() - decoder_bias) + encoder_bias[latents])
+    reads, centre = encoder[latents], centre.cpu().double()
+    if autoencoder.subtract_decoder_bias:
+        centre = centre - decoder_bias
+    return Directions(decoder[latents], reads, reads @ centre + encoder_bias[latents])
 
 
 def principal_components(

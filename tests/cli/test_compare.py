@@ -3,11 +3,14 @@
 import json
 
 import pytest
+import torch
 
+import quadric
 from quadric.autoencoders import Provenance, TopKAutoencoder
 from quadric.cli import main
 from quadric.geometry import frobenius_similarity
 from tests.geometry.examples import planted_shapes, trained
+from tests.interop.reading.foreign_folders import saelens_tensors, write_saelens
 
 
 @pytest.fixture
@@ -68,3 +71,22 @@ def test_help_shows_an_example(capsys):
         main(["compare", "--help"])
     assert stop.value.code == 0
     assert "Example: quadric compare " in capsys.readouterr().out
+
+
+def test_folders_of_other_libraries_are_compared_as_rank_one_forms(tmp_path, capsys):
+    """The same directions in another order are the same dictionary; a bilinear one of these forms is it as well."""
+    weights = saelens_tensors()
+    d, k = weights["W_enc"].shape
+    order = torch.randperm(k, generator=torch.Generator().manual_seed(0))
+    write_saelens(tmp_path / "sae", weights, architecture="standard")
+    shuffled = weights | {"W_dec": weights["W_dec"][order]}
+    write_saelens(tmp_path / "shuffled", shuffled, architecture="topk", k=5)
+    forms = quadric.BilinearAutoencoder(d_model=d, n_latents=k, prior="atomic", tied=True)
+    with torch.no_grad():
+        forms.left.copy_(weights["W_dec"])
+    forms.save_pretrained(tmp_path / "forms")
+    assert main(["compare", *(str(tmp_path / name) for name in ("sae", "shuffled", "forms")), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["matrices"]["frobenius"] == [[pytest.approx(1, abs=1e-5)] * 3] * 3
+    assert found["pairs"][0]["matched"]["partners"] == order.argsort().tolist()
+    assert found["pairs"][0]["random_initialization"]["frobenius"] < 0.9

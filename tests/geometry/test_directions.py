@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from quadric import BilinearAutoencoder, TopKAutoencoder
+from quadric import BilinearAutoencoder, TopKAutoencoder, linear_dictionary
 from quadric.geometry import (
     decompose,
     dictionary_geometry,
@@ -165,3 +165,24 @@ def test_a_stored_geometry_stays_linear(tmp_path):
     bilinear = dictionary_geometry(BilinearAutoencoder(d_model=4, n_latents=3, prior="atomic"))
     save_geometry(bilinear, tmp_path / "other")
     assert not load_geometry(tmp_path / "other").is_linear
+
+
+@pytest.mark.parametrize("input", ["unit", "own", "constant_norm", "layer_norm"])
+@pytest.mark.parametrize("subtract", [True, False])
+def test_the_value_before_the_gate_is_affine_in_what_any_dictionary_reads(input, subtract) -> None:
+    generator = torch.Generator().manual_seed(0)
+    encoder, decoder = torch.randn(2, 9, 6, generator=generator, dtype=torch.float64)
+    bias, offset = torch.randn(6, generator=generator).double(), 50 + torch.rand(9, generator=generator).double()
+    ae = linear_dictionary(
+        encoder=encoder,
+        decoder=decoder,
+        encoder_bias=offset,  # so large that no latent is cut off at zero
+        decoder_bias=bias,
+        input=input,
+        subtract_decoder_bias=subtract,
+    )
+    x = torch.linspace(0.5, 3, 40).double()[:, None] * torch.randn(40, 6, generator=generator).double()
+    tokens = prepared(ae, x)
+    v = as_read(ae, tokens)
+    found = directions_of(ae, v.mean(0))
+    torch.testing.assert_close((v - v.mean(0)) @ found.reads.mT + found.constant, ae.encode(tokens).detach())
