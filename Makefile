@@ -63,15 +63,15 @@ test-faults: $(READY)  ## Kill, fill disks, damage files, fuzz the server; count
 
 # SAELens, SAEBench, sparsify and delphi disagree with each other and with the development environment about versions, so
 # they have one of their own. delphi without its dependencies: they include vllm. torchvision is deleted because the one
-# that SAEBench installs is built for another torch; nothing here uses it.
-interop: $(READY)  ## Run exported dictionaries in SAELens, SAEBench, sparsify and delphi themselves
+# that SAEBench installs is built for another torch; nothing here uses it. Quadric itself is read from this folder.
+interop:  ## Run exported dictionaries in SAELens, SAEBench, sparsify and delphi themselves
 	@test -x $(INTEROP)/bin/python || "$(PYTHON)" -m venv $(INTEROP)
 	@echo "Installing other libraries into $(INTEROP) (first time: several minutes) ..."
 	@grep '^torch==' constraints.txt > $(INTEROP)/constraints.txt
 	$(INTEROP)/bin/python -m pip install --quiet --disable-pip-version-check -c $(INTEROP)/constraints.txt torch
 	$(INTEROP)/bin/python -m pip install --quiet --disable-pip-version-check -c $(INTEROP)/constraints.txt \
 	  -r tests/interop/real_packages/requirements.txt
-	$(INTEROP)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps eai-delphi==0.1.3 -e .
+	$(INTEROP)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps eai-delphi==0.1.3
 	@$(INTEROP)/bin/python -m pip uninstall --quiet --yes torchvision
 	$(INTEROP)/bin/python -m pytest tests/interop/real_packages
 

@@ -32,7 +32,7 @@ The rooms behind it, in the order in which data flows through them:
     quadric.steering      what interventions do to predictions, what they cost, and what controls do
     quadric.probing       which labels a few latents hold, beside linear, random and dictionary-free features
     quadric.site          both as a static site, and one latent in a notebook
-    quadric.interop       dictionaries of other libraries, read as ours
+    quadric.interop       dictionaries of other libraries, read as ours, and ours written as theirs
     quadric.live          the site with the language model behind it
 """
 

@@ -93,7 +93,7 @@ class BenchSAE(nn.Module):
     in its RAVEL evaluation, would mix up the tokens' lengths.
 
     Args:
-        autoencoder: Bilinear or linear.
+        autoencoder: Bilinear or linear. It is put into eval mode, and its parameters get no gradient from here on.
         model_name: Of the language model, for SAEBench.
         hook_name: Of the hook point in TransformerLens.
         hook_layer: Its layer.

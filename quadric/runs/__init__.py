@@ -8,6 +8,7 @@ telemetry      writes the metrics of every step
 geometry       the shape of the latents, computed once and kept in the run
 evidence       collects evidence about a run's latents from data
 sites          a site about one or several runs
+exporting      a dictionary, or its evidence, in the format of another tool
 demonstration  the whole pipeline on the embedded model and text
 hub            push and pull autoencoders
 """

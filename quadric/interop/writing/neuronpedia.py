@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float32, Int64
 
-from quadric._files import write_atomically
+from quadric._files import is_plain_name, write_atomically
 from quadric.autoencoders import Autoencoder
 from quadric.evidence import Evidence
 from quadric.evidence.record import MISSING, NEGATIVE, POSITIVE
@@ -344,8 +344,9 @@ def _place(autoencoder: Autoencoder, side: Side, model_name: str | None, creator
     hook, model = transformer_lens_name(autoencoder.provenance.hook_point), model_name or autoencoder.provenance.model
     if hook is None or model is None:
         raise ValueError("the dictionary records no language model and hook point, under which Neuronpedia files it")
-    if "/" in model:
-        model = model.rsplit("/", 1)[-1]
+    model = model.rsplit("/", 1)[-1]
+    if not is_plain_name(model):
+        raise ValueError(f"model_name={model_name!r} does not end in a name for a folder; give one, e.g. gpt2-small")
     suffix = "" if side == "positive" else "-negative"
     return Place(model=model, source=f"{hook.layer}-{SET_NAME}{suffix}", hook_name=hook.name, creator=creator)
 

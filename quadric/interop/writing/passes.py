@@ -63,6 +63,8 @@ def away_from_rest(evidence: Evidence, side: Side) -> Callable[[Float32[Array, "
 
 def token_values(autoencoder: Autoencoder, reading: Reading) -> Iterator[TokenValues]:
     """Read the stream once, in order: latents of each batch of tokens, at the scale that the dictionary reads."""
+    if autoencoder.training:
+        raise ValueError("the autoencoder is in training mode, where latents may depend on the batch; call .eval()")
     provenance_here(autoencoder, reading.stream)  # raises where they do not belong together
     hook_point, done = hook_point_here(autoencoder, reading.stream), 0
     with opened_batches(reading.stream) as batches:

@@ -1,7 +1,6 @@
 """Import a package that only an environment of its own has, or skip the tests that need it.
 
-python -m venv real && real/bin/pip install sae-lens eai-sparsify pytest hypothesis jaxtyping beartype pytest-timeout
-real/bin/python -m pytest tests/interop/real_packages
+`make interop` makes that environment and runs these tests.
 """
 
 import warnings

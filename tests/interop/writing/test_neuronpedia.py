@@ -120,6 +120,12 @@ def test_other_activations_than_those_of_the_evidence_are_refused(observed: Obse
     assert not list(tmp_path.iterdir())
 
 
+def test_a_model_name_that_is_no_folder_is_refused(observed: Observed, tmp_path: Path) -> None:
+    for name in ("..", "owner/"):
+        with pytest.raises(ValueError, match="does not end in a name for a folder"):
+            write_neuronpedia(tmp_path, observed.autoencoder, observed.reading(), observed.evidence, model_name=name)
+
+
 def test_a_dictionary_of_unknown_place_is_refused(observed: Observed, tmp_path: Path) -> None:
     autoencoder = observed.autoencoder
     known, autoencoder.provenance = autoencoder.provenance, Provenance()

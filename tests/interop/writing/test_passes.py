@@ -46,8 +46,17 @@ def test_evidence_about_other_weights_is_refused(observed: Observed) -> None:
         check_evidence(other, observed.evidence)
 
 
+def test_an_autoencoder_in_training_mode_is_refused(observed: Observed) -> None:
+    observed.autoencoder.train()
+    try:
+        with pytest.raises(ValueError, match=r"is in training mode.*call \.eval\(\)"):
+            next(token_values(observed.autoencoder, observed.reading()))
+    finally:
+        observed.autoencoder.eval()
+
+
 def test_activations_of_another_width_are_refused(observed: Observed) -> None:
-    other = BilinearAutoencoder(d_model=8, n_latents=4)
+    other = BilinearAutoencoder(d_model=8, n_latents=4).eval()
     with pytest.raises(ValueError, match="d_model=8"):
         next(token_values(other, observed.reading()))
     assert torch.is_grad_enabled()
