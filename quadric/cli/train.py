@@ -128,20 +128,25 @@ class Train(ScaleFlags):
     def _train(self, folder: Path, is_first: bool) -> int:
         from quadric.cli.progress import Display, TrainingProgress, progress
         from quadric.runs.config import read_run_config
-        from quadric.runs.running import is_finished, train_run
+        from quadric.runs.running import is_finished, repeated_work, train_run
         from quadric.training import InterruptedTraining
+        from quadric.training.distributed import current_rank
 
         config = read_run_config(folder)
         if is_finished(folder):
             say(f"Nothing is left to do: the run in {folder} is finished. Train it for longer with --steps.")
             return 0
+        moved = self._moved()
+        reading = config if moved is None else moved.apply(config)
+        if is_first and (note := repeated_work(reading, current_rank().world_size)) is not None:
+            say(f"quadric: {note}", file=sys.stderr)
         try:
             with progress() as display:
                 training = TrainingProgress(display if is_first else Display(), config.training.steps)
                 train_run(
                     folder,
                     device=self._own_device(),
-                    moved=self._moved(),
+                    moved=moved,
                     tensorboard=self.output.tensorboard,
                     wandb_project=self.output.wandb_project,
                     on_open=training.open,

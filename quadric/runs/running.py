@@ -241,6 +241,18 @@ def shares_sequences(config: RunConfig, n_processes: int) -> bool:
     )
 
 
+def repeated_work(config: RunConfig, n_processes: int) -> str | None:
+    """What to say about processes that all run the language model on every batch; None if they share that work."""
+    if config.cache is not None or config.activations is None or shares_sequences(config, n_processes):
+        return None
+    share, left = divmod(config.sequences_per_step, n_processes)
+    remedy = "harvest the activations first" if left else f"give --sequences-per-forward {share}, or harvest first"
+    return (
+        f"{n_processes} processes cannot share {config.sequences_per_step} sequences per step in forward passes of "
+        f"{config.reading.sequences_per_forward}, so each of them runs the language model on all; {remedy}"
+    )
+
+
 def _share_of_sequences(config: RunConfig, device: str, rank: Rank) -> CachedStream | LiveStream:
     batch = BatchSize(sequences=config.sequences_per_step // rank.world_size)
     repeat = config.epochs > 1
