@@ -28,7 +28,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from quadric.autoencoders import Autoencoder, BilinearAutoencoder
-from quadric.autoencoders.kernels.products import CsrPattern, symmetric_product
+from quadric.autoencoders.kernels.products import CsrPattern, row_blocks, symmetric_product
 from quadric.autoencoders.kernels.shared import Share, shared_product, shared_symmetric_product
 from quadric.autoencoders.mixing import Sparse
 from quadric.training.distributed import computed_once, current_rank
@@ -124,7 +124,7 @@ class Muon(torch.optim.Optimizer):
         lr: learning rate.
         momentum: of the gradients.
         share: part of the work that this process does, if several have the same matrices and gradients. A single
-            matrix is orthogonalized by all of them together, several by one process each.
+            large matrix is orthogonalized by all of them together, others by one process each.
     """
 
     def __init__(
@@ -144,16 +144,18 @@ class Muon(torch.optim.Optimizer):
         for group in self.param_groups:
             trained = [parameter for parameter in group["params"] if parameter.grad is not None]
             momenta = (nesterov_momentum(self.state[each], each.grad, group["momentum"]) for each in trained)
-            for parameter, direction in zip(trained, self._directions(momenta, len(trained)), strict=True):
+            for parameter, direction in zip(trained, self._directions(trained, momenta), strict=True):
                 rows, columns = parameter.shape
                 parameter.sub_(direction.to(parameter.dtype), alpha=group["lr"] * sqrt(max(1, rows / columns)))
 
-    def _directions(self, momenta: Iterable[Tensor], count: int) -> Iterable[Tensor]:
+    def _directions(self, trained: list[nn.Parameter], momenta: Iterable[Tensor]) -> Iterable[Tensor]:
         """The orthogonalized momenta, the same bits on every process."""
         if self.share is None:
             return map(orthogonalized, momenta)
-        if count == 1:
-            return [orthogonalized(each, self.share) for each in momenta]
+        # A product that one process computes in one block is not worth sharing. Computed in several blocks, it would
+        # also be rounded differently, which the rounds amplify: losses would be ten times further from one process's.
+        if len(trained) == 1 and len(row_blocks(min(trained[0].shape))) > 1:
+            return map(partial(orthogonalized, share=self.share), momenta)
         return computed_once(orthogonalized, momenta)
 
 
