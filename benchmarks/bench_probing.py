@@ -29,7 +29,7 @@ from quadric.probing.record import TRIVIAL
 from quadric.probing.report import markdown_table, report_of
 from quadric.runs.folder import load
 
-ROWS, SEEDS = 400, 3
+ROWS, SEEDS = 300, 3
 
 
 def words_table() -> list[str]:

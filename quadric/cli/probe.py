@@ -38,7 +38,7 @@ class Data:
     """Column of the labels in your files; by default label or target."""
     period: OptionalNumber = None
     """Length of the cycle that the labels of your files are on, e.g. 360 for degrees."""
-    rows: int = 400
+    rows: int = 300
     """Rows per set at most."""
     tokens: int = 64
     """Tokens per text at most, at its end."""

@@ -38,7 +38,7 @@ from quadric.probing.regressing import (
 )
 from quadric.probing.vectors import POOLINGS, Pooling, TextVectors, pooled, read_vectors, vectors_of_rows
 
-ROWS, TOKENS, SEEDS = 400, 64, 3
+ROWS, TOKENS, SEEDS = 300, 64, 3
 OnProgress = Callable[[str, int, int], None]
 """Called with the name of a set, the number of sets done, and of all sets."""
 Array = np.ndarray
