@@ -81,6 +81,7 @@ def test_a_linear_dictionary_is_shown_by_its_own_activations(make: Callable[[], 
     ae, x = make(), tokens(300)
     with torch.no_grad():
         ae.encoder_bias[0] += 1.0
+        ae.encoder_bias[1] -= 10.0
     evidence = quadric.collect_evidence(ae, x, points=400, progress=False)
     z = ae.encode(ae.prepare(x)).detach()
     assert float((z[:, 0] > 0).float().mean()) > 0.9
@@ -92,6 +93,8 @@ def test_a_linear_dictionary_is_shown_by_its_own_activations(make: Callable[[], 
         np.testing.assert_allclose(evidence.points.values[latent][kept], z[places[kept], latent], atol=1e-6)
     np.testing.assert_allclose(evidence.statistics.mean_square, z.square().mean(0), rtol=1e-4)
     fires = z.any(0)
+    assert not fires[1]
+    assert evidence.statistics.firing_share[1] == 0
     np.testing.assert_allclose(evidence.statistics.density[fires], hoyer_density(z)[fires], rtol=1e-4)
     np.testing.assert_array_equal(evidence.statistics.positive_share[fires], 1)
     assert not (evidence.contexts.places[:, 1] >= 0).any()  # nothing is below rest
