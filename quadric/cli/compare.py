@@ -23,7 +23,7 @@ class Compare:
     """
 
     run_folders: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")]
-    """Run folders, folders made by save_pretrained, or hub ids."""
+    """Run folders, folders made by save_pretrained, SAELens or sparsify, or hub ids."""
     name: Texts = ()
     """Compare only the autoencoders of these names."""
     out: Paths = ()

@@ -32,7 +32,7 @@ class Concepts:
     """
 
     run_folders: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """Run folders, folders made by save_pretrained, or hub ids, all of one language model."""
+    """Run folders, folders made by save_pretrained, SAELens or sparsify, or hub ids, all of one language model."""
     name: Texts = ()
     """Look only into the autoencoders of these names."""
     model: OptionalText = None

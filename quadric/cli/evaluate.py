@@ -48,7 +48,8 @@ class Evaluate:
     """
 
     run_folders: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """Run folders, folders made by save_pretrained, or hub ids; every autoencoder in them is measured."""
+    """Run folders, folders made by save_pretrained, SAELens or sparsify, or hub ids; all autoencoders in them are
+    measured."""
     name: Texts = ()
     """Measure only the autoencoders of these names."""
     text: TextGroup = field(default_factory=TextFlags)

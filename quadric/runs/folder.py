@@ -56,7 +56,8 @@ def load(
         ae = quadric.load("runs/grid", name="resid_pre.15-topk-k1024-active32-seed0")
         ae = quadric.load("sae-llama-3-8b-32x", name="layers.16")
     """
-    return read_dictionary(autoencoder_folder(local_folder(folder_or_hub_id, revision=revision), name))
+    names = () if name is None else (name,)
+    return read_dictionary(autoencoder_folder(local_folder(folder_or_hub_id, revision=revision, names=names), name))
 
 
 class Loaded(NamedTuple):
@@ -78,7 +79,7 @@ def load_all(runs: Sequence[str], names: Sequence[str] = ()) -> list[Loaded]:
         raise ValueError("no run was given; give at least one, e.g. runs/first")
     found = []
     for run in runs:
-        folder = local_folder(run)
+        folder = local_folder(run, names=names)
         for name in chosen_names(folder, names):
             found.append(Loaded(run, name, read_dictionary(autoencoder_folder(folder, name))))
     return found
@@ -94,8 +95,13 @@ def chosen_names(folder: Path, names: Sequence[str] = ()) -> list[str]:
     return list(names or every)
 
 
-def local_folder(folder_or_hub_id: str | os.PathLike[str], *, revision: str | None = None) -> Path:
-    """The local folder or, if there is none with this name, a download of the hub repository."""
+def local_folder(
+    folder_or_hub_id: str | os.PathLike[str], *, revision: str | None = None, names: Sequence[str] = ()
+) -> Path:
+    """The local folder or, if there is none with this name, a download of the hub repository.
+
+    Of a hub repository that is a folder of folders, only those named are downloaded.
+    """
     if Path(folder_or_hub_id).is_dir():
         if revision is not None:
             raise ValueError(
@@ -107,7 +113,7 @@ def local_folder(folder_or_hub_id: str | os.PathLike[str], *, revision: str | No
         raise FileNotFoundError(
             f"no folder '{name}'; give a run, a folder made by save_pretrained, or a hub id 'owner/name'"
         )
-    return download(name, revision)
+    return download(name, revision, names)
 
 
 def autoencoder_folders(folder: Path) -> dict[str, Path]:

@@ -1,10 +1,15 @@
 """Autoencoders on the Hugging Face hub: push, pull, model card."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
 
 from quadric.autoencoders import Autoencoder, BilinearAutoencoder
+
+FILES = ("config.json", "weights-*.safetensors")
+FOREIGN_FILES = ("cfg.json", "sae_weights.safetensors", "activation_scaler.json", "sae.safetensors")
+"""Those of SAELens and sparsify. A model.safetensors that is in none of the named folders may be a language model's."""
 
 
 def push(autoencoder: Autoencoder, hub_id: str, *, private: bool = False, token: str | None = None) -> str:
@@ -45,13 +50,15 @@ def push(autoencoder: Autoencoder, hub_id: str, *, private: bool = False, token:
     return str(commit.commit_url)
 
 
-def download(hub_id: str, revision: str | None = None) -> Path:
-    """Download an autoencoder from the hub, or take it from the local hub cache when offline."""
+def download(hub_id: str, revision: str | None = None, names: Sequence[str] = ()) -> Path:
+    """Download an autoencoder from the hub, or take it from the local hub cache when offline.
+
+    Of a repository of folders, only those with the given names: a release may hold hundreds.
+    """
     hub = _hub_library()
+    inside = [f"{name}/{file}" for name in names for file in ("config.json", "model.safetensors", *FOREIGN_FILES)]
     try:
-        folder = hub.snapshot_download(
-            hub_id, revision=revision, allow_patterns=["config.json", "weights-*.safetensors"]
-        )
+        folder = hub.snapshot_download(hub_id, revision=revision, allow_patterns=[*FILES, *FOREIGN_FILES, *inside])
     except Exception as problem:  # the hub's client has errors of many libraries
         raise ConnectionError(
             f"no local folder '{hub_id}', and it could not be downloaded from the hub ({_first_line(problem)}); "

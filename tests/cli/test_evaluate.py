@@ -15,7 +15,7 @@ from quadric.corpus import CorpusConfig
 from quadric.evaluation import files
 from tests.cli.terminal import complaints, only_complaint
 from tests.interop.reading.foreign_folders import write
-from tests.tiny_runs import make_tiny_world, train_command
+from tests.tiny_runs import WORDS, make_tiny_world, train_command
 
 pytestmark = pytest.mark.slow  # whole commands
 
@@ -181,10 +181,13 @@ def test_a_folder_of_another_library_is_measured_on_text_that_is_given(
         "was trained elsewhere, on gone at resid_pre.2, and does not record its text; give --corpus"
         in only_complaint(capsys.readouterr().err)
     )
-    assert evaluate(world, str(folder), "--spliced-tokens", "64", "--json") == 0
+    text = tmp_path / "text.jsonl"
+    text.write_text("".join(json.dumps({"text": f"{number}. {WORDS * 3}"}) + "\n" for number in range(60)))
+    where = ["--model", str(world / "tiny-llama"), "--corpus", str(text), "--device", "cpu", "--tokens", "300"]
+    assert main(["evaluate", str(folder), *where, "--spliced-tokens", "64", "--json"]) == 0
     (found,) = json.loads(capsys.readouterr().out)
     assert (found["kind"], found["hook_point"], found["name"]) == ("topk", "resid_pre.2", "sae")
-    corpus = CorpusConfig(source=str(world / "text.txt"), split="held_out")
+    corpus = CorpusConfig(source=str(text), split="held_out")
     config = ActivationConfig(model=str(world / "tiny-llama"), hook_points="2", corpus=corpus)
     batch = next(iter(LiveStream.open(config, device="cpu", batch=BatchSize(tokens=4096)))).rows(0, 300)
     error = quadric.load(folder).error(batch.activations["resid_pre.2"]).mean()

@@ -9,6 +9,7 @@ import torch
 from quadric.autoencoders import Provenance
 from quadric.runs.hub import model_card
 from tests import fake_hub, fresh_process, zoo
+from tests.interop.reading.foreign_folders import write_sparsify
 
 ORIGIN = {
     "model": "org/model",
@@ -35,6 +36,8 @@ try:
     if action == "pull":
         back = quadric.load(name)
         print(torch.equal(back.left, ae.left), back.provenance == ae.provenance)
+    if action == "foreign":
+        print(quadric.load(name, name="layers.3"))
 except OSError as problem:
     print(f"{type(problem).__name__}: {problem}")
 """
@@ -65,6 +68,20 @@ def test_push_then_pull_then_pull_offline(tmp_path):
         assert b"hf_secret" not in b"".join(files.values())
         assert run("pull", "someone/circles", tmp_path / "two", hub.address) == "True True"
     assert run("pull", "someone/circles", tmp_path / "two", "http://127.0.0.1:9", offline=True) == "True True"
+
+
+@pytest.mark.slow
+def test_one_folder_of_a_release_of_another_library_is_downloaded(tmp_path):
+    files = {name: write_sparsify(tmp_path / name) for name in ("layers.3", "layers.6")}
+    with fake_hub.running() as hub:
+        hub.repos["someone/release"] = {
+            f"{name}/{path.name}": path.read_bytes() for name, folder in files.items() for path in folder.iterdir()
+        }
+        found = run("foreign", "someone/release", tmp_path / "cache", hub.address)
+        asked = {path for _, path in hub.seen if "/resolve/" in path}
+    assert found == "TopKAutoencoder(d_model=12, n_latents=40, n_active=5, input='own')"
+    assert any(path.endswith("layers.3/sae.safetensors") for path in asked)
+    assert not any("layers.6" in path for path in asked)
 
 
 @pytest.mark.slow
