@@ -89,8 +89,8 @@ class BenchSAE(nn.Module):
 
     Tokens of any number of leading axes are encoded. A token that is zero in all entries, which is how SAEBench masks
     tokens, has zero latents and a zero reconstruction. What decoding needs of the tokens is kept from the last `encode`
-    and used by any number of `decode`: SAEBench decodes twice to measure an ablation. Two encodes before one decode, as
-    in its RAVEL evaluation, would mix up the tokens' lengths.
+    and used by any number of `decode`: SAEBench decodes twice to measure an ablation. Of two encodes, the last counts;
+    in SAEBench's RAVEL that is the base token, in whose place the result is put.
 
     Args:
         autoencoder: Bilinear or linear. It is put into eval mode, and its parameters get no gradient from here on.
