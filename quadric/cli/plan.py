@@ -31,7 +31,7 @@ class Planning:
     batch_tokens: OptionalInt = None
     """Tokens per step over all processes; by default --sequences-per-step times --block-length."""
     processes: int = 1
-    """Processes that share every batch (torchrun)."""
+    """Processes that share every step (torchrun)."""
     json: bool = False
     """Print everything as JSON."""
 

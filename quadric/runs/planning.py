@@ -69,7 +69,7 @@ def plan_autoencoders(
         training: Number of steps and schedules.
         d_model: Width of the activations.
         batch_tokens: Tokens per step, over all processes.
-        processes: Processes that share every batch; each of them holds all autoencoders.
+        processes: Processes that share every step; each of them holds all autoencoders.
         reading_flops_per_token: FLOPs per token of the language model; 0 for stored activations.
 
     Returns:

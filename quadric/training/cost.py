@@ -8,14 +8,17 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from quadric.autoencoders.bilinear import DEFAULT_BLOCK, LARGEST_DENSE_GRAM, default_hidden
+from quadric.autoencoders.kernels.kernel import count_upper
 from quadric.autoencoders.kernels.latents import TOKENS_AT_ONCE
 from quadric.autoencoders.kernels.products import block_pairs, row_blocks
+from quadric.autoencoders.kernels.shared import Share
 from quadric.autoencoders.mixing import SPARSE_BELOW, Prior
 from quadric.training.config import AutoencoderConfig
 from quadric.training.learner import mixing_density_at
 from quadric.training.optimizers import MOST_PAIRS, ROUNDS
 
 FLOAT = 4
+ALONE = Share(0, 1)
 ALLOCATOR_OVERHEAD = 1.2
 """Measured: a step with sparse C allocates pieces of a few mebibytes, which malloc keeps after they are freed."""
 
@@ -36,6 +39,8 @@ class StepSize:
     symmetric: bool = True
     has_overlap_penalty: bool = False
     has_top_latents: bool = False
+    n_processes: int = 1
+    """Processes that share the work on the kernel and Muon."""
 
     @property
     def is_sparse(self) -> bool:
@@ -96,8 +101,19 @@ class Phase(NamedTuple):
     size: StepSize
 
 
-def phases(config: AutoencoderConfig, d_model: int, n_tokens: int, steps: int) -> list[Phase]:
-    """The phases of a run: a composite autoencoder trains with dense C first; the others have one phase."""
+def phases(config: AutoencoderConfig, d_model: int, n_tokens: int, steps: int, n_processes: int = 1) -> list[Phase]:
+    """The phases of a run: a composite autoencoder trains with dense C first; the others have one phase.
+
+    Args:
+        config: of the autoencoder.
+        d_model: width of the activations.
+        n_tokens: tokens per batch and process.
+        steps: of the run.
+        n_processes: that share every step.
+
+    Returns:
+        One or two phases, in order.
+    """
     if config.kind != "bilinear":
         raise ValueError(f"the cost of kind={config.kind!r} is not modelled; only bilinear autoencoders are")
     hidden = default_hidden(config.n_latents, config.prior) if config.n_hidden is None else config.n_hidden
@@ -113,6 +129,7 @@ def phases(config: AutoencoderConfig, d_model: int, n_tokens: int, steps: int) -
             symmetric=config.symmetric,
             has_overlap_penalty=config.overlap_penalty > 0,
             has_top_latents=config.top_latents is not None and config.top_latents < config.n_latents,
+            n_processes=n_processes,
         )
 
     if config.prior != "composite":
@@ -129,30 +146,51 @@ def phases(config: AutoencoderConfig, d_model: int, n_tokens: int, steps: int) -
 
 def half_share(size: int) -> float:
     """Share of a symmetric product that is computed when only blocks on and above the diagonal are."""
-    computed = sum((rows.stop - rows.start) * (size - rows.start) for rows in row_blocks(size))
-    return float(computed / (size * size))
+    return float(count_upper(row_blocks(size), size) / (size * size))
+
+
+class _Part(NamedTuple):
+    """How much of a symmetric matrix one process computes."""
+
+    upper: int
+    """Entries of its blocks of rows, from the diagonal blocks on."""
+    both: int
+    """The same with their mirror images."""
+    rows: int
+
+    @classmethod
+    def of(cls, size: int, share: Share) -> "_Part":
+        blocks = row_blocks(size) if share.world_size == 1 else share.row_blocks(size)
+        upper, lengths = count_upper(blocks, size), [rows.stop - rows.start for rows in blocks]
+        return cls(upper, 2 * upper - sum(length**2 for length in lengths), sum(lengths))
 
 
 def step_flops(size: StepSize) -> StepFlops:
-    """FLOPs of the matrix products of one step: forward, backward and update."""
+    """FLOPs of the matrix products of one step: forward, backward and update; those of the busiest process."""
+    shares = [Share(number, size.n_processes) for number in range(size.n_processes)]
+    return max((_own_flops(size, share) for share in shares), key=lambda flops: flops.total)
+
+
+def _own_flops(size: StepSize, share: Share) -> StepFlops:
     n, d, k, h = size.n_tokens, size.d_model, size.n_latents, size.n_used_atoms
     return StepFlops(
         encode=float((12 if size.is_sparse else 8) * n * h * d),  # sparse C: atom activations are computed twice
-        gram=_gram_flops(size),
+        gram=_gram_flops(size, share),
         mixing=_mixing_flops(size),
-        kernel=0.0 if size.is_blocked else _kernel_flops(size),
+        kernel=0.0 if size.is_blocked else _kernel_flops(size, share),
         error=0.0 if size.is_blocked else 2 * n * k**2 * (1 + half_share(k)),
-        optimizer=_optimizer_flops(size),
+        optimizer=_optimizer_flops(size, share),
     )
 
 
-def _gram_flops(size: StepSize) -> float:
+def _gram_flops(size: StepSize, share: Share) -> float:
     """Products of factors: upper blocks in the forward pass, those of a factor with itself again in the backward pass,
-    whole products for the gradients. The blocked form adds wᵀGw and computes G twice."""
+    whole products for the gradients. The blocked form adds wᵀGw and computes G twice, in every process."""
     h, d = size.n_used_atoms, size.d_model
     n_products = 4 if size.symmetric else 2
     if not size.is_blocked:
-        return 2 * h**2 * d * (n_products + (n_products + 2) * half_share(h))
+        part = _Part.of(h, share)
+        return float(2 * d * (n_products * part.both + (n_products + 2) * part.upper))
     upper = sum((a.stop - a.start) * (b.stop - b.start) for a, b in block_pairs(h, DEFAULT_BLOCK))
     return float(4 * n_products * 2 * upper * d + 2 * size.n_tokens * (h**2 + upper))
 
@@ -165,27 +203,46 @@ def _mixing_flops(size: StepSize) -> float:
     return float(6 * size.n_tokens * entries * (2 if size.is_blocked else 1))
 
 
-def _kernel_flops(size: StepSize) -> float:
+def _kernel_flops(size: StepSize, share: Share) -> float:
+    """Alone, CG is computed whole and every other product by its upper half. A shared kernel takes three products with
+    C of each kind: of the upper blocks, and of rows of the kernel's gradient or of C alone."""
     k, h = size.n_latents, size.n_used_atoms
     if size.prior == "atomic":
         return 0.0
+    part = _Part.of(h, share)
+    if share.world_size > 1:
+        entries_per_atom = size.n_entries / h if size.is_sparse else k
+        return float(6 * entries_per_atom * (part.upper + k * part.rows))
     if size.is_sparse:
         return float(2 * size.n_entries * (2 * h + 3 * k))
     return 2 * k * h**2 * (1 + half_share(h)) + 2 * k**2 * h * (half_share(k) + 2)
 
 
-def _optimizer_flops(size: StepSize) -> float:
-    factors = 2 * muon_flops(size.n_hidden, size.d_model)
-    has_dense_mixing = size.prior != "atomic" and not size.is_sparse
-    return factors + (muon_flops(size.n_latents, size.n_hidden) if has_dense_mixing else 0.0)
+def _optimizer_flops(size: StepSize, share: Share) -> float:
+    """L and R are updated by one process each, a large dense C by all together."""
+    own_factors = sum(number % share.world_size == share.number for number in range(2))
+    factors = own_factors * muon_flops(size.n_hidden, size.d_model)
+    if size.prior == "atomic" or size.is_sparse:
+        return factors
+    if len(row_blocks(min(size.n_latents, size.n_hidden))) > 1:
+        return factors + muon_flops(size.n_latents, size.n_hidden, share)
+    return factors + (muon_flops(size.n_latents, size.n_hidden) if share.number == 0 else 0.0)
 
 
-def muon_flops(rows: int, columns: int) -> float:
-    """FLOPs of Muon: two passes over the matrix, and the rounds on its small side."""
+def muon_flops(rows: int, columns: int, share: Share = ALONE) -> float:
+    """FLOPs of Muon: two passes over the matrix, and the rounds on its small side.
+
+    Args:
+        rows: of the matrix.
+        columns: of the matrix.
+        share: part of every product that is counted; all of it by default.
+    """
     small, large = min(rows, columns), max(rows, columns)
     n_small = ROUNDS + 3 * (ROUNDS - 1)
-    passes = 2 * small * small * large * (half_share(small) + 1)
-    return passes + n_small * 2 * small * small * small * half_share(small)
+    upper = _Part.of(small, share).upper
+    n_rows = -(-large // share.world_size)
+    own_rows = max(0, min(n_rows, large - share.number * n_rows))
+    return float(2 * small * small * own_rows + 2 * upper * (large + n_small * small))
 
 
 def step_memory(size: StepSize) -> StepMemory:
@@ -219,21 +276,29 @@ def _pair_numbers(size: StepSize) -> int:
 def _moments(size: StepSize) -> list[int]:
     """Numbers held at each moment of a step that can be the peak, in order."""
     n, d, k, h = size.n_tokens, size.d_model, size.n_latents, size.n_used_atoms
-    overlaps = round((2 if size.symmetric else 0) * half_share(h) * h**2)
+    part = _Part.of(h, Share(0, size.n_processes))
+    is_shared = size.n_processes > 1
+    overlaps = (2 if size.symmetric else 0) * part.upper
     masked = k * h if size.prior == "composite" and not size.is_sparse else 0
-    mixed = 0 if size.prior == "atomic" else k * h
+    mixed = 0 if size.prior == "atomic" else k * part.rows
+    # A shared kernel keeps its rows of G for the gradient of C; the kernel's parts and their sum are held together.
+    rows_of_gram = part.upper if is_shared and mixed else 0
+    parts = k**2 if is_shared else 0
+    gram = part.upper if is_shared else h**2
     latents = 0 if size.prior == "atomic" else n * k
     kept = 0 if size.is_sparse else 3 * n * h + masked  # both activations of every atom, and their products
     chunk = 4 * min(n, TOKENS_AT_ONCE) * h if size.is_sparse else 0
     used = 2 * h * d if size.is_sparse else 0  # the factors of the used atoms
     factor_grads = 2 * h * d
+    mixing_grad = k * h if mixed and not (is_shared and size.is_sparse) else 0
     penalty = k**2 if size.has_overlap_penalty else 0  # its own gradient of K
     chosen = 5 * n * k // 4 if size.has_top_latents else 0  # the strongest latents, and which they are
     return [
-        overlaps + h**2 + 2 * mixed + used,  # forward: G and CG
+        overlaps + gram + 2 * mixed + used + 2 * parts,  # forward: G and CG
         kept
         + latents
         + overlaps
+        + rows_of_gram
         + mixed
         + 9 * n * k // 4
         + chosen
@@ -244,19 +309,23 @@ def _moments(size: StepSize) -> list[int]:
         + n * k
         + (n * h if mixed and kept else chunk)
         + overlaps
+        + rows_of_gram
         + mixed
         + k**2
         + factor_grads
         + used,  # gradient of Z
-        overlaps + 2 * mixed + (2 * k**2 if mixed else 0) + h**2 + factor_grads + used,  # gradient of the kernel
-        overlaps + h**2 + h**2 // 4 + 2 * factor_grads + used,  # gradient of G
+        # gradient of the kernel
+        overlaps + rows_of_gram + mixed + mixing_grad + (2 * k**2 if mixed else 0) + parts + gram + factor_grads + used,
+        overlaps + gram + gram // 4 + 2 * factor_grads + used,  # gradient of G
         2 * size.n_hidden * d + _optimizer_moment(size),
     ]
 
 
 def _optimizer_moment(size: StepSize) -> int:
     """Muon holds the momentum with look-ahead, the scaled matrix, the result, and a few small square matrices."""
-    factor = 3 * size.n_hidden * size.d_model + 5 * min(size.n_hidden, size.d_model) ** 2
+    # Processes that take turns hold the momenta and results of both factors.
+    n_held = 3 if size.n_processes == 1 else 5
+    factor = n_held * size.n_hidden * size.d_model + 5 * min(size.n_hidden, size.d_model) ** 2
     if size.prior == "atomic" or size.is_sparse:
         return factor
     small = min(size.n_latents, size.n_hidden)

@@ -70,7 +70,10 @@ def plan_run(
     processes: int = 1,
     reading_flops_per_token: float = 0.0,
 ) -> RunPlan:
-    """The plan of one autoencoder; every process gets its part of the batch and holds the whole autoencoder."""
+    """The plan of one autoencoder.
+
+    Every process gets its part of the batch and of the work on the kernel and Muon, and holds the whole autoencoder.
+    """
     if batch_tokens < 1 or processes < 1:
         raise ValueError(f"batch_tokens={batch_tokens} and processes={processes} must be at least 1")
     if batch_tokens % processes:
@@ -78,7 +81,7 @@ def plan_run(
             f"batch_tokens={batch_tokens} cannot be shared evenly by processes={processes}; give a multiple"
         )
     own_tokens = batch_tokens // processes
-    found = phases(config, d_model, own_tokens, training.steps)
+    found = phases(config, d_model, own_tokens, training.steps, processes)
     costs = [PhaseCost(phase, step_flops(phase.size), step_memory(phase.size)) for phase in found]
     largest = max(checkpoint_bytes(phase.size) for phase in found)
     return RunPlan(

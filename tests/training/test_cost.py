@@ -1,12 +1,17 @@
 """The predicted cost of a step against what is counted and what is measured."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
+from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from quadric.autoencoders.mixing import Sparse
 from quadric.training import AutoencoderConfig, Learner, TrainingConfig
@@ -61,6 +66,60 @@ def test_predicted_operations_are_those_counted(size):
     assert step_flops(size).total == pytest.approx(counted, rel=0.05 if size.is_sparse else 1e-9)
 
 
+@contextmanager
+def pretended_job(rank: int, n_processes: int) -> Iterator[None]:
+    """This process as one of several that only pretend to be there: what they would send is zero."""
+    dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=n_processes)
+
+    def received(tensor: torch.Tensor, src: int) -> None:
+        if src != rank:
+            tensor.zero_()
+
+    def gathered(tensors: list[torch.Tensor], own: torch.Tensor) -> None:
+        for number, tensor in enumerate(tensors):
+            tensor.copy_(own) if number == rank else tensor.zero_()
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(dist, "broadcast", received)
+        patched.setattr(dist, "all_gather", gathered)
+        try:
+            yield
+        finally:
+            dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("n_processes", [2, 3, 8])
+@pytest.mark.parametrize(
+    "size",
+    [
+        sized("atomic", 96, 24, 640, 640),
+        sized("atomic", 96, 24, 640, 640, symmetric=False),
+        sized("quadratic", 64, 300, 300, 700),
+        sized("quadratic", 64, 24, 600, 700),
+        sized("composite", 64, 24, 300, 600, 0.2),
+        sized("composite", 200, 24, 320, 800, 0.005),
+    ],
+    ids=str,
+)
+def test_predicted_operations_are_those_of_the_busiest_process(size, n_processes):
+    shared = replace(size, n_processes=n_processes)
+    counted = []
+    for rank in range(n_processes):
+        with pretended_job(rank, n_processes):
+            learner = learner_of(shared)
+            counted.append(counted_flops(partial(learner.step, tokens_of(shared))))
+    assert step_flops(shared).total == pytest.approx(max(counted), rel=0.05 if size.is_sparse else 1e-9)
+
+
+@pytest.mark.parametrize("n_processes", range(2, 9))
+@pytest.mark.parametrize("density", [0.001, 1.0], ids=["sparse C", "dense C"])
+def test_processes_share_a_step_of_the_papers_size(density, n_processes):
+    """At least 0.85 of perfect sharing: the busiest process does at most 1.18 of its part of one process's work."""
+    alone = sized("composite", 8192, 1024, 8192, 16384, density)
+    shared = replace(alone, n_tokens=8192 // n_processes, n_processes=n_processes)
+    assert step_flops(alone).total / n_processes > 0.85 * step_flops(shared).total
+
+
 def allocated_peak(work: Callable[[], object], trace: Path) -> int:
     """The most bytes that tensors made by `work` hold at once, counted from torch's record of every allocation."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
@@ -97,6 +156,25 @@ def test_predicted_peak_memory_is_what_tensors_take(size, tmp_path):
     working = predicted.working / (ALLOCATOR_OVERHEAD if size.is_sparse else 1)
     counted = allocated_peak(lambda: train_two_steps(size), tmp_path / "trace.json")
     assert predicted.state + working == pytest.approx(counted, rel=0.08)
+
+
+@pytest.mark.parametrize(
+    "size",
+    [
+        sized("atomic", 1024, 16, 1536, 1536, n_processes=2),
+        sized("quadratic", 512, 16, 256, 2048, n_processes=2),
+        sized("composite", 512, 16, 1024, 2048, 0.001, n_processes=4),
+    ],
+    ids=str,
+)
+def test_predicted_peak_memory_of_a_process_is_what_its_tensors_take(size, tmp_path):
+    predicted = step_memory(size)
+    working = predicted.working / (ALLOCATOR_OVERHEAD if size.is_sparse else 1)
+    with pretended_job(0, size.n_processes):
+        counted = allocated_peak(lambda: train_two_steps(size), tmp_path / "trace.json")
+    assert predicted.state + working == pytest.approx(counted, rel=0.15)
+    alone = replace(size, n_processes=1)
+    assert predicted.peak < step_memory(alone).peak
 
 
 RESIDENT = """

@@ -160,3 +160,28 @@ for variety in zoo.VARIETIES:
 torch.save(saved, f"{sys.argv[1]}/{rank.number}.pt")
 leave_job()
 """
+
+
+def test_two_ranks_orthogonalize_a_large_matrix_as_one_does(tmp_path):
+    results = fresh_process.run_job(ORTHOGONALIZED, tmp_path)
+    assert [each.returncode for each in results] == [0, 0], results[0].stderr + results[1].stderr
+    ranks = [torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in range(2)]
+    for shape, (shared, alone) in ranks[0].items():
+        torch.testing.assert_close(shared, ranks[1][shape][0], rtol=0, atol=0)
+        torch.testing.assert_close(shared, alone, rtol=1e-9, atol=1e-12)
+
+
+ORTHOGONALIZED = """
+import sys, torch
+from quadric.autoencoders.kernels.shared import Share
+from quadric.training.distributed import join_job, leave_job
+from quadric.training.optimizers import orthogonalized
+
+rank = join_job()
+saved = {}
+for shape in ((513, 601), (530, 512), (7, 3)):  # uneven rows; fewer rows than blocks
+    matrix = torch.randn(*shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    saved[str(shape)] = (orthogonalized(matrix, Share(*rank)).contiguous(), orthogonalized(matrix).contiguous())
+torch.save(saved, f"{sys.argv[1]}/{rank.number}.pt")
+leave_job()
+"""

@@ -26,11 +26,12 @@ def test_the_run_is_the_sum_of_its_steps():
     assert plan.as_json()["flops"] == plan.flops
 
 
-def test_processes_share_the_tokens_and_nothing_else():
+def test_processes_share_the_work_and_hold_the_same_state():
     alone, shared = (plan_run(composite(), TRAINING, 32, 256, processes) for processes in (1, 4))
     one, other = (plan.phases[-1].flops for plan in (alone, shared))
     assert other.encode == one.encode / 4
-    assert other.optimizer == one.optimizer
+    assert other.gram < one.gram / 3
+    assert other.optimizer == one.optimizer / 2, "L and R on one process each"
     assert shared.phases[-1].memory.state == alone.phases[-1].memory.state
 
 

@@ -2,6 +2,7 @@
 
 kernel    Gram matrix G of the atoms and kernel K = CGCᵀ of the latents, for dense and sparse C
 latents   activations of atoms, latents for sparse C, and the error and density sums of a batch
+shared    one process's part of G and K, and products that several processes compute together
 blocked   zᵀKz when G does not fit in memory
 products  the matrix products that these are built from: symmetric, rounded, sparse
 

@@ -211,7 +211,7 @@ class _DenseKernelPart(torch.autograd.Function):
         mixed = []
         for rows, (half,) in by_rows(numbers, blocks, size):
             mixed.append(half @ weight[:, rows.start :].mT)
-            product.addmm_(weight[:, rows], mixed[-1])
+            torch.addmm(product, weight[:, rows], mixed[-1], out=product)
         ctx.blocks = blocks
         ctx.save_for_backward(weight, numbers, *mixed)
         return torch.add(product, product.mT)
@@ -227,8 +227,9 @@ class _DenseKernelPart(torch.autograd.Function):
             spread = share @ weight[:, rows]  # 2V
             torch.mm(spread.mT, weight[:, rows.start :], out=grad_half)
             if ctx.needs_input_grad[0]:
-                grad_weight[:, rows].addmm_(share, y.mT)
-                grad_weight[:, rows.start :].addmm_(spread, half)
+                own, beyond = grad_weight[:, rows], grad_weight[:, rows.start :]
+                torch.addmm(own, share, y.mT, out=own)
+                torch.addmm(beyond, spread, half, out=beyond)
         return grad_weight, grad_numbers, None
 
 
