@@ -14,7 +14,7 @@ import statistics
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,8 @@ from quadric._files import write_atomically
 from quadric.autoencoders import Autoencoder
 from quadric.cli import main as command
 from quadric.concepts.finding import Named, find_concepts
+from quadric.evidence.ranking import worth
+from quadric.geometry.copies import redundancy
 
 WORK = Path(tempfile.gettempdir()) / "quadric-benchmarks"
 STEPS, BATCH, N_LATENTS = 300, 2048, 512
@@ -38,6 +40,8 @@ DICTIONARIES: dict[str, dict[str, Any]] = {
     "affine, all latents, no penalty": {**ALL, "overlap_penalty": 0},
     "affine, all latents, tied": {**ALL, "tied": True},
     "affine, 32 strongest, tied": {"tied": True},
+    "affine, 16 strongest": {"top_latents": 16},
+    "affine, 64 strongest": {"top_latents": 64},
     "affine, 32 strongest, alpha 0.3": {"alpha": 0.3},
     "affine, 32 strongest, 600 steps": {"steps": 600},
     "paper, 32 strongest": {**PAPER, "top_latents": 32, "alpha": 0.05},
@@ -69,14 +73,24 @@ def measured(autoencoder: Autoencoder, held_out: str, model: str) -> Row:
     """All numbers of one dictionary."""
     report = quadric.evaluate(autoencoder, held_out, progress=False)
     findings = find_concepts([Named("", autoencoder)], model=model)
-    shapes = Counter(quadric.latents(autoencoder)["shape"]) if hasattr(autoencoder, "mixing") else Counter()
     return {
         **{name: getattr(report, name) for name in NUMBERS},
         "energy": report.measures.blocks.energy if report.measures.blocks else None,
         "by_active": report.measures.by_active,
         "detection": {each.concept: each.detection.precision for each in findings if each.detection},
         "capture": {each.concept: each.best.captured for each in findings},
-        "shapes": dict(shapes),
+        **(shapes(autoencoder, held_out) if isinstance(autoencoder, quadric.BilinearAutoencoder) else {}),
+    }
+
+
+def shapes(autoencoder: quadric.BilinearAutoencoder, held_out: str) -> Row:
+    """How often each shape occurs: among all latents, and among the first 20 of the viewer's order."""
+    evidence = quadric.collect_evidence(autoencoder, held_out, points=200, progress=False)
+    table = quadric.latents(autoencoder, evidence)
+    order = worth(evidence, redundancy(autoencoder)).argsort()[::-1][:20]
+    return {
+        "shapes": dict(Counter(table["shape"])),
+        "first_shapes": dict(Counter(table["shape"][int(i)] for i in order)),
     }
 
 
@@ -131,6 +145,12 @@ def part(name: str, key: str) -> Callable[[Row], float | None]:
     return lambda row: row[name].get(key)
 
 
+def counted(parts: Iterable[dict[str, int]]) -> str:
+    """Counts added up, most frequent first."""
+    total = sum(map(Counter, parts), Counter())
+    return ", ".join(f"{n} {name}" for name, n in total.most_common())
+
+
 def page(rows: list[Row], options: argparse.Namespace) -> str:
     """The committed tables."""
     concepts = list(rows[0]["detection"])
@@ -160,14 +180,14 @@ def page(rows: list[Row], options: argparse.Namespace) -> str:
         "",
         *table(rows, {name: part("capture", name) for name in concepts}),
         "",
-        "Shapes, summed over seeds:",
+        "Shapes, summed over seeds: of all latents, and of the first 20 of each in the viewer's order.",
         "",
-        "| dictionary | shapes |",
-        "|---|---|",
+        "| dictionary | seeds | all | first 20 |",
+        "|---|---|---|---|",
     ]
-    for name, own in by_dictionary(rows).items():
-        total = sum((Counter(row["shapes"]) for row in own), Counter())
-        lines.append(f"| {name} | " + (", ".join(f"{n} {s}" for s, n in total.most_common()) or "–") + " |")
+    for name, own in by_dictionary([row for row in rows if "first_shapes" in row]).items():
+        cells = " | ".join(counted(row[part] for row in own) for part in ("shapes", "first_shapes"))
+        lines.append(f"| {name} | {len(own)} | {cells} |")
     return "\n".join([*lines, "", environment(), ""])
 
 
