@@ -20,7 +20,7 @@ from quadric.training.counting import counted_flops
 from tests import zoo
 from tests.exactness import DTYPES, assert_same, random, small_blocks  # noqa: F401
 
-PROCESSES = pytest.mark.parametrize("n_processes", [1, 2, 3, 8])
+PROCESSES = pytest.mark.parametrize("n_processes", [2, 3, 8])
 
 
 def shares(n_processes: int) -> list[Share]:
@@ -114,6 +114,7 @@ def test_parts_of_a_sparse_kernel_add_up(h, empty, n_processes, dtype, small_blo
     )
 
 
+@pytest.mark.slow
 @PROCESSES
 @pytest.mark.parametrize("variety", zoo.VARIETIES)
 def test_parts_of_every_kind_of_kernel_add_up(variety, n_processes, small_blocks):  # noqa: F811
