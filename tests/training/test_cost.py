@@ -88,7 +88,8 @@ def pretended_job(rank: int, n_processes: int) -> Iterator[None]:
             dist.destroy_process_group()
 
 
-@pytest.mark.parametrize("n_processes", [2, 3, 8])
+@pytest.mark.slow
+@pytest.mark.parametrize("n_processes", [2, 5])
 @pytest.mark.parametrize(
     "size",
     [
@@ -158,6 +159,7 @@ def test_predicted_peak_memory_is_what_tensors_take(size, tmp_path):
     assert predicted.state + working == pytest.approx(counted, rel=0.08)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "size",
     [
@@ -168,13 +170,14 @@ def test_predicted_peak_memory_is_what_tensors_take(size, tmp_path):
     ids=str,
 )
 def test_predicted_peak_memory_of_a_process_is_what_its_tensors_take(size, tmp_path):
-    predicted = step_memory(size)
-    working = predicted.working / (ALLOCATOR_OVERHEAD if size.is_sparse else 1)
+    """The second step alone: making a small C sparse takes more memory than a shared step with it."""
+    predicted = step_memory(size).working / (ALLOCATOR_OVERHEAD if size.is_sparse else 1)
     with pretended_job(0, size.n_processes):
-        counted = allocated_peak(lambda: train_two_steps(size), tmp_path / "trace.json")
-    assert predicted.state + working == pytest.approx(counted, rel=0.15)
-    alone = replace(size, n_processes=1)
-    assert predicted.peak < step_memory(alone).peak
+        learner, tokens = learner_of(size), tokens_of(size)
+        learner.step(tokens)
+        counted = allocated_peak(lambda: learner.step(tokens), tmp_path / "trace.json")
+    assert predicted == pytest.approx(counted, rel=0.15)
+    assert step_memory(size).peak < step_memory(replace(size, n_processes=1)).peak
 
 
 RESIDENT = """
