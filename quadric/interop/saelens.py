@@ -21,10 +21,9 @@ from quadric._records import record_from_json
 from quadric.autoencoders import BilinearArchitecture, BilinearAutoencoder
 from quadric.autoencoders.bilinear import tensor_shapes
 from quadric.interop.carried import Carried, check_carried, decode, encode
+from quadric.interop.reading.saelens import INTEGERS as INDICES
 from quadric.interop.writing.saelens import ARCHITECTURE
 
-INDICES = ("mixing_rows", "mixing_columns", "lens_n_tokens")
-"""Tensors of integers; SAELens reads all tensors of a file in one precision."""
 LARGEST_INDEX = {torch.float64: 2**53, torch.float32: 2**24, torch.float16: 2**11, torch.bfloat16: 2**8}
 """Up to here, every integer is exact."""
 REMEDY = "call encode on the tokens first, or decode_unit for the direction alone"

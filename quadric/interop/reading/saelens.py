@@ -15,7 +15,9 @@ import torch
 from torch import Tensor
 
 from quadric._files import shown
-from quadric.autoencoders import LinearAutoencoder
+from quadric._records import record_from_json
+from quadric.autoencoders import Autoencoder, BilinearArchitecture, BilinearAutoencoder, Provenance
+from quadric.autoencoders.bilinear import tensor_shapes
 from quadric.autoencoders.scaling import Input
 from quadric.interop.reading.places import hook_point_of
 from quadric.interop.reading.tensors import linear_dictionary
@@ -36,6 +38,10 @@ SCALER = "activation_scaler.json"
 INPUTS: dict[str, Input] = {"none": "own", "constant_norm_rescale": "constant_norm", "layer_norm": "layer_norm"}
 """By `normalize_activations`."""
 READ = ("standard", "topk", "jumprelu")
+OURS = "quadric"
+"""The architecture of bilinear dictionaries, see `quadric.interop.saelens`."""
+INTEGERS = {"mixing_rows", "mixing_columns", "lens_n_tokens"}
+"""Tensors of a bilinear dictionary that hold integers."""
 CHECKPOINT = "it is a checkpoint of training; save it with save_inference_model, which makes it a jumprelu"
 REFUSED = {
     "gated": (
@@ -47,7 +53,6 @@ REFUSED = {
     "abstopk": "its latents have a sign, and a linear dictionary of Quadric has positive ones; read a topk",
     "matching_pursuit": "its encoder is an iteration, not a matrix; read a standard, topk or jumprelu",
     "temporal": "it reads a token together with earlier ones; read a standard, topk or jumprelu",
-    "quadric": "it was exported from Quadric; load the folder it was exported from",
 }
 
 
@@ -64,17 +69,21 @@ class _Settings(NamedTuple):
     about_model: dict[str, Any]
 
 
-def read_saelens(folder: Path) -> LinearAutoencoder:
+def read_saelens(folder: Path) -> Autoencoder:
     """The dictionary of a SAELens folder.
 
     Args:
         folder: With cfg.json and sae_weights.safetensors.
 
     Returns:
-        A TopK, JumpReLU or ReLU dictionary that gives SAELens's latents and reconstructions.
+        A TopK, JumpReLU or ReLU dictionary that gives SAELens's latents and reconstructions, or the bilinear one that
+        `quadric.export` wrote.
     """
     path = folder / CONFIG
-    settings = _settings(read_config(path), path)
+    config = read_config(path)
+    if config.get("architecture") == OURS:
+        return _read_bilinear(config, path)
+    settings = _settings(config, path)
     tensors = _weights(folder / WEIGHTS, settings)
     factor = _folded_factor(folder, settings)
     return linear_dictionary(
@@ -89,6 +98,20 @@ def read_saelens(folder: Path) -> LinearAutoencoder:
         model=text_or_none(settings.about_model, "model_name"),
         hook_point=hook_point_of(text_or_none(settings.about_model, "hook_name") or ""),
     )
+
+
+def _read_bilinear(config: dict[str, Any], path: Path) -> BilinearAutoencoder:
+    """A bilinear dictionary by `quadric.export`; its decoder follows from its own tensors and is left out."""
+    architecture = record_from_json(BilinearArchitecture, config.get(OURS), f"{OURS} in {path}")
+    own, decoder = tensor_shapes(architecture), ("W_dec", "b_dec")
+    integers = INTEGERS & own.keys()
+    tensors = read_weights(path.with_name(WEIGHTS), own, optional=decoder, integers=integers)
+    made = BilinearAutoencoder.from_tensors(architecture, {name: tensors[name] for name in own})
+    about = _object(config.get("metadata"))
+    made.provenance = Provenance(
+        model=text_or_none(about, "model_name"), hook_point=text_or_none(about, "quadric_hook_point")
+    )
+    return made.eval()
 
 
 def _settings(config: dict[str, Any], path: Path) -> _Settings:

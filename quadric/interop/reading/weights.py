@@ -36,7 +36,9 @@ def text_or_none(config: dict[str, Any], name: str) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def read_weights(path: Path, required: Collection[str], optional: Collection[str] = ()) -> dict[str, Tensor]:
+def read_weights(
+    path: Path, required: Collection[str], optional: Collection[str] = (), *, integers: Collection[str] = ()
+) -> dict[str, Tensor]:
     """The tensors of a file, in float32 at least; missing, unknown and non-finite ones are refused."""
     if not path.is_file():
         raise FileNotFoundError(f"no {path.name} in '{path.parent}'; copy or download the weights as well")
@@ -53,9 +55,13 @@ def read_weights(path: Path, required: Collection[str], optional: Collection[str
             "read another dictionary"
         )
     for name, tensor in tensors.items():
-        if not tensor.is_floating_point() or not bool(tensor.isfinite().all()):
+        if tensor.is_floating_point() == (name in integers) or not bool(tensor.isfinite().all()):
             raise ValueError(f"'{name}' in {path} is not a tensor of finite numbers; train the dictionary again")
-    return {name: tensor.to(torch.promote_types(tensor.dtype, torch.float32)) for name, tensor in tensors.items()}
+    return {name: each if name in integers else _at_least_float32(each) for name, each in tensors.items()}
+
+
+def _at_least_float32(tensor: Tensor) -> Tensor:
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
 def check_shape(tensors: dict[str, Tensor], name: str, shape: tuple[int, ...], path: Path) -> None:

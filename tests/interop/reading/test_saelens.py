@@ -11,6 +11,8 @@ from torch import Tensor
 from torch.testing import assert_close
 
 import quadric
+from quadric.autoencoders import Provenance
+from quadric.autoencoders.io import weights_sha256
 from tests.interop.reading.foreign_folders import D, K, product_space, saelens_tensors, tokens, topk, write_saelens
 
 NORMALIZATIONS = ("none", "constant_norm_rescale", "layer_norm")
@@ -106,7 +108,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a transcoder": ({"architecture": "skip_transcoder"}, "a 'skip_transcoder' rebuilds another place of the model"),
     "a crosscoder": ({"architecture": "crosscoder"}, "a 'crosscoder' rebuilds another place"),
     "a checkpoint": ({"architecture": "batchtopk"}, "checkpoint of training; save it with save_inference_model"),
-    "ours": ({"architecture": "quadric"}, "exported from Quadric; load the folder it was exported from"),
+    "ours, without its settings": ({"architecture": "quadric"}, "quadric in .* is None; expected an object"),
     "unknown": ({"architecture": "cubic"}, "'cubic' is not read: Quadric reads standard, topk, jumprelu; give its"),
     "not a name": ({"architecture": 3}, "architecture 3 is not read"),
     "activation": ({"architecture": "standard", "activation_fn": "tanh-relu"}, "activation_fn 'tanh-relu' is not read"),
@@ -156,3 +158,16 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     (folder / "cfg.json").write_text("[1]")
     with pytest.raises(ValueError, match=r"is \[1\]; expected an object"):
         quadric.load(folder)
+
+
+@pytest.mark.parametrize("prior", ["atomic", "composite", "quadratic"])
+@pytest.mark.parametrize("lens", ["affine", "paper"])
+def test_an_exported_bilinear_dictionary_is_read_back(prior: str, lens: str, tmp_path: Path) -> None:
+    x = torch.randn(200, 12) + 1
+    ae = quadric.fit(x, n_latents=10, prior=prior, lens=lens, steps=3, progress=False)
+    ae.provenance = Provenance(model="org/model", hook_point="resid_pre.3")
+    quadric.export(ae, to="saelens", out=tmp_path / "sae", progress=False)
+    found = quadric.load(tmp_path / "sae")
+    assert weights_sha256(found) == weights_sha256(ae)
+    assert (found.provenance.model, found.provenance.hook_point) == ("org/model", "resid_pre.3")
+    torch.testing.assert_close(found.encode(x), ae.eval().encode(x), rtol=0, atol=0)
