@@ -166,7 +166,7 @@ def test_mistakes_are_said_in_one_line(
     assert "tokens=1 is too small; give at least 2" in complaint(str(run), *out, "--tokens", "1")
     assert "no config.json" in complaint(str(tmp_path / "nowhere"), *out)
     (tmp_path / "empty/autoencoders").mkdir(parents=True)
-    assert "expected a run, or a folder made by save_pretrained" in complaint(str(tmp_path / "empty"), *out)
+    assert "expected a run, a folder made by save_pretrained, or" in complaint(str(tmp_path / "empty"), *out)
     planted = BilinearAutoencoder(d_model=8, n_latents=4, prior="atomic", provenance=Provenance(corpus="planted"))
     planted.save_pretrained(tmp_path / "planted")
     assert "does not record its model" in complaint(str(tmp_path / "planted"), *out)

@@ -88,5 +88,7 @@ def _layout(folder: Path) -> Layout | None:
 
 def _inside(folder: Path) -> list[Path]:
     """Subfolders with a dictionary of another library."""
+    if not folder.is_dir():
+        return []
     found = ((path, _layout(path)) for path in sorted(folder.iterdir()) if path.is_dir())
     return [path for path, layout in found if layout is not None and layout.library != "Quadric"]
