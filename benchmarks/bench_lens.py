@@ -22,6 +22,7 @@ from measure import RESULTS, environment
 
 import quadric
 from quadric._files import write_atomically
+from quadric.activations.sources import as_activations
 from quadric.autoencoders import Autoencoder
 from quadric.cli import main as command
 from quadric.concepts.finding import Named, find_concepts
@@ -85,7 +86,9 @@ def measured(autoencoder: Autoencoder, held_out: str, model: str) -> Row:
 
 def shapes(autoencoder: quadric.BilinearAutoencoder, held_out: str) -> Row:
     """How often each shape occurs: among all latents, and among the first 20 of the viewer's order."""
-    evidence = quadric.collect_evidence(autoencoder, held_out, points=200, progress=False)
+    batch = next(iter(as_activations(held_out).stream(batch_tokens=24_000, seed=None)))
+    (rows,) = batch.activations.values()  # without their text, which would need the language model
+    evidence = quadric.collect_evidence(autoencoder, rows, points=200, progress=False)
     table = quadric.latents(autoencoder, evidence)
     order = worth(evidence, redundancy(autoencoder)).argsort()[::-1][:20]
     return {
