@@ -93,7 +93,7 @@ class Probe:
         from quadric.cli.progress import progress
         from quadric.probing import probe
         from quadric.probing.files import VECTORS, check_folder, write_probing
-        from quadric.probing.report import short_tables
+        from quadric.probing.report import short_tables, verdicts
 
         check_folder(self.output.out)
         dictionaries, wanted = self._dictionaries(), self._wanted()
@@ -114,6 +114,8 @@ class Probe:
         else:
             for table in short_tables(found):
                 safe_console().print(_shown(table))
+            for sentence in verdicts(found):
+                say(sentence)
         paths = write_probing(found, self.output.out)
         for path in paths:
             say(f"wrote {path}", file=sys.stderr)

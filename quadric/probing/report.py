@@ -58,6 +58,45 @@ def short_tables(found: Probing) -> list[Table]:
     return [*made, *single, *([_sets(found)] if few else [])]
 
 
+def verdicts(found: Probing) -> list[str]:
+    """Where latents do better than other features, and where worse, in sentences: by the 95 % interval over sets.
+
+    Args:
+        found: What was measured.
+
+    Returns:
+        One sentence per family that is compared, pooling and measure.
+    """
+    summary = summary_of(found)
+    measured = (("AUC", summary.auc_contrasts), ("R²", summary.r2_contrasts))
+    return [
+        _verdict([each for each in contrasts if (each.pooling, each.label) == (pooling, label)], measure)
+        for pooling in found.settings["poolings"]
+        for measure, contrasts in measured
+        for label in dict.fromkeys(each.label for each in contrasts if each.pooling == pooling)
+    ]
+
+
+def _verdict(contrasts: list[Contrast], measure: str) -> str:
+    """One family, one pooling, one measure."""
+    counted = measure == "AUC"
+    better = _against([each for each in contrasts if each.difference.low > 0], counted)
+    worse = _against([each for each in contrasts if each.difference.high < 0], counted)
+    place = _pooled(contrasts[0].pooling)
+    return (
+        f"{measure} of {contrasts[0].label}, {place}: higher than {better or 'none'}; lower than {worse or 'none'}; "
+        "elsewhere the sets show no difference."
+    )
+
+
+def _against(contrasts: list[Contrast], counted: bool) -> str:
+    """The families of some contrasts, each with its numbers of features."""
+    by_family: dict[str, list[str]] = {}
+    for each in contrasts:
+        by_family.setdefault(each.against, []).append(shown_count(each.count))
+    return ", ".join(f"{name} ({', '.join(counts)})" if counted else name for name, counts in by_family.items())
+
+
 def report_of(found: Probing) -> str:
     """All tables as Markdown."""
     settings = found.settings
@@ -67,6 +106,10 @@ def report_of(found: Probing) -> str:
         "",
         f"{dictionaries}. {settings['seeds']} seeds, at most {settings['rows']} rows per set and "
         f"{settings['tokens']} tokens per text.",
+        "",
+        *(f"- {sentence}" for sentence in verdicts(found)),
+        "",
+        "In brackets: numbers of features. A difference counts if its 95 % interval over sets leaves out 0.",
     ]
     for table in tables_of(found):
         lines += ["", f"## {table.title}", "", *markdown_table(table.headings, table.rows), "", table.note]

@@ -1,12 +1,13 @@
 """Means, paired differences and what counts as won."""
 
+from dataclasses import replace
 from statistics import stdev
 
 import pytest
 from scipy.stats import t
 
 from quadric.probing.record import ProbeRow, Probing, SetFacts
-from quadric.probing.report import report_of, short_tables
+from quadric.probing.report import report_of, short_tables, verdicts
 from quadric.probing.summary import set_rows, split_interval, summary_of
 
 SCORES = {
@@ -80,3 +81,13 @@ def test_everything_goes_to_json() -> None:
     assert found["sets"][2]["trivial"]
     assert found["summary"]["auc_contrasts"][0]["won"] == 1
     assert found["probes"][0]["count"] == 1
+
+
+def test_sentences_say_what_the_intervals_over_sets_say() -> None:
+    (sentence,) = verdicts(probing())
+    assert sentence.startswith("AUC of ours: latents, at the last token: higher than none; lower than none;")
+    better = [replace(row, auc=row.auc + 0.5 * (row.label == "ours: latents")) for row in probing().rows]
+    (sentence,) = verdicts(replace(probing(), rows=tuple(better)))
+    # Against the linear part the two sets differ by 0.4, which leaves the mean open; against TopK they agree.
+    assert "higher than topk: latents (1); lower than none" in sentence
+    assert f"- {sentence}" in report_of(replace(probing(), rows=tuple(better)))
