@@ -10,6 +10,7 @@ An affine lens puts x̃ = [u − μ; c] of the unit token u in the place of x. T
 
 from dataclasses import asdict, dataclass, replace
 from importlib import import_module
+from math import sqrt
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast, get_args
 
 import torch
@@ -35,6 +36,7 @@ from quadric.autoencoders.mixing import (
     check_density,
     mixing_from_entries,
     mixing_from_state,
+    scattered_mixing,
     with_density,
 )
 from quadric.autoencoders.objective import (
@@ -60,6 +62,8 @@ PAPER_MIXING_DENSITY = 0.001
 LARGEST_DENSE_GRAM = 16_384
 """Largest number of atoms whose Gram matrix is held in memory (1 GiB in float32); beyond, it is computed in blocks."""
 DEFAULT_BLOCK = 4_096
+LARGEST_DENSE_MIXING = 2**30
+"""Most entries of a C that is initialized whole (4 GiB in float32, and several times that in training)."""
 TOKENS_AT_ONCE = 512
 """Tokens whose Krylov bases are held at once by `vectors_of`."""
 
@@ -118,7 +122,8 @@ class BilinearAutoencoder(Autoencoder):
         n_latents: size of the dictionary.
         n_hidden: number of atoms; by default two per latent as in the paper, or one if the prior is atomic.
         prior: constraint on C: "atomic" (C = I), "composite" (only the largest entries) or "quadratic" (dense).
-        mixing_density: share of C that is kept (composite only; default 0.1 %); `set_mixing_density` lowers it.
+        mixing_density: share of C that exists (composite only; default 0.1 %); `set_mixing_density` lowers it. Below
+            1, atoms are spread evenly over the latents at random, and no k×h matrix is made.
         symmetric: False measures the error with the paper's printed kernel, whose atoms are l rᵀ.
         tied: L = R.
         init: how L, R and C are initialized.
@@ -570,10 +575,29 @@ def _initial(init: Initialization, rows: int, columns: int, generator: torch.Gen
 def _initial_mixing(architecture: BilinearArchitecture, generator: torch.Generator) -> Mixing:
     if architecture.prior == "atomic":
         return Identity(architecture.n_latents)
-    weight = _initial(architecture.init, architecture.n_latents, architecture.n_hidden, generator)
-    if architecture.mixing_density is None:
-        return Dense(weight)
-    return with_density(Masked(weight), architecture.mixing_density).mixing
+    k, h = architecture.n_latents, architecture.n_hidden
+    density = architecture.mixing_density
+    if density is not None and density < 1:
+        return scattered_mixing((k, h), density, _expected_row_norm(architecture.init, k, h), generator)
+    _check_dense_mixing(architecture)
+    weight = _initial(architecture.init, k, h, generator)
+    return Dense(weight) if density is None else Masked(weight)
+
+
+def _expected_row_norm(init: Initialization, rows: int, columns: int) -> float:
+    """Root mean square norm of a row of `_initial`."""
+    return sqrt(columns / max(rows, columns) if init == "orthogonal" else 2 * columns / (rows + columns))
+
+
+def _check_dense_mixing(architecture: BilinearArchitecture) -> None:
+    k, h = architecture.n_latents, architecture.n_hidden
+    if k * h <= LARGEST_DENSE_MIXING:
+        return
+    remedy = "choose the composite prior" if architecture.mixing_density is None else "let C start with fewer entries"
+    raise ValueError(
+        f"all entries of C at n_latents={k} and n_hidden={h} take {4 * k * h / 2**30:.0f} GiB, and several times that "
+        f"in training; {remedy} (initial_density={min(1.0, 64 / h):.1g} is about 64 atoms per latent)"
+    )
 
 
 def _stored_parts(architecture: BilinearArchitecture, tensors: dict[str, Tensor]) -> _Parts:

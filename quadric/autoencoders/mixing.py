@@ -285,10 +285,12 @@ class Thinned(NamedTuple):
     """Where entries of a sparse C were dropped: positions, in the old order, of those that stay."""
 
 
-def check_density(density: object) -> None:
+def check_density(
+    density: object, name: str = "mixing density", usual: str = "the paper keeps 0.001 of the entries"
+) -> None:
     """Refuse a share outside (0, 1]."""
     if not isinstance(density, int | float) or isinstance(density, bool) or not 0 < density <= 1:
-        raise ValueError(f"mixing density {density!r} is outside (0, 1]; the paper keeps 0.001 of the entries")
+        raise ValueError(f"{name} {density!r} is outside (0, 1]; {usual}")
 
 
 def with_density(mixing: Composite, density: float) -> Thinned:
@@ -318,6 +320,54 @@ def _thinned_entries(mixing: Sparse, n_kept: int) -> Thinned:
         return Thinned(mixing, None)
     kept = values.abs().topk(n_kept, sorted=False).indices.sort().values
     return Thinned(Sparse(Entries(rows[kept], columns[kept], values[kept]), mixing.shape), kept)
+
+
+def scattered_mixing(shape: tuple[int, int], density: float, row_norm: float, generator: torch.Generator) -> Composite:
+    """A random composite C that is made by its entries, so that no k×h matrix is needed.
+
+    Every latent has the same number of atoms and every atom is in the same number of latents, give or take one.
+
+    Args:
+        shape: (k, h).
+        density: share of entries, of which there are exactly round(density · k · h) and at least one.
+        row_norm: norm of every row that has entries.
+        generator: of the positions and values.
+
+    Returns:
+        C, in the storage that suits the number of entries.
+    """
+    n_entries = max(1, round(density * shape[0] * shape[1]))
+    starts = torch.arange(shape[0] + 1) * n_entries // shape[0]
+    rows = torch.repeat_interleave(torch.arange(shape[0]), starts.diff())
+    columns = _scattered_columns(starts, shape[1], generator)
+    # Within each row, columns in order: the rows are in order already.
+    columns = (rows * shape[1] + columns).sort().values % shape[1]
+    values = torch.randn(n_entries, generator=generator)
+    norms = torch.zeros(shape[0]).index_add_(0, rows, values.square()).sqrt_()
+    return mixing_from_entries(Entries(rows, columns, values.mul_(row_norm / norms[rows])), shape)
+
+
+def _scattered_columns(
+    starts: Int[Tensor, " starts"], n_columns: int, generator: torch.Generator
+) -> Int[Tensor, " entries"]:
+    """One random permutation of all columns after the other, cut into rows of distinct columns.
+
+    A row may begin in one permutation and end in the next. The next one then begins with columns that the row lacks.
+    """
+    n_entries = int(starts[-1])
+    columns = torch.empty(n_entries, dtype=torch.long)
+    for begin in range(0, n_entries, n_columns):
+        permutation = torch.randperm(n_columns, generator=generator)
+        cut = int(torch.searchsorted(starts, begin, right=True))
+        begun = columns[int(starts[cut - 1]) : begin]
+        if len(begun):
+            n_missing = int(starts[cut]) - begin
+            taken = torch.isin(permutation, begun)
+            first = (~taken).nonzero()[:n_missing, 0]
+            is_first = torch.zeros(n_columns, dtype=torch.bool).index_fill_(0, first, True)
+            permutation = torch.cat([permutation[first], permutation[~is_first]])
+        columns[begin : begin + n_columns] = permutation[: n_entries - begin]
+    return columns
 
 
 def mixing_from_entries(entries: Entries, shape: tuple[int, int]) -> Composite:

@@ -41,8 +41,8 @@ def _defaults(name: str) -> str:
 
 SIZES = {each.name: _defaults(each.name) for each in fields(Scale) if each.name != "alpha"}
 DICTIONARY_SIZES = (
-    "lens", "n_latents", "n_hidden", "atoms_per_latent", "mixing_density", "overlap_penalty", "top_latents", "tied",
-    "n_active",
+    "lens", "n_latents", "n_hidden", "atoms_per_latent", "mixing_density", "initial_density", "overlap_penalty",
+    "top_latents", "tied", "n_active",
 )  # fmt: skip
 
 

@@ -35,6 +35,7 @@ def fit(
     prior: Dictionary | None = None,
     n_hidden: int | None = None,
     atoms_per_latent: int | float | None = None,
+    initial_density: int | float | None = None,
     lens: LensKind | None = None,
     alpha: int | float | None = None,
     overlap_penalty: int | float | None = None,
@@ -62,6 +63,8 @@ def fit(
         prior: `composite` (default), `atomic` or `quadratic`, or a linear baseline: `topk`, `batch_topk`.
         n_hidden: Number of atoms; by default twice `n_latents`, or equal to it if the prior is atomic.
         atoms_per_latent: Average number of atoms per composite latent once C is sparse; 16 by default, as in the paper.
+        initial_density: Share of C that a composite dictionary starts with; all of it by default, 1. Less if C is too
+            large to be dense: 0.001 of it are 131 atoms per latent at 131,072 atoms.
         lens: `affine` (default) writes forms in centred tokens beside a constant; `paper` in the tokens themselves, and
             has the paper's values as defaults of the next three.
         alpha: Weight of the density penalty; 0.05 by default, and 0.3 in the paper.
@@ -97,8 +100,8 @@ def fit(
     begun = load(start) if isinstance(start, str | Path) else start
     asked: dict[str, Any] = {
         "n_latents": n_latents, "prior": prior, "n_hidden": n_hidden, "atoms_per_latent": atoms_per_latent,
-        "lens": lens, "alpha": alpha, "overlap_penalty": overlap_penalty, "top_latents": top_latents, "tied": tied,
-        "n_active": n_active, "seed": seed,
+        "initial_density": initial_density, "lens": lens, "alpha": alpha, "overlap_penalty": overlap_penalty,
+        "top_latents": top_latents, "tied": tied, "n_active": n_active, "seed": seed,
     }  # fmt: skip
     own = _config_of(begun, asked) if begun is not None else _config(**asked)
     config = RunConfig(
@@ -211,6 +214,7 @@ def _config(
     prior: Dictionary | None,
     n_hidden: int | None,
     atoms_per_latent: int | float | None,
+    initial_density: int | float | None,
     lens: LensKind | None,
     alpha: int | float | None,
     overlap_penalty: int | float | None,
@@ -223,15 +227,16 @@ def _config(
     prior = prior or "composite"
     if prior == "topk" or prior == "batch_topk":
         _refuse_ignored(
-            prior, n_hidden=n_hidden, atoms_per_latent=atoms_per_latent, lens=lens, alpha=alpha,
-            overlap_penalty=overlap_penalty, top_latents=top_latents, tied=tied,
+            prior, n_hidden=n_hidden, atoms_per_latent=atoms_per_latent, initial_density=initial_density, lens=lens,
+            alpha=alpha, overlap_penalty=overlap_penalty, top_latents=top_latents, tied=tied,
         )  # fmt: skip
     else:
         _refuse_ignored(prior, n_active=n_active)
         if prior != "composite":
-            _refuse_ignored(prior, atoms_per_latent=atoms_per_latent)
+            _refuse_ignored(prior, atoms_per_latent=atoms_per_latent, initial_density=initial_density)
     sizes = {
-        "n_latents": n_latents, "n_hidden": n_hidden, "atoms_per_latent": _as_float(atoms_per_latent), "lens": lens,
+        "n_latents": n_latents, "n_hidden": n_hidden, "atoms_per_latent": _as_float(atoms_per_latent),
+        "initial_density": _as_float(initial_density), "lens": lens,
         "overlap_penalty": _as_float(overlap_penalty), "top_latents": top_latents, "tied": tied, "n_active": n_active,
     }  # fmt: skip
     scale = resized(_defaults(lens), {name: value for name, value in sizes.items() if value is not None})

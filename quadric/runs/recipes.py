@@ -184,6 +184,7 @@ def _autoencoder(scale: Scale, config: AutoencoderConfig, dictionary: Dictionary
         n_latents=scale.n_latents,
         n_hidden=hidden,
         mixing_density=density if dictionary == "composite" else AutoencoderConfig.mixing_density,
+        initial_density=scale.initial_density if dictionary == "composite" else 1.0,
         lens=scale.lens,
         overlap_penalty=scale.overlap_penalty,
         top_latents=scale.top_latents,

@@ -25,6 +25,8 @@ class Scale:
     """Average number of atoms per composite latent at the end of training; instead of --mixing-density."""
     mixing_density: float | None = 0.001
     """Fraction of the entries of C that a composite dictionary keeps at the end; instead of --atoms-per-latent."""
+    initial_density: float = 1.0
+    """Fraction of the entries of C that a composite dictionary starts with; below 1 if C is too large to be dense."""
     lens: Literal["paper", "affine"] = "paper"
     """Coordinates of the forms: the token itself (paper), or the centred token beside a constant (affine)."""
     overlap_penalty: float = 0.0

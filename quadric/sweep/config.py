@@ -13,12 +13,14 @@ from quadric.runs.recipes import Grid, Scale, make_run_config
 
 FILE_NAME = "sweep.json"
 FORMAT = "quadric-sweep"
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 ADDED_BY_VERSION_3 = {
     "atoms_per_latent": None, "lens": "paper", "overlap_penalty": 0.0, "tied": False, "alpha": 0.3,
     "top_latents": None,
 }  # fmt: skip
 """Fields of the scale that earlier files lack, some or all."""
+ADDED_IN_VERSION_4 = {"initial_density": 1.0}
+"""The same for version 4."""
 MAY_CHANGE = ("grid", "cells_together", "live")
 """Fields that may differ when a sweep is resumed or extended, because they do not affect finished cells."""
 
@@ -68,8 +70,9 @@ def read_sweep_config(folder: Path) -> SweepConfig:
     if not path.is_file():
         raise FileNotFoundError(f"no {FILE_NAME} in '{folder}'; give a folder written by quadric sweep")
     record = read_versioned_json(path, FORMAT, FORMAT_VERSION, "a sweep", "restore it")
-    if record["format_version"] < 3 and isinstance(record.get("scale"), dict):
-        record["scale"] = ADDED_BY_VERSION_3 | record["scale"]
+    if record["format_version"] < 4 and isinstance(record.get("scale"), dict):
+        missing = ADDED_IN_VERSION_4 | (ADDED_BY_VERSION_3 if record["format_version"] < 3 else {})
+        record["scale"] = missing | record["scale"]
     del record["format"], record["format_version"]
     return record_from_json(SweepConfig, record, str(path))
 

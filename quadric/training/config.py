@@ -35,6 +35,8 @@ class AutoencoderConfig:
     """Constraint on C, which mixes atoms into latents."""
     mixing_density: float = 0.001
     """Share of C that a composite autoencoder keeps at the end of training."""
+    initial_density: float = 1.0
+    """Share of C that a composite autoencoder starts with: all of it in the paper, less if C is too large."""
     alpha: float = 0.3
     """Weight of the density penalty; linear baselines, which are sparse by construction, train without it."""
     n_active: int = 32
@@ -62,7 +64,24 @@ class AutoencoderConfig:
         check_weight("overlap_penalty", self.overlap_penalty, "the paper uses none: 0")
         if self.top_latents is not None:
             check_positive("top_latents", self.top_latents)
+        self._check_initial_density()
         self._check_sizes()
+
+    def _check_initial_density(self) -> None:
+        check_density(self.initial_density, "initial density", "the paper starts with all entries, 1")
+        if self.initial_density == 1:
+            return
+        if self.kind != "bilinear" or self.prior != "composite":
+            other = self.kind if self.kind != "bilinear" else f"{self.prior} prior"
+            raise ValueError(
+                f"initial_density={self.initial_density:g} has no meaning for the {other}; leave it out, or choose "
+                "prior='composite'"
+            )
+        if self.initial_density < self.mixing_density:
+            raise ValueError(
+                f"initial_density={self.initial_density:g} is below mixing_density={self.mixing_density:g}, which C "
+                f"keeps at the end; give at least {self.mixing_density:g}"
+            )
 
     def _check_sizes(self) -> None:
         """Raise ValueError for impossible sizes before any text is read."""
@@ -97,13 +116,14 @@ class AutoencoderConfig:
         )
         hidden = "" if self.n_hidden is None else f"-h{self.n_hidden}"
         density = f"-density{self.mixing_density:g}" if self.prior == "composite" else ""
+        density += f"-from{self.initial_density:g}" if self.initial_density != 1 else ""
         sizes = f"k{self.n_latents}{hidden}{density}"
         overlap = f"-overlap{self.overlap_penalty:g}" if self.overlap_penalty else ""
         top = "" if self.top_latents is None else f"-top{self.top_latents}"
         return f"{self.hook_point}-{self.prior}{variant}-{sizes}-alpha{self.alpha:g}{overlap}{top}-seed{self.seed}"
 
     def build(self, d_model: int, lens: Lens | None = None) -> Autoencoder:
-        """The untrained autoencoder; a composite one starts with all entries of C.
+        """The untrained autoencoder; a composite one has `initial_density` of C.
 
         An affine lens must be estimated from tokens and given, unless weights are restored into the autoencoder.
         """
@@ -115,7 +135,7 @@ class AutoencoderConfig:
             n_latents=self.n_latents,
             n_hidden=self.n_hidden,
             prior=self.prior,
-            mixing_density=1.0 if self.prior == "composite" else None,
+            mixing_density=self.initial_density if self.prior == "composite" else None,
             symmetric=self.symmetric,
             tied=self.tied,
             init=self.init,

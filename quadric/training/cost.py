@@ -134,7 +134,9 @@ def phases(config: AutoencoderConfig, d_model: int, n_tokens: int, steps: int, n
 
     if config.prior != "composite":
         return [Phase("whole run", 0, steps - 1, size(1.0))]
-    sizes = [size(mixing_density_at(step, steps, config.mixing_density)) for step in range(steps)]
+    sizes = [
+        size(mixing_density_at(step, steps, config.mixing_density, config.initial_density)) for step in range(steps)
+    ]
     n_dense = sum(not each.is_sparse for each in sizes)
     found = []
     if n_dense:

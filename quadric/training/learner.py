@@ -24,9 +24,9 @@ def alpha_at(step: int, alpha: float, warmup_steps: int) -> float:
     return alpha * min(1.0, step / warmup_steps) if warmup_steps else alpha
 
 
-def mixing_density_at(step: int, steps: int, target: float) -> float:
-    """Geometric decay from 1 to the target over the first half of training."""
-    return float(target ** min(1.0, 2 * step / steps))
+def mixing_density_at(step: int, steps: int, target: float, initial: float = 1.0) -> float:
+    """Geometric decay from the initial density to the target over the first half of training."""
+    return float(initial * (target / initial) ** min(1.0, 2 * step / steps))
 
 
 def is_mask_frozen(step: int, steps: int) -> bool:
@@ -112,7 +112,8 @@ class Learner:
             return None
         # Entries that were dropped stay dropped: a run continued with more steps never thickens C again.
         density = min(
-            mixing_density_at(step, self.training.steps, self.config.mixing_density), self.autoencoder.mixing_density
+            mixing_density_at(step, self.training.steps, self.config.mixing_density, self.config.initial_density),
+            self.autoencoder.mixing_density,
         )
         if not is_mask_frozen(step, self.training.steps):
             kept = self.autoencoder.set_mixing_density(density)

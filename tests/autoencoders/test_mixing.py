@@ -6,7 +6,16 @@ from torch.testing import assert_close
 
 from quadric import BilinearAutoencoder
 from quadric.autoencoders.kernels.products import csr_pattern
-from quadric.autoencoders.mixing import SPARSE_BELOW, Composite, Dense, Identity, Masked, Sparse, with_density
+from quadric.autoencoders.mixing import (
+    SPARSE_BELOW,
+    Composite,
+    Dense,
+    Identity,
+    Masked,
+    Sparse,
+    scattered_mixing,
+    with_density,
+)
 from tests import zoo
 from tests.exactness import DTYPES, TOLERANCE, random
 
@@ -180,3 +189,45 @@ def test_stored_names_are_those_of_older_checkpoints():
         "values", "row_starts", "columns", "column_starts", "rows_by_column", "by_column", "by_row",
     }  # fmt: skip
     assert set(masked.tensors()) == set(sparse.tensors()) == {"mixing_rows", "mixing_columns", "mixing_values"}
+
+
+@pytest.mark.parametrize(
+    ("shape", "density"),
+    [((40, 90), 0.005), ((64, 128), 0.009), ((50, 70), 0.3), ((7, 5), 0.99), ((3, 100), 0.001), ((30, 10), 0.25)],
+)
+def test_a_scattered_mixing_spreads_its_entries_evenly(shape, density):
+    mixing = scattered_mixing(shape, density, 0.5, torch.Generator().manual_seed(0))
+    n_entries = max(1, round(density * shape[0] * shape[1]))
+    rows, columns, values = mixing.entries()
+    assert mixing.n_entries == n_entries
+    assert isinstance(mixing, Sparse) == (n_entries < SPARSE_BELOW * shape[0] * shape[1])
+    for counts in (torch.bincount(rows, minlength=shape[0]), torch.bincount(columns, minlength=shape[1])):
+        assert counts.max() - counts.min() <= 1
+    norms = mixing.matrix().detach().norm(dim=1)
+    torch.testing.assert_close(norms[norms > 0], torch.full_like(norms[norms > 0], 0.5))
+    assert values.sign().unique().numel() == min(2, n_entries)
+
+
+def test_scattered_mixings_of_two_seeds_differ_and_of_one_seed_are_equal():
+    ours, same, other = (scattered_mixing((40, 90), 0.1, 1.0, torch.Generator().manual_seed(s)) for s in (0, 0, 1))
+    assert torch.equal(ours.matrix(), same.matrix())
+    assert not torch.equal(ours.matrix() != 0, other.matrix() != 0)
+
+
+def test_rows_of_a_scattered_mixing_are_as_long_as_those_of_the_dense_one():
+    for init in ("orthogonal", "xavier"):
+        for k, h in ((40, 80), (80, 40)):
+            sizes = {"d_model": 4, "n_latents": k, "n_hidden": h, "init": init}
+            dense, scattered = (
+                BilinearAutoencoder(**sizes, mixing_density=density).mixing.matrix().detach().square().sum(1).mean()
+                for density in (1.0, 0.2)
+            )
+            torch.testing.assert_close(dense, scattered, rtol=0.05, atol=0)
+
+
+def test_a_dense_mixing_that_is_too_large_is_refused_before_it_is_made():
+    sizes = {"d_model": 4, "n_latents": 65_536}
+    with pytest.raises(ValueError, match=r"n_hidden=131072 take 32 GiB.* fewer entries \(initial_density=0\.0005"):
+        BilinearAutoencoder(**sizes, mixing_density=1.0)
+    with pytest.raises(ValueError, match="choose the composite prior"):
+        BilinearAutoencoder(**sizes, prior="quadratic")

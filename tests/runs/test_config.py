@@ -46,6 +46,20 @@ def test_a_faulty_file_is_refused(change, message, config, tmp_path):
         read_run_config(tmp_path)
 
 
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
+def test_dictionaries_of_earlier_files_started_with_all_of_c(version, config, tmp_path):
+    write_run_config(config, tmp_path)
+    path = tmp_path / "run.json"
+    record = json.loads(path.read_text()) | {"format_version": version}
+    for each in record["autoencoders"]:
+        del each["initial_density"]
+    path.write_text(json.dumps(record))
+    assert read_run_config(tmp_path) == config
+    path.write_text(json.dumps(record | {"format_version": FORMAT_VERSION}))
+    with pytest.raises(ValueError, match=r"lacks the keys \['initial_density'\]"):
+        read_run_config(tmp_path)
+
+
 def test_a_folder_without_a_config_is_an_error_with_the_remedy(tmp_path):
     with pytest.raises(FileNotFoundError, match="quadric train"):
         read_run_config(tmp_path)

@@ -4,9 +4,11 @@ import doctest
 from itertools import islice, pairwise
 
 import pytest
+import torch
 
+from quadric.training import AutoencoderConfig, TrainingConfig
 from quadric.training import learner as module
-from quadric.training.learner import alpha_at, is_mask_frozen, mixing_density_at
+from quadric.training.learner import Learner, alpha_at, is_mask_frozen, mixing_density_at
 from tests.training import job
 
 
@@ -22,6 +24,42 @@ def test_density_decays_geometrically_over_the_first_half():
     assert densities[50:] == [0.001] * 51
     ratios = [later / earlier for earlier, later in pairwise(densities[:51])]
     assert max(ratios) - min(ratios) < 1e-12
+
+
+def test_density_decays_from_where_it_starts():
+    densities = [mixing_density_at(step, 100, 0.001, 0.1) for step in range(101)]
+    assert (densities[0], densities[25]) == pytest.approx((0.1, 0.01))
+    assert densities[50:] == pytest.approx([0.001] * 51)
+
+
+def test_a_composite_dictionary_that_starts_sparse_is_annealed_from_there():
+    config = AutoencoderConfig(hook_point="rows", n_latents=100, mixing_density=0.002, initial_density=0.008)
+    learner = Learner(config.build(8), config, TrainingConfig(steps=10, alpha_warmup_steps=2))
+    x = torch.randn(64, 8, generator=torch.Generator().manual_seed(0))
+    reports = [learner.step(x) for _ in range(10)]
+    assert [report.mixing_density for report in reports[:1] + reports[5:]] == pytest.approx([0.008] + [0.002] * 5)
+    assert learner.autoencoder.mixing.n_entries == 0.002 * 100 * 200
+    assert reports[-1].error < reports[0].error
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"initial_density": 0.0}, r"initial density 0\.0 is outside \(0, 1\]"),
+        ({"initial_density": 1.5}, r"initial density 1\.5 is outside"),
+        ({"initial_density": 0.0005}, "initial_density=0.0005 is below mixing_density=0.001.* at least 0.001"),
+        ({"initial_density": 0.5, "prior": "quadratic"}, "initial_density=0.5 has no meaning for the quadratic prior"),
+        ({"initial_density": 0.5, "kind": "topk"}, "initial_density=0.5 has no meaning for the topk"),
+    ],
+)
+def test_an_impossible_initial_density_is_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        AutoencoderConfig(hook_point="rows", **settings)
+
+
+def test_dictionaries_that_differ_in_their_start_have_different_names():
+    names = [AutoencoderConfig(hook_point="rows", initial_density=density).name for density in (1.0, 0.1)]
+    assert names[1] == names[0].replace("-density0.001", "-density0.001-from0.1")
 
 
 def test_mask_freezes_for_the_last_fifth():
