@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from quadric.autoencoders.bilinear import DEFAULT_BLOCK, LARGEST_DENSE_GRAM, default_hidden
-from quadric.autoencoders.kernels.kernel import count_upper
-from quadric.autoencoders.kernels.latents import TOKENS_AT_ONCE
+from quadric.autoencoders.kernels.kernel import count_upper, n_kept_overlaps
+from quadric.autoencoders.kernels.latents import TOKENS_AT_ONCE, keeps_activations
 from quadric.autoencoders.kernels.products import block_pairs, row_blocks
 from quadric.autoencoders.kernels.shared import Share
 from quadric.autoencoders.mixing import SPARSE_BELOW, Prior
@@ -59,6 +59,11 @@ class StepSize:
             return self.n_hidden
         empty: float = (1 - self.n_entries / (self.n_latents * self.n_hidden)) ** self.n_latents
         return round(self.n_hidden * (1 - empty))
+
+    @property
+    def computes_activations_twice(self) -> bool:
+        """Whether the backward pass computes the activations of the atoms again."""
+        return self.is_sparse and not keeps_activations(self.n_tokens, self.n_used_atoms)
 
     @property
     def is_blocked(self) -> bool:
@@ -176,7 +181,7 @@ def step_flops(size: StepSize) -> StepFlops:
 def _own_flops(size: StepSize, share: Share) -> StepFlops:
     n, d, k, h = size.n_tokens, size.d_model, size.n_latents, size.n_used_atoms
     return StepFlops(
-        encode=float((12 if size.is_sparse else 8) * n * h * d),  # sparse C: atom activations are computed twice
+        encode=float((12 if size.computes_activations_twice else 8) * n * h * d),
         gram=_gram_flops(size, share),
         mixing=_mixing_flops(size),
         kernel=0.0 if size.is_blocked else _kernel_flops(size, share),
@@ -186,13 +191,15 @@ def _own_flops(size: StepSize, share: Share) -> StepFlops:
 
 
 def _gram_flops(size: StepSize, share: Share) -> float:
-    """Products of factors: upper blocks in the forward pass, those of a factor with itself again in the backward pass,
-    whole products for the gradients. The blocked form adds wᵀGw and computes G twice, in every process."""
+    """Products of factors: upper blocks in the forward pass, those of a factor with itself again in the backward pass
+    unless they were kept, whole products for the gradients. The blocked form adds wᵀGw and computes G twice, in every
+    process."""
     h, d = size.n_used_atoms, size.d_model
     n_products = 4 if size.symmetric else 2
     if not size.is_blocked:
         part = _Part.of(h, share)
-        return float(2 * d * (n_products * part.both + (n_products + 2) * part.upper))
+        n_again = 0 if n_kept_overlaps(h, size.symmetric) == 4 else 2
+        return float(2 * d * (n_products * part.both + (n_products + n_again) * part.upper))
     upper = sum((a.stop - a.start) * (b.stop - b.start) for a, b in block_pairs(h, DEFAULT_BLOCK))
     return float(4 * n_products * 2 * upper * d + 2 * size.n_tokens * (h**2 + upper))
 
@@ -280,7 +287,7 @@ def _moments(size: StepSize) -> list[int]:
     n, d, k, h = size.n_tokens, size.d_model, size.n_latents, size.n_used_atoms
     part = _Part.of(h, Share(0, size.n_processes))
     is_shared = size.n_processes > 1
-    overlaps = (2 if size.symmetric else 0) * part.upper
+    overlaps = n_kept_overlaps(h, size.symmetric) * part.upper
     masked = k * h if size.prior == "composite" and not size.is_sparse else 0
     mixed = 0 if size.prior == "atomic" else k * part.rows
     # A shared kernel keeps its rows of G for the gradient of C; the kernel's parts and their sum are held together.
@@ -288,8 +295,9 @@ def _moments(size: StepSize) -> list[int]:
     parts = k**2 if is_shared else 0
     gram = part.upper if is_shared else h**2
     latents = 0 if size.prior == "atomic" else n * k
-    kept = 0 if size.is_sparse else 3 * n * h + masked  # both activations of every atom, and their products
-    chunk = 4 * min(n, TOKENS_AT_ONCE) * h if size.is_sparse else 0
+    # Both activations of every atom and, if C is dense, their products.
+    kept = 3 * n * h + masked if not size.is_sparse else 0 if size.computes_activations_twice else 2 * n * h
+    chunk = (4 if size.computes_activations_twice else 2) * min(n, TOKENS_AT_ONCE) * h if size.is_sparse else 0
     used = 2 * h * d if size.is_sparse else 0  # the factors of the used atoms
     factor_grads = 2 * h * d
     mixing_grad = k * h if mixed and not (is_shared and size.is_sparse) else 0
@@ -309,7 +317,7 @@ def _moments(size: StepSize) -> list[int]:
         + used,  # gradient of the error: P, ∂Z, S
         kept
         + n * k
-        + (n * h if mixed and kept else chunk)
+        + (n * h if mixed and not size.is_sparse else chunk)
         + overlaps
         + rows_of_gram
         + mixed

@@ -6,7 +6,8 @@ gradient S its derivatives are
     ∂/∂L = (S∘B)L + (S∘Mᵀ)R,    ∂/∂R = (S∘A)R + (S∘M)L,
 
 four products where plain autograd takes six. Working on blocks of rows keeps every temporary except G small. The upper
-halves of A and B are computed again in the backward pass instead of being stored, which adds about one product.
+halves of A and B are computed again in the backward pass instead of being stored, which adds about one product; small
+ones are stored.
 
 Tied factors, L = R, have G = A∘A and ∂/∂L = 4(S∘A)L: two products in all instead of seven.
 """
@@ -20,6 +21,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from quadric.autoencoders.kernels.products import (
+    MOST_KEPT,
     CsrPattern,
     add_gradient_product,
     csr_matrix,
@@ -61,14 +63,15 @@ def cross_gram(
 
 
 class _AtomGram(torch.autograd.Function):
-    """Stores M for the backward pass, which takes as much memory as G, and recomputes the upper halves of A and B."""
+    """Stores M for the backward pass, which takes as much memory as G, and recomputes the upper halves of A and B
+    unless they are small."""
 
     @staticmethod
     def forward(ctx: Any, left: Tensor, right: Tensor, symmetric: bool) -> Tensor:
         gram = torch.empty(len(left), len(left), dtype=left.dtype, device=left.device)
-        kept = upper_rows(2 if symmetric else 0, row_blocks(len(left)), left)
-        for rows, crossed in by_rows(kept, row_blocks(len(left)), len(left)):
-            write_gram_rows(gram[rows, rows.start :], left, right, rows, crossed)
+        kept = upper_rows(n_kept_overlaps(len(left), symmetric), row_blocks(len(left)), left)
+        for rows, overlaps in by_rows(kept, row_blocks(len(left)), len(left)):
+            write_gram_rows(gram[rows, rows.start :], left, right, rows, overlaps)
             mirror(gram, rows)
         ctx.save_for_backward(left, right, kept)
         return gram
@@ -78,8 +81,8 @@ class _AtomGram(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
         left, right, kept = ctx.saved_tensors
         grad_left, grad_right = torch.zeros_like(left), torch.zeros_like(right)
-        for rows, crossed in by_rows(kept, row_blocks(len(left)), len(left)):
-            add_gram_gradients(grad_left, grad_right, symmetric_part(grad, rows), left, right, rows, crossed)
+        for rows, overlaps in by_rows(kept, row_blocks(len(left)), len(left)):
+            add_gram_gradients(grad_left, grad_right, symmetric_part(grad, rows), left, right, rows, overlaps)
         return grad_left, grad_right, None
 
 
@@ -105,7 +108,12 @@ class _TiedGram(torch.autograd.Function):
         return grad_left
 
 
-def write_gram_rows(block: Tensor, left: Tensor, right: Tensor, rows: slice, crossed: list[Tensor]) -> None:
+def n_kept_overlaps(n_atoms: int, symmetric: bool) -> int:
+    """How many of LRᵀ, RLᵀ, LLᵀ and RRᵀ are kept for the backward pass: the first two or all; none if not symmetric."""
+    return 0 if not symmetric else 4 if n_atoms**2 < MOST_KEPT else 2
+
+
+def write_gram_rows(block: Tensor, left: Tensor, right: Tensor, rows: slice, kept: list[Tensor]) -> None:
     """Write rows of G from their diagonal block on.
 
     Args:
@@ -113,14 +121,14 @@ def write_gram_rows(block: Tensor, left: Tensor, right: Tensor, rows: slice, cro
         left: L.
         right: R.
         rows: which rows.
-        crossed: memory for the same rows of LRᵀ and RLᵀ, which the gradient needs; empty for the printed atoms l rᵀ.
+        kept: memory for the same rows of as many of LRᵀ, RLᵀ, LLᵀ and RRᵀ as `n_kept_overlaps` says.
     """
-    torch.mul(_overlaps(left, left, rows), _overlaps(right, right, rows), out=block)
-    if crossed:
-        left_right, right_left = crossed
-        torch.mm(left[rows], right[rows.start :].mT, out=left_right)
-        torch.mm(right[rows], left[rows.start :].mT, out=right_left)
-        block.addcmul_(left_right, right_left).mul_(0.5)
+    left_left, right_right = kept[2:] or (None, None)
+    torch.mul(_overlaps(left, left, rows, left_left), _overlaps(right, right, rows, right_right), out=block)
+    if kept:
+        _overlaps(left, right, rows, kept[0])
+        _overlaps(right, left, rows, kept[1])
+        block.addcmul_(kept[0], kept[1]).mul_(0.5)
 
 
 def add_gram_gradients(
@@ -130,7 +138,7 @@ def add_gram_gradients(
     left: Tensor,
     right: Tensor,
     rows: slice,
-    crossed: list[Tensor],
+    kept: list[Tensor],
 ) -> None:
     """Add what rows of the symmetric gradient S of G, from their diagonal block on, give to ∂/∂L and ∂/∂R.
 
@@ -141,16 +149,22 @@ def add_gram_gradients(
         left: L.
         right: R.
         rows: which rows.
-        crossed: the rows of LRᵀ and RLᵀ that `write_gram_rows` wrote; empty for the printed atoms.
+        kept: what `write_gram_rows` wrote.
     """
-    scale = 1.0 if crossed else 2.0
-    _spread(grad_left, grad_left, _overlaps(right, right, rows).mul_(share), left, left, rows, scale)
-    _spread(grad_right, grad_right, _overlaps(left, left, rows).mul_(share), right, right, rows, scale)
-    if crossed:
-        left_right, right_left = crossed
+    scale = 1.0 if kept else 2.0
+    left_left, right_right = kept[2:] or (None, None)
+    _spread(grad_left, grad_left, _weighted(share, right_right, right, rows), left, left, rows, scale)
+    _spread(grad_right, grad_right, _weighted(share, left_left, left, rows), right, right, rows, scale)
+    if kept:
+        left_right, right_left = kept[:2]
         # Rows of S∘Mᵀ multiply R in ∂L; their mirror image is part of S∘M, which multiplies L in ∂R.
         _spread(grad_left, grad_right, share * right_left, right, left, rows, scale)
         _spread(grad_right, grad_left, share * left_right, left, right, rows, scale)
+
+
+def _weighted(share: Tensor, overlaps: Tensor | None, factor: Tensor, rows: slice) -> Tensor:
+    """Rows of S∘FFᵀ, from the overlaps that were kept or computed again."""
+    return _overlaps(factor, factor, rows).mul_(share) if overlaps is None else share * overlaps
 
 
 def write_tied_gram_rows(block: Tensor, left: Tensor, rows: slice) -> None:
@@ -164,9 +178,9 @@ def add_tied_gram_gradient(grad_left: Tensor, share: Tensor, left: Tensor, rows:
     _spread(grad_left, grad_left, _overlaps(left, left, rows).mul_(share), left, left, rows, 4.0)
 
 
-def _overlaps(one: Tensor, other: Tensor, rows: slice) -> Tensor:
+def _overlaps(one: Tensor, other: Tensor, rows: slice, out: Tensor | None = None) -> Tensor:
     """Inner products of a block of rows with the rows from its start on."""
-    return one[rows] @ other[rows.start :].mT
+    return torch.mm(one[rows], other[rows.start :].mT, out=out)
 
 
 def upper_rows(count: int, blocks: list[slice], factor: Float[Tensor, "h d"]) -> Float[Tensor, "count numbers"]:

@@ -6,7 +6,7 @@ The error may be that of the strongest latents of every token alone: all others 
 
 Activations of all atoms on all tokens, two per token and atom, and their products would be the largest tensors of a
 training step. With sparse C they are computed for a few tokens at a time, mixed into latents and freed, and computed
-again in the backward pass.
+again in the backward pass. Small ones are kept for it instead.
 """
 
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from quadric.autoencoders.kernels.products import (
+    MOST_KEPT,
     CsrPattern,
     add_gradient_product,
     csr_matrix,
@@ -88,36 +89,42 @@ def sparse_latents(
     return _SparseLatents.apply(tokens, left, right, values, pattern).mT  # type: ignore[no-untyped-call, no-any-return]
 
 
+def keeps_activations(n_tokens: int, n_atoms: int) -> bool:
+    """Whether sparse C keeps both activations of every atom and token for the backward pass."""
+    return 2 * n_tokens * n_atoms < MOST_KEPT
+
+
 class _SparseLatents(torch.autograd.Function):
-    """Recomputes the activations of the atoms in the backward pass instead of storing them."""
+    """Recomputes the activations of the atoms in the backward pass instead of storing them, unless they are small."""
 
     @staticmethod
     def forward(ctx: Any, tokens: Tensor, left: Tensor, right: Tensor, values: Tensor, pattern: CsrPattern) -> Tensor:
         ctx.pattern, ctx.is_tied = pattern, right is left
-        ctx.save_for_backward(tokens, left, right, values)
         sparse = csr_matrix(values, pattern)
         latents = torch.empty(pattern.shape[0], len(tokens), dtype=tokens.dtype, device=tokens.device)
+        kept: list[Tensor] = []
         for some in slices(len(tokens), TOKENS_AT_ONCE):
-            lefts = left @ tokens[some].mT
-            activations = lefts.square_() if right is left else lefts.mul_(right @ tokens[some].mT)
-            latents[:, some] = csr_product(sparse, activations)
+            factors = _factor_activations(left, right, tokens[some])
+            latents[:, some] = csr_product(sparse, factors[0] * factors[-1])
+            kept += factors if keeps_activations(len(tokens), len(left)) else []
+        ctx.save_for_backward(tokens, left, right, values, *kept)
         return latents
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, Tensor | None, Tensor, None]:
-        tokens, left, right, values = ctx.saved_tensors
+        tokens, left, right, values, *kept = ctx.saved_tensors
         if ctx.is_tied:
             return _tied_gradients(ctx, grad)
         transposed = csr_matrix(values[ctx.pattern.by_column], ctx.pattern.transposed())
         grad_left, grad_right, grad_values = (torch.zeros_like(each) for each in (left, right, values))
         grad_tokens = torch.empty_like(tokens) if ctx.needs_input_grad[0] else None
         for some in slices(len(tokens), TOKENS_AT_ONCE):
-            lefts, rights = left @ tokens[some].mT, right @ tokens[some].mT
+            lefts, rights = (kept.pop(0), kept.pop(0)) if kept else _factor_activations(left, right, tokens[some])
             share = grad[:, some].contiguous()
             grad_values += sampled_product(share, (lefts * rights).mT, ctx.pattern)
             spread = csr_product(transposed, share)
-            for_left, for_right = rights.mul_(spread), lefts.mul_(spread)
+            for_right, for_left = lefts * spread, spread.mul_(rights)
             add_gradient_product(grad_left, for_left, tokens[some], 1.0)
             add_gradient_product(grad_right, for_right, tokens[some], 1.0)
             if grad_tokens is not None:
@@ -125,17 +132,22 @@ class _SparseLatents(torch.autograd.Function):
         return grad_tokens, grad_left, grad_right, grad_values, None
 
 
+def _factor_activations(left: Tensor, right: Tensor, tokens: Tensor) -> list[Tensor]:
+    """l_j·x and r_j·x per atom and token; only the first if the factors are tied."""
+    return [factor @ tokens.mT for factor in ((left,) if right is left else (left, right))]
+
+
 def _tied_gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, None, Tensor, None]:
     """The gradients of `_SparseLatents` for L = R: both factors are one input, which gets the whole gradient."""
-    tokens, left, _, values = ctx.saved_tensors
+    tokens, left, _, values, *kept = ctx.saved_tensors
     transposed = csr_matrix(values[ctx.pattern.by_column], ctx.pattern.transposed())
     grad_left, grad_values = torch.zeros_like(left), torch.zeros_like(values)
     grad_tokens = torch.empty_like(tokens) if ctx.needs_input_grad[0] else None
     for some in slices(len(tokens), TOKENS_AT_ONCE):
-        lefts = left @ tokens[some].mT
+        (lefts,) = (kept.pop(0),) if kept else _factor_activations(left, left, tokens[some])
         share = grad[:, some].contiguous()
         grad_values += sampled_product(share, lefts.square().mT, ctx.pattern)
-        for_left = lefts.mul_(csr_product(transposed, share)).mul_(2)
+        for_left = csr_product(transposed, share).mul_(lefts).mul_(2)
         add_gradient_product(grad_left, for_left, tokens[some], 1.0)
         if grad_tokens is not None:
             grad_tokens[some] = for_left.mT @ left

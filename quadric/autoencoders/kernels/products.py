@@ -19,6 +19,9 @@ SMALLEST_BLOCK = 256
 MOST_BLOCKS = 8
 COLUMNS_AT_ONCE = 512
 """Columns of a sparse product that are transposed together."""
+MOST_KEPT = 2**24
+"""Fewer numbers than this (64 MiB in float32) are kept for the backward pass; more are computed again there. Where a
+step takes little memory, time counts for more."""
 ROUNDED_ON = frozenset({"cuda"})
 """Kinds of device whose gradient products take bfloat16 factors; CPUs multiply float32 faster."""
 

@@ -27,6 +27,7 @@ from quadric.autoencoders.kernels.kernel import (
     add_tied_gram_gradient,
     by_rows,
     count_upper,
+    n_kept_overlaps,
     upper_rows,
     write_gram_rows,
     write_tied_gram_rows,
@@ -116,10 +117,10 @@ class _GramRows(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, left: Tensor, right: Tensor, symmetric: bool, blocks: list[slice]) -> Tensor:
         numbers = upper_rows(1, blocks, left)
-        kept = upper_rows(2 if symmetric else 0, blocks, left)
-        crossed_by_rows = by_rows(kept, blocks, len(left))
-        for (rows, (half,)), (_, crossed) in zip(by_rows(numbers, blocks, len(left)), crossed_by_rows, strict=True):
-            write_gram_rows(half, left, right, rows, crossed)
+        kept = upper_rows(n_kept_overlaps(len(left), symmetric), blocks, left)
+        kept_by_rows = by_rows(kept, blocks, len(left))
+        for (rows, (half,)), (_, overlaps) in zip(by_rows(numbers, blocks, len(left)), kept_by_rows, strict=True):
+            write_gram_rows(half, left, right, rows, overlaps)
             _diagonal_block(half).mul_(0.5)
         ctx.blocks = blocks
         ctx.save_for_backward(left, right, kept)
@@ -130,9 +131,9 @@ class _GramRows(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
         left, right, kept = ctx.saved_tensors
         grad_left, grad_right = torch.zeros_like(left), torch.zeros_like(right)
-        crossed_by_rows = by_rows(kept, ctx.blocks, len(left))
-        for (rows, (half,)), (_, crossed) in zip(by_rows(grad, ctx.blocks, len(left)), crossed_by_rows, strict=True):
-            add_gram_gradients(grad_left, grad_right, _gradient_of_gram(half), left, right, rows, crossed)
+        kept_by_rows = by_rows(kept, ctx.blocks, len(left))
+        for (rows, (half,)), (_, overlaps) in zip(by_rows(grad, ctx.blocks, len(left)), kept_by_rows, strict=True):
+            add_gram_gradients(grad_left, grad_right, _gradient_of_gram(half), left, right, rows, overlaps)
         return grad_left, grad_right, None, None
 
 

@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
-from quadric.autoencoders.kernels import products
+from quadric.autoencoders.kernels import kernel, products
 from quadric.autoencoders.kernels.kernel import atom_gram, cross_gram, dense_kernel, kernel_overlap, sparse_kernel
 from quadric.autoencoders.kernels.products import csr_pattern
 from tests.exactness import DTYPES, assert_same, random, small_blocks  # noqa: F401
@@ -17,9 +17,11 @@ def plain(left, right, symmetric):
 
 
 @DTYPES
+@pytest.mark.parametrize("most_kept", [0, kernel.MOST_KEPT])
 @pytest.mark.parametrize("symmetric", [True, False])
 @pytest.mark.parametrize("h", [1, 3, 8, 25])
-def test_gram_and_gradient_match_plain_autograd(h, symmetric, dtype, small_blocks):  # noqa: F811
+def test_gram_and_gradient_match_plain_autograd(h, symmetric, most_kept, dtype, small_blocks, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(kernel, "MOST_KEPT", most_kept)
     left, right = random(h, 5, dtype=dtype), random(h, 5, dtype=dtype, seed=1)
     assert_same(lambda a, b: atom_gram(a, b, symmetric), lambda a, b: plain(a, b, symmetric), left, right)
 
@@ -40,7 +42,21 @@ def test_gram_of_tied_factors_matches_plain_autograd(h, dtype, small_blocks):  #
     assert_same(lambda a: atom_gram(a, a), lambda a: plain(a, a, True), random(h, 5, dtype=dtype))
 
 
-def test_gram_multiplies_less_than_two_thirds_of_plain_autograd():
+def test_kept_overlaps_change_no_bit_and_save_a_product(monkeypatch):
+    left, right = (random(600, 8, dtype=torch.float32, seed=seed).requires_grad_() for seed in (0, 1))
+    found, counts = [], []
+    for most_kept in (0, kernel.MOST_KEPT):
+        monkeypatch.setattr(kernel, "MOST_KEPT", most_kept)
+        with FlopCounterMode(display=False) as counter:
+            gram = atom_gram(left, right)
+            found.append((gram.detach(), *torch.autograd.grad(gram.square().sum(), (left, right))))
+        counts.append(counter.get_total_flops())
+    assert all(map(torch.equal, *found))
+    assert counts[1] < 0.9 * counts[0]
+
+
+def test_gram_multiplies_less_than_two_thirds_of_plain_autograd(monkeypatch):
+    monkeypatch.setattr(kernel, "MOST_KEPT", 0)
     h, d = 2048, 8
     counts = []
     for gram in (atom_gram, lambda a, b: plain(a, b, True)):

@@ -47,6 +47,25 @@ def test_sparse_latents_and_gradients_match_dense_products(tokens_at_once, dtype
     assert_same(fast_latents, dense_latents, *(each.to(dtype) for each in inputs))
 
 
+@DTYPES
+def test_activations_that_are_computed_again_give_the_same_bits(dtype, monkeypatch):
+    inputs = (random(10, 6), random(9, 6, seed=1), random(9, 6, seed=2), random(int(MASK.sum()), seed=3))
+    leaves = [each.to(dtype).requires_grad_() for each in inputs]
+    found = []
+    for most_kept in (0, latents.MOST_KEPT):
+        monkeypatch.setattr(latents, "MOST_KEPT", most_kept)
+        z = fast_latents(*leaves)
+        found.append((z.detach(), *torch.autograd.grad(z.square().sum(), leaves)))
+    assert all(map(torch.equal, *found))
+
+
+@pytest.mark.parametrize("most_kept", [0, latents.MOST_KEPT])
+def test_tied_sparse_latents_and_gradients_match_dense_products(most_kept, monkeypatch):
+    monkeypatch.setattr(latents, "MOST_KEPT", most_kept)
+    inputs = (random(10, 6), random(9, 6, seed=1), random(int(MASK.sum()), seed=3))
+    assert_same(lambda x, a, v: fast_latents(x, a, a, v), lambda x, a, v: dense_latents(x, a, a, v), *inputs)
+
+
 def together(z, half, offset):
     sums = latent_sums(z, half + half.mT, offset)
     return torch.cat(list(sums))
