@@ -373,8 +373,7 @@ class BilinearAutoencoder(Autoencoder):
 
     def _remedy_for_blocks(self) -> str:
         """What else would help where the kernel is not formed: a C that is sparse from the start."""
-        sizes = {"n_latents": self.n_latents, "n_hidden": self.n_hidden, "width": self.left.shape[1]}
-        if not isinstance(self.mixing, Masked) or error_path(**sizes, is_sparse=True) != "lifted":
+        if not isinstance(self.mixing, Masked) or self._error_path(is_sparse=True) != "lifted":
             return ""
         return f", or start with an initial_density below {SPARSE_BELOW}"
 
@@ -443,11 +442,14 @@ class BilinearAutoencoder(Autoencoder):
         """How the error is computed; in blocks if a block size was given."""
         if self.block_size is not None:
             return "blocked"
+        return self._error_path(is_sparse=isinstance(self.mixing, Identity | Sparse))
+
+    def _error_path(self, *, is_sparse: bool) -> ErrorPath:
         return error_path(
             n_latents=self.n_latents,
             n_hidden=self.n_hidden,
             width=self.left.shape[1],
-            is_sparse=isinstance(self.mixing, Identity | Sparse),
+            is_sparse=is_sparse,
             symmetric=self.symmetric,
         )
 

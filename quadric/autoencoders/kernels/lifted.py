@@ -271,7 +271,7 @@ class _LiftedReconstruction(torch.autograd.Function):
         total = latents.new_zeros(len(latents), product_width(left.shape[1], symmetric))
         for block in _form_blocks(pattern, left.shape[1]):
             forms = packed(block.terms(rows).sums(left, right), symmetric)
-            total.addmm_(by_latent[block.latents].mT, forms)
+            torch.addmm(total, by_latent[block.latents].mT, forms, out=total)
         ctx.pattern, ctx.symmetric = pattern, symmetric
         ctx.save_for_backward(latents, left, right, values)
         return total
@@ -319,7 +319,8 @@ class _LiftedOverlap(torch.autograd.Function):
             units, norms = _unit_forms(packed(block.terms(rows).sums(left, right), symmetric))
             n_forms += int(norms.isfinite().sum())
             for some in row_blocks(size):
-                moment[some, some.start :].addmm_(units[:, some].mT, units[:, some.start :])
+                part = moment[some, some.start :]
+                torch.addmm(part, units[:, some].mT, units[:, some.start :], out=part)
         for some in row_blocks(size):
             mirror(moment, some)
         ctx.pattern, ctx.symmetric = pattern, symmetric
