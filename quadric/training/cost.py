@@ -221,10 +221,12 @@ def _mixing_flops(size: StepSize) -> float:
 
 
 def _form_flops(size: StepSize) -> float:
-    """In the product space: norms of all forms, to choose the strongest latents, and the overlap between them, which
-    computes the forms and their p×p moment, and both again with the gradients."""
+    """In the product space: norms of all forms from the Gram matrices of their atoms, to choose the strongest latents;
+    and the overlap between forms, which computes them and their p×p moment, and both again with the gradients."""
     forms, p = 2 * size.n_entries * size.d_model**2, size.product_width
-    norms = 0 if size.top_latents is None else forms
+    per_latent = size.n_entries / size.n_latents  # if all latents have as many atoms
+    n_products = 4 if size.symmetric else 2
+    norms = 2 * size.n_entries * per_latent * (n_products * size.d_model + 1) if size.top_latents is not None else 0.0
     overlap = 4 * forms + 2 * size.n_latents * p**2 * (1 + half_share(p)) if size.has_overlap_penalty else 0.0
     return float(norms + overlap)
 

@@ -24,6 +24,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from quadric.autoencoders.kernels.kernel import cross_gram
 from quadric.autoencoders.kernels.products import CsrPattern, mirror, row_blocks
 
 NUMBERS_AT_ONCE = 2**22
@@ -48,15 +49,19 @@ class _Terms(NamedTuple):
     atoms: Int[Tensor, "b s"]
     weights: Float[Tensor, "b s"]
 
+    def rows(self, factor: Float[Tensor, "u w"]) -> Float[Tensor, "b s w"]:
+        """The atoms' rows of a factor."""
+        return factor.index_select(0, self.atoms.flatten()).view(*self.atoms.shape, -1)
+
     def sums(self, left: Tensor, right: Tensor) -> Float[Tensor, "b w w"]:
         """Σ_j weight_j l_j r_jᵀ of each."""
-        return (left[self.atoms] * self.weights[..., None]).mT @ right[self.atoms]
+        return self.rows(left).mul_(self.weights[..., None]).mT @ self.rows(right)
 
     def add_gradients(
         self, grad: Float[Tensor, "b w w"], left: Tensor, right: Tensor, grad_left: Tensor, grad_right: Tensor
     ) -> Float[Tensor, "b s"]:
         """Add the gradients of the factors, and return those of the weights: l_jᵀ D r_j for the gradient D of a sum."""
-        lefts, rights, atoms = left[self.atoms], right[self.atoms], self.atoms.flatten()
+        lefts, rights, atoms = self.rows(left), self.rows(right), self.atoms.flatten()
         along = lefts @ grad
         grad_weights: Tensor = (along * rights).sum(-1)
         grad_right.index_add_(0, atoms, along.mul_(self.weights[..., None]).flatten(0, 1))
@@ -85,7 +90,8 @@ def _form_blocks(pattern: CsrPattern, width: int) -> Iterator[_FormBlock]:
     start = 0
     while start < len(order):
         longest = int(lengths[order[start]])
-        latents = order[start : start + max(1, NUMBERS_AT_ONCE // (width * (width + 2 * longest)))]
+        n_numbers = 2 * width * longest + max(width, longest) ** 2  # factors; a form, or the Gram matrix of its atoms
+        latents = order[start : start + max(1, NUMBERS_AT_ONCE // n_numbers)]
         places = torch.arange(longest, device=order.device)
         exists = places < lengths[latents, None]
         yield _FormBlock(latents, torch.where(exists, pattern.row_starts[latents, None] + places, 0), exists)
@@ -96,7 +102,7 @@ def _form_blocks(pattern: CsrPattern, width: int) -> Iterator[_FormBlock]:
 def form_norms(
     left: Float[Tensor, "u w"], right: Float[Tensor, "u w"], rows: SparseRows, symmetric: bool = True
 ) -> Float[Tensor, " k"]:
-    """‖W_i‖ = √K_ii of every latent, without K; not differentiable.
+    """‖W_i‖ = √K_ii of every latent, from the Gram matrix of its own atoms alone; not differentiable.
 
     Args:
         left: L.
@@ -106,9 +112,10 @@ def form_norms(
     """
     squares = left.new_zeros(rows.pattern.shape[0])
     for block in _form_blocks(rows.pattern, left.shape[1]):
-        forms = block.terms(rows).sums(left, right)
-        other = (forms + forms.mT) / 2 if symmetric else forms
-        squares[block.latents] = (forms * other).sum((1, 2))
+        terms = block.terms(rows)
+        lefts, rights = terms.rows(left), terms.rows(right)
+        gram = cross_gram(lefts, rights, lefts, rights, symmetric)
+        squares[block.latents] = (gram @ terms.weights[..., None])[..., 0].mul_(terms.weights).sum(1)
     return squares.clamp_(min=0).sqrt_()
 
 
