@@ -22,10 +22,19 @@ from quadric.autoencoders.checks import check_choice, check_positive, check_seed
 from quadric.autoencoders.io import check_shapes
 from quadric.autoencoders.kernels.blocked import blocked_quadratic_form
 from quadric.autoencoders.kernels.kernel import atom_gram, kernel_overlap
-from quadric.autoencoders.kernels.latents import latent_sums, strongest
+from quadric.autoencoders.kernels.latents import kept_latents, latent_norms, latent_sums, strongest
+from quadric.autoencoders.kernels.lifted import (
+    few_latents_form,
+    form_norms,
+    lifted_overlap,
+    lifted_reconstruction,
+    product_width,
+    unpacked,
+)
 from quadric.autoencoders.kernels.shared import Share, gram_rows, sum_of_parts
 from quadric.autoencoders.lens import AffineLens, Lens, LensKind, PaperLens
 from quadric.autoencoders.mixing import (
+    SPARSE_BELOW,
     Composite,
     Dense,
     Entries,
@@ -33,6 +42,7 @@ from quadric.autoencoders.mixing import (
     Masked,
     Mixing,
     Prior,
+    Sparse,
     check_density,
     mixing_from_entries,
     mixing_from_state,
@@ -60,7 +70,7 @@ Initialization = Literal["orthogonal", "xavier"]
 
 PAPER_MIXING_DENSITY = 0.001
 LARGEST_DENSE_GRAM = 16_384
-"""Largest number of atoms whose Gram matrix is held in memory (1 GiB in float32); beyond, it is computed in blocks."""
+"""Largest number of atoms whose Gram matrix is held in memory (1 GiB in float32); beyond, `error_path` decides."""
 DEFAULT_BLOCK = 4_096
 LARGEST_DENSE_MIXING = 2**30
 """Most entries of a C that is initialized whole (4 GiB in float32, and several times that in training)."""
@@ -109,6 +119,37 @@ class BilinearArchitecture:
         return self.d_model + (self.lens == "affine")
 
 
+ErrorPath = Literal["kernel", "blocked", "lifted"]
+"""How zᵀKz is computed: with K in memory, from blocks of G, or as ‖X̂‖² in the product space."""
+
+
+def error_path(*, n_latents: int, n_hidden: int, width: int, is_sparse: bool, symmetric: bool = True) -> ErrorPath:
+    """The way that a dictionary of this size computes its error.
+
+    K is held in memory for up to 16,384 atoms. Beyond, blocks of G take 3h² FLOPs per token, and the product space 6kp
+    (less if a token is reconstructed from a few latents); the smaller number decides. The product space needs the
+    entries of C.
+
+    Args:
+        n_latents: k.
+        n_hidden: h.
+        width: coordinates that the forms read.
+        is_sparse: whether C is stored by its entries, or is the identity.
+        symmetric: whether forms are symmetric, p = w(w+1)/2; otherwise p = w².
+
+    Returns:
+        "kernel", "blocked" or "lifted".
+
+    Example:
+        >>> error_path(n_latents=65_536, n_hidden=131_072, width=129, is_sparse=True)
+        'lifted'
+    """
+    if n_hidden <= LARGEST_DENSE_GRAM:
+        return "kernel"
+    fits = is_sparse and 2 * n_latents * product_width(width, symmetric) <= n_hidden**2
+    return "lifted" if fits else "blocked"
+
+
 def default_hidden(n_latents: int, prior: Prior) -> int:
     """The paper's two atoms per latent, or one if the prior is atomic."""
     return n_latents if prior == "atomic" else 2 * n_latents
@@ -129,7 +170,8 @@ class BilinearAutoencoder(Autoencoder):
         init: how L, R and C are initialized.
         seed: of the initial weights.
         lens: map from tokens to the coordinates of the forms; by default the paper's, which changes nothing.
-        block_size: atoms whose Gram matrix is held at once; by default all, up to 16,384.
+        block_size: atoms whose Gram matrix is held at once; by default all, up to 16,384, and none if `error_path` says
+            that the product space is smaller.
         provenance: where the activations come from.
         device: of the parameters.
         dtype: of the parameters.
@@ -294,13 +336,18 @@ class BilinearAutoencoder(Autoencoder):
         inputs = self._inputs(prepare_tokens(tokens, self.d_model, self.left.dtype, mask))
         if top_latents is not None and top_latents >= self.n_latents:
             top_latents = None
-        if self._atoms_at_once() is not None:
+        if self.error_path == "blocked":
             return self._blocked_sums(inputs, overlap_penalty, top_latents)
+        if self.error_path == "lifted":
+            return self._lifted_sums(inputs, overlap_penalty, top_latents)
         left, right = self._used_factors(inputs.dtype)
         # K before Z: the backward pass runs in reverse and has freed the latents when G's gradient needs memory.
         kernel = self._kernel(left, right, share)
         latents = self.mixing.latents(inputs, left, right)
-        kept = None if top_latents is None else strongest(latents, kernel, top_latents)
+        kept = None
+        if top_latents is not None:
+            norms = kernel.detach().diagonal().clamp(min=0).sqrt()
+            kept = kept_latents(strongest(latents, norms, top_latents), self.n_latents)
         sums = latent_sums(latents, kernel, self.offset.to(inputs.dtype), kept)
         error = objective = sums.error.sum()
         if overlap_penalty:
@@ -318,13 +365,39 @@ class BilinearAutoencoder(Autoencoder):
             given = f"overlap_penalty={overlap_penalty}" if overlap_penalty else f"top_latents={top_latents}"
             raise ValueError(
                 f"{given} needs the kernel, which is never formed for {self.n_hidden} atoms in blocks; "
-                f"set it to {0 if overlap_penalty else None}"
+                f"set it to {0 if overlap_penalty else None}{self._remedy_for_blocks()}"
             )
         latents = self._latents(inputs)
         error = kernel_error(self._quadratic_form(latents), latents).sum()
         return LossSums(error, error, *density_norms(latents, self.offset), len(inputs))
 
+    def _remedy_for_blocks(self) -> str:
+        """What else would help where the kernel is not formed: a C that is sparse from the start."""
+        if not isinstance(self.mixing, Masked) or self._error_path(is_sparse=True) != "lifted":
+            return ""
+        return f", or start with an initial_density below {SPARSE_BELOW}"
+
+    def _lifted_sums(self, inputs: Float[Tensor, "n w"], overlap_penalty: float, top_latents: int | None) -> LossSums:
+        left, right = self._used_factors(inputs.dtype)
+        rows = self.mixing.sparse_rows(inputs)
+        assert rows is not None
+        latents = chosen = self.mixing.latents(inputs, left, right)
+        if top_latents is None:
+            quadratic = lifted_reconstruction(latents, left, right, rows, self.symmetric).square().sum(-1)
+        else:
+            norms = form_norms(left, right, rows, self.symmetric)
+            indices = strongest(latents, norms, top_latents)
+            chosen = latents.mT.gather(0, indices.mT).mT
+            quadratic = few_latents_form(chosen, indices, left, right, rows, self.symmetric)
+        error = objective = kernel_error(quadratic, chosen).sum()
+        if overlap_penalty:
+            overlap = lifted_overlap(left, right, rows, self.symmetric)
+            objective = error + len(inputs) * overlap_penalty * overlap
+        return LossSums(objective, error, *latent_norms(latents, self.offset.to(inputs.dtype)), len(inputs))
+
     def errors_of(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> TokenErrors:
+        if self.error_path == "lifted":
+            return self._lifted_errors(tokens, latents)
         own = kernel_error(self._quadratic_form(latents), latents)
         return TokenErrors(product_space=self._raw_error(tokens, latents, own), objective=own)
 
@@ -337,22 +410,48 @@ class BilinearAutoencoder(Autoencoder):
         cross = (latents * self.mixing.latents(tokens, left, right)).sum(-1)
         return self._quadratic_form(latents, raw=True) - 2 * cross + 1
 
+    def _lifted_errors(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> TokenErrors:
+        """Both errors from one reconstruction: that of uuᵀ is Û = TX̃̂Tᵀ, and z·y = uᵀÛu."""
+        left, right = self._used_factors(latents.dtype)
+        rows = self.mixing.sparse_rows(latents)
+        assert rows is not None
+        found = lifted_reconstruction(latents, left, right, rows, self.symmetric)
+        own = kernel_error(found.square().sum(-1), latents)
+        if isinstance(self.lens, PaperLens):
+            return TokenErrors(product_space=own, objective=own)
+        width = left.shape[1]
+        scale = self.at_own_scale(tokens, tokens.new_ones(len(tokens), 1))
+        half = self.lens.to_raw(unpacked(found * scale, width, self.symmetric).flatten(0, 1))
+        raw = self.lens.to_raw(half.view(len(tokens), width, self.d_model).mT.flatten(0, 1))
+        raw = raw.view(len(tokens), self.d_model, self.d_model)
+        cross = (raw @ tokens[..., None])[..., 0].mul(tokens).sum(-1)
+        return TokenErrors(product_space=raw.square().sum((1, 2)) - 2 * cross + 1, objective=own)
+
     def _quadratic_form(self, latents: Tensor, *, raw: bool = False) -> Tensor:
         """zᵀKz per token, of the forms on x̃ or on the raw unit token."""
-        block_size = self._atoms_at_once()
         left, right = self._used_factors(latents.dtype, raw=raw)
-        if block_size is None:
+        if self.error_path == "kernel":
             return quadratic_form(latents, self.mixing.kernel(atom_gram(left, right, self.symmetric)))
         weights, used = self.mixing.unmix(latents), self.mixing.used_atoms
         if used is not None:
             weights = weights.index_select(1, used)
-        return blocked_quadratic_form(weights, left, right, self.symmetric, block_size)
+        return blocked_quadratic_form(weights, left, right, self.symmetric, self.block_size or DEFAULT_BLOCK)
 
-    def _atoms_at_once(self) -> int | None:
-        """Atoms whose Gram matrix may be held at once; None for all."""
-        if self.block_size is None and self.n_hidden > LARGEST_DENSE_GRAM:
-            return DEFAULT_BLOCK
-        return self.block_size
+    @property
+    def error_path(self) -> ErrorPath:
+        """How the error is computed; in blocks if a block size was given."""
+        if self.block_size is not None:
+            return "blocked"
+        return self._error_path(is_sparse=isinstance(self.mixing, Identity | Sparse))
+
+    def _error_path(self, *, is_sparse: bool) -> ErrorPath:
+        return error_path(
+            n_latents=self.n_latents,
+            n_hidden=self.n_hidden,
+            width=self.left.shape[1],
+            is_sparse=is_sparse,
+            symmetric=self.symmetric,
+        )
 
     def vectors_of(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> Float[Tensor, "n d"]:
         """û from the last column of X̃̂ with an affine lens; else √λ₁v₁ of X̂, with the sign for which x̂·x ≥ 0."""

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from quadric.autoencoders.kernels.kernel import dense_kernel, sparse_kernel
 from quadric.autoencoders.kernels.latents import atom_activations, sparse_latents
+from quadric.autoencoders.kernels.lifted import SparseRows
 from quadric.autoencoders.kernels.products import CsrPattern, csr_matmul, csr_pattern
 from quadric.autoencoders.kernels.shared import GramRows, atomic_kernel_part, dense_kernel_part, sparse_kernel_part
 
@@ -94,6 +95,10 @@ class Mixing(nn.Module, ABC):
         """One process's part of K, given its rows of the Gram matrix; K is the sum over processes."""
         return dense_kernel_part(self.matrix().to(rows.numbers.dtype), rows)
 
+    def sparse_rows(self, like: Tensor) -> SparseRows | None:
+        """The entries of C among the used atoms, in the precision of `like`; None if C is stored densely."""
+        return None
+
     def extra_repr(self) -> str:
         return f"shape={self.shape}, n_entries={self.n_entries}"
 
@@ -128,6 +133,10 @@ class Identity(Mixing):
 
     def kernel_part(self, rows: GramRows) -> Float[Tensor, "h h"]:
         return atomic_kernel_part(rows)
+
+    def sparse_rows(self, like: Tensor) -> SparseRows:
+        numbers = torch.arange(self.shape[0], device=like.device)
+        return SparseRows(like.new_ones(self.shape[0]), csr_pattern(numbers, numbers, self.shape))
 
 
 class Dense(Mixing):
@@ -271,6 +280,9 @@ class Sparse(Mixing):
 
     def kernel_part(self, rows: GramRows) -> Float[Tensor, "k k"]:
         return sparse_kernel_part(self.values.to(rows.numbers.dtype), self.used_pattern, rows)
+
+    def sparse_rows(self, like: Tensor) -> SparseRows:
+        return SparseRows(self.values.to(like.dtype), self.used_pattern)
 
 
 Composite = Masked | Sparse

@@ -7,9 +7,10 @@ sparse C by its entries. Everything else in a step is element-wise and takes lit
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from quadric.autoencoders.bilinear import DEFAULT_BLOCK, LARGEST_DENSE_GRAM, default_hidden
+from quadric.autoencoders.bilinear import DEFAULT_BLOCK, ErrorPath, default_hidden, error_path
 from quadric.autoencoders.kernels.kernel import count_upper, n_kept_overlaps
 from quadric.autoencoders.kernels.latents import TOKENS_AT_ONCE, keeps_activations
+from quadric.autoencoders.kernels.lifted import NUMBERS_AT_ONCE, product_width
 from quadric.autoencoders.kernels.products import block_pairs, row_blocks
 from quadric.autoencoders.kernels.shared import Share
 from quadric.autoencoders.mixing import SPARSE_BELOW, Prior
@@ -38,7 +39,8 @@ class StepSize:
     """Share of C that is kept at this step; used for composite steps only."""
     symmetric: bool = True
     has_overlap_penalty: bool = False
-    has_top_latents: bool = False
+    top_latents: int | None = None
+    """Latents that reconstruct each token; None for all."""
     n_processes: int = 1
     """Processes that share the work on the kernel and Muon."""
 
@@ -66,9 +68,20 @@ class StepSize:
         return self.is_sparse and not keeps_activations(self.n_tokens, self.n_used_atoms)
 
     @property
-    def is_blocked(self) -> bool:
-        """Whether the Gram matrix is computed in blocks instead of being held in memory."""
-        return self.n_hidden > LARGEST_DENSE_GRAM
+    def error_path(self) -> ErrorPath:
+        """How the error is computed."""
+        return error_path(
+            n_latents=self.n_latents,
+            n_hidden=self.n_hidden,
+            width=self.d_model,
+            is_sparse=self.is_sparse or self.prior == "atomic",
+            symmetric=self.symmetric,
+        )
+
+    @property
+    def product_width(self) -> int:
+        """Dimensions of the product space."""
+        return product_width(self.d_model, self.symmetric)
 
 
 class StepFlops(NamedTuple):
@@ -133,7 +146,7 @@ def phases(config: AutoencoderConfig, d_model: int, n_tokens: int, steps: int, n
             mixing_density=density,
             symmetric=config.symmetric,
             has_overlap_penalty=config.overlap_penalty > 0,
-            has_top_latents=config.top_latents is not None and config.top_latents < config.n_latents,
+            top_latents=config.top_latents if (config.top_latents or hidden) < config.n_latents else None,
             n_processes=n_processes,
         )
 
@@ -182,10 +195,12 @@ def _own_flops(size: StepSize, share: Share) -> StepFlops:
     n, d, k, h = size.n_tokens, size.d_model, size.n_latents, size.n_used_atoms
     return StepFlops(
         encode=float((12 if size.computes_activations_twice else 8) * n * h * d),
-        gram=_gram_flops(size, share),
+        gram=0.0 if size.error_path == "lifted" else _gram_flops(size, share),
         mixing=_mixing_flops(size),
-        kernel=0.0 if size.is_blocked else _kernel_flops(size, share),
-        error=0.0 if size.is_blocked else 2 * n * k**2 * (1 + half_share(k)),
+        kernel={"kernel": _kernel_flops(size, share), "blocked": 0.0, "lifted": _form_flops(size)}[size.error_path],
+        error={"kernel": 2 * n * k**2 * (1 + half_share(k)), "blocked": 0.0, "lifted": _lifted_flops(size)}[
+            size.error_path
+        ],
         optimizer=_optimizer_flops(size, share),
     )
 
@@ -196,7 +211,7 @@ def _gram_flops(size: StepSize, share: Share) -> float:
     process."""
     h, d = size.n_used_atoms, size.d_model
     n_products = 4 if size.symmetric else 2
-    if not size.is_blocked:
+    if size.error_path == "kernel":
         part = _Part.of(h, share)
         n_again = 0 if n_kept_overlaps(h, size.symmetric) == 4 else 2
         return float(2 * d * (n_products * part.both + (n_products + n_again) * part.upper))
@@ -209,7 +224,27 @@ def _mixing_flops(size: StepSize) -> float:
     if size.prior == "atomic":
         return 0.0
     entries = size.n_entries if size.is_sparse else size.n_latents * size.n_hidden
-    return float(6 * size.n_tokens * entries * (2 if size.is_blocked else 1))
+    return float(6 * size.n_tokens * entries * (2 if size.error_path == "blocked" else 1))
+
+
+def _form_flops(size: StepSize) -> float:
+    """In the product space: norms of all forms from the Gram matrices of their atoms, to choose the strongest latents;
+    and the overlap between forms, which computes them and their p×p moment, and both again with the gradients."""
+    forms, p = 2 * size.n_entries * size.d_model**2, size.product_width
+    per_latent = size.n_entries / size.n_latents  # if all latents have as many atoms
+    n_products = 4 if size.symmetric else 2
+    norms = 2 * size.n_entries * per_latent * (n_products * size.d_model + 1) if size.top_latents is not None else 0.0
+    overlap = 4 * forms + 2 * size.n_latents * p**2 * (1 + half_share(p)) if size.has_overlap_penalty else 0.0
+    return float(norms + overlap)
+
+
+def _lifted_flops(size: StepSize) -> float:
+    """A sum of outer products per token with two gradients, if few latents reconstruct it, with as many atoms as the
+    average latent has; else forms and the reconstruction, both with two gradients, and forms once more."""
+    n, k, forms = size.n_tokens, size.n_latents, 2 * size.n_entries * size.d_model**2
+    if size.top_latents is not None:
+        return 3 * forms * n * size.top_latents / k
+    return float(6 * n * k * size.product_width + 4 * forms)
 
 
 def _kernel_flops(size: StepSize, share: Share) -> float:
@@ -257,7 +292,7 @@ def muon_flops(rows: int, columns: int, share: Share = ALONE) -> float:
 def step_memory(size: StepSize) -> StepMemory:
     """Peak bytes of training: parameters, optimizer state, gradients, and the peak within a step."""
     state = FLOAT * (_state_numbers(size) + _pair_numbers(size))
-    moments = _blocked_moments(size) if size.is_blocked else _moments(size)
+    moments = {"kernel": _moments, "blocked": _blocked_moments, "lifted": _lifted_moments}[size.error_path](size)
     # The batch as read and scaled to unit norm.
     working = FLOAT * (max(moments) + 2 * size.n_tokens * size.d_model)
     return StepMemory(state, round(ALLOCATOR_OVERHEAD * working) if size.is_sparse else working)
@@ -302,7 +337,7 @@ def _moments(size: StepSize) -> list[int]:
     factor_grads = 2 * h * d
     mixing_grad = k * h if mixed and not (is_shared and size.is_sparse) else 0
     penalty = k**2 if size.has_overlap_penalty else 0  # its own gradient of K
-    chosen = 5 * n * k // 4 if size.has_top_latents else 0  # the strongest latents, and which they are
+    chosen = 5 * n * k // 4 if size.top_latents is not None else 0  # the strongest latents, and which they are
     return [
         overlaps + gram + 2 * mixed + used + 2 * parts,  # forward: G and CG
         kept
@@ -351,6 +386,20 @@ def _blocked_moments(size: StepSize) -> list[int]:
     kept = 3 * n * h + masked + 2 * latents + weights
     backward = kept + 3 * n * h + 8 * block + 2 * h * size.d_model
     return [backward, 2 * size.n_hidden * size.d_model + _optimizer_moment(size)]
+
+
+def _lifted_moments(size: StepSize) -> list[int]:
+    n, k, h, d = size.n_tokens, size.n_latents, size.n_used_atoms, size.d_model
+    chunk = (4 if size.is_sparse else 3) * min(n, TOKENS_AT_ONCE) * h
+    rebuilt = n * (d * d if size.top_latents is not None else 3 * size.product_width)
+    factors = 4 * h * d  # of the used atoms, and their gradients
+    overlap = 2 * size.product_width**2 if size.has_overlap_penalty else 0
+    return [
+        n * k + chunk + factors // 2,  # latents
+        3 * n * k + rebuilt + 4 * NUMBERS_AT_ONCE + factors + overlap,  # gradients of the error and of the density
+        n * k + chunk + 2 * factors,  # gradient of Z, beside that of the reconstruction
+        2 * size.n_hidden * d + _optimizer_moment(size),
+    ]
 
 
 def checkpoint_bytes(size: StepSize) -> int:

@@ -10,6 +10,7 @@ from torch.testing import assert_close
 
 from quadric import BilinearAutoencoder
 from quadric.autoencoders import bilinear, reference_loss
+from quadric.autoencoders.bilinear import error_path
 from quadric.autoencoders.kernels.kernel import atom_gram
 from quadric.autoencoders.lens import AffineLens
 from quadric.autoencoders.mixing import Masked, Sparse
@@ -59,6 +60,64 @@ def test_loss_and_its_gradients_are_those_of_the_reference(variety, block_size, 
     for name, got, want in zip(parameters, torch.autograd.grad(ours.total, parameters.values()), expected, strict=True):
         difference = float((got - want).norm() / want.norm())
         assert difference < 1e-10, f"{name}: gradients differ by {difference}"
+
+
+LIFTED = [name for name in zoo.VARIETIES if name.startswith(("atomic", "composite sparse"))]
+"""Varieties that can be evaluated in the product space."""
+
+
+@pytest.fixture
+def lifted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Evaluate every dictionary in the product space, as those with many atoms are."""
+    monkeypatch.setattr(bilinear, "error_path", lambda **_: "lifted")
+
+
+@pytest.mark.parametrize("variety", LIFTED)
+@pytest.mark.parametrize("top_latents", [None, 1, 3])
+def test_the_loss_in_the_product_space_is_that_of_the_reference(variety, top_latents, lifted):
+    ae, x = zoo.make(variety), zoo.tokens()
+    parameters = dict(ae.named_parameters())
+    ours, reference = ae.loss(x, 0.3, top_latents=top_latents), reference_loss(ae, x, 0.3, top_latents)
+    assert_close(ours, reference, rtol=1e-10, atol=0)
+    expected = torch.autograd.grad(reference.total, parameters.values())
+    for name, got, want in zip(parameters, torch.autograd.grad(ours.total, parameters.values()), expected, strict=True):
+        difference = float((got - want).norm() / want.norm())
+        assert difference < 1e-10, f"{name}: gradients differ by {difference}"
+
+
+@pytest.mark.parametrize("variety", LIFTED)
+def test_the_overlap_penalty_in_the_product_space_is_that_of_the_kernel(variety, monkeypatch):
+    ae, x = zoo.make(variety), zoo.tokens()
+    found = []
+    for path in ("kernel", "lifted"):
+        monkeypatch.setattr(bilinear, "error_path", lambda *, path=path, **_: path)
+        total = ae.loss(x, 0.3, overlap_penalty=0.7, top_latents=3).total
+        found.append([total.detach(), *torch.autograd.grad(total, list(ae.parameters()))])
+    for want, got in zip(*found, strict=True):
+        assert float((got - want).norm() / want.norm()) < 1e-9
+
+
+@pytest.mark.parametrize("variety", LIFTED)
+def test_errors_in_the_product_space_are_those_of_the_materialized_matrices(variety, lifted):
+    ae, x = zoo.make(variety), zoo.tokens(6).requires_grad_()
+    assert_close(ae.error(x), naive.errors(ae, x), rtol=1e-9, atol=1e-12)
+    assert_close(ae.errors_of(ae.prepare(x), ae.encode_prepared(ae.prepare(x))).objective, naive.objective(ae, x))
+    leaves = [x, ae.left, ae.right]
+    ours = torch.autograd.grad(ae.error(x).sum(), leaves)
+    for got, want in zip(ours, torch.autograd.grad(naive.errors(ae, x).sum(), leaves), strict=True):
+        assert_close(got, want, rtol=1e-8, atol=1e-10)
+
+
+def test_the_error_path_is_the_cheaper_one():
+    large = {"n_latents": 65_536, "n_hidden": 131_072, "width": 129}
+    assert error_path(**large, is_sparse=True) == "lifted"
+    assert error_path(**large, is_sparse=False) == "blocked", "the product space needs the entries of C"
+    assert error_path(**{**large, "width": 577}, is_sparse=True) == "blocked"
+    assert error_path(n_latents=8192, n_hidden=16_384, width=2, is_sparse=True) == "kernel"
+    # 2kp = h² is the last size at which the product space is not dearer: p = 300 for w = 24.
+    at_most = 18_000**2 // (2 * 300)
+    assert error_path(n_latents=at_most, n_hidden=18_000, width=24, is_sparse=True) == "lifted"
+    assert error_path(n_latents=at_most + 1, n_hidden=18_000, width=24, is_sparse=True) == "blocked"
 
 
 @pytest.mark.parametrize("variety", zoo.VARIETIES)

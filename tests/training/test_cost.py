@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
+from quadric.autoencoders import bilinear
 from quadric.autoencoders.mixing import Sparse
 from quadric.training import AutoencoderConfig, Learner, TrainingConfig
 from quadric.training.cost import ALLOCATOR_OVERHEAD, StepSize, half_share, phases, step_flops, step_memory
@@ -23,7 +24,7 @@ TRAINING = TrainingConfig(steps=100, alpha_warmup_steps=10)
 FROZEN = 90  # a step at which the mask no longer changes
 
 
-def learner_of(size: StepSize) -> Learner:
+def learner_of(size: StepSize, initial_density: float = 1.0) -> Learner:
     config = AutoencoderConfig(
         hook_point="x",
         n_latents=size.n_latents,
@@ -31,8 +32,9 @@ def learner_of(size: StepSize) -> Learner:
         prior=size.prior,
         symmetric=size.symmetric,
         init="xavier",
+        initial_density=initial_density,
         overlap_penalty=0.01 if size.has_overlap_penalty else 0.0,
-        top_latents=32 if size.has_top_latents else None,
+        top_latents=size.top_latents,
     )
     autoencoder = config.build(size.d_model)
     if size.prior == "composite":
@@ -146,8 +148,8 @@ def train_two_steps(size: StepSize) -> None:
         sized("composite", 1024, 16, 256, 2048, 0.5),
         sized("composite", 8192, 16, 1024, 2048, 0.001),
         sized("composite", 1024, 16, 2048, 4096, 0.002),
-        sized("composite", 8192, 16, 1024, 2048, 0.001, has_overlap_penalty=True, has_top_latents=True),
-        sized("atomic", 4096, 16, 768, 768, has_overlap_penalty=True, has_top_latents=True),
+        sized("composite", 8192, 16, 1024, 2048, 0.001, has_overlap_penalty=True, top_latents=32),
+        sized("atomic", 4096, 16, 768, 768, has_overlap_penalty=True, top_latents=32),
     ],
     ids=str,
 )
@@ -238,8 +240,31 @@ def test_linear_baselines_are_refused():
         phases(AutoencoderConfig(hook_point="x", kind="topk"), 32, 256, 600)
 
 
+@pytest.mark.parametrize("top_latents", [None, 5])
+@pytest.mark.parametrize("has_overlap_penalty", [False, True])
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_flops_in_the_product_space_are_those_counted(top_latents, has_overlap_penalty, symmetric, monkeypatch):
+    monkeypatch.setattr(bilinear, "LARGEST_DENSE_GRAM", 500)
+    # Eight atoms in every latent, so that no block of latents is padded, and some latents in every atom.
+    size = sized(
+        "composite", 200, 8, 1600, 1000, 0.008, top_latents=top_latents, has_overlap_penalty=has_overlap_penalty,
+        symmetric=symmetric,
+    )  # fmt: skip
+    assert size.error_path == "lifted"
+    learner, tokens = learner_of(size, initial_density=size.mixing_density), tokens_of(size)
+    counted = counted_flops(lambda: learner.step(tokens))
+    assert step_flops(size).total == pytest.approx(counted, rel=0.001)
+
+
+def test_a_dictionary_of_65536_latents_fits_in_16_gib():
+    size = sized("composite", 2048, 129, 65_536, 131_072, 64 / 131_072, top_latents=32)
+    assert size.error_path == "lifted"
+    assert step_memory(size).peak < 16 * 2**30
+    assert step_flops(size).total < 2e12
+
+
 def test_blocks_hold_less_than_a_whole_gram_matrix_would():
-    size = sized("atomic", 512, 64, 20_000, 20_000)
-    assert size.is_blocked
+    size = sized("atomic", 512, 256, 20_000, 20_000)
+    assert size.error_path == "blocked"
     assert step_memory(size).working < 4 * 20_000**2
     assert step_flops(size).total > 2 * 512 * 20_000**2

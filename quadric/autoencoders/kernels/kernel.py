@@ -48,13 +48,13 @@ def atom_gram(left: Float[Tensor, "h d"], right: Float[Tensor, "h d"], symmetric
 
 
 def cross_gram(
-    left: Float[Tensor, "h d"],
-    right: Float[Tensor, "h d"],
-    other_left: Float[Tensor, "g d"],
-    other_right: Float[Tensor, "g d"],
+    left: Float[Tensor, "*b h d"],
+    right: Float[Tensor, "*b h d"],
+    other_left: Float[Tensor, "*b g d"],
+    other_right: Float[Tensor, "*b g d"],
     symmetric: bool = True,
-) -> Float[Tensor, "h g"]:
-    """Inner products between the atoms of two dictionaries, or of two blocks of one."""
+) -> Float[Tensor, "*b h g"]:
+    """Inner products between the atoms of two dictionaries, or of two blocks of one; or of several such pairs."""
     straight = (left @ other_left.mT) * (right @ other_right.mT)
     if not symmetric:
         return straight

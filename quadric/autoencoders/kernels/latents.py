@@ -12,7 +12,7 @@ again in the backward pass. Small ones are kept for it instead.
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -179,15 +179,26 @@ def latent_sums(
     return LatentSums(*_LatentSums.apply(latents, kernel, offset, kept))  # type: ignore[no-untyped-call]
 
 
-def strongest(latents: Float[Tensor, "n k"], kernel: Float[Tensor, "k k"], count: int) -> Bool[Tensor, "n k"]:
-    """Whether a latent is among the `count` of its token with the largest share ‖z_i W_i‖ = |z_i|√K_ii.
+@torch.no_grad()
+def strongest(latents: Float[Tensor, "n k"], norms: Float[Tensor, " k"], count: int) -> Int[Tensor, "n c"]:
+    """The `count` latents of each token with the largest share ‖z_i W_i‖ = |z_i|·‖W_i‖.
 
-    Stored latent by latent, like the latents.
+    Args:
+        latents: z.
+        norms: ‖W_i‖ = √K_ii.
+        count: how many.
     """
-    with torch.no_grad():
-        shares = latents.mT.abs() * kernel.diagonal().clamp(min=0).sqrt()[:, None]
-        chosen = shares.topk(count, dim=0, sorted=False).indices
-        return torch.zeros_like(shares, dtype=torch.bool).scatter_(0, chosen, True).mT
+    chosen = torch.empty(len(latents), count, dtype=torch.long, device=latents.device)
+    for some in slices(len(latents), TOKENS_AT_ONCE):
+        shares = latents[some].abs().mul_(norms).contiguous()
+        chosen[some] = shares.topk(count, dim=1, sorted=False).indices
+    return chosen
+
+
+def kept_latents(indices: Int[Tensor, "n c"], n_latents: int) -> Bool[Tensor, "n k"]:
+    """Whether a latent is among those of its token, stored latent by latent, like the latents."""
+    kept = torch.zeros(n_latents, len(indices), dtype=torch.bool, device=indices.device)
+    return kept.scatter_(0, indices.mT, True).mT
 
 
 class _LatentSums(torch.autograd.Function):
@@ -205,10 +216,7 @@ class _LatentSums(torch.autograd.Function):
         error = torch.ones(len(latents), dtype=latents.dtype, device=latents.device)
         l1, l2_squared = torch.empty_like(offset), torch.empty_like(offset)
         for rows in _row_chunks(by_latent):
-            values = by_latent[rows]
-            centred = values - offset[rows, None]
-            torch.sum(centred.abs(), 1, out=l1[rows])
-            torch.sum(centred.square_(), 1, out=l2_squared[rows])
+            _write_norms(by_latent[rows], offset[rows], l1[rows], l2_squared[rows])
             # z(Kz − 2z) cancels entry by entry; zᵀKz − 2‖z‖² would cancel as the difference of two large sums.
             error += torch.sub(product[rows], chosen[rows], alpha=2).mul_(chosen[rows]).sum(0)
         ctx.save_for_backward(latents, product, offset, kept)
@@ -222,10 +230,7 @@ class _LatentSums(torch.autograd.Function):
         chosen = by_latent if kept is None else by_latent * kept.mT
         grad_latents, grad_offset = torch.empty_like(product), torch.empty_like(offset)
         for rows in _row_chunks(by_latent):
-            values = by_latent[rows]
-            centred = values - offset[rows, None]
-            signs = centred.sgn()
-            density = centred.mul_(2 * grad_l2[rows, None]).addcmul_(signs, grad_l1[rows, None])
+            density = _norms_gradient(by_latent[rows], offset[rows], grad_l1[rows], grad_l2[rows])
             torch.sum(density, 1, out=grad_offset[rows])
             torch.sub(product[rows], chosen[rows], alpha=2, out=grad_latents[rows])
             grad_latents[rows].mul_(2 * grad)
@@ -234,6 +239,64 @@ class _LatentSums(torch.autograd.Function):
             grad_latents[rows].add_(density)
         grad_kernel = weighted_gram(chosen, grad) if ctx.needs_input_grad[1] else None
         return grad_latents.mT, grad_kernel, grad_offset.neg_(), None
+
+
+class LatentNorms(NamedTuple):
+    """Norms per latent over the tokens of a batch."""
+
+    l1: Float[Tensor, " k"]
+    l2_squared: Float[Tensor, " k"]
+
+
+def latent_norms(latents: Float[Tensor, "n k"], offset: Float[Tensor, " k"]) -> LatentNorms:
+    """The norms that the Hoyer density is computed from, where the error does not come from K.
+
+    Args:
+        latents: z.
+        offset: b.
+    """
+    return LatentNorms(*_LatentNorms.apply(latents, offset))  # type: ignore[no-untyped-call]
+
+
+class _LatentNorms(torch.autograd.Function):
+    """A few latents at a time, like `_LatentSums`."""
+
+    @staticmethod
+    def forward(ctx: Any, latents: Tensor, offset: Tensor) -> tuple[Tensor, Tensor]:
+        by_latent = latents.mT
+        l1, l2_squared = torch.empty_like(offset), torch.empty_like(offset)
+        for rows in _row_chunks(by_latent):
+            _write_norms(by_latent[rows], offset[rows], l1[rows], l2_squared[rows])
+        ctx.save_for_backward(latents, offset)
+        return l1, l2_squared
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_l1: Tensor, grad_l2: Tensor) -> tuple[Tensor, Tensor]:
+        latents, offset = ctx.saved_tensors
+        by_latent = latents.mT
+        grad_latents, grad_offset = (
+            torch.empty(by_latent.shape, dtype=latents.dtype, device=latents.device),
+            torch.empty_like(offset),
+        )
+        for rows in _row_chunks(by_latent):
+            grad_latents[rows] = _norms_gradient(by_latent[rows], offset[rows], grad_l1[rows], grad_l2[rows])
+            torch.sum(grad_latents[rows], 1, out=grad_offset[rows])
+        return grad_latents.mT, grad_offset.neg_()
+
+
+def _write_norms(by_latent: Tensor, offset: Tensor, l1: Tensor, l2_squared: Tensor) -> None:
+    """‖z − b‖₁ and ‖z − b‖₂² of some latents, into the last two."""
+    centred = by_latent - offset[:, None]
+    torch.sum(centred.abs(), 1, out=l1)
+    torch.sum(centred.square_(), 1, out=l2_squared)
+
+
+def _norms_gradient(by_latent: Tensor, offset: Tensor, grad_l1: Tensor, grad_l2: Tensor) -> Tensor:
+    """What both norms give to ∂/∂z, for some latents."""
+    centred = by_latent - offset[:, None]
+    signs = centred.sgn()
+    return centred.mul_(2 * grad_l2[:, None]).addcmul_(signs, grad_l1[:, None])
 
 
 def _row_chunks(matrix: Tensor) -> list[slice]:

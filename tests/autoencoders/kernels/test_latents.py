@@ -5,7 +5,14 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from quadric.autoencoders.kernels import latents
-from quadric.autoencoders.kernels.latents import atom_activations, latent_sums, sparse_latents, strongest
+from quadric.autoencoders.kernels.latents import (
+    atom_activations,
+    kept_latents,
+    latent_norms,
+    latent_sums,
+    sparse_latents,
+    strongest,
+)
 from quadric.autoencoders.kernels.products import csr_pattern
 from quadric.autoencoders.objective import density_norms, kernel_error
 from tests.exactness import DTYPES, assert_same, random, small_blocks  # noqa: F401
@@ -105,13 +112,26 @@ def test_only_kept_latents_make_the_error_and_all_make_the_norms(by_latent, dtyp
 
 def test_the_strongest_latents_have_the_largest_terms():
     z, forms = random(20, 6), random(6, 4, seed=1)
-    kept = strongest(z, forms @ forms.mT, 2)
+    kept = kept_latents(strongest(z, forms.norm(dim=1), 2), 6)
     terms = (z[:, :, None] * forms).norm(dim=-1)
     assert (kept.sum(-1) == 2).all()
     assert all(
         set(row.nonzero()[:, 0].tolist()) == set(term.argsort()[-2:].tolist())
         for row, term in zip(kept, terms, strict=True)
     )
+
+
+@DTYPES
+def test_norms_alone_are_those_of_the_sums(dtype, monkeypatch):
+    monkeypatch.setattr(latents, "NUMBERS_AT_ONCE", 64)
+
+    def ours(z, offset):
+        return torch.cat(list(latent_norms(z, offset)))
+
+    def separate(z, offset):
+        return torch.cat(list(density_norms(z, offset)))
+
+    assert_same(ours, separate, random(30, 17, dtype=dtype), random(17, dtype=dtype, seed=2))
 
 
 def test_gradcheck_of_the_sums():
