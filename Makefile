@@ -7,9 +7,9 @@ READY   := $(VENV)/.ready
 INTEROP := .venv-interop
 VIEWER  := $(shell find web/src -type f) $(wildcard web/*.mjs web/*.json web/*.py)
 
-.PHONY: help demo test test-fast test-faults lint check bench reproduce docs format clean browser locked interop
+.PHONY: help demo test test-fast test-faults lint check bench reproduce reproduce-large docs format clean browser locked interop
 help:  ## List the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
 # The stamp file is newer than its inputs, so an unchanged tree skips the installation.
 $(INSTALLED): pyproject.toml constraints.txt quadric/version.py hatch_build.py
@@ -88,6 +88,9 @@ bench: $(READY) browser  ## Run all benchmarks and rewrite benchmarks/results/
 
 reproduce: $(READY)  ## Reproduce the paper at small size into docs/results/ (about an hour, resumable)
 	$(BIN)/python benchmarks/reproduce.py
+
+reproduce-large: $(READY)  ## The same at the paper's proportions, into docs/results/large/ (hours, resumable; ARGS=--plan shows the cost)
+	$(BIN)/python benchmarks/reproduce_large.py $(ARGS)
 
 docs: $(READY)  ## Build the documentation into site-build/
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'

@@ -344,8 +344,13 @@ def settings(sweep: Path, seconds: dict[str, float]) -> list[str]:
     return [
         f"{row['model']}, d = {row['d_model']}, k = {row['n_latents']}, {row['steps']} steps ({tokens:,} tokens), "
         f"{seeds} seeds, {int(row['tokens']):,} held-out tokens, {len(rows)} cells. Minutes: {minutes or 'unknown'}; "
-        f"{os.cpu_count()} cores, Python {platform.python_version()}, torch {torch.__version__}."
+        f"{machine()}"
     ]
+
+
+def machine() -> str:
+    """The machine and the versions that results depend on."""
+    return f"{os.cpu_count()} cores, Python {platform.python_version()}, torch {torch.__version__}."
 
 
 if __name__ == "__main__":  # write the page from existing results, without running anything
