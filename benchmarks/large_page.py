@@ -26,6 +26,8 @@ COLUMNS = (
     "k", "kind", "lens", "α", "seed", "error", "constant", "linear", "quadratic", "active", "error of 32",
     "captured 1/3/5", "dense", "distinct",
 )  # fmt: skip
+ALPHA_MARKERS = {0.0: "v", 0.1: "<", 1.0: ">"}
+"""Of the composite cells at other weights of the density penalty than the paper's."""
 PRIORS = ("atomic", "composite", "quadratic")
 PRIMER = """\
 Errors are ‖X̂ − xxᵀ‖²/‖xxᵀ‖² on held-out documents, with 95 % intervals over sequences. The blocks are those about the
@@ -297,9 +299,10 @@ def draw_convergence(configs: list[RunConfig], rows: list[Row]) -> Drawn:
             line = [(row["step"], row["error"]) for row in rows if row["cell"] == name]
             if line:
                 steps, errors = zip(*line, strict=True)
-                seed = only_autoencoder(config).seed
-                style: dict[str, Any] = {"color": look.colour, "marker": look.marker, "markersize": 2.5}
-                axes.plot(steps, errors, look.dashes, alpha=1 - 0.5 * seed, label=_label(config, look), **style)
+                cell = only_autoencoder(config)
+                marker = ALPHA_MARKERS.get(cell.alpha, look.marker) if look is LOOKS["composite"] else look.marker
+                style: dict[str, Any] = {"color": look.colour, "marker": marker, "markersize": 3, "linewidth": 1}
+                axes.plot(steps, errors, look.dashes, alpha=1 - 0.5 * cell.seed, label=_label(config, look), **style)
         axes.set_xlabel("steps")
         axes.set_ylabel("held-out error")
         axes.set_ylim(bottom=0)
@@ -364,7 +367,10 @@ def _lines(
     yield from _figure(figures, "convergence", "Held-out error over steps.")
     yield from ("## Number of latents", "", *(where_lines_cross(found) or [NOT_YET]), "")
     yield from _figure(
-        figures, "widths", "Held-out error over the number of latents; grey: the floor lies inside the band."
+        figures,
+        "widths",
+        "Held-out error over the number of latents. Bands: range over seeds, or 95 % over sequences where there is one "
+        "seed; grey: the floor lies inside the band.",
     )
     yield from ("## Agreement", "", *_agreement_table(found), "")
     yield from ("The command:", "", "```", command, "```", "")

@@ -70,9 +70,14 @@ def _line(axes: Any, series: Series, line: list[Row], measure: str) -> None:
     values = [row[measure] for row in line]
     axes.plot(sizes, values, look.dashes, color=look.colour, marker=look.marker, label=look.label)
     if measure == "error":
-        axes.fill_between(
-            sizes, [row["low"] for row in line], [row["high"] for row in line], color=look.colour, alpha=0.18, lw=0
-        )
+        lows, highs = zip(*map(_band, line), strict=True)
+        axes.fill_between(sizes, lows, highs, color=look.colour, alpha=0.18, lw=0)
+
+
+def _band(row: Row) -> tuple[float, float]:
+    """The range over seeds: Student's interval of two seeds would hide the lines. One seed: the interval over
+    sequences."""
+    return (row["smallest"], row["largest"]) if row["seeds"] > 1 else (row["low"], row["high"])
 
 
 def _floor(axes: Any, rows: list[Row]) -> None:
@@ -89,7 +94,7 @@ def _floor(axes: Any, rows: list[Row]) -> None:
 
 def _in_widths(size: int, rows: list[Row]) -> str:
     share = size / rows[0]["d_model"]
-    return f"{share:g} d" if share >= 1 else f"d/{1 / share:g}"
+    return f"d/{round(1 / share)}" if share < 1 and (1 / share).is_integer() else f"{share:.3g} d"
 
 
 def crossings(first: list[Row], second: list[Row], measure: str = "error") -> list[float]:
