@@ -86,8 +86,8 @@ check: lint test  ## Everything that CI checks
 bench: $(READY) browser  ## Run all benchmarks and rewrite benchmarks/results/
 	@for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
-reproduce: $(READY)  ## Reproduce the paper at small size into docs/results/ (about an hour, resumable)
-	$(BIN)/python benchmarks/reproduce.py
+reproduce: $(READY)  ## Reproduce the paper at small size into docs/results/ (about an hour, resumable; MODEL=path for another model)
+	$(BIN)/python benchmarks/reproduce.py $(if $(MODEL),--model "$(MODEL)") $(if $(RESULTS),--results "$(RESULTS)")
 
 reproduce-large: $(READY)  ## The same at the paper's proportions, into docs/results/large/ (hours, resumable; ARGS=--plan shows the cost)
 	$(BIN)/python benchmarks/reproduce_large.py $(ARGS)

@@ -242,8 +242,9 @@ def checked_layer(model: str, layer: int | None, fraction: float) -> int:
 
 
 def layers_at(n_layers: int, fractions: tuple[float, ...]) -> list[int]:
-    """Layers at fractions of a model's depth, each once."""
-    return list(dict.fromkeys(min(n_layers - 1, round(fraction * n_layers)) for fraction in fractions))
+    """Layers at fractions of a model's depth, each once; not the first, whose input is the embedding."""
+    last = n_layers - 1
+    return list(dict.fromkeys(min(last, max(1, round(fraction * n_layers))) for fraction in fractions))
 
 
 def widths_of(d_model: int, largest: int) -> tuple[int, ...]:

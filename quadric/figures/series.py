@@ -22,7 +22,7 @@ class Series(NamedTuple):
 def all_series(data: FigureData) -> Iterator[Series]:
     """One series per kind and lens; the lens is named only if the cells have more than one."""
     by_lens = {lens: _at_main_alpha(data, lens) for lens in ("paper", "affine")}
-    linear = [row for row in data.rows if _lens(row) is None]
+    linear = [row for row in data.rows if lens_of(row) is None]
     both = all(by_lens.values())
     for kind, look in LOOKS.items():
         for lens, rows in (*by_lens.items(), (None, linear)):
@@ -32,7 +32,7 @@ def all_series(data: FigureData) -> Iterator[Series]:
 
 
 def _at_main_alpha(data: FigureData, lens: str) -> list[Row]:
-    rows = [row for row in data.rows if _lens(row) == lens]
+    rows = [row for row in data.rows if lens_of(row) == lens]
     counts = Counter(row["alpha"] for row in rows)
     if not counts:
         return []
@@ -40,7 +40,7 @@ def _at_main_alpha(data: FigureData, lens: str) -> list[Row]:
     return [row for row in rows if row["alpha"] == main]
 
 
-def _lens(row: Row) -> str | None:
+def lens_of(row: Row) -> str | None:
     """The lens of a cell; rows of earlier versions do not name it, and all had the paper's."""
     lens: str | None = row.get("lens", None if row["alpha"] is None else "paper")
     return lens

@@ -66,6 +66,8 @@ def over_width(series: Series) -> list[Row]:
 
 
 def _line(axes: Any, series: Series, line: list[Row], measure: str) -> None:
+    if not line:
+        return
     look, sizes = series.look, [row["n_latents"] for row in line]
     values = [row[measure] for row in line]
     axes.plot(sizes, values, look.dashes, color=look.colour, marker=look.marker, label=look.label)
