@@ -100,10 +100,13 @@ def run(options: argparse.Namespace) -> None:
     settings = settings_of(options)
     configs = cells(settings, options.work)
     wanted = chosen(configs, options.only)
+    command = shlex.join(["python", "benchmarks/reproduce_large.py", *(o for o in options.given if o != "--page")])
+    if options.page:
+        print(f"wrote {write_page(configs, settings, options.work, options.results, command)}")
+        return
     print_plan(wanted, settings, options.work)
     if options.plan:
         return
-    command = shlex.join(["python", "benchmarks/reproduce_large.py", *options.given])
     options.work.mkdir(parents=True, exist_ok=True)
     with only_writer(options.work, "reproduce_large.py"), progress() as display:
         harvest_both(settings, options.work, lambda split, state: display.report(split, state.done, state.wanted))
@@ -130,6 +133,7 @@ def _said(reports: dict[str, object]) -> str:
 def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--plan", action="store_true", help="print the cells and their cost, and stop")
+    parser.add_argument("--page", action="store_true", help="write the page from what is finished, and stop")
     parser.add_argument("--only", nargs="+", default=[], help="cells whose name contains one of these")
     parser.add_argument(
         "--work", type=Path, default=Path("runs/reproduce-large"), help="folder of activations and runs"

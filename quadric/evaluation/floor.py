@@ -16,6 +16,7 @@ TOKENS_PER_LATENT = 4
 FEWEST_TOKENS, MOST_TOKENS = 8_192, 32_768
 """Tokens that the floor is measured on, half of them for the basis: eight per latent within these bounds."""
 ITERATIONS = 8
+TOKENS_AT_ONCE = 4096
 EXTRA = 16
 """Directions carried beside the wanted ones, so that the last of those converge too."""
 
@@ -106,8 +107,8 @@ def floor_bounds(
 def _errors_by_size(basis: ProductSpaceBasis, tokens: Float[Tensor, "n d"]) -> Float[Tensor, " sizes"]:
     """Mean error of 0, 1, 2, … leading components."""
     energy = torch.zeros(basis.combinations.shape[1], dtype=torch.float64)
-    for part in tokens.split(4096):
-        found = (part @ basis.sample.mT).square() @ basis.combinations
+    for start in range(0, len(tokens), TOKENS_AT_ONCE):
+        found = (tokens[start : start + TOKENS_AT_ONCE] @ basis.sample.mT).square() @ basis.combinations
         energy += found.double().square().sum(0)
     captured = torch.cat([energy.new_zeros(1), energy.flip(0).cumsum(0)])  # components are in ascending order
     return 1 - captured / len(tokens)
