@@ -7,9 +7,9 @@ READY   := $(VENV)/.ready
 INTEROP := .venv-interop
 VIEWER  := $(shell find web/src -type f) $(wildcard web/*.mjs web/*.json web/*.py)
 
-.PHONY: help demo test test-fast test-faults lint check bench reproduce docs format clean browser locked interop
+.PHONY: help demo test test-fast test-faults lint check bench reproduce reproduce-large docs format clean browser locked interop
 help:  ## List the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
 # The stamp file is newer than its inputs, so an unchanged tree skips the installation.
 $(INSTALLED): pyproject.toml constraints.txt quadric/version.py hatch_build.py
@@ -86,8 +86,11 @@ check: lint test  ## Everything that CI checks
 bench: $(READY) browser  ## Run all benchmarks and rewrite benchmarks/results/
 	@for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
-reproduce: $(READY)  ## Reproduce the paper at small size into docs/results/ (about an hour, resumable)
-	$(BIN)/python benchmarks/reproduce.py
+reproduce: $(READY)  ## Reproduce the paper at small size into docs/results/ (about an hour, resumable; MODEL=path for another model)
+	$(BIN)/python benchmarks/reproduce.py $(if $(MODEL),--model "$(MODEL)") $(if $(RESULTS),--results "$(RESULTS)")
+
+reproduce-large: $(READY)  ## The same at the paper's proportions, into docs/results/large/ (hours, resumable; ARGS=--plan shows the cost)
+	$(BIN)/python benchmarks/reproduce_large.py $(ARGS)
 
 docs: $(READY)  ## Build the documentation into site-build/
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'

@@ -15,8 +15,14 @@ import torch
 
 Rows = list[dict[str, str]]
 NOT_YET = "not measured yet"
+DEFAULT_SWEEP = "sweep-default"
+"""Name of the folder, beside the sweep of the paper's method, with the cells of the default."""
+DEFAULT = "default"
+"""Name of the default dictionary: composite, with an affine lens."""
+NEAR = 0.25
+"""Two weights of the density penalty that differ by no more than this are neighbours."""
 DRAWN = {
-    "layers": "Held-out error across layers; 95 % intervals over seeds.",
+    "layers": "Held-out error across layers, both lenses; 95 % intervals over seeds, or over sequences for one seed.",
     "captured": "Share of Σ|λ| in the leading eigenvalues of every latent.",
     "similarity": "Similarity over α; first row and column: random initialization; last column: the other prior.",
     "stability": "Similarity between seeds; grey: similarity to a random initialization.",
@@ -48,6 +54,33 @@ def cells(sweep: Path) -> Rows:
     return read(sweep / "results.csv")
 
 
+def named_cells(sweep: Path) -> list[tuple[str, dict[str, str]]]:
+    """Cells at the main alpha of their recipe, each with the name of its dictionary."""
+    printed = [(row["kind"], row) for row in at_default(cells(sweep))]
+    return printed + [(DEFAULT, row) for row in cells(sweep.with_name(DEFAULT_SWEEP))]
+
+
+def by_name(sweep: Path, layer: str | None = None) -> dict[str, Rows]:
+    """The same cells by dictionary, at one layer or at all of them."""
+    found: dict[str, Rows] = {}
+    for name, row in named_cells(sweep):
+        if layer in (None, row["layer"]):
+            found.setdefault(name, []).append(row)
+    return found
+
+
+def main_layer(sweep: Path) -> str | None:
+    """The layer with most cells."""
+    layers = [row["layer"] for row in cells(sweep)]
+    return max(dict.fromkeys(layers), key=layers.count, default=None)
+
+
+def average(rows: Rows, column: str) -> float | None:
+    """Mean of a column over the rows that have it."""
+    values = [float(row[column]) for row in rows if row.get(column)]
+    return mean(values) if values else None
+
+
 def at_default(rows: Rows) -> Rows:
     return [row for row in rows if row["alpha"] in ("", "0.3")]
 
@@ -63,30 +96,85 @@ def ordering(results: Path, sweep: Path) -> str:
     first = sum(each["quadratic"] < each["composite"] for each in full)
     second = sum(each["composite"] < each["atomic"] for each in full)
     lines = [
-        f"layer {row['layer']} {row['kind']} {float(row['error']):.3f} "
+        f"layer {row['layer']} {DEFAULT if row['lens'] == 'affine' else row['kind']} {float(row['error']):.3f} "
         f"({float(row['low']):.3f}–{float(row['high']):.3f})"
         for row in sorted(read(results / "layers.csv"), key=lambda row: (int(row["layer"]), row["kind"]))
     ]
     return (
         f"quadratic < composite in {first} of {len(full)} (layer, seed) pairs, composite < atomic in {second} of "
-        f"{len(full)}. Errors, 95 % over seeds: {'; '.join(lines)}"
+        f"{len(full)}. Errors, 95 % over seeds or, of one seed, over sequences: {'; '.join(lines)}"
     )
 
 
 def against_topk(results: Path, sweep: Path) -> str:
-    """How often each prior reconstructs better than TopK."""
+    """How often each dictionary reconstructs better than TopK."""
     errors: dict[tuple[str, str], dict[str, float]] = {}
-    for row in at_default(cells(sweep)):
-        errors.setdefault((row["layer"], row["seed"]), {})[row["kind"]] = float(row["error"])
+    for name, row in named_cells(sweep):
+        errors.setdefault((row["layer"], row["seed"]), {})[name] = float(row["error"])
     pairs = [each for each in errors.values() if "topk" in each]
     if not pairs:
         return NOT_YET
     better = {
-        kind: sum(each[kind] < each["topk"] for each in pairs if kind in each)
-        for kind in ("atomic", "composite", "quadratic")
+        name: sum(each[name] < each["topk"] for each in pairs if name in each)
+        for name in ("atomic", "composite", "quadratic", DEFAULT)
     }
-    counts = ", ".join(f"{kind} in {count}" for kind, count in better.items())
+    counts = ", ".join(f"{name} in {count}" for name, count in better.items())
     return f"better than TopK, of {len(pairs)} (layer, seed) pairs: {counts}"
+
+
+def blocks(results: Path, sweep: Path) -> str:
+    """Errors by block at the main layer, and the share of the energy in each block."""
+    layer = main_layer(sweep)
+    found = by_name(sweep, layer)
+    first = next(iter(found.values()), [])
+    if average(first, "error_quadratic") is None:
+        return NOT_YET
+    energy = ", ".join(f"{name} {average(first, f'energy_{name}'):.0%}" for name in ("constant", "linear", "quadratic"))
+    errors = "; ".join(
+        f"{name} " + " / ".join(f"{average(rows, f'error_{b}'):.3f}" for b in ("constant", "linear", "quadratic"))
+        for name, rows in found.items()
+    )
+    return f"layer {layer}, energy: {energy}. Errors, constant / linear / quadratic: {errors}"
+
+
+def floors(results: Path, sweep: Path) -> str:
+    """The floor of every layer, and how far above it the best of the paper's priors ends."""
+    rows = [row for row in at_default(cells(sweep)) if row["kind"] in ("atomic", "composite", "quadratic")]
+    said = []
+    for layer in sorted({row["layer"] for row in rows if row.get("floor")}, key=int):
+        mine = [row for row in rows if row["layer"] == layer]
+        best = min(mine, key=lambda row: float(row["error"]))
+        said.append(
+            f"layer {layer}: floor {average(mine, 'floor'):.3f}, best prior {float(best['error']):.3f} ({best['kind']})"
+        )
+    return "; ".join(said) or NOT_YET
+
+
+def redundant(results: Path, sweep: Path) -> str:
+    """Distinct, empty and copied latents per dictionary."""
+    return (
+        "; ".join(
+            f"{name}: {average(rows, 'n_distinct'):.0f} distinct of {rows[0]['n_latents']}, "
+            f"{average(rows, 'n_empty'):.0f} empty, {average(rows, 'n_copies'):.0f} copies"
+            for name, rows in by_name(sweep).items()
+            if average(rows, "n_distinct") is not None
+        )
+        or NOT_YET
+    )
+
+
+def active(results: Path, sweep: Path) -> str:
+    """Latents per token that come within 10 % of the error of all, and the error of the 32 strongest."""
+    return (
+        "; ".join(
+            f"{name}: {median(float(row['active_per_token']) for row in rows):.0f} per token come within 10 % of the "
+            f"error of all ({average(rows, 'error'):.3f}); the 32 strongest have "
+            f"{average(rows, 'error_of_32_active'):.3f}"
+            for name, rows in by_name(sweep, main_layer(sweep)).items()
+            if average(rows, "active_per_token") is not None
+        )
+        or NOT_YET
+    )
 
 
 def low_rank(results: Path, sweep: Path) -> str:
@@ -123,13 +211,14 @@ def _alphas(prior: str, rows: Rows) -> str:
         if row["prior"] == prior and (a := number(row["row"])) is not None and (b := number(row["column"])) is not None
         if a != b
     ]
-    step = min(distance for distance, _ in pairs)
-    near = [row for distance, row in pairs if distance < 1.5 * step]
+    # The paper's neighbours are 0.1 apart; ours at least have a similar density.
+    widest = max(NEAR, min(distance for distance, _ in pairs))
+    near = [row for distance, row in pairs if distance <= widest]
     random = [
         row for row in rows if row["prior"] == prior and row["row"] == "random" and number(row["column"]) is not None
     ]
     said = [
-        f"{label} {spread([float(row[column]) for row in near])} between neighbouring α, "
+        f"{label} {spread([float(row[column]) for row in near])} for α at most {widest:g} apart, "
         f"{spread([float(row[column]) for _, row in pairs])} over all, "
         f"{spread([float(row[column]) for row in random])} with a random initialization"
         for label, column in (("Sim_F", "frobenius"), ("Sim_H", "hungarian_symmetric"), ("alignment", "alignment"))
@@ -188,21 +277,21 @@ def theorem(results: Path, sweep: Path) -> str:
 
 
 def dense(results: Path, sweep: Path) -> str:
-    """Shares of dense and dead latents per kind."""
-    rows = at_default(cells(sweep))
-    if not rows:
-        return NOT_YET
-    kinds = sorted({row["kind"] for row in rows} & {"atomic", "composite", "quadratic"})
-    return "; ".join(
-        f"{kind}: {mean(float(row['dense_share']) for row in rows if row['kind'] == kind):.0%} dense, "
-        f"{mean(float(row['dead_share']) for row in rows if row['kind'] == kind):.0%} dead"
-        for kind in kinds
+    """Shares of dense and dead latents per dictionary."""
+    return (
+        "; ".join(
+            f"{name}: {average(rows, 'dense_share'):.0%} dense, {average(rows, 'dead_share'):.0%} dead"
+            for name, rows in by_name(sweep).items()
+            if name != "topk"
+        )
+        or NOT_YET
     )
 
 
 def manifolds(results: Path, sweep: Path) -> str:
-    path = results / "planted.md"
-    return "see the [table of planted manifolds](planted.md)" if path.is_file() else NOT_YET
+    if (results / "planted.md").is_file():
+        return "see the [table of planted manifolds](planted.md)"
+    return NOT_YET if not cells(sweep) else "needs no language model, so it is measured with the embedded one only"
 
 
 def known_concepts(results: Path, sweep: Path) -> str:
@@ -231,12 +320,12 @@ def detections(rows: Rows) -> list[str]:
     """Average precision of the best latent for every concept, over all layers, and TopK's; nothing in older files."""
     found = []
     for concept in dict.fromkeys(row["concept"] for row in rows if row.get("detected")):
-        best = {
-            kind: max(float(row["detected"]) for row in rows if (row["concept"], row["kind"]) == (concept, kind))
-            for kind in ("composite", "topk")
-            if any(row["kind"] == kind for row in rows)
-        }
-        found.append(f"{concept} detected {', '.join(f'{value:.2f} ({kind})' for kind, value in best.items())}")
+        best: dict[str, float] = {}
+        for row in rows:
+            name = DEFAULT if "-affine-" in row["autoencoder"] else row["kind"]
+            if row["concept"] == concept and name in ("composite", DEFAULT, "topk"):
+                best[name] = max(best.get(name, 0.0), float(row["detected"]))
+        found.append(f"{concept} detected {', '.join(f'{value:.2f} ({name})' for name, value in best.items())}")
     return found
 
 
@@ -296,6 +385,10 @@ CLAIMS = (
         theorem,
     ),
     Claim("Dense latents", "`quadric sweep`", "about 10 % (composite, layer 18, 64 M tokens)", dense),
+    Claim("Error by block about the mean token (not in the paper)", "`quadric sweep`", "–", blocks),
+    Claim("Error beside the floor, PCA of xxᵀ with k components (not in the paper)", "`quadric sweep`", "–", floors),
+    Claim("Distinct latents (not in the paper)", "`quadric sweep`", "–", redundant),
+    Claim("Active latents per token (not in the paper)", "`quadric sweep`", "K = 32 for TopK", active),
     Claim(
         "Bilinear autoencoders find planted manifolds (not in the paper)",
         "`python benchmarks/bench_planted.py`",
@@ -339,13 +432,22 @@ def settings(sweep: Path, seconds: dict[str, float]) -> list[str]:
         return ["No sweep has been measured yet; `make reproduce` fills this page."]
     row = rows[0]
     tokens = int(row["steps"]) * int(row["sequences_per_step"]) * int(row["block_length"])
-    seeds = len({each["seed"] for each in rows})
+    seeds = {
+        layer: len({each["seed"] for each in rows if each["layer"] == layer}) for layer in {r["layer"] for r in rows}
+    }
+    counts = ", ".join(f"{n} at layer {layer}" for layer, n in sorted(seeds.items(), key=lambda item: int(item[0])))
+    default = len(cells(sweep.with_name(DEFAULT_SWEEP)))
     minutes = ", ".join(f"{name} {value / 60:.1f}" for name, value in seconds.items())
     return [
         f"{row['model']}, d = {row['d_model']}, k = {row['n_latents']}, {row['steps']} steps ({tokens:,} tokens), "
-        f"{seeds} seeds, {int(row['tokens']):,} held-out tokens, {len(rows)} cells. Minutes: {minutes or 'unknown'}; "
-        f"{os.cpu_count()} cores, Python {platform.python_version()}, torch {torch.__version__}."
+        f"seeds: {counts}; {int(row['tokens']):,} held-out tokens, {len(rows) + default} cells. Minutes: "
+        f"{minutes or 'unknown'}; {machine()}"
     ]
+
+
+def machine() -> str:
+    """The machine and the versions that results depend on."""
+    return f"{os.cpu_count()} cores, Python {platform.python_version()}, torch {torch.__version__}."
 
 
 if __name__ == "__main__":  # write the page from existing results, without running anything

@@ -1,10 +1,11 @@
 """Reproduce the paper at small size into docs/results/: harvest, sweep, figures, concepts, planted manifolds, claims.
 
-If interrupted, run the same command again: finished stages are not repeated.
+If interrupted, run the same command again: finished stages are not repeated. `--model PATH` (a .gguf file or a folder)
+does the same with another language model; layers and sizes follow its depth and width.
 
-Budget: an hour on two cores, for SmolLM2-135M (d = 576), k = 432, h = 864, 128 steps of 2,048 tokens. It took 56
-minutes: harvest 4, training and measuring 56 cells 49, figures 1, concepts 1, planted manifolds 2. Since then, planted
-manifolds take about ten, and concepts read 8,192 tokens more.
+Budget: an hour on two cores, for SmolLM2-135M (d = 576), k = 432, h = 864, 128 steps of 2,048 tokens. Training and
+measuring took 14 s per 10^12 FLOPs of `quadric plan`; the 33 cells here take 127 of them. With 4 minutes of harvesting,
+10 for planted manifolds and 3 for the rest, that makes 47 minutes.
 """
 
 import argparse
@@ -16,9 +17,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from paper_claims import claims_page
+from large_cells import layers_at
+from paper_claims import DEFAULT_SWEEP, claims_page
 
 from quadric._files import write_atomically
+from quadric.activations import find_model
+from quadric.activations.models import load_shape
 from quadric.autoencoders import load_pretrained
 from quadric.cli import main as quadric
 from quadric.cli.progress import progress
@@ -27,20 +31,38 @@ from quadric.geometry.dictionary import require_bilinear
 from quadric.runs.folder import autoencoder_folders, evidence_folder
 
 ROOT = Path(__file__).parents[1]
-ALPHAS = "0 0.1 0.2 0.3 0.4 0.5 0.6 0.7 0.8 0.9 1"
-# 1.85 % of 864 atoms are 16 per latent, as many as the paper's 0.1 % of 16,384.
-SIZES = (
-    "--n-latents 432 --mixing-density 0.0185 --steps 128 --sequences-per-step 8 --epochs 2 "
-    "--checkpoint-every 32 --keep-checkpoints 1 --held-out-tokens 8192"
+EMBEDDED = "smollm2"
+FRACTIONS = (1 / 8, 1 / 2, 4 / 5)
+"""Of the depth of the model; the middle one is the main layer."""
+ALPHAS = "0 0.1 0.3 0.6 1"
+SEEDS = "0 1 2"
+"""Seeds at the main layer; the other layers have one, because three everywhere would not fit into the hour."""
+# Sixteen atoms per latent, as many as the paper's 0.1 % of 16,384.
+TRAINING = (
+    "--atoms-per-latent 16 --steps 128 --sequences-per-step 8 --epochs 2 --checkpoint-every 32 --keep-checkpoints 1 "
+    "--held-out-tokens 8192"
 )
 
 
+def sizes_of(d_model: int) -> str:
+    """Size flags for a model of this width: k = 3/4 d, and h = 2 k by default."""
+    return f"--n-latents {3 * d_model // 4} {TRAINING}"
+
+
 def sweeps(options: argparse.Namespace) -> list[str]:
-    """The sweep commands, as typed in a shell."""
-    shared = f"--recipe paper {options.sizes} --out {shlex.quote(str(options.work / 'sweep'))} {options.more}".strip()
+    """The sweep commands, as typed in a shell: the paper's method, then the default."""
+    places = {"--model": options.model, "--corpus": options.corpus}
+    given = " ".join(f"{flag} {shlex.quote(value)}" for flag, value in places.items() if value)
+    shared = " ".join(part for part in (options.sizes, given, options.more) if part)
+    printed = f"quadric sweep --recipe paper {shared} --out {shlex.quote(str(options.work / 'sweep'))}"
+    default = f"quadric sweep --recipe small {shared} --out {shlex.quote(str(options.work / DEFAULT_SWEEP))}"
+    kinds, main = "atomic composite quadratic topk", f"--layers {options.main_layer} --seeds {options.seeds}"
     return [
-        f"quadric sweep --layers {options.layers} --prior atomic composite quadratic topk --seeds 0 1 2 {shared}",
-        f"quadric sweep --layers {options.main_layer} --prior composite quadratic --alpha {options.alphas} {shared}",
+        f"{printed} --layers {options.layers} --prior {kinds}",
+        f"{printed} {main} --prior {kinds}",
+        f"{printed} --layers {options.main_layer} --prior composite quadratic --alpha {options.alphas}",
+        f"{default} --layers {options.layers}",
+        f"{default} {main}",
     ]
 
 
@@ -52,6 +74,11 @@ def call(command: str) -> None:
 
 
 def sweep(options: argparse.Namespace) -> None:
+    """Run all sweeps; those of the default read the activations that the first one stored."""
+    link = options.work / DEFAULT_SWEEP / "activations"
+    link.parent.mkdir(exist_ok=True)
+    if not link.is_symlink():
+        link.symlink_to(Path("..") / "sweep" / "activations")
     for command in sweeps(options):
         call(command)
 
@@ -83,19 +110,21 @@ def evidence(options: argparse.Namespace) -> None:
 
 
 def figures(options: argparse.Namespace) -> None:
-    call(f"quadric figures {shlex.quote(str(options.work / 'sweep'))} --out {shlex.quote(str(options.results))}")
+    sources = " ".join(shlex.quote(str(options.work / name)) for name in ("sweep", DEFAULT_SWEEP))
+    call(f"quadric figures {sources} --out {shlex.quote(str(options.results))}")
 
 
 def concepts(options: argparse.Namespace) -> None:
-    """Find concepts in the first seed of every dictionary at α = 0.3.
+    """Find concepts in the first seed of every dictionary at the main α of its recipe.
 
     Quadratic dictionaries take a minute each, so they are searched at the main layer only.
     """
+    runs = [run for name in ("sweep", DEFAULT_SWEEP) for run in sorted((options.work / name / "runs").iterdir())]
     folders = [
         folder
-        for run in sorted((options.work / "sweep" / "runs").iterdir())
+        for run in runs
         for name, folder in autoencoder_folders(run).items()
-        if name.endswith("-seed0") and ("-alpha0.3-" in name or "-topk-" in name)
+        if name.endswith("-seed0") and ("-alpha0.3-" in name or "-topk-" in name or "-affine-" in name)
         if "-quadratic-" not in name or name.startswith(f"resid_pre.{options.main_layer}-")
     ]
     where = " ".join(shlex.quote(str(folder)) for folder in folders)
@@ -105,6 +134,9 @@ def concepts(options: argparse.Namespace) -> None:
 
 
 def planted(options: argparse.Namespace) -> None:
+    """Planted manifolds, which need no language model: once, unless flags for them are given."""
+    if options.planted is None:
+        return
     command = [sys.executable, str(Path(__file__).parent / "bench_planted.py"), *shlex.split(options.planted)]
     subprocess.run([*command, "--out", str(options.results)], check=True)
 
@@ -150,22 +182,45 @@ def run(options: argparse.Namespace) -> None:
 
 def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--work", type=Path, default=Path("runs/reproduce"), help="folder for the sweep and its activations"
-    )
-    parser.add_argument("--results", type=Path, default=ROOT / "docs" / "results", help="folder for figures and tables")
-    parser.add_argument("--layers", default="4,14,24")
-    parser.add_argument("--main-layer", default="14", help="layer of the sweep over alpha")
+    parser.add_argument("--model", default=None, help="a .gguf file, a folder or a hub id; default: the embedded one")
+    parser.add_argument("--corpus", default=None, help="the text; default: the embedded one")
+    parser.add_argument("--work", type=Path, default=None, help="folder for the sweeps; default: runs/reproduce[-NAME]")
+    parser.add_argument("--results", type=Path, default=None, help="folder for the page; default: docs/results[/NAME]")
+    parser.add_argument("--layers", default=None, help="default: at 1/8, 1/2 and 4/5 of the depth")
+    parser.add_argument("--main-layer", default=None, help="layer of the sweep over alpha; default: the middle one")
     parser.add_argument("--alphas", default=ALPHAS)
-    parser.add_argument("--sizes", default=SIZES, help="size flags of both sweeps")
-    parser.add_argument("--more", default="", help="further flags of both sweeps, e.g. another model and text")
+    parser.add_argument("--seeds", default=SEEDS, help="at the main layer; the other layers have seed 0 only")
+    parser.add_argument("--sizes", default=None, help="size flags of the sweeps; default: k = 3/4 of the width")
+    parser.add_argument("--more", default="", help="further flags of the sweeps")
     parser.add_argument(
-        "--model", default=None, help="location of the language model, if its name is not enough to find it"
+        "--planted", default=None, help="flags of bench_planted.py; another model leaves it out unless they are given"
     )
-    parser.add_argument("--corpus", default=None, help="location of the text, likewise")
-    parser.add_argument("--planted", default="", help="flags of bench_planted.py")
-    return parser.parse_args(arguments)
+    return with_defaults(parser.parse_args(arguments))
+
+
+def with_defaults(options: argparse.Namespace) -> argparse.Namespace:
+    """Fill in what follows from the model: its layers, sizes and folders."""
+    shape = load_shape(find_model(options.model or EMBEDDED))
+    layers = layers_at(shape.n_layers, FRACTIONS)
+    options.layers = options.layers or ",".join(map(str, layers))
+    options.main_layer = options.main_layer or str(layers[len(layers) // 2])
+    options.sizes = options.sizes or sizes_of(shape.d_model)
+    name = Path(options.model).name.removesuffix(".gguf") if options.model else None
+    options.work = options.work or Path("runs") / (f"reproduce-{name}" if name else "reproduce")
+    options.results = options.results or ROOT / "docs" / "results" / (name or "")
+    if options.model is None and options.planted is None:
+        options.planted = ""
+    return options
+
+
+def main() -> int:
+    try:
+        run(parsed())
+    except (ValueError, OSError) as problem:
+        print(f"reproduce: {problem}", file=sys.stderr)
+        return 1
+    return 0
 
 
 if __name__ == "__main__":
-    run(parsed())
+    sys.exit(main())

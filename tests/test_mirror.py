@@ -84,6 +84,7 @@ COVERED_BY: dict[str, str] = {
     "figures/random_latents": "figures/test_drawing",
     "figures/receptive_fields": "figures/test_drawing",
     "figures/receptive_gap": "figures/test_drawing",
+    "figures/series": "figures/test_widths",
     "figures/similarity": "figures/test_drawing",
     "figures/stability": "figures/test_drawing",
     "figures/style": "figures/test_drawing",

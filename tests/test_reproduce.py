@@ -10,7 +10,7 @@ from tests.tiny_runs import make_tiny_world
 
 ROOT = Path(__file__).parents[1]
 SIZES = (
-    "--n-latents 24 --n-active 4 --mixing-density 0.1 --steps 4 --sequences-per-step 4 --held-out-tokens 64 "
+    "--n-latents 24 --n-active 4 --mixing-density 0.1 --steps 4 --sequences-per-step 4 --held-out-tokens 200 "
     "--block-length 32 --sequences-per-forward 2 --device cpu"
 )
 PLANTED = (
@@ -39,11 +39,11 @@ def test_full_reproduction_writes_the_page_of_claims(
     reproduce, claims = importlib.import_module("reproduce"), importlib.import_module("paper_claims")
     world = make_tiny_world(tmp_path / "world")
     model = world / "tiny-llama"
-    more = f"--model {model} --corpus {world / 'text.txt'} --document-separator '\n\n'"
+    more = "--document-separator '\n\n'"
     options = reproduce.parsed(
         [
-            *("--work", str(tmp_path / "work"), "--results", str(tmp_path / "results"), "--layers", "1,2"),
-            *("--main-layer", "2", "--alphas", "0 0.3 1", "--sizes", SIZES, "--more", more, "--model", str(model)),
+            *("--work", str(tmp_path / "work"), "--results", str(tmp_path / "results")),
+            *("--alphas", "0 0.3", "--seeds", "0 1", "--sizes", SIZES, "--more", more, "--model", str(model)),
             *("--corpus", str(world / "text.txt"), "--planted", PLANTED),
         ]
     )
@@ -51,7 +51,9 @@ def test_full_reproduction_writes_the_page_of_claims(
     page = (tmp_path / "results" / "claims.md").read_text()
     unmeasured = [line for line in page.splitlines() if claims.NOT_YET in line]
     assert unmeasured == []
-    assert "of 6 (layer, seed) pairs" in page
+    assert (options.layers, options.main_layer) == ("1,2,3", "2")  # of four layers
+    assert "of 4 (layer, seed) pairs" in page
+    assert "layer 3 default" in page
     assert "tiny-llama, d = 32, k = 24" in page
     for name in claims.DRAWN:
         drawn = (tmp_path / "results" / f"{name}.png").is_file()

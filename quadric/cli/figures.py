@@ -36,6 +36,7 @@ class Figures:
             "random_latents",
             "error_bits",
             "ablation",
+            "widths",
         ],
         ...,
     ] = ()

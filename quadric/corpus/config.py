@@ -25,7 +25,8 @@ class CorpusConfig:
     """Which text to read, in which order, and how to split it into blocks."""
 
     source: str = "wiki-leads"
-    """A packaged corpus, a file, a folder, a glob (.txt, .jsonl, .parquet), or a hub dataset `owner/name`."""
+    """A packaged corpus, a file, a folder, a glob (.txt, .jsonl, .parquet), several of these joined by +
+    (wikitext-2+wiki-leads), or a hub dataset `owner/name`."""
     subset: str | None = None
     """Configuration of a hub dataset, e.g. sample-10BT of FineWeb."""
     revision: str | None = None

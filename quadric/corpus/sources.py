@@ -1,7 +1,8 @@
-"""Sources of documents: a packaged corpus, local files or a hub dataset, recognized by name."""
+"""Sources of documents: a packaged corpus, local files or a hub dataset, recognized by name, or several joined by +."""
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ from quadric.corpus import hub, local_files, packaged
 from quadric.corpus.config import CorpusConfig, CorpusError, Document
 
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+JOIN = "+"
 
 
 class CorpusIdentity(NamedTuple):
@@ -19,20 +21,41 @@ class CorpusIdentity(NamedTuple):
 
 
 def read_documents(config: CorpusConfig) -> Iterator[Document]:
-    """All documents of a source in their original order, without blank ones."""
+    """All documents of a source in their original order, without blank ones.
+
+    The documents of joined sources follow each other and are numbered on.
+    """
+    return (document for document in _all_documents(config) if document.text.strip())
+
+
+def _all_documents(config: CorpusConfig) -> Iterator[Document]:
     match kind_of(config.source):
+        case "joined":
+            return _joined_documents(config)
         case "packaged":
-            documents = packaged.read(config.source)
+            return packaged.read(config.source)
         case "local":
-            documents = local_files.read(config)
+            return local_files.read(config)
         case _:
-            documents = hub.read(config)
-    return (document for document in documents if document.text.strip())
+            return hub.read(config)
+
+
+def _joined_documents(config: CorpusConfig) -> Iterator[Document]:
+    first = 0
+    for part in config.source.split(JOIN):
+        last = -1
+        for document in _all_documents(replace(config, source=part)):
+            last = document.index
+            yield replace(document, index=first + last)
+        first += last + 1
 
 
 def identify(config: CorpusConfig) -> CorpusIdentity:
     """Name and exact revision of a corpus: a hash for files, a commit for hub datasets."""
     match kind_of(config.source):
+        case "joined":
+            parts = [identify(replace(config, source=part)) for part in config.source.split(JOIN)]
+            return CorpusIdentity(JOIN.join(each.name for each in parts), JOIN.join(each.revision for each in parts))
         case "packaged":
             return CorpusIdentity(config.source, packaged.CORPORA[config.source].resource.revision)
         case "local":
@@ -43,15 +66,24 @@ def identify(config: CorpusConfig) -> CorpusIdentity:
 
 
 def kind_of(source: str) -> str:
-    """`packaged`, `local` or `hub`; an existing path takes precedence over a hub id with the same name."""
-    if source in packaged.CORPORA:
-        return "packaged"
-    looks_local = source.startswith((".", "/", "~")) or source.endswith(local_files.SUFFIXES)
-    if looks_local or local_files.has_wildcard(source) or Path(source).exists():
-        return "local"
+    """`packaged`, `local`, `hub` or `joined`; an existing path takes precedence over anything else with its name."""
+    if kind := _packaged_or_local(source):
+        return kind
     if HUB_ID.fullmatch(source):
         return "hub"
     raise CorpusError(
         f"unknown corpus '{source}'; give one of {', '.join(packaged.CORPORA)}, a file, folder or glob "
-        f"({', '.join(local_files.SUFFIXES[:3])}), or a hub dataset as owner/name"
+        f"({', '.join(local_files.SUFFIXES[:3])}), several of these joined by {JOIN}, or a hub dataset as owner/name"
     )
+
+
+def _packaged_or_local(source: str) -> str | None:
+    if source in packaged.CORPORA:
+        return "packaged"
+    if source and Path(source).exists():
+        return "local"
+    parts = source.split(JOIN)
+    if len(parts) > 1 and all(map(_packaged_or_local, parts)):
+        return "joined"
+    looks_local = source.startswith((".", "/", "~")) or source.endswith(local_files.SUFFIXES)
+    return "local" if looks_local or local_files.has_wildcard(source) else None

@@ -35,3 +35,31 @@ def error_by_active(
         kept = torch.zeros_like(latents).scatter(1, order[:, :count], latents.gather(1, order[:, :count]))
         found.append(ActiveError(count, autoencoder.errors_of(tokens, kept).product_space.mean().item()))
     return found
+
+
+def fewest_active(curve: list[ActiveError], tolerance: float = 0.1) -> int:
+    """The smallest number of latents per token on the curve whose error is within 10 % of that with all latents.
+
+    Args:
+        curve: As `error_by_active` returns it.
+        tolerance: How much larger the error may be, as a share.
+
+    Returns:
+        1, 2, 4, … or the number of latents.
+
+    Example:
+        >>> fewest_active([ActiveError(1, 0.9), ActiveError(2, 0.31), ActiveError(3, 0.3)])
+        2
+    """
+    most = (1 + tolerance) * curve[-1].error
+    return next(each.n_active for each in curve if each.error <= most or each is curve[-1])
+
+
+def error_at(curve: list[ActiveError], n_active: int) -> float:
+    """The error with `n_active` latents per token; with all of them where the dictionary has fewer.
+
+    Example:
+        >>> error_at([ActiveError(1, 0.9), ActiveError(2, 0.31), ActiveError(3, 0.3)], 2)
+        0.31
+    """
+    return next((each.error for each in curve if each.n_active >= n_active), curve[-1].error)

@@ -2,6 +2,7 @@
 
 figure_data  data that the figures are drawn from
 style        colours, sizes, and saving of figures
+series       the lines that figures over layers and sizes have in common
 drawing      draws all figures, or selected ones
 
 layers             error across layers: three priors and TopK
@@ -13,6 +14,7 @@ receptive_gap      Theorem 1 over the width d: exact ratio, the printed law, and
 random_latents     scatter plots of the first latents by index
 error_bits         error against description length
 ablation           increase of cross-entropy where an ablated latent fires, and elsewhere
+widths             error over the number of latents, beside the floor
 """
 
 from quadric.figures.drawing import FIGURES, FigureName, draw_figures

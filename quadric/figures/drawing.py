@@ -14,6 +14,7 @@ from quadric.figures import (
     receptive_gap,
     similarity,
     stability,
+    widths,
 )
 from quadric.figures.figure_data import FigureData, MissingDataError
 from quadric.figures.style import Drawn, save, styled
@@ -28,6 +29,7 @@ FigureName = Literal[
     "random_latents",
     "error_bits",
     "ablation",
+    "widths",
 ]
 
 FIGURES: dict[FigureName, Callable[[FigureData], Drawn]] = {
@@ -40,6 +42,7 @@ FIGURES: dict[FigureName, Callable[[FigureData], Drawn]] = {
     "random_latents": random_latents.draw,
     "error_bits": error_bits.draw,
     "ablation": ablation.draw,
+    "widths": widths.draw,
 }
 assert set(FIGURES) == set(get_args(FigureName))
 

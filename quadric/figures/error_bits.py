@@ -3,6 +3,7 @@
 from collections import Counter
 
 from quadric.figures.figure_data import FigureData, MissingDataError
+from quadric.figures.series import lens_of
 from quadric.figures.style import LOOKS, Drawn, panels
 from quadric.sweep.rows import Row
 
@@ -10,7 +11,7 @@ COLUMNS = ("cell", "kind", "n_latents", "n_hidden", "alpha", "seed", "bits", "bi
 
 
 def draw(data: FigureData) -> Drawn:
-    """Every bilinear cell at the most common layer: bits of the whole dictionary, and bits per latent stored alone."""
+    """Bilinear cells at the most common layer and lens: bits of the whole dictionary, and per latent stored alone."""
     from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
 
     rows = _rows(data)
@@ -50,5 +51,5 @@ def _rows(data: FigureData) -> list[Row]:
             "no measured bilinear cells; run: quadric sweep --layers 15 --prior atomic composite quadratic "
             "--out runs/bits"
         )
-    (place, _), *_ = Counter(row["hook_point"] for row in found).most_common(1)
-    return [row for row in found if row["hook_point"] == place]
+    (place, _), *_ = Counter((row["hook_point"], lens_of(row)) for row in found).most_common(1)
+    return [row for row in found if (row["hook_point"], lens_of(row)) == place]

@@ -66,14 +66,18 @@ class FigureData:
         return max(counts, key=lambda alpha: (counts[alpha], alpha == PAPER_ALPHA), default=PAPER_ALPHA)
 
     def at_commonest_size(self, *priors: str) -> list[Trained]:
-        """The autoencoders with these priors at their most common hook point and number of latents."""
+        """The autoencoders with these priors at their most common hook point, number of latents and lens."""
         candidates = [each for each in self.trained if each.config.prior in priors]
-        sizes = Counter((each.config.hook_point, each.config.n_latents) for each in candidates)
+        sizes = Counter(map(_place_and_size, candidates))
         if not sizes:
             return []
         (commonest, _), *_ = sizes.most_common(1)
-        found = [each for each in candidates if (each.config.hook_point, each.config.n_latents) == commonest]
+        found = [each for each in candidates if _place_and_size(each) == commonest]
         return sorted(found, key=lambda each: (each.config.prior, each.config.alpha, each.config.seed))
+
+
+def _place_and_size(trained: Trained) -> tuple[str, int, str]:
+    return trained.config.hook_point, trained.config.n_latents, trained.config.lens
 
 
 def read_figure_data(folders: Sequence[Path]) -> FigureData:

@@ -38,6 +38,12 @@ LOOKS = {
     "topk": Look("TopK", BLACK, "x", "-."),
     "batch_topk": Look("BatchTopK", PURPLE, "+", "-."),
 }
+AFFINE_LOOKS = {
+    "atomic": Look("atomic, affine lens", SKY, "v", ":"),
+    "composite": Look("composite, affine lens", ORANGE, "D", "-"),
+    "quadratic": Look("quadratic, affine lens", PURPLE, "P", "--"),
+}
+"""Bilinear dictionaries with the affine lens, in figures that show both lenses."""
 
 _SETTINGS: Any = {  # Any: the stubs require a Literal for every key
     "font.size": 8,

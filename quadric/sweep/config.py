@@ -12,6 +12,7 @@ from quadric.runs.config import RunConfig
 from quadric.runs.recipes import Grid, Scale, make_run_config
 
 FILE_NAME = "sweep.json"
+ACTIVATIONS = "activations"
 FORMAT = "quadric-sweep"
 FORMAT_VERSION = 4
 ADDED_BY_VERSION_3 = {
@@ -54,10 +55,13 @@ class SweepConfig:
 
 
 def write_sweep_config(config: SweepConfig, folder: Path) -> None:
-    """Store a sweep's config; an existing sweep can only be extended."""
+    """Store a sweep's config; an existing sweep can only be extended.
+
+    A new sweep may find activations in its folder: a copy of another sweep's, or a link to them.
+    """
     if (folder / FILE_NAME).is_file():
         _check_same(read_sweep_config(folder), config, folder)
-    elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    elif folder.exists() and (not folder.is_dir() or any(each.name != ACTIVATIONS for each in folder.iterdir())):
         raise FileExistsError(f"'{folder}' exists and is not a sweep; choose another folder")
     folder.mkdir(parents=True, exist_ok=True)
     record = {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(config)}

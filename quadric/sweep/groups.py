@@ -5,11 +5,10 @@ from pathlib import Path
 
 from quadric.activations.manifest import NAME as MANIFEST
 from quadric.runs.config import RunConfig, read_run_config
-from quadric.sweep.config import SweepConfig
+from quadric.sweep.config import ACTIVATIONS, SweepConfig
 from quadric.training import AutoencoderConfig
 
 RUNS = "runs"
-ACTIVATIONS = "activations"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,7 @@ from typing import Any
 
 from quadric.autoencoders import Autoencoder, BilinearAutoencoder
 from quadric.evaluation import Evaluation
+from quadric.evaluation.active import error_at, fewest_active
 from quadric.evaluation.record import SETTINGS
 from quadric.geometry import description_length, statistics
 from quadric.runs.config import RunConfig
@@ -12,6 +13,8 @@ from quadric.training import AutoencoderConfig
 Row = dict[str, Any]
 """Value by column name; None where a column does not apply to the cell."""
 
+COMPARED_ACTIVE = 32
+"""Latents per token in the paper's TopK baseline."""
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
@@ -38,12 +41,21 @@ def cell_row(
         "n_hidden": evaluation.n_hidden,
         "mixing_density": autoencoder.mixing_density if bilinear else None,
         "n_active": None if bilinear else cell.n_active,
+        "top_latents": cell.top_latents,
+        "overlap_penalty": cell.overlap_penalty if bilinear else None,
         "steps": config.training.steps,
         "sequences_per_step": config.sequences_per_step,
         "block_length": config.reading.corpus.block_length,
         **measured,
+        **_active(evaluation),
         **_geometry(autoencoder),
     }
+
+
+def _active(evaluation: Evaluation) -> Row:
+    """Latents per token that come close to the error of all, and the error of the 32 strongest."""
+    curve = evaluation.measures.by_active
+    return {"active_per_token": fewest_active(curve), "error_of_32_active": error_at(curve, COMPARED_ACTIVE)}
 
 
 def _geometry(autoencoder: Autoencoder) -> Row:

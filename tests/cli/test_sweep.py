@@ -66,6 +66,21 @@ def test_a_finished_sweep_has_nothing_left_to_do(finished: Path, capsys: pytest.
     assert changed == {"results.parquet", "results.csv"}
 
 
+def test_a_new_sweep_reads_activations_that_are_linked_into_its_folder(
+    world: Path, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "other"
+    folder.mkdir()
+    (folder / "activations").symlink_to(finished / "activations")
+
+    def no_model(*arguments: object, **options: object) -> None:
+        raise AssertionError("the activations are stored already")
+
+    monkeypatch.setattr("quadric.activations.harvesting.load_model", no_model)
+    assert main(sweep_command(world, folder, "--layers", "2", "--prior", "topk", "--n-latents", "16")) == 0
+    assert [row["n_latents"] for row in read_rows(folder)] == [16]
+
+
 class Interrupting(Watcher):
     """Stops the sweep when the first group is measured and the second is in training."""
 

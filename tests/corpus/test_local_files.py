@@ -136,3 +136,29 @@ def test_json_that_is_nested_too_deeply_is_one_error(tmp_path: Path) -> None:
     path.write_text("[" * 100_000 + "\n")
     with pytest.raises(CorpusError, match=r"line 1 is not JSON"):
         texts_of(path)
+
+
+def test_joined_sources_follow_each_other_and_are_numbered_on(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.txt", tmp_path / "b.txt"
+    first.write_text("one|two|  ")
+    second.write_text("three|four")
+    config = CorpusConfig(source=f"{first}+{second}", document_separator="|")
+    documents = list(read_documents(config))
+    assert [each.text for each in documents] == ["one", "two", "three", "four"]
+    assert len({each.index for each in documents}) == 4
+    assert [each.index for each in documents] == sorted(each.index for each in documents)
+    name, revision = identify(config)
+    assert name == "a.txt+b.txt"
+    assert revision == "+".join(identify(CorpusConfig(source=str(each))).revision for each in (first, second))
+
+
+def test_an_existing_file_is_not_taken_for_a_joined_corpus(tmp_path: Path) -> None:
+    path = tmp_path / "wiki-leads+a.txt"
+    path.write_text("one")
+    assert texts_of(path) == ["one"]
+
+
+@pytest.mark.parametrize("source", ["wiki-leads+nonsense", "wiki-leads+", "wiki-leads+owner/name"])
+def test_only_packaged_and_local_sources_are_joined(source: str) -> None:
+    with pytest.raises(CorpusError, match="joined by"):
+        texts_of(source)

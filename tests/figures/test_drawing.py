@@ -3,6 +3,7 @@
 import csv
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from statistics import mean
 
@@ -59,7 +60,9 @@ def with_evidence(sweep_folder: Path, drawn_world: Path) -> Iterator[FigureData]
 
 @pytest.mark.slow
 def test_every_figure_writes_png_svg_and_csv(with_evidence: FigureData, tmp_path: Path) -> None:
-    assert draw_figures(with_evidence, tmp_path) == list(FIGURES)
+    wider = with_evidence.rows[0] | {"cell": "wider", "n_latents": 48}  # the sweep has one size only
+    data = replace(with_evidence, rows=(*with_evidence.rows, wider))
+    assert draw_figures(data, tmp_path) == list(FIGURES)
     for name in FIGURES:
         assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         assert "<svg" in (tmp_path / f"{name}.svg").read_text()

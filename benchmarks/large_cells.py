@@ -1,0 +1,260 @@
+"""Cells of `make reproduce-large`: which dictionaries are trained, and how one of them is trained and measured.
+
+Every cell is an ordinary run folder. Its row and its curve are files of their own, so that a killed run loses at most
+the steps since the last checkpoint.
+
+    WORK/activations/train, held_out   stored once, for all cells
+    WORK/runs/CELL/                    the run
+    WORK/curves/CELL.json              held-out error by step
+    WORK/rows/CELL.json                measures of the finished cell
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from quadric._files import write_json
+from quadric.activations import ActivationConfig, HarvestConfig, find_model, harvest_to_folder, parse_hook_points
+from quadric.activations.harvesting import Progress
+from quadric.activations.models import load_shape
+from quadric.activations.sources import as_activations
+from quadric.autoencoders import load_pretrained
+from quadric.corpus import CorpusConfig
+from quadric.evaluation import evaluate
+from quadric.runs.config import RunConfig, read_run_config
+from quadric.runs.folder import autoencoder_folder
+from quadric.runs.recipes import Grid, make_run_config
+from quadric.runs.running import CHECKPOINTS, is_finished, new_run, train_run
+from quadric.runs.scales import LARGE, PAPER, Dictionary, Scale, resized
+from quadric.sweep.results import row_path, write_row
+from quadric.sweep.rows import cell_row
+from quadric.training import AutoencoderConfig, Learner, StepReport
+from quadric.training.checkpoints import newest_checkpoint, newest_step
+
+ATOMS_PER_LATENT = 16.0
+"""The paper's 0.1 % of 16,384 atoms."""
+PAPER_ALPHA = 0.3
+ALPHAS = (0.0, 1.0, 0.1)
+"""Further weights of the density penalty, most telling first."""
+PRIORS: tuple[Dictionary, ...] = ("composite", "topk", "atomic")
+CURVE_TOKENS = 8192
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Everything that the cells have in common."""
+
+    model: str
+    corpus: CorpusConfig
+    layer: int
+    n_latents: int
+    """Latents of the main cells."""
+    widths: tuple[int, ...]
+    """Latents of the cells of the figure over k; the main cells are part of it."""
+    n_active: int
+    steps: int
+    sequences_per_step: int
+    tokens: int
+    """Training tokens to store; they are read as often as the steps need."""
+    held_out_tokens: int
+    checkpoint_every: int
+    """Steps between checkpoints, which are also the points of the curve of held-out error."""
+
+    @property
+    def epochs(self) -> int:
+        return -(-self.steps * self.sequences_per_step * self.corpus.block_length // self.tokens) + 1
+
+
+def cells(settings: Settings, work: Path) -> list[RunConfig]:
+    """All cells, each a run of one autoencoder, most important first."""
+    main, others = settings.n_latents, [k for k in settings.widths if k != settings.n_latents]
+    found = [*_paper(settings, main, PRIORS), _default(settings, main)]
+    for k in (k for k in others if k < main / 2):  # cheap, and they show the trend
+        found += [*_paper(settings, k, (*PRIORS, "quadratic")), _default(settings, k)]
+    found += [*_paper(settings, main, ("quadratic",)), *_paper(settings, main, ("composite",), seed=1)]
+    found += [_default(settings, main, seed=1)]
+    for alpha in ALPHAS:
+        found += _paper(settings, main, ("composite",), alpha=alpha)
+    for k in (k for k in others if k >= main / 2):
+        found += [*_paper(settings, k, (*PRIORS, "quadratic")), _default(settings, k)]
+    cache = str(work / "activations" / "train")
+    return [replace(each, cache=cache) for each in found]
+
+
+def _paper(
+    settings: Settings, n_latents: int, kinds: tuple[Dictionary, ...], alpha: float = PAPER_ALPHA, seed: int = 0
+) -> list[RunConfig]:
+    scale = _sized(PAPER, settings, n_latents)
+    return [_run(scale, settings, Grid(dictionaries=(kind,), alphas=(alpha,), seeds=(seed,))) for kind in kinds]
+
+
+def _default(settings: Settings, n_latents: int, seed: int = 0) -> RunConfig:
+    return _run(_sized(LARGE, settings, n_latents), settings, Grid(seeds=(seed,)))
+
+
+def _sized(recipe: Scale, settings: Settings, n_latents: int) -> Scale:
+    """The recipe with our sizes; everything else, such as the schedules, is the recipe's."""
+    changes = {
+        "n_latents": n_latents, "n_hidden": 2 * n_latents, "atoms_per_latent": min(ATOMS_PER_LATENT, 2 * n_latents),
+        "n_active": min(settings.n_active, n_latents), "steps": settings.steps, "epochs": settings.epochs,
+        "sequences_per_step": settings.sequences_per_step, "checkpoint_every": settings.checkpoint_every,
+        "keep_checkpoints": 1,
+    }  # fmt: skip
+    return resized(recipe, changes)
+
+
+def _run(scale: Scale, settings: Settings, grid: Grid) -> RunConfig:
+    return make_run_config(scale, activations(settings), grid)
+
+
+def activations(settings: Settings, split: str = "train") -> ActivationConfig:
+    """The activations of one split; token rules are the library's defaults."""
+    corpus = replace(settings.corpus, split=split)
+    return ActivationConfig(model=settings.model, hook_points=str(settings.layer), corpus=corpus)
+
+
+def only_autoencoder(config: RunConfig) -> AutoencoderConfig:
+    """The autoencoder of a cell."""
+    (found,) = config.autoencoders
+    return found
+
+
+def name_of(config: RunConfig) -> str:
+    """The name of a cell, which is that of its autoencoder."""
+    return only_autoencoder(config).name
+
+
+def harvest_both(settings: Settings, work: Path, on_progress: Callable[[str, Progress], None]) -> None:
+    """Store the activations of both splits; what is stored already is not computed again."""
+    for split, tokens in (("train", settings.tokens), ("held_out", settings.held_out_tokens)):
+        harvest_to_folder(
+            activations(settings, split),
+            HarvestConfig(tokens=tokens),
+            work / "activations" / split,
+            on_progress=lambda state, split=split: on_progress(split, state),
+        )
+
+
+def stored_tokens(settings: Settings, work: Path, split: str, count: int) -> Float[Tensor, "n d"]:
+    """The first `count` stored activations of a split."""
+    source = as_activations(work / "activations" / split)
+    (hook_point,) = source.hook_points
+    return next(iter(source.stream(batch_tokens=min(count, len(source)), seed=None))).activations[hook_point]
+
+
+def train_cell(config: RunConfig, work: Path, held_out: Float[Tensor, "n d"], on_step: Callable[..., None]) -> None:
+    """Train a cell from its last checkpoint to its end, measuring every checkpoint on held-out tokens."""
+    folder = work / "runs" / name_of(config)
+    if (folder / "run.json").is_file():
+        _check_same(read_run_config(folder), config, folder)
+    curve = Curve(config, folder, work, held_out)
+
+    def watch(step: int, reports: dict[str, StepReport]) -> None:
+        on_step(step, reports)
+        curve.measure_newest()
+
+    if not (folder / "run.json").is_file():
+        with new_run(config, folder):
+            train_run(folder, on_step=watch)
+    elif not is_finished(folder):
+        train_run(folder, on_step=watch)
+    curve.measure_newest()
+
+
+def _check_same(stored: RunConfig, asked: RunConfig, folder: Path) -> None:
+    if replace(stored, cache=asked.cache) != asked:
+        raise ValueError(
+            f"'{folder}' was started with other settings (steps={stored.training.steps}, now {asked.training.steps}, "
+            "or another text or recipe); give the same, or another --work"
+        )
+
+
+class Curve:
+    """Held-out error by step: of every checkpoint, read from disk while training goes on.
+
+    The training loop itself knows no held-out tokens. A run that was killed measures its newest checkpoint when it goes
+    on, before the next one replaces it.
+    """
+
+    def __init__(self, config: RunConfig, folder: Path, work: Path, held_out: Float[Tensor, "n d"]) -> None:
+        self.config, self.folder, self.held_out = config, folder, held_out
+        self.path = curve_path(work, name_of(config))
+        self.errors = read_curve(self.path)
+        self.learner: Learner | None = None
+        """Built once: an orthogonal C of this size takes long to draw."""
+
+    def measure_newest(self) -> None:
+        """Measure the newest checkpoint unless that was done."""
+        step = newest_step(self.folder / CHECKPOINTS)
+        if step is None or step in self.errors:
+            return
+        found, _ = newest_checkpoint(self.folder / CHECKPOINTS)
+        if found is None:
+            return
+        config = only_autoencoder(self.config)
+        if self.learner is None:
+            self.learner = Learner(config.build(self.held_out.shape[1]), config, self.config.training)
+        self.learner.restore(found.learners[config.name], found.step)
+        self.errors[found.step] = held_out_error(self.learner, self.held_out)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(self.path, {str(step): error for step, error in sorted(self.errors.items())})
+
+
+@torch.no_grad()
+def held_out_error(learner: Learner, tokens: Float[Tensor, "n d"]) -> float:
+    """Mean product-space error of the autoencoder as it is now."""
+    return learner.autoencoder.eval().error(tokens).mean().item()
+
+
+def curve_path(work: Path, name: str) -> Path:
+    """Where a cell's curve is stored."""
+    return work / "curves" / f"{name}.json"
+
+
+def read_curve(path: Path) -> dict[int, float]:
+    """Held-out error by step; empty if nothing was measured yet."""
+    stored = json.loads(path.read_text()) if path.is_file() else {}
+    return {int(step): error for step, error in stored.items()}
+
+
+def measure_cell(config: RunConfig, work: Path, settings: Settings) -> bool:
+    """Measure a trained cell on held-out tokens and store its row; returns whether that was still to do."""
+    name = name_of(config)
+    if row_path(work, name).is_file():
+        return False
+    autoencoder = load_pretrained(autoencoder_folder(work / "runs" / name, name))
+    found = evaluate(autoencoder, work / "activations" / "held_out", tokens=settings.held_out_tokens, progress=False)
+    write_row(work, cell_row(only_autoencoder(config), config, autoencoder, found, name))
+    return True
+
+
+def checked_layer(model: str, layer: int | None, fraction: float) -> int:
+    """The layer asked for, or the one at a fraction of the model's depth."""
+    shape = load_shape(find_model(model))
+    wanted = layers_at(shape.n_layers, (fraction,))[0] if layer is None else layer
+    parse_hook_points(str(wanted), shape.n_layers)
+    return wanted
+
+
+def layers_at(n_layers: int, fractions: tuple[float, ...]) -> list[int]:
+    """Layers at fractions of a model's depth, each once; not the first, whose input is the embedding."""
+    last = n_layers - 1
+    return list(dict.fromkeys(min(last, max(1, round(fraction * n_layers))) for fraction in fractions))
+
+
+def widths_of(d_model: int, largest: int) -> tuple[int, ...]:
+    """Half the model's width and its doublings, up to the largest number of latents."""
+
+    def doubled() -> Iterator[int]:
+        k = d_model // 2
+        while k < largest:
+            yield k
+            k *= 2
+        yield largest
+
+    return tuple(dict.fromkeys(doubled()))

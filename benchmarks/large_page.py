@@ -1,0 +1,442 @@
+"""Page of `make reproduce-large`: the paper's claims at its own proportions, from the cells that are finished.
+
+Every sentence is made from measured numbers. Cells and comparisons that are missing are named.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from large_cells import PAPER_ALPHA, Settings, curve_path, name_of, only_autoencoder, read_curve
+from large_comparisons import RANDOM, read_comparisons, read_floor
+from paper_claims import NOT_YET, machine, spread
+
+from quadric.figures import FigureData, MissingDataError
+from quadric.figures.series import all_series
+from quadric.figures.style import AFFINE_LOOKS, LOOKS, Drawn, Look, panels, save, styled
+from quadric.figures.widths import at_one_layer, crossings, over_width
+from quadric.figures.widths import draw as draw_widths
+from quadric.runs.config import RunConfig
+from quadric.sweep.results import read_rows, write_table
+from quadric.sweep.rows import Row
+
+FLAT = 0.02
+"""A curve counts as flat if the error falls by less than this share over the last quarter of the steps."""
+COLUMNS = (
+    "k", "kind", "lens", "α", "seed", "error", "constant", "linear", "quadratic", "active", "error of 32",
+    "captured 1/3/5", "dense", "distinct",
+)  # fmt: skip
+ALPHA_MARKERS = {0.0: "v", 0.1: "<", 1.0: ">"}
+"""Of the composite cells at other weights of the density penalty than the paper's."""
+PRIORS = ("atomic", "composite", "quadratic")
+PRIMER = """\
+Errors are ‖X̂ − xxᵀ‖²/‖xxᵀ‖² on held-out documents, with 95 % intervals over sequences. The blocks are those about the
+mean token: constant α²mmᵀ, linear α(myᵀ + ymᵀ), quadratic yyᵀ. *Active* is the smallest of 1, 2, 4, … latents per
+token that come within 10 % of the error of all; *error of 32* keeps the 32 strongest latents of every token. The floor
+bounds the three priors with the paper's lens only: TopK is not linear in xxᵀ, and an affine lens has a constant that
+xxᵀ has not."""
+
+
+class Finished(NamedTuple):
+    """What is known so far."""
+
+    rows: list[Row]
+    comparisons: list[dict[str, Any]]
+    floor: dict[str, Any]
+    settings: Settings
+
+    def main(
+        self, kind: str, *, lens: str | None = "paper", alpha: float | None = PAPER_ALPHA, seed: int = 0
+    ) -> Row | None:
+        """The row of one main cell; for linear and affine cells, alpha does not select."""
+        for row in self.rows:
+            same = (row["kind"], row["lens"], row["seed"], row["n_latents"]) == (
+                kind,
+                lens,
+                seed,
+                self.settings.n_latents,
+            )
+            if same and (lens != "paper" or row["alpha"] == alpha):
+                return row
+        return None
+
+    @property
+    def topk(self) -> Row | None:
+        return self.main("topk", lens=None)
+
+    @property
+    def default(self) -> Row | None:
+        return self.main("composite", lens="affine")
+
+
+def read_finished(work: Path, settings: Settings) -> Finished:
+    """Rows of all finished cells with the bounds of the floor for their size, and all comparisons."""
+    floor = read_floor(work)
+    bounds = {each["n_latents"]: each for each in floor["bounds"]}
+    rows = [_with_floor(row, bounds.get(row["n_latents"])) for row in read_rows(work)]
+    return Finished(rows, read_comparisons(work), floor, settings)
+
+
+def _with_floor(row: Row, bounds: dict[str, float] | None) -> Row:
+    found = {"floor": None, "floor_fitted": None}
+    return row | (found if bounds is None else {"floor": bounds["held_out"], "floor_fitted": bounds["fitted"]})
+
+
+def ordering(found: Finished) -> str:
+    """Errors of the three priors, in order."""
+    rows = {prior: found.main(prior) for prior in PRIORS}
+    measured = {prior: row for prior, row in rows.items() if row is not None}
+    if len(measured) < 2:
+        return NOT_YET
+    order = sorted(measured, key=lambda prior: measured[prior]["error"])
+    said = " < ".join(f"{prior} {_error(measured[prior])}" for prior in order)
+    missing = [prior for prior in PRIORS if prior not in measured]
+    return said + (f" ({', '.join(missing)} not measured yet)" if missing else "")
+
+
+def against_topk(found: Finished) -> str:
+    """Each prior and the default against TopK, whole and by block."""
+    if found.topk is None:
+        return NOT_YET
+    rows = {prior: found.main(prior) for prior in PRIORS} | {"default": found.default}
+    measured = {name: row for name, row in rows.items() if row is not None}
+    if not measured:
+        return NOT_YET
+    better = [name for name, row in measured.items() if row["error"] < found.topk["error"]]
+    said = [
+        f"TopK {_error(found.topk)}; better than it: {', '.join(better) or 'none'} of {', '.join(measured)}",
+    ]
+    for block in ("constant", "linear", "quadratic"):
+        column = f"error_{block}"
+        if found.topk[column] is None or any(row[column] is None for row in measured.values()):
+            continue
+        values = ", ".join(f"{name} {row[column]:.3f}" for name, row in {"TopK": found.topk, **measured}.items())
+        said.append(f"{block} block: {values}")
+    return ". ".join(said)
+
+
+def low_rank(found: Finished) -> str:
+    """Median share captured by 1, 3 and 5 eigenvalues."""
+    rows = {"composite": found.main("composite"), "quadratic": found.main("quadratic"), "default": found.default}
+    said = [
+        f"{name}: {row['captured_1']:.0%} by 1, {row['captured_3']:.0%} by 3, {row['captured_5']:.0%} by 5"
+        for name, row in rows.items()
+        if row is not None
+    ]
+    return "; ".join(said) or NOT_YET
+
+
+def dense(found: Finished) -> str:
+    """Shares of dense, dead and distinct latents."""
+    rows = {prior: found.main(prior) for prior in PRIORS} | {"default": found.default}
+    said = [
+        f"{name}: {row['dense_share']:.1%} dense, {row['dead_share']:.1%} dead, {row['n_distinct']:,} of "
+        f"{row['n_latents']:,} distinct ({row['n_empty']:,} empty, {row['n_copies']:,} copies)"
+        for name, row in rows.items()
+        if row is not None
+    ]
+    return "; ".join(said) or NOT_YET
+
+
+def agreement_of(found: Finished, about: str, chance: str | None) -> str:
+    """The three measures of agreement of all pairs of one sort, beside chance."""
+    pairs = [each for each in found.comparisons if each["about"] == about]
+    if not pairs:
+        return NOT_YET
+    null = next((each for each in found.comparisons if each["about"] == chance), None)
+    said = [
+        f"{label} {spread([each[column] for each in pairs]) if len(pairs) > 1 else f'{pairs[0][column]:.2f}'}"
+        + (f", chance {null[column]:.2f}" if null is not None else "")
+        for label, column in (("Sim_F", "frobenius"), ("Sim_H", "hungarian_symmetric"), ("alignment", "alignment"))
+    ]
+    return f"{len(pairs)} pairs: {'; '.join(said)}" if len(pairs) > 1 else "; ".join(said)
+
+
+def over_alpha(found: Finished) -> str:
+    """Agreement between composite dictionaries of different alpha."""
+    near = [
+        each
+        for each in found.comparisons
+        if each["about"] == "alphas, composite" and abs(each["alpha"] - each["other_alpha"]) < 0.25
+    ]
+    whole = agreement_of(found, "alphas, composite", "chance, composite")
+    if not near:
+        return whole
+    values = ", ".join(f"{each['alpha']:g} and {each['other_alpha']:g}: {each['frobenius']:.2f}" for each in near)
+    return f"{whole}. Sim_F of neighbouring α: {values}"
+
+
+def over_seeds(found: Finished) -> str:
+    """Agreement between two seeds, of the paper's recipe and of the default."""
+    said = [
+        f"{name}: {agreement_of(found, f'seeds, {name}', f'chance, {name}')}"
+        for name in ("composite", "default")
+        if any(each["about"] == f"seeds, {name}" for each in found.comparisons)
+    ]
+    return ". ".join(said) or NOT_YET
+
+
+def across_priors(found: Finished) -> str:
+    """Agreement of the composite dictionary with the other priors."""
+    said = [
+        f"composite with {each['other_prior']}: Sim_F {each['frobenius']:.2f}, "
+        f"Sim_H {each['hungarian_symmetric']:.2f}, alignment {each['alignment']:.2f}"
+        for each in found.comparisons
+        if each["about"] == "priors"
+    ]
+    return "; ".join(said) or NOT_YET
+
+
+def affine_lens(found: Finished) -> str:
+    """The default against the paper's composite dictionary."""
+    composite, default = found.main("composite"), found.default
+    if composite is None or default is None:
+        return NOT_YET
+    columns = {
+        "error": "error", "constant": "error_constant", "linear": "error_linear", "quadratic": "error_quadratic",
+        "error of 32 active": "error_of_32_active", "dense share": "dense_share", "captured by 3": "captured_3",
+    }  # fmt: skip
+    said = [
+        f"{name} {composite[column]:.3f} → {default[column]:.3f}"
+        for name, column in columns.items()
+        if composite[column] is not None and default[column] is not None
+    ]
+    return (
+        f"paper's composite → default: {', '.join(said)}; active per token {composite['active_per_token']} → "
+        f"{default['active_per_token']}. The default differs in its lens, in α, in the latents that it is trained "
+        "with and in an overlap penalty; which of these makes the difference is not measured here"
+    )
+
+
+class Claim(NamedTuple):
+    """One claim, what the paper says, and a function that reads our measurement."""
+
+    claim: str
+    paper: str
+    measured: Callable[[Finished], str]
+
+
+CLAIMS = (
+    Claim("Order of the priors", "quadratic < composite < atomic", ordering),
+    Claim(
+        "Against TopK (K = 32), in the product space and by block", "bilinear better across most layers", against_topk
+    ),
+    Claim(
+        "Median latent captured by its leading eigenvalues",
+        "most composite latents are well captured by 5 dimensions; most quadratic ones are full-rank",
+        low_rank,
+    ),
+    Claim("Dense latents", "about 10 % (composite, layer 18, 64 M tokens)", dense),
+    Claim(
+        "Agreement across α (composite)",
+        "Sim_F above 90 % for similar sparsity; latents agree only 15–50 %",
+        over_alpha,
+    ),
+    Claim("Agreement across seeds", "–", over_seeds),
+    Claim("Agreement across priors", "latents agree even less, global similarity remains high", across_priors),
+    Claim("What changes with the affine lens and the default recipe", "–", affine_lens),
+)
+
+
+def where_lines_cross(found: Finished) -> list[str]:
+    """Sentences on the widths at which each bilinear line crosses TopK's, whole and in the quadratic block."""
+    series = {
+        each.look.label: over_width(each) for each in all_series(at_one_layer(FigureData(rows=tuple(found.rows))))
+    }
+    topk = series.pop(LOOKS["topk"].label, [])
+    said = []
+    for label, line in series.items():
+        shared = {row["n_latents"] for row in topk} & {row["n_latents"] for row in line}
+        if len(shared) > 1:
+            whole, block = (_crossing(line, topk, column) for column in ("error", "error_quadratic"))
+            said.append(f"- **{label}**: in the whole product space {whole}; in the quadratic block {block}.")
+    return said
+
+
+def _crossing(line: list[Row], topk: list[Row], column: str) -> str:
+    others = {row["n_latents"]: row[column] for row in topk if row[column] is not None}
+    mine = [row for row in line if row["n_latents"] in others and row[column] is not None]
+    if not mine:
+        return "not measured"
+    if found := crossings(mine, topk, column):
+        after = "below" if mine[-1][column] < others[mine[-1]["n_latents"]] else "above"
+        return f"it crosses TopK at k ≈ {', '.join(f'{k:,.0f}' for k in found)} and ends {after} it"
+    below = mine[0][column] < others[mine[0]["n_latents"]]
+    return (
+        f"it stays {'below' if below else 'above'} TopK from k = {mine[0]['n_latents']:,} to {mine[-1]['n_latents']:,}"
+    )
+
+
+def convergence(configs: list[RunConfig], work: Path, settings: Settings) -> list[Row]:
+    """Held-out error by step of every main cell."""
+    return [
+        {"cell": name_of(config), "step": step, "error": error}
+        for config in configs
+        if only_autoencoder(config).n_latents == settings.n_latents
+        for step, error in read_curve(curve_path(work, name_of(config))).items()
+    ]
+
+
+def flatness(rows: list[Row]) -> Iterator[str]:
+    """How far each curve still falls over its last quarter."""
+    for name in dict.fromkeys(row["cell"] for row in rows):
+        curve = {row["step"]: row["error"] for row in rows if row["cell"] == name}
+        last = max(curve)
+        before = [step for step in curve if step <= 0.75 * last]
+        if before:
+            earlier, final = curve[max(before)], curve[last]
+            fall = (earlier - final) / earlier
+            verdict = "flat" if abs(fall) < FLAT else "still falling" if fall > 0 else "rising"
+            yield f"| {name} | {last} | {earlier:.4f} | {final:.4f} | {fall:+.1%} | {verdict} |"
+
+
+def draw_convergence(configs: list[RunConfig], rows: list[Row]) -> Drawn:
+    """One line for each main cell."""
+    with styled():
+        figure, ((axes,),) = panels(1, 1, 3.2, width=5.6)
+        for config in configs:
+            name, look = name_of(config), _look(config)
+            line = [(row["step"], row["error"]) for row in rows if row["cell"] == name]
+            if line:
+                steps, errors = zip(*line, strict=True)
+                cell = only_autoencoder(config)
+                marker = ALPHA_MARKERS.get(cell.alpha, look.marker) if look is LOOKS["composite"] else look.marker
+                style: dict[str, Any] = {"color": look.colour, "marker": marker, "markersize": 3, "linewidth": 1}
+                axes.plot(steps, errors, look.dashes, alpha=1 - 0.5 * cell.seed, label=_label(config, look), **style)
+        axes.set_xlabel("steps")
+        axes.set_ylabel("held-out error")
+        axes.set_ylim(bottom=0)
+        figure.legend(loc="outside right upper")
+    return Drawn(figure, rows)
+
+
+def _look(config: RunConfig) -> Look:
+    cell = only_autoencoder(config)
+    if cell.kind != "bilinear":
+        return LOOKS[cell.kind]
+    return (LOOKS if cell.lens == "paper" else AFFINE_LOOKS)[cell.prior]
+
+
+def _label(config: RunConfig, look: Look) -> str:
+    cell = only_autoencoder(config)
+    alpha = f", α = {cell.alpha:g}" if cell.kind == "bilinear" else ""
+    return f"{look.label}{alpha}" + (f", seed {cell.seed}" if cell.seed else "")
+
+
+def write_page(configs: list[RunConfig], settings: Settings, work: Path, results: Path, command: str) -> Path:
+    """Write tables, figures and the page from what is finished; returns the page's path."""
+    results.mkdir(parents=True, exist_ok=True)
+    found, curves = read_finished(work, settings), convergence(configs, work, settings)
+    figures = [save(draw_convergence(configs, curves), results, "convergence")[0].stem] if curves else []
+    try:
+        with styled():
+            drawn = draw_widths(FigureData(rows=tuple(found.rows)))
+        figures.append(save(drawn, results, "widths")[0].stem)
+    except MissingDataError:
+        pass  # fewer than two sizes so far
+    if found.rows:
+        write_table(results, found.rows)
+    page = results / "claims.md"
+    page.write_text("\n".join(_lines(configs, found, curves, figures, command)) + "\n", encoding="utf-8")
+    return page
+
+
+def _lines(
+    configs: list[RunConfig], found: Finished, curves: list[Row], figures: list[str], command: str
+) -> Iterator[str]:
+    settings = found.settings
+    seen = settings.steps * settings.sequences_per_step * settings.corpus.block_length
+    yield from ("# At the paper's proportions", "", "Generated by `make reproduce-large`; do not edit.", "")
+    yield (
+        f"{Path(settings.model).name}, layer {settings.layer}, k = {settings.n_latents:,}; {settings.steps:,} steps of "
+        f"{settings.sequences_per_step * settings.corpus.block_length:,} tokens ({seen:,} in all, from "
+        f"{settings.tokens:,} stored tokens of {settings.corpus.source}); {settings.held_out_tokens:,} "
+        f"held-out tokens. {machine()}"
+    )
+    yield from ("", *_missing(configs, found), "", PRIMER, "")
+    yield from ("| claim | paper | measured here |", "|---|---|---|")
+    for each in CLAIMS:
+        yield f"| {each.claim} | {each.paper} | {each.measured(found)} |"
+    yield from ("", "## Cells", "", *_cell_table(found), "", *_floor_lines(found), "")
+    yield from ("## Convergence", "")
+    yield from (
+        "Held-out error at three quarters of the steps and at the end. *Flat*: it changes by less than 2 %.",
+        "",
+    )
+    yield from ("| cell | steps | at ¾ | at the end | fall | |", "|---|---|---|---|---|---|", *flatness(curves), "")
+    yield from _figure(figures, "convergence", "Held-out error over steps.")
+    yield from ("## Number of latents", "", *(where_lines_cross(found) or [NOT_YET]), "")
+    yield from _figure(
+        figures,
+        "widths",
+        "Held-out error over the number of latents. Bands: range over seeds, or 95 % over sequences where there is one "
+        "seed; grey: the floor lies inside the band.",
+    )
+    yield from ("## Agreement", "", *_agreement_table(found), "")
+    yield from ("The command:", "", "```", command, "```", "")
+
+
+def _missing(configs: list[RunConfig], found: Finished) -> list[str]:
+    done = {row["cell"] for row in found.rows}
+    missing = [name_of(each) for each in configs if name_of(each) not in done]
+    if not missing:
+        return [f"All {len(configs)} cells are finished."]
+    return [
+        f"{len(configs) - len(missing)} of {len(configs)} cells are finished. Missing:",
+        "",
+        *(f"- {m}" for m in missing),
+    ]
+
+
+def _cell_table(found: Finished) -> Iterator[str]:
+    yield f"| {' | '.join(COLUMNS)} |"
+    yield "|" + "---|" * len(COLUMNS)
+    for row in sorted(
+        found.rows, key=lambda row: (-row["n_latents"], row["lens"] or "", row["kind"], row["alpha"] or 0)
+    ):
+        captured = "/".join(_percent(row[f"captured_{rank}"]) for rank in (1, 3, 5)) if row["captured_1"] else "–"
+        blocks = " | ".join(_number(row[f"error_{block}"]) for block in ("constant", "linear", "quadratic"))
+        alpha = "–" if row["alpha"] is None else f"{row['alpha']:g}"
+        yield (
+            f"| {row['n_latents']:,} | {row['kind']} | {row['lens'] or '–'} | {alpha} | {row['seed']} | "
+            f"{_error(row)} | {blocks} | {row['active_per_token']} | {row['error_of_32_active']:.3f} | {captured} | "
+            f"{row['dense_share']:.1%} | {row['n_distinct']:,} |"
+        )
+
+
+def _floor_lines(found: Finished) -> Iterator[str]:
+    if not found.floor["bounds"]:
+        return
+    yield (
+        f"Floor by PCA of xxᵀ, components from {found.floor['sample_tokens']:,} training tokens; the floor lies "
+        "between the error on these tokens and the error on held-out ones:"
+    )
+    yield from ("", "| k | on its own tokens | on held-out tokens |", "|---|---|---|")
+    for each in found.floor["bounds"]:
+        yield f"| {each['n_latents']:,} | {each['fitted']:.4f} | {each['held_out']:.4f} |"
+
+
+def _agreement_table(found: Finished) -> Iterator[str]:
+    yield from ("| about | first | second | Sim_F | Sim_H | alignment |", "|---|---|---|---|---|---|")
+    for each in sorted(found.comparisons, key=lambda each: (each["about"], each["first"], each["second"])):
+        values = " | ".join(f"{each[name]:.3f}" for name in ("frobenius", "hungarian_symmetric", "alignment"))
+        second = RANDOM if each["second"] == RANDOM else each["second"]
+        yield f"| {each['about']} | {each['first']} | {second} | {values} |"
+
+
+def _figure(figures: list[str], name: str, caption: str) -> list[str]:
+    if name not in figures:
+        return []
+    return [f"![{caption}]({name}.png)", "", f"{caption} [SVG]({name}.svg), [CSV]({name}.csv)", ""]
+
+
+def _error(row: Row) -> str:
+    return f"{row['error']:.4f} ({row['error_low']:.4f}–{row['error_high']:.4f})"
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def _percent(value: float) -> str:
+    return f"{value:.0%}"

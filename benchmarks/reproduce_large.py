@@ -1,0 +1,179 @@
+"""Reproduce the paper at its own proportions, k = 8 d and h = 16 d, at one middle layer: hours, resumable.
+
+Cells are trained most important first; after each of them the page is written anew, so a partial result is a result. If
+interrupted or killed, run the same command again.
+
+    python benchmarks/reproduce_large.py --plan              the cells and their cost; nothing is trained
+    python benchmarks/reproduce_large.py                     everything
+    python benchmarks/reproduce_large.py --only composite    cells whose name contains "composite"
+    python benchmarks/reproduce_large.py --only k576- k288-  the small cells of the figure over k
+"""
+
+import argparse
+import shlex
+import sys
+from pathlib import Path
+
+from large_cells import (
+    CURVE_TOKENS,
+    Settings,
+    cells,
+    checked_layer,
+    harvest_both,
+    measure_cell,
+    name_of,
+    only_autoencoder,
+    stored_tokens,
+    train_cell,
+    widths_of,
+)
+from large_comparisons import compare_finished, measure_floor
+from large_page import write_page
+
+from quadric._locks import only_writer
+from quadric.activations import find_model
+from quadric.activations.models import load_shape
+from quadric.cli.progress import progress
+from quadric.corpus import CorpusConfig
+from quadric.runs.config import RunConfig
+from quadric.sweep.results import row_path
+from quadric.training.machine import matmul_rate
+from quadric.training.plan import plan_run
+
+ROOT = Path(__file__).parents[1]
+
+
+def settings_of(options: argparse.Namespace) -> Settings:
+    """Sizes relative to the width of the model."""
+    d_model = load_shape(find_model(options.model)).d_model
+    largest = options.k or 8 * d_model
+    return Settings(
+        model=options.model,
+        corpus=CorpusConfig(
+            source=options.corpus, document_separator=options.document_separator, block_length=options.block_length
+        ),
+        layer=checked_layer(options.model, options.layer, 0.5),
+        n_latents=largest,
+        widths=tuple(options.widths) if options.widths is not None else widths_of(d_model, largest),
+        n_active=options.n_active,
+        steps=options.steps,
+        sequences_per_step=options.sequences_per_step,
+        tokens=options.tokens,
+        held_out_tokens=options.held_out_tokens,
+        checkpoint_every=options.curve_every,
+    )
+
+
+def chosen(configs: list[RunConfig], only: list[str]) -> list[RunConfig]:
+    """The cells whose name contains one of the given words; all without words."""
+    found = [each for each in configs if not only or any(word in name_of(each) for word in only)]
+    if not found:
+        names = ", ".join(map(name_of, configs))
+        raise ValueError(f"--only {' '.join(only)} fits no cell; give parts of: {names}")
+    return found
+
+
+def print_plan(configs: list[RunConfig], settings: Settings, work: Path) -> None:
+    """FLOPs, memory and hours of every cell that is not finished."""
+    d_model, rate = load_shape(find_model(settings.model)).d_model, matmul_rate()
+    batch = settings.sequences_per_step * settings.corpus.block_length
+    total = 0.0
+    print(
+        f"{'TFLOP':>9} {'hours':>6} {'GiB':>5}  cell (hours at the {rate / 1e9:.0f} GFLOP/s just measured; expect more)"
+    )
+    for config in configs:
+        cell, done = only_autoencoder(config), row_path(work, name_of(config)).is_file()
+        if done or cell.kind != "bilinear":
+            print(f"{'finished' if done else 'small':>9} {'':>6} {'':>5}  {cell.name}")
+            continue
+        plan = plan_run(cell, config.training, d_model, batch)
+        total += plan.flops
+        print(
+            f"{plan.flops / 1e12:9.1f} {plan.flops / rate / 3600:6.2f} {plan.peak_bytes / 2**30:5.1f}  {cell.name}",
+            flush=True,
+        )
+    print(f"{total / 1e12:9.1f} {total / rate / 3600:6.2f}        all of them", flush=True)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Train and measure the chosen cells, and write the page after each of them."""
+    settings = settings_of(options)
+    configs = cells(settings, options.work)
+    wanted = chosen(configs, options.only)
+    command = shlex.join(["python", "benchmarks/reproduce_large.py", *(o for o in options.given if o != "--page")])
+    if options.page:
+        print(f"wrote {write_page(configs, settings, options.work, options.results, command)}")
+        return
+    print_plan(wanted, settings, options.work)
+    if options.plan:
+        return
+    options.work.mkdir(parents=True, exist_ok=True)
+    with only_writer(options.work, "reproduce_large.py"), progress() as display:
+        harvest_both(settings, options.work, lambda split, state: display.report(split, state.done, state.wanted))
+        held_out = stored_tokens(settings, options.work, "held_out", min(CURVE_TOKENS, settings.held_out_tokens))
+        measure_floor(settings, options.work)
+        for config in wanted:
+            name = name_of(config)
+            train_cell(
+                config,
+                options.work,
+                held_out,
+                lambda step, reports, name=name: display.report(name, step, settings.steps, words=_said(reports)),
+            )
+            if measure_cell(config, options.work, settings):
+                write_page(configs, settings, options.work, options.results, command)
+            compare_finished(configs, settings, options.work)
+    print(f"wrote {write_page(configs, settings, options.work, options.results, command)}")
+
+
+def _said(reports: dict[str, object]) -> str:
+    return " ".join(f"error {each.error:.3f}" for each in reports.values())  # type: ignore[attr-defined]
+
+
+def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--plan", action="store_true", help="print the cells and their cost, and stop")
+    parser.add_argument("--page", action="store_true", help="write the page from what is finished, and stop")
+    parser.add_argument("--only", nargs="+", default=[], help="cells whose name contains one of these")
+    parser.add_argument(
+        "--work", type=Path, default=Path("runs/reproduce-large"), help="folder of activations and runs"
+    )
+    parser.add_argument("--results", type=Path, default=ROOT / "docs" / "results" / "large", help="tables and figures")
+    parser.add_argument("--model", default="smollm2", help="a hub id, a folder, a .gguf file, or smollm2")
+    parser.add_argument("--layer", type=int, default=None, help="default: the middle one")
+    parser.add_argument("--corpus", default="wikitext-2+wiki-leads")
+    parser.add_argument("--document-separator", default=None, help="of a .txt corpus")
+    parser.add_argument("--block-length", type=int, default=256, help="tokens per sequence")
+    parser.add_argument("--k", type=int, default=None, help="latents of the main cells; default: 8 times the width")
+    parser.add_argument(
+        "--widths",
+        type=int,
+        nargs="*",
+        default=None,
+        help="latents of the figure over k; default: half the width, doubled",
+    )
+    parser.add_argument("--n-active", type=int, default=32, help="latents per token of TopK")
+    parser.add_argument("--steps", type=int, default=512)
+    parser.add_argument("--sequences-per-step", type=int, default=16)
+    parser.add_argument("--tokens", type=int, default=1_048_576, help="training tokens to store")
+    parser.add_argument("--held-out-tokens", type=int, default=32_768)
+    parser.add_argument("--curve-every", type=int, default=32, help="steps between checkpoints and points of the curve")
+    options = parser.parse_args(arguments)
+    options.given = sys.argv[1:] if arguments is None else arguments
+    return options
+
+
+def main() -> int:
+    try:
+        run(parsed())
+    except (ValueError, OSError) as problem:
+        print(f"reproduce_large: {problem}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("stopped; the same command goes on from here", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,94 @@
+"""The reproduction at the paper's proportions, on a tiny model: it runs, resumes, and reports what is missing."""
+
+import importlib
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from quadric.training.loop import InterruptedTraining
+from tests.tiny_runs import make_tiny_world
+
+pytestmark = pytest.mark.slow  # trains a dozen dictionaries
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def script() -> Iterator[ModuleType]:
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    yield importlib.import_module("reproduce_large")
+    sys.path.remove(str(ROOT / "benchmarks"))
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_tiny_world(tmp_path_factory.mktemp("world"))
+
+
+def arguments(world: Path, work: Path, *more: str) -> list[str]:
+    return [
+        *("--model", str(world / "tiny-llama"), "--corpus", f"{world / 'text.txt'}+{world / 'text.txt'}"),
+        *("--document-separator", "\n\n", "--block-length", "32", "--k", "24", "--widths", "8", "24"),
+        *("--n-active", "4", "--steps", "8", "--sequences-per-step", "8", "--curve-every", "2", "--tokens", "512"),
+        *("--held-out-tokens", "256", "--work", str(work / "work"), "--results", str(work / "results"), *more),
+    ]
+
+
+def test_a_killed_run_goes_on_and_ends_with_the_same_page(
+    script: ModuleType, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = script.parsed(arguments(world, tmp_path))
+    cells = importlib.import_module("large_cells")
+    measure, calls = cells.Curve.measure_newest, []
+
+    def stop_at_the_sixth(curve: object) -> None:
+        calls.append(1)
+        if len(calls) == 6:
+            raise InterruptedTraining("killed")
+        measure(curve)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cells.Curve, "measure_newest", stop_at_the_sixth)
+        with pytest.raises(KeyboardInterrupt):
+            script.run(options)
+    assert not list((tmp_path / "work" / "rows").glob("*"))
+    script.run(options)
+    page = (tmp_path / "results" / "claims.md").read_text()
+    assert "All 15 cells are finished" in page
+    assert importlib.import_module("paper_claims").NOT_YET not in page
+    for path in (tmp_path / "work" / "curves").iterdir():
+        assert list(json.loads(path.read_text())) == ["0", "2", "4", "6", "8"]
+    for name in ("widths", "convergence"):
+        assert (tmp_path / "results" / f"{name}.png").is_file()
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "work").rglob("*.json")}
+    script.run(options)
+    assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "work").rglob("*.json")}
+    with pytest.raises(ValueError, match="steps=8, now 4"):
+        script.run(script.parsed(arguments(world, tmp_path, "--steps", "4")))
+
+
+def test_the_last_point_of_a_curve_is_the_error_of_the_cell(script: ModuleType, world: Path, tmp_path: Path) -> None:
+    script.run(script.parsed(arguments(world, tmp_path, "--only", "affine-k24-h48-density0.333333-alpha0.05")))
+    rows = [json.loads(path.read_text()) for path in (tmp_path / "work" / "rows").iterdir()]
+    assert {row["seed"] for row in rows} == {0, 1}
+    for row in rows:
+        curve = json.loads((tmp_path / "work" / "curves" / f"{row['cell']}.json").read_text())
+        assert curve["8"] == pytest.approx(row["error"], rel=1e-5)
+    page = (tmp_path / "results" / "claims.md").read_text()
+    assert "2 of 15 cells are finished" in page
+    assert "| Order of the priors | quadratic < composite < atomic | not measured yet |" in page
+    assert "seeds, default" in page
+
+
+def test_the_plan_trains_nothing_and_unknown_cells_are_an_error(
+    script: ModuleType, world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script.run(script.parsed(arguments(world, tmp_path, "--plan")))
+    assert "all of them" in capsys.readouterr().out
+    assert not (tmp_path / "work").exists()
+    with pytest.raises(ValueError, match="fits no cell"):
+        script.run(script.parsed(arguments(world, tmp_path, "--only", "nonsense")))
