@@ -7,9 +7,9 @@ READY   := $(VENV)/.ready
 INTEROP := .venv-interop
 VIEWER  := $(shell find web/src -type f) $(wildcard web/*.mjs web/*.json web/*.py)
 
-.PHONY: help demo test test-fast test-faults lint check bench reproduce docs format clean browser locked interop
+.PHONY: help demo test test-fast test-faults lint check bench reproduce docs format clean browser locked interop bench-interop
 help:  ## List the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 # The stamp file is newer than its inputs, so an unchanged tree skips the installation.
 $(INSTALLED): pyproject.toml constraints.txt quadric/version.py hatch_build.py
@@ -64,7 +64,7 @@ test-faults: $(READY)  ## Kill, fill disks, damage files, fuzz the server; count
 # SAELens, SAEBench, sparsify and delphi disagree with each other and with the development environment about versions, so
 # they have one of their own. delphi without its dependencies: they include vllm. torchvision is deleted because the one
 # that SAEBench installs is built for another torch; nothing here uses it. Quadric itself is read from this folder.
-interop:  ## Run exported dictionaries in SAELens, SAEBench, sparsify and delphi themselves
+$(INTEROP)/.installed: tests/interop/real_packages/requirements.txt constraints.txt
 	@test -x $(INTEROP)/bin/python || "$(PYTHON)" -m venv $(INTEROP)
 	@echo "Installing other libraries into $(INTEROP) (first time: several minutes) ..."
 	@grep '^torch==' constraints.txt > $(INTEROP)/constraints.txt
@@ -73,6 +73,9 @@ interop:  ## Run exported dictionaries in SAELens, SAEBench, sparsify and delphi
 	  -r tests/interop/real_packages/requirements.txt
 	$(INTEROP)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps eai-delphi==0.1.3
 	@$(INTEROP)/bin/python -m pip uninstall --quiet --yes torchvision
+	@touch $@
+
+interop: $(INTEROP)/.installed  ## Run exported dictionaries in SAELens, SAEBench, sparsify and delphi themselves
 	$(INTEROP)/bin/python -m pytest tests/interop/real_packages
 
 lint: $(READY)  ## Check format, style, types and the import rules
@@ -83,8 +86,13 @@ lint: $(READY)  ## Check format, style, types and the import rules
 
 check: lint test  ## Everything that CI checks
 
+# Those that need the other libraries have a target of their own.
+OF_INTEROP := benchmarks/bench_interop.py benchmarks/bench_reading.py
 bench: $(READY) browser  ## Run all benchmarks and rewrite benchmarks/results/
-	@for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+	@for script in $(filter-out $(OF_INTEROP),$(sort $(wildcard benchmarks/bench_*.py))); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+bench-interop: $(INTEROP)/.installed  ## Those that need the other libraries; after make demo and bench_lens.py
+	@for script in $(OF_INTEROP); do echo "== $$script"; PYTHONPATH=. $(INTEROP)/bin/python $$script || exit 1; done
 
 reproduce: $(READY)  ## Reproduce the paper at small size into docs/results/ (about an hour, resumable)
 	$(BIN)/python benchmarks/reproduce.py
