@@ -89,7 +89,7 @@ def probing_activations(name: str) -> dict[str, Any]:
 
 
 def _class_activations(name: str, label: str) -> Tensor:
-    """(texts, tokens, d), zero beyond the end of a text: how SAEBench masks tokens."""
+    """(texts, tokens, d), zero beyond the end of a text, which is how SAEBench masks tokens."""
     rows = csv.DictReader(io.StringIO(read_csv(name), newline=""))
     texts = [" ".join(row["prompt"].split()[:WORDS]) for row in rows if row["target"] == label]
     texts = [text for text in texts if len(text) > 20]
@@ -98,7 +98,7 @@ def _class_activations(name: str, label: str) -> Tensor:
     sequences, places = harvested.batch.sequences.unique(return_inverse=True)
     padded = torch.zeros(len(sequences), BLOCK, harvested.vectors.shape[1])
     padded[places, harvested.batch.positions] = harvested.vectors
-    return padded
+    return padded[:TEXTS]
 
 
 def in_other_units(sae: BenchSAE) -> dict[str, Tensor]:
@@ -183,8 +183,8 @@ def page(run: str) -> str:
         f"# A demo dictionary in other libraries\n\n`python benchmarks/bench_interop.py`, {packages}; {environment()}",
         f"## SAELens and SAEBench on {HELD_OUT:,} held-out tokens\n\n{_facts(lens + counted)}",
         f"## SAEBench's sparse probing\n\n{_table(['best by mean difference', *map(str, COUNTS), 'all'], probes)}\n\n"
-        f"Mean accuracy on {', '.join(f'`{each}`' for each in SETS)}; up to {TEXTS} texts per class, {TRAIN_SHARE:.0%} of "
-        f"them for training, the first {WORDS} words of each; chance is 0.5; one seed.",
+        f"Mean accuracy on {', '.join(f'`{each}`' for each in SETS)}; {TEXTS} texts per class, {TRAIN_SHARE:.0%} of "
+        f"them for training; the first {WORDS} words of each, in parts of {BLOCK} tokens; chance is 0.5; one seed.",
         f"## delphi, quantile 0.99\n\n{_facts(delphi)}",
     ]
     return "\n\n".join(sections) + "\n"

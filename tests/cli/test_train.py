@@ -83,7 +83,7 @@ def test_what_it_says(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 
 def test_a_run_of_two_on_a_real_terminal(world: Path, tmp_path: Path) -> None:
     command = train_command(world, tmp_path / "run", "--prior", "composite", "topk")
-    code, shown = run_on_a_terminal("-m", "quadric", *command, OMP_NUM_THREADS="1")
+    code, shown = run_on_a_terminal(QUADRIC, *command)
     assert code == 0, shown
     assert "Traceback" not in shown
     assert "Last batch" in shown
