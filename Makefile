@@ -48,9 +48,11 @@ browser:
 demo: $(READY)  ## Train on the embedded model and text, and show what was found
 	$(BIN)/quadric demo
 
-# A file stays in one process, which makes its fixtures once. Files with slow tests start first (tests/conftest.py), so
-# that neither process waits long for the other at the end; reordering by number of tests would undo that.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+# A file stays in one process, which makes its fixtures once. Files with slow or browser tests start first
+# (tests/conftest.py), so that no process waits long for another at the end; reordering by number of tests would undo
+# that. One thread each, also in what tests start: with more, they would wait for each other's.
+WORKERS ?= 2
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test: $(READY) browser  ## Run all tests
 	$(PYTEST)
