@@ -180,7 +180,7 @@ def page(run: str) -> str:
         delphi = in_delphi(run, folder / "delphi")
     packages = ", ".join(f"{each} {version(each)}" for each in ("sae-lens", "sae-bench", "eai-delphi", "sae-probes"))
     sections = [
-        f"# A demo dictionary in other libraries\n\n`python benchmarks/bench_interop.py`, {packages}; {environment()}",
+        f"# A demo dictionary in other libraries\n\n`make bench-interop`, {packages}; {environment()}",
         f"## SAELens and SAEBench on {HELD_OUT:,} held-out tokens\n\n{_facts(lens + counted)}",
         f"## SAEBench's sparse probing\n\n{_table(['best by mean difference', *map(str, COUNTS), 'all'], probes)}\n\n"
         f"Mean accuracy on {', '.join(f'`{each}`' for each in SETS)}; {TEXTS} texts per class, {TRAIN_SHARE:.0%} of "
