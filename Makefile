@@ -7,7 +7,7 @@ READY   := $(VENV)/.ready
 INTEROP := .venv-interop
 VIEWER  := $(shell find web/src -type f) $(wildcard web/*.mjs web/*.json web/*.py)
 
-.PHONY: help demo test test-fast test-faults lint check bench reproduce reproduce-large docs format clean browser locked interop
+.PHONY: help demo test test-fast test-faults lint check bench reproduce reproduce-large docs format clean browser locked interop bench-interop
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
@@ -48,9 +48,11 @@ browser:
 demo: $(READY)  ## Train on the embedded model and text, and show what was found
 	$(BIN)/quadric demo
 
-# A file stays in one process, which makes its fixtures once. Files with slow tests start first (tests/conftest.py), so
-# that neither process waits long for the other at the end; reordering by number of tests would undo that.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+# A file stays in one process, which makes its fixtures once. Files with slow or browser tests start first
+# (tests/conftest.py), so that no process waits long for another at the end; reordering by number of tests would undo
+# that. One thread each, also in what tests start: with more, they would wait for each other's.
+WORKERS ?= 2
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test: $(READY) browser  ## Run all tests
 	$(PYTEST)
@@ -64,7 +66,7 @@ test-faults: $(READY)  ## Kill, fill disks, damage files, fuzz the server; count
 # SAELens, SAEBench, sparsify and delphi disagree with each other and with the development environment about versions, so
 # they have one of their own. delphi without its dependencies: they include vllm. torchvision is deleted because the one
 # that SAEBench installs is built for another torch; nothing here uses it. Quadric itself is read from this folder.
-interop:  ## Run exported dictionaries in SAELens, SAEBench, sparsify and delphi themselves
+$(INTEROP)/.installed: tests/interop/real_packages/requirements.txt constraints.txt
 	@test -x $(INTEROP)/bin/python || "$(PYTHON)" -m venv $(INTEROP)
 	@echo "Installing other libraries into $(INTEROP) (first time: several minutes) ..."
 	@grep '^torch==' constraints.txt > $(INTEROP)/constraints.txt
@@ -73,6 +75,9 @@ interop:  ## Run exported dictionaries in SAELens, SAEBench, sparsify and delphi
 	  -r tests/interop/real_packages/requirements.txt
 	$(INTEROP)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps eai-delphi==0.1.3
 	@$(INTEROP)/bin/python -m pip uninstall --quiet --yes torchvision
+	@touch $@
+
+interop: $(INTEROP)/.installed  ## Run exported dictionaries in SAELens, SAEBench, sparsify and delphi themselves
 	$(INTEROP)/bin/python -m pytest tests/interop/real_packages
 
 lint: $(READY)  ## Check format, style, types and the import rules
@@ -83,8 +88,13 @@ lint: $(READY)  ## Check format, style, types and the import rules
 
 check: lint test  ## Everything that CI checks
 
+# Those that need the other libraries have a target of their own.
+OF_INTEROP := benchmarks/bench_interop.py benchmarks/bench_reading.py
 bench: $(READY) browser  ## Run all benchmarks and rewrite benchmarks/results/
-	@for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+	@for script in $(filter-out $(OF_INTEROP),$(sort $(wildcard benchmarks/bench_*.py))); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+bench-interop: $(INTEROP)/.installed  ## Those that need the other libraries; after make demo and bench_lens.py
+	@for script in $(OF_INTEROP); do echo "== $$script"; PYTHONPATH=. $(INTEROP)/bin/python $$script || exit 1; done
 
 reproduce: $(READY)  ## Reproduce the paper at small size into docs/results/ (about an hour, resumable; MODEL=path for another model)
 	$(BIN)/python benchmarks/reproduce.py $(if $(MODEL),--model "$(MODEL)") $(if $(RESULTS),--results "$(RESULTS)")

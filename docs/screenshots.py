@@ -10,7 +10,7 @@ from playwright.sync_api import Page, sync_playwright
 from quadric.site.serve import address_of, site_folder, site_server
 
 IMAGES = Path(__file__).parent / "images"
-SIZE = {"width": 1360, "height": 850}
+SIZE = {"width": 1400, "height": 900}
 
 
 def take(page: Page, address: str, name: str) -> None:
@@ -28,6 +28,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("site", type=Path, help="a site, or a run that contains one")
     parser.add_argument("--latent", type=int, required=True, help="latent whose page is shown")
+    parser.add_argument("--colour", default="cluster", help="what the colours of its points mean")
     options = parser.parse_args()
     browser_path = shutil.which("chromium") or shutil.which("google-chrome")
     IMAGES.mkdir(exist_ok=True)
@@ -37,7 +38,7 @@ def main() -> None:
         for theme in ("light", "dark"):
             page = browser.new_page(viewport=SIZE, color_scheme=theme, reduced_motion="reduce")
             take(page, address_of(server), f"map-{theme}.png")
-            take(page, f"{address_of(server)}#/latent/{options.latent}?colour=token", f"latent-{theme}.png")
+            take(page, f"{address_of(server)}#/latent/{options.latent}?colour={options.colour}", f"latent-{theme}.png")
         browser.close()
         server.shutdown()
 

@@ -15,7 +15,7 @@ BROWSER_FIXTURES = {"browser", "playwright"}
 
 @pytest.hookimpl(tryfirst=True)  # before pytest selects by mark
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test, and move files with slow tests to the front.
+    """Mark every test, and move files with slow or browser tests to the front.
 
     A long file that starts last would leave the other test process idle until it ends.
     """
@@ -24,5 +24,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("browser")
         if not {"browser", "slow"} & {mark.name for mark in item.iter_markers()}:
             item.add_marker("unit")
-    slow_files = {item.path for item in items if "slow" in item.keywords}
-    items.sort(key=lambda item: item.path not in slow_files)
+    long_files = {item.path for item in items if {"slow", "browser"} & {mark.name for mark in item.iter_markers()}}
+    items.sort(key=lambda item: item.path not in long_files)

@@ -47,11 +47,12 @@ class Finished(NamedTuple):
 class Process:
     """A running child of a server."""
 
-    def __init__(self, server: "Server", request: dict[str, Any]) -> None:
+    def __init__(self, server: "Server", request: dict[str, Any], terminal: int | None = None) -> None:
         self._files = [tempfile.TemporaryFile("w+b") for _ in ("stdout", "stderr")]  # noqa: SIM115 - closed by `wait`
         self._connection, theirs = socket.socketpair()
+        outputs = [file.fileno() if terminal is None else terminal for file in self._files]
         with theirs:
-            server.send(request, [*(file.fileno() for file in self._files), theirs.fileno()])
+            server.send(request, [*outputs, theirs.fileno()])
         self.pid = int(self._connection.recv(32))
 
     def written(self) -> str:
@@ -122,7 +123,11 @@ def _server(preload: tuple[str, ...]) -> Server:
 
 
 def start(
-    code: str, *arguments: object, preload: tuple[str, ...] = TORCH, environment: dict[str, str] | None = None
+    code: str,
+    *arguments: object,
+    preload: tuple[str, ...] = TORCH,
+    environment: dict[str, str] | None = None,
+    terminal: int | None = None,
 ) -> Process:
     """Start what `python -c code arguments` would run, from the root of the repository.
 
@@ -131,10 +136,11 @@ def start(
         *arguments: Converted to strings.
         preload: Modules that the process finds imported.
         environment: Changes to the environment variables of the test.
+        terminal: Descriptor of a terminal that shows what the process writes, which is not kept then.
     """
     changed = dict(os.environ) | {"OMP_NUM_THREADS": "1"} | (environment or {})
     request = {"code": code, "arguments": [str(each) for each in arguments], "environment": changed}
-    return Process(_server(preload), request)
+    return Process(_server(preload), request, terminal)
 
 
 def run(
@@ -212,6 +218,9 @@ def _execute(request: dict[str, Any]) -> int:
     os.environ.clear()
     os.environ.update(request["environment"])
     sys.argv = ["-c", *request["arguments"]]
+    # The streams of the server do not fit: they were opened on other kinds of files.
+    sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115 - flushed below
+    sys.stderr = open(2, "w", closefd=False, errors="backslashreplace", buffering=1)  # noqa: SIM115
     code = 0
     try:
         exec(compile(request["code"], "<request>", "exec"), {"__name__": "__main__"})

@@ -2,8 +2,8 @@
 
 Three sources need no hub: the CSV files of the wheel `sae-probes`, topics of the held-out documents of `wiki-leads`,
 and sentences made here from words with a known place on a line or a circle (`quadric/probing/sentences.py`). The wheel
-is read as an archive and never imported. Its author's code is under the MIT licence, but each set has terms of its own;
-where neither the wheel nor the linked page states them to our knowledge, the catalogue says so.
+is read as an archive and never imported. Its author's code is under the MIT licence, but each set has terms of its own.
+A licence is named where the public page of the source states it; for the others the catalogue refers to the source.
 """
 
 import csv
@@ -17,38 +17,38 @@ from quadric.probing.sentences import SENTENCE_SETS
 from quadric.resources import SAE_PROBES, WIKI_LEADS, read_member
 
 FOLDER = "sae_probes/data/cleaned_data"
-UNSTATED = "terms not stated"
+UNCONFIRMED = "for its terms see the source"
 
 SOURCES = {
-    "world-models": f"Gurnee and Tegmark, 2023, github.com/wesg52/world-models; {UNSTATED}",
+    "world-models": "Gurnee and Tegmark, 2023, github.com/wesg52/world-models; MIT",
     "sciq": "Welbl et al., 2017, huggingface.co/datasets/allenai/sciq; CC BY-NC 3.0",
-    "sae-probes": f"made by the authors of sae-probes; {UNSTATED}",
+    "sae-probes": f"made by the authors of sae-probes; {UNCONFIRMED}",
     "truthfulqa": "Lin et al., 2021, huggingface.co/datasets/truthfulqa/truthful_qa; Apache-2.0",
-    "mctaco": f"Zhou et al., 2019, github.com/CogComp/MCTACO; {UNSTATED}",
-    "piqa": f"Bisk et al., 2020, github.com/ybisk/ybisk.github.io; {UNSTATED}",
+    "mctaco": f"Zhou et al., 2019, github.com/CogComp/MCTACO; {UNCONFIRMED}",
+    "piqa": f"Bisk et al., 2020, github.com/ybisk/ybisk.github.io; {UNCONFIRMED}",
     "quail": "Rogers et al., 2020, huggingface.co/datasets/textmachinelab/quail; CC BY-NC-SA 4.0",
     "quartz": "Tafjord et al., 2019, huggingface.co/datasets/allenai/quartz; CC BY 4.0",
-    "ethics": "Hendrycks et al., 2020, github.com/hendrycks/ethics; MIT",
+    "ethics": "Hendrycks et al., 2020, huggingface.co/datasets/hendrycks/ethics; MIT",
     "csqa2": "Talmor et al., 2022, huggingface.co/datasets/tasksource/commonsense_qa_2.0; CC BY 4.0",
-    "wikidata": f"Gurnee et al., 2023 (passages that end in a name, facts from Wikidata); {UNSTATED}",
-    "phrases": f"Gurnee et al., 2023 (passages that end in a phrase); {UNSTATED}",
-    "glue": f"Wang et al., 2018, huggingface.co/datasets/nyu-mll/glue; {UNSTATED}",
-    "ai-human": f"huggingface.co/datasets/andythetechnerd03/AI-human-text; {UNSTATED}",
+    "wikidata": f"Gurnee et al., 2023 (passages that end in a name, facts from Wikidata); {UNCONFIRMED}",
+    "phrases": f"Gurnee et al., 2023 (passages that end in a phrase); {UNCONFIRMED}",
+    "glue": f"Wang et al., 2018, huggingface.co/datasets/nyu-mll/glue; {UNCONFIRMED}",
+    "ai-human": f"huggingface.co/datasets/andythetechnerd03/AI-human-text; {UNCONFIRMED}",
     "toxic-chat": "Lin et al., 2023, huggingface.co/datasets/lmsys/toxic-chat; CC BY-NC 4.0",
-    "spam": f"kaggle.com/datasets/team-ai/spam-text-message-classification; {UNSTATED}",
-    "news": f"kaggle.com/datasets/tanishqdublish/text-classification-documentation; {UNSTATED}",
-    "cancer": f"kaggle.com/datasets/falgunipatel19/biomedical-text-publication-classification; {UNSTATED}",
-    "fake-news": f"kaggle.com/datasets/clmentbisaillon/fake-and-real-news-dataset; {UNSTATED}",
-    "medical": f"kaggle.com/datasets/chaitanyakck/medical-text; {UNSTATED}",
-    "emotion": f"kaggle.com/datasets/pashupatigupta/emotion-detection-from-text; {UNSTATED}",
-    "tickets": f"kaggle.com/datasets/adisongoh/it-service-ticket-classification-dataset; {UNSTATED}",
-    "clickbait": f"huggingface.co/datasets/rkotari/clickbait; {UNSTATED}",
+    "spam": f"kaggle.com/datasets/team-ai/spam-text-message-classification; {UNCONFIRMED}",
+    "news": f"kaggle.com/datasets/tanishqdublish/text-classification-documentation; {UNCONFIRMED}",
+    "cancer": f"kaggle.com/datasets/falgunipatel19/biomedical-text-publication-classification; {UNCONFIRMED}",
+    "fake-news": f"kaggle.com/datasets/clmentbisaillon/fake-and-real-news-dataset; {UNCONFIRMED}",
+    "medical": f"kaggle.com/datasets/chaitanyakck/medical-text; {UNCONFIRMED}",
+    "emotion": f"kaggle.com/datasets/pashupatigupta/emotion-detection-from-text; {UNCONFIRMED}",
+    "tickets": f"kaggle.com/datasets/adisongoh/it-service-ticket-classification-dataset; {UNCONFIRMED}",
+    "clickbait": f"huggingface.co/datasets/rkotari/clickbait; {UNCONFIRMED}",
     "davidson": "Davidson et al., 2017, github.com/t-davidson/hate-speech-and-offensive-language; MIT",
-    "gpt3": f"github.com/HarshOza36/Detection-Of-Machine-Generated-Text; {UNSTATED}",
+    "gpt3": f"github.com/HarshOza36/Detection-Of-Machine-Generated-Text; {UNCONFIRMED}",
     "yelp": "huggingface.co/datasets/Yelp/yelp_review_full; Yelp's dataset licence",
-    "movies": f"Pang and Lee, 2005, huggingface.co/datasets/cornell-movie-review-data/rotten_tomatoes; {UNSTATED}",
+    "movies": f"Pang and Lee, 2005, huggingface.co/datasets/cornell-movie-review-data/rotten_tomatoes; {UNCONFIRMED}",
     "saebench": f"Karvonen et al., 2025, github.com/adamkarvonen/SAEBench (from Amazon reviews, GitHub code, AG News); "
-    f"{UNSTATED}",
+    f"{UNCONFIRMED}",
 }
 
 

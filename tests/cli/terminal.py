@@ -3,8 +3,9 @@
 import os
 import pty
 import re
-import subprocess
-import sys
+
+from tests import fresh_process
+from tests.fresh_process import TRANSFORMERS
 
 
 def complaints(stderr: str) -> list[str]:
@@ -20,26 +21,21 @@ def only_complaint(stderr: str) -> str:
     return line
 
 
-def run_on_a_terminal(*command: str, **environment: str) -> tuple[int, str]:
-    """Run Python with stdout and stderr on a pseudo-terminal; returns the exit code and all text shown."""
+def run_on_a_terminal(code: str, *arguments: str) -> tuple[int, str]:
+    """Run Python code with stdout and stderr on a pseudo-terminal; returns the exit code and all text shown."""
     ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        [sys.executable, *command],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        env={**os.environ, "COLUMNS": "100", "TERM": "xterm", **environment},
-    ) as process:
-        os.close(theirs)
-        shown = b""
-        while True:
-            try:
-                piece = os.read(ours, 65536)
-            except OSError:  # Linux reports the end of a terminal like this
-                break
-            if not piece:
-                break
-            shown += piece
-        code = process.wait(timeout=300)
+    looks = {"COLUMNS": "100", "TERM": "xterm"}
+    process = fresh_process.start(code, *arguments, preload=TRANSFORMERS, environment=looks, terminal=theirs)
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            piece = os.read(ours, 65536)
+        except OSError:  # Linux reports the end of a terminal like this
+            break
+        if not piece:
+            break
+        shown += piece
+    returned = process.wait().returncode
     os.close(ours)
-    return code, re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode(errors="replace"))
+    return returned, re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode(errors="replace"))

@@ -3,10 +3,7 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
-from functools import partial
 from pathlib import Path
 
 import huggingface_hub
@@ -14,7 +11,9 @@ import pytest
 
 from quadric.activations import ActivationCache
 from quadric.cli import main
+from tests import fresh_process
 from tests.activations.tiny import save_tiny
+from tests.fresh_process import TRANSFORMERS
 
 
 @pytest.fixture(scope="module")
@@ -198,23 +197,15 @@ def test_an_interrupt_leaves_valid_shards_and_says_how_to_go_on(tiny: Path, tmp_
     text, out = tmp_path / "long.txt", tmp_path / "cache"
     text.write_text("Call me Ishmael. Some years ago, never mind how long precisely, I went to sea. " * 20_000)
     command = arguments(tiny, text, out, "--tokens", "10000000", "--sequences-per-shard", "8")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "quadric", *command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        # A shell starts background jobs with SIGINT ignored, and children inherit that; this one must hear it.
-        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
-    )
-    try:
-        while process.poll() is None and len(list(out.glob("shard-*"))) < 2:
-            time.sleep(0.01)
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=120)
-    finally:
-        process.kill()
-    assert process.returncode == 130, errors
-    assert "the same command continues" in errors
-    assert "Traceback" not in errors
+    # A shell starts background jobs with SIGINT ignored, and children inherit that; this one must hear it.
+    hearing = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    process = fresh_process.start(hearing + fresh_process.module("quadric"), *command, preload=TRANSFORMERS)
+    while process.is_running() and len(list(out.glob("shard-*"))) < 2:
+        time.sleep(0.01)
+    process.signal(signal.SIGINT)
+    finished = process.wait()
+    assert finished.returncode == 130, finished.stderr
+    assert "the same command continues" in finished.stderr
+    assert "Traceback" not in finished.stderr
     ActivationCache(out).verify()
     assert len(ActivationCache(out)) > 0

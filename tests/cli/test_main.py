@@ -9,6 +9,7 @@ import pytest
 
 import quadric.cli
 from quadric.cli import COMMANDS
+from tests import fresh_process
 from tests.cli.terminal import only_complaint
 
 
@@ -31,10 +32,11 @@ def test_help_lists_the_commands_and_does_not_wait_for_torch():
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_of_a_command_shows_an_example(command):
-    result = quadric_command(command, "--help")
-    assert result.returncode == 0
-    assert f"Example: quadric {command}" in result.stdout
+def test_help_of_a_command_shows_an_example(command, capsys):
+    with pytest.raises(SystemExit) as stop:
+        quadric.cli.main([command, "--help"])
+    assert stop.value.code == 0
+    assert f"Example: quadric {command}" in capsys.readouterr().out
 
 
 def test_an_unknown_flag_is_a_usage_error():
@@ -45,10 +47,11 @@ def test_an_unknown_flag_is_a_usage_error():
 
 @pytest.mark.slow
 def test_a_mistake_is_one_line_and_no_traceback():
-    result = quadric_command("evaluate", "nowhere")
+    program = fresh_process.module("quadric")
+    result = fresh_process.run(program, "evaluate", "nowhere")
     assert result.returncode == 1
     assert only_complaint(result.stderr).startswith("quadric: no folder 'nowhere'; give a run")
-    assert "Traceback" in quadric_command("evaluate", "nowhere", QUADRIC_DEBUG="1").stderr
+    assert "Traceback" in fresh_process.run(program, "evaluate", "nowhere", environment={"QUADRIC_DEBUG": "1"}).stderr
 
 
 @pytest.mark.slow
@@ -58,7 +61,8 @@ def test_a_closed_pipe_ends_a_command_silently(form):
     assert with_closed_stdout(*arguments) == (1, "")
 
 
-@pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)], ids=" ".join)
+# A page that is written when Python exits, and one that is written before.
+@pytest.mark.parametrize("command", [[], ["corpus"], ["train"]], ids=" ".join)
 def test_a_closed_pipe_ends_a_help_page_silently(command):
     code, stderr = with_closed_stdout(*command, "--help")
     assert stderr == ""

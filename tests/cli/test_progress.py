@@ -169,7 +169,7 @@ print("finished")
 
 @pytest.mark.slow
 def test_nested_work_on_a_real_terminal() -> None:
-    code, shown = run_on_a_terminal("-c", NESTED)
+    code, shown = run_on_a_terminal(NESTED)
     assert code == 0, shown
     assert "Traceback" not in shown
     for words in ("evidence first", "tokens/s", "a note on stdout", "training", "geometry", "finished"):

@@ -14,6 +14,7 @@ from quadric.corpus import CorpusConfig
 from quadric.evidence import Evidence
 from quadric.geometry import stored
 from quadric.site import writer
+from tests import fresh_process
 from tests.activations.tiny import D_MODEL, save_tiny
 from tests.cli.terminal import run_on_a_terminal
 
@@ -93,7 +94,7 @@ def test_a_name_chooses_among_several(
 def test_a_site_on_a_real_terminal(run: Path, tmp_path: Path, config: ActivationConfig) -> None:
     """Evidence is collected inside the making of the site: two kinds of progress at the same time."""
     command = arguments(run, tmp_path / "site", config, "--tokens", "300", "--no-map")
-    code, shown = run_on_a_terminal("-m", "quadric", *command, OMP_NUM_THREADS="1")
+    code, shown = run_on_a_terminal(fresh_process.module("quadric"), *command)
     assert code == 0, shown
     assert "Traceback" not in shown
     assert "18 latents of first, second" in shown

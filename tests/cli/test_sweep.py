@@ -16,6 +16,7 @@ from quadric.runs.folder import autoencoder_folders
 from quadric.runs.recipes import PAPER
 from quadric.sweep import Watcher, read_rows, sweep
 from quadric.sweep.results import row_path
+from tests import fresh_process
 from tests.cli.terminal import only_complaint, run_on_a_terminal
 from tests.tiny_runs import make_tiny_world, sweep_command
 
@@ -170,7 +171,7 @@ def parse(*arguments: str) -> Sweep:
 
 def test_a_sweep_on_a_real_terminal(world: Path, tmp_path: Path) -> None:
     command = sweep_command(world, tmp_path / "sweep", "--layers", "1")
-    code, shown = run_on_a_terminal("-m", "quadric", *command, OMP_NUM_THREADS="1")
+    code, shown = run_on_a_terminal(fresh_process.module("quadric"), *command)
     assert code == 0, shown
     assert "Traceback" not in shown
     assert "2 of 2 cells finished" in shown

@@ -83,7 +83,7 @@ def test_what_it_says(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 
 def test_a_run_of_two_on_a_real_terminal(world: Path, tmp_path: Path) -> None:
     command = train_command(world, tmp_path / "run", "--prior", "composite", "topk")
-    code, shown = run_on_a_terminal("-m", "quadric", *command, OMP_NUM_THREADS="1")
+    code, shown = run_on_a_terminal(QUADRIC, *command)
     assert code == 0, shown
     assert "Traceback" not in shown
     assert "Last batch" in shown
@@ -257,12 +257,16 @@ def test_two_processes_train_what_one_trains(world: Path, tmp_path: Path) -> Non
 def test_a_process_that_dies_ends_the_job_with_a_message_and_the_job_resumes(world: Path, tmp_path: Path) -> None:
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     dying = str(Path(__file__).with_name("dying_rank.py"))
-    job = python(*torchrun, dying, "5", *train_command(world, tmp_path / "run"), timeout=300)
+    # From a cache: torchrun starts new interpreters, which need not import transformers then.
+    cached = ("--cache", str(tmp_path / "cache"))
+    assert main(["harvest", *flags(world), "--layers", "2", "--tokens", "1500", "--out", cached[1]]) == 0
+    job = python(*torchrun, dying, "5", *train_command(world, tmp_path / "run", *cached), timeout=300)
     assert job.returncode != 0
     assert "Signal 9 (SIGKILL) received" in job.stderr
-    resumed = python(*torchrun, "-m", "quadric", "train", "--resume", str(tmp_path / "run"), timeout=300)
-    assert resumed.returncode == 0, resumed.stderr
-    assert "continuing after step 4 of 8" in resumed.stderr
+    resumed = fresh_process.run_job(QUADRIC, "train", "--resume", str(tmp_path / "run"), preload=TRANSFORMERS)
+    errors = "".join(rank.stderr for rank in resumed)
+    assert [rank.returncode for rank in resumed] == [0, 0], errors
+    assert "continuing after step 4 of 8" in errors
     assert [line["step"] for line in read_metrics(tmp_path / "run")] == list(range(1, 9))
 
 

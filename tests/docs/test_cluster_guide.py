@@ -1,15 +1,13 @@
 """The invocations of docs/cluster.md: a harvest by several workers, and a job of two machines on one run folder."""
 
-import os
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from quadric.cli import main
 from quadric.runs.telemetry import read_metrics
+from tests import fresh_process
 from tests.tiny_runs import flags, make_tiny_world, train_command
 
 pytestmark = pytest.mark.slow
@@ -38,18 +36,11 @@ def test_two_machines_train_what_one_process_trains(tmp_path: Path) -> None:
     command = [given.get(word, word) for word in torchrun_flags()]
     assert given.keys() <= set(torchrun_flags()), "the page has other flags"
     train = train_command(world, tmp_path / "two", "--cache", str(cache))
-    nodes = [
-        subprocess.Popen(
-            [sys.executable, "-m", "torch.distributed.run", *command, "-m", "quadric", *train],
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(2)
-    ]
-    errors = [node.communicate(timeout=300)[1] for node in nodes]
-    assert [node.returncode for node in nodes] == [0, 0], "\n".join(errors)
-    assert sum("8 of 8 steps" in each for each in errors) == 1, "one machine reports"
+    torchrun = fresh_process.module("torch.distributed.run")
+    running = [fresh_process.start(torchrun, *command, "-m", "quadric", *train) for _ in range(2)]
+    nodes = [node.wait() for node in running]
+    assert [node.returncode for node in nodes] == [0, 0], "\n".join(node.stderr for node in nodes)
+    assert sum("8 of 8 steps" in node.stderr for node in nodes) == 1, "one machine reports"
     assert main(train_command(world, tmp_path / "one", "--cache", str(cache))) == 0
     alone, shared = read_metrics(tmp_path / "one"), read_metrics(tmp_path / "two")
     assert [line["tokens"] for line in alone] == [line["tokens"] for line in shared]

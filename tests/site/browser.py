@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Playwright, Request
 
 from quadric.site.serve import address_of, site_server
 
@@ -23,11 +23,13 @@ HARMLESS = "GPU stall due to ReadPixels"
 SWEEP = """async ([wanted, steps]) => {
     const scene = document.querySelector(".scene");
     const box = scene.getBoundingClientRect();
+    const { port1, port2 } = new MessageChannel(); // nested timers wait for 4 ms each, messages do not
+    const turn = () => new Promise((done) => { port2.onmessage = done; port1.postMessage(0); });
     for (let row = 1; row < steps; row++)
         for (let column = 1; column < steps; column++) {
             const [x, y] = [box.x + (box.width * column) / steps, box.y + (box.height * row) / steps];
             scene.dispatchEvent(new PointerEvent("pointermove", { clientX: x, clientY: y, bubbles: true }));
-            await new Promise((done) => setTimeout(done));
+            await turn();
             if (document.querySelector(wanted)) return [x, y];
         }
     return null;
@@ -93,16 +95,23 @@ class Watch:
         self.address = address
         context.on("console", self._console)
         context.on("weberror", lambda error: self.problems.append(f"error: {error.error}"))
-        context.on("request", lambda request: self._request(request.url))
+        self.pending: set[Request] = set()
+        context.on("request", self._request)
+        for end in ("requestfinished", "requestfailed"):
+            context.on(end, self._answered)
 
     def _console(self, message: ConsoleMessage) -> None:
         fine = message.type in ("log", "info", "debug") or HARMLESS in message.text
         if not fine and not any(part in message.text for part in self.expected):
             self.problems.append(f"{message.type}: {message.text}")
 
-    def _request(self, url: str) -> None:
-        if not url.startswith((self.address, "blob:", "about:", "data:")):
-            self.problems.append(f"request to {url}")
+    def _answered(self, request: Request) -> None:
+        self.pending.discard(request)
+
+    def _request(self, request: Request) -> None:
+        self.pending.add(request)
+        if not request.url.startswith((self.address, "blob:", "about:", "data:")):
+            self.problems.append(f"request to {request.url}")
 
 
 class Viewer:
@@ -116,6 +125,7 @@ class Viewer:
     def open(self, route: str = "") -> Page:
         """Go to a route and wait until it shows a page or an error."""
         self.page.goto("about:blank")
+        self.watch.pending.clear()  # what the page left behind had asked for
         self.page.goto(self.address + route)
         self.page.wait_for_selector("main, .problem")
         return self.page
@@ -133,17 +143,27 @@ class Viewer:
         axes' λ arrives after the first picture: canvases are now redrawn when a font has loaded. And the camera took
         over the rounded numbers of the address after the address had changed: now it does so before.
         """
-        self.page.wait_for_load_state("networkidle")
-        wait_until(self.page, "() => document.fonts.status === 'loaded'")
         scene = self.page.locator(".scene").nth(which)
         frames = "for (let i = 0; i < 4; i++) await new Promise(requestAnimationFrame)"
         picture = b""
         for _ in range(20):
+            self.wait_for_data()
             self.page.evaluate(f"async () => {{ {frames} }}")
             before, picture = picture, scene.screenshot()
-            if picture == before:
+            if picture == before and not self.watch.pending:
                 return picture
         raise AssertionError("the picture does not come to rest")
+
+    def wait_for_data(self) -> None:
+        """Wait until all requests are answered and fonts loaded.
+
+        Playwright's "networkidle" adds half a second of silence, which the repeated picture makes unnecessary.
+        """
+        for _ in range(1000):
+            if self.page.evaluate("() => document.fonts.status === 'loaded'") and not self.watch.pending:
+                return
+            self.page.wait_for_timeout(10)
+        raise AssertionError(f"no answer to {[request.url for request in self.watch.pending]}")
 
     def pixels(self, picture: bytes) -> np.ndarray:
         """Red, green and blue of a picture's pixels, 0 to 255."""

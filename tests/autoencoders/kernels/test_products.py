@@ -1,8 +1,5 @@
 """Symmetric, rounded and sparse products against plain dense ones."""
 
-import subprocess
-import sys
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -20,7 +17,7 @@ from quadric.autoencoders.kernels.products import (
     symmetric_product,
     weighted_gram,
 )
-from tests import zoo
+from tests import fresh_process, zoo
 from tests.exactness import DTYPES, TOLERANCE, random
 
 
@@ -157,5 +154,5 @@ for variety in ("atomic", "composite sparse storage", "quadratic"):
 @pytest.mark.slow
 def test_a_compiled_loss_is_the_same_loss():
     """With the eager backend, which traces but needs no compiler."""
-    done = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True)
+    done = fresh_process.run(COMPILED)
     assert done.stdout.count("agrees") == 3, done.stderr

@@ -183,7 +183,10 @@ function Title({ entry, unit, index, latent, captured, turnPage }: TitleProps) {
     <header class="title">
       <div class="name">
         <p class="crumb">
-          <a href={`#/${encodeURIComponent(entry.name)}`}>{entry.name}</a> · latent {latent.latent} ·{" "}
+          <a href={`#/${encodeURIComponent(entry.name)}`} title={entry.name}>
+            {entry.name}
+          </a>{" "}
+          · latent {latent.latent} ·{" "}
           <span class="shape">{shape}</span> <CurvatureChip {...{ latent, unit, shape }} />
         </p>
         <h1 title={labelOf(index, latent.latent)}>
