@@ -53,7 +53,10 @@ def main() -> None:
         ["error of TopK", f"{quadric.evaluate(topk, x, progress=False).error:.3f}"],
         ["counterparts by the overlap of the viewer", str(int((compared.overlaps >= SMALLEST_OVERLAP).sum()))],
         ["what chance reaches", f"{compared.entry.chance:.2f}"],
-        ["counterparts by the cosine with ddᵀ on the token, up to its sign", str(int((by_form >= SMALLEST_OVERLAP).sum()))],
+        [
+            "counterparts by the cosine with ddᵀ on the token, up to its sign",
+            str(int((by_form >= SMALLEST_OVERLAP).sum())),
+        ],
     ]
     notes = (
         f"`python benchmarks/bench_linear.py`. SmolLM2, layer 15: TopK with {N_LATENTS} latents, {N_ACTIVE} active, "

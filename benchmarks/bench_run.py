@@ -9,7 +9,9 @@ All runs of a size take their steps in turn on the same batches, so that a slow 
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import torch
 from jaxtyping import Float
@@ -19,9 +21,11 @@ from smollm2_activations import LAYER, batches, held_out, layer_activations
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from quadric.autoencoders import bilinear
 from quadric.autoencoders.lens import affine_lens, token_moments
+from quadric.autoencoders.mixing import scattered_mixing
 from quadric.autoencoders.objective import hoyer_density, unit_tokens
-from quadric.runs.scales import BETTER, PAPER
+from quadric.runs.scales import BETTER
 from quadric.training import AutoencoderConfig, Learner, TrainingConfig
 from quadric.training.cost import phases, step_flops
 from quadric.training.counting import counted_flops
@@ -29,6 +33,7 @@ from quadric.training.learner import alpha_at, is_mask_frozen, mixing_density_at
 
 ATOMS, ALPHA = 16, 0.3
 PRINTED = "printed, float32"
+SHARED = "the same, all atoms shared"
 LENS_TOKENS = 50_000
 
 
@@ -73,6 +78,7 @@ def settings(sizes: Sizes) -> dict[str, dict[str, Any]]:
     return {
         "ours, C dense at first": {},
         "ours, C sparse from the start": thin,
+        SHARED: thin,
         "default recipe, C dense at first": better,
         "default recipe, C sparse from the start": {**better, **thin},
     }
@@ -110,10 +116,11 @@ def printed_flops(sizes: Sizes, d_model: int) -> float:
         return float(sizes.steps * counted_flops(lambda: learner.step(tokens)))
 
 
-def ours(sizes: Sizes, changes: dict[str, Any], tokens: Float[Tensor, "n d"]) -> Run:
+def ours(name: str, sizes: Sizes, changes: dict[str, Any], tokens: Float[Tensor, "n d"]) -> Run:
     config = config_of(sizes, changes)
     lens = affine_lens(token_moments(tokens[:LENS_TOKENS])) if config.lens == "affine" else None
-    learner = Learner(config.build(tokens.shape[1], lens), config, sizes.training)
+    with patch.object(bilinear, "scattered_mixing", partial(scattered_mixing, n_own=0 if name == SHARED else None)):
+        learner = Learner(config.build(tokens.shape[1], lens), config, sizes.training)
     autoencoder = learner.autoencoder
     return Run(
         lambda batch, _: learner.step(batch),
@@ -145,7 +152,7 @@ def seconds_in_turn(runs: dict[str, Run], sizes: Sizes, tokens: Float[Tensor, "n
 def rows_of(sizes: Sizes, tokens: Float[Tensor, "n d"]) -> list[list[str]]:
     """One row per run of this size."""
     runs = {PRINTED: printed(sizes, tokens.shape[1])}
-    runs |= {name: ours(sizes, changes, tokens) for name, changes in settings(sizes).items()}
+    runs |= {name: ours(name, sizes, changes, tokens) for name, changes in settings(sizes).items()}
     seconds, unseen = seconds_in_turn(runs, sizes, tokens), held_out(tokens)
     found = []
     for name, run in runs.items():
@@ -166,7 +173,9 @@ def rows_at_the_papers_size() -> list[list[str]]:
     sizes = OF_PAPER
     baseline = printed_flops(sizes, PAPER_WIDTH)
     flops = {PRINTED: baseline} | {
-        name: our_flops(config_of(sizes, changes), sizes, PAPER_WIDTH) for name, changes in settings(sizes).items()
+        name: our_flops(config_of(sizes, changes), sizes, PAPER_WIDTH)
+        for name, changes in settings(sizes).items()
+        if name != SHARED
     }
     return [
         [str(sizes.n_latents), name, "–", "–", f"{each / 1e12:,.0f}", f"{baseline / each:.2f}×", "–", "–", "–"]
@@ -180,7 +189,6 @@ def main() -> None:
     quick = parser.parse_args().quick
     tokens = layer_activations(20_000 if quick else 200_000)
     rows = [row for sizes in (QUICK if quick else FULL) for row in rows_of(sizes, tokens)]
-    assert PAPER.n_latents == OF_PAPER.n_latents
     write_table(
         "run_quick" if quick else "run",
         "Whole runs: the printed algorithm and ours",

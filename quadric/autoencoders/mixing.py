@@ -29,6 +29,10 @@ SPARSE_BELOW = 0.01
 times as fast."""
 
 
+SCATTERED_SHARE = 0.1
+"""Norm of the weights of a sparse start on atoms that are not the latent's own, next to those that are."""
+
+
 class Row(NamedTuple):
     """The atoms that feed one latent, and their weights."""
 
@@ -334,29 +338,51 @@ def _thinned_entries(mixing: Sparse, n_kept: int) -> Thinned:
     return Thinned(Sparse(Entries(rows[kept], columns[kept], values[kept]), mixing.shape), kept)
 
 
-def scattered_mixing(shape: tuple[int, int], density: float, row_norm: float, generator: torch.Generator) -> Composite:
+def scattered_mixing(
+    shape: tuple[int, int], density: float, row_norm: float, generator: torch.Generator, n_own: int | None = None
+) -> Composite:
     """A random composite C that is made by its entries, so that no k×h matrix is needed.
 
-    Every latent has the same number of atoms and every atom is in the same number of latents, give or take one.
+    Latents have equally many atoms, give or take one. Some are the latent's own, with equal weights of random sign; the
+    rest are scattered over the other atoms, with small weights. Latents that shared all of their atoms from the start
+    would train to a higher loss (benchmarks/results/run.md).
 
     Args:
         shape: (k, h).
         density: share of entries, of which there are exactly round(density · k · h) and at least one.
         row_norm: norm of every row that has entries.
         generator: of the positions and values.
+        n_own: atoms of its own of every latent; by default h/k, and no more than it has.
 
     Returns:
         C, in the storage that suits the number of entries.
     """
-    n_entries = max(1, round(density * shape[0] * shape[1]))
-    starts = torch.arange(shape[0] + 1) * n_entries // shape[0]
-    rows = torch.repeat_interleave(torch.arange(shape[0]), starts.diff())
-    columns = _scattered_columns(starts, shape[1], generator)
-    # Within each row, columns in order: the rows are in order already.
-    columns = (rows * shape[1] + columns).sort().values % shape[1]
-    values = torch.randn(n_entries, generator=generator)
-    norms = torch.zeros(shape[0]).index_add_(0, rows, values.square()).sqrt_()
-    return mixing_from_entries(Entries(rows, columns, values.mul_(row_norm / norms[rows])), shape)
+    (n_rows, n_columns), n_entries = shape, max(1, round(density * shape[0] * shape[1]))
+    starts = torch.arange(n_rows + 1) * n_entries // n_rows
+    n_own = min(n_columns // n_rows if n_own is None else n_own, int(starts.diff().min()))
+    own = torch.arange(n_rows * n_own).view(n_rows, n_own)
+    own_weights = torch.randint(2, own.shape, generator=generator).mul(2.0).sub(1) / max(1, n_own) ** 0.5
+    starts -= n_own * torch.arange(n_rows + 1)
+    rows = torch.repeat_interleave(torch.arange(n_rows), starts.diff())
+    # Counted from behind a latent's own atoms, round to where they begin: never one of them.
+    columns = _scattered_columns(starts, n_columns - n_own, generator).add_((rows + 1) * n_own).remainder_(n_columns)
+    weights = torch.randn(len(rows), generator=generator)
+    norms = torch.zeros(n_rows).index_add_(0, rows, weights.square()).sqrt_()
+    weights *= (SCATTERED_SHARE if n_own else 1.0) / norms[rows]
+    entries = _sorted_entries(
+        torch.cat([torch.arange(n_rows).repeat_interleave(n_own), rows]),
+        torch.cat([own.flatten(), columns]),
+        torch.cat([own_weights.flatten(), weights]),
+        n_columns,
+    )
+    lengths = torch.zeros(n_rows).index_add_(0, entries.rows, entries.values.square()).sqrt_()
+    scaled = entries.values * (row_norm / lengths[entries.rows])
+    return mixing_from_entries(entries._replace(values=scaled), shape)
+
+
+def _sorted_entries(rows: Tensor, columns: Tensor, values: Tensor, n_columns: int) -> Entries:
+    order = (rows * n_columns + columns).argsort()
+    return Entries(rows[order], columns[order], values[order])
 
 
 def _scattered_columns(

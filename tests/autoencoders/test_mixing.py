@@ -201,11 +201,24 @@ def test_a_scattered_mixing_spreads_its_entries_evenly(shape, density):
     rows, columns, values = mixing.entries()
     assert mixing.n_entries == n_entries
     assert isinstance(mixing, Sparse) == (n_entries < SPARSE_BELOW * shape[0] * shape[1])
-    for counts in (torch.bincount(rows, minlength=shape[0]), torch.bincount(columns, minlength=shape[1])):
-        assert counts.max() - counts.min() <= 1
+    by_row, by_column = torch.bincount(rows, minlength=shape[0]), torch.bincount(columns, minlength=shape[1]).float()
+    assert by_row.max() - by_row.min() <= 1
+    assert (by_column - by_column.mean()).abs().max() <= 1 + 4 * by_column.mean().sqrt()
     norms = mixing.matrix().detach().norm(dim=1)
     torch.testing.assert_close(norms[norms > 0], torch.full_like(norms[norms > 0], 0.5))
     assert values.sign().unique().numel() == min(2, n_entries)
+
+
+def test_latents_of_a_scattered_mixing_start_with_atoms_of_their_own():
+    weights = scattered_mixing((50, 150), 0.08, 2.0, torch.Generator().manual_seed(0)).matrix().detach()
+    own = weights.view(50, 50, 3).diagonal().mT
+    assert own.abs().min() == pytest.approx(2 / (3 * 1.01) ** 0.5, rel=1e-5)
+    assert own.abs().max() == pytest.approx(2 / (3 * 1.01) ** 0.5, rel=1e-5)
+    assert (own > 0).any()
+    assert (own < 0).any()
+    assert ((weights != 0).sum(1) == 12).all()
+    others = weights.square().sum(1) - own.square().sum(1)
+    torch.testing.assert_close(others, torch.full((50,), 4 * 0.01 / 1.01))
 
 
 def test_scattered_mixings_of_two_seeds_differ_and_of_one_seed_are_equal():
