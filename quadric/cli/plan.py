@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from quadric.runs.planning import CombinedPlan
     from quadric.runs.scales import Scale
     from quadric.training.plan import RunPlan
+    from quadric.training.timing import StepWork
 
 UNITS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1.0, ""))
 
@@ -56,19 +57,21 @@ class Plan(ScaleFlags):
     def run(self) -> int:
         from quadric._terminal import safe_console
         from quadric.training.machine import matmul_rate
+        from quadric.training.timing import measure_rates
 
         self._check()
         reading = self._reading()
         width = reading.d_model if reading is not None else self._width()
         plan = self._plan(width, reading)
         rate = matmul_rate()
+        rates = measure_rates(width) if plan.has_work else None
         if self.planning.json:
-            say_json(_as_json(plan, width, rate, reading))
+            say_json(_as_json(plan, width, rate, rates, reading))
             return 0
         console = safe_console()
         for title, each in _different(plan).items():
-            console.print(_table(title, each))
-        console.print(_account(plan, reading, rate, self.planning.processes), highlight=False)
+            console.print(_table(title, each, rate, rates))
+        console.print(_account(plan, reading, rate, rates, self.planning.processes), highlight=False)
         return 0
 
     def _check(self) -> None:
@@ -123,7 +126,9 @@ class Plan(ScaleFlags):
         return scale.sequences_per_step * config.corpus.block_length if given is None else given
 
 
-def _as_json(plan: "CombinedPlan", width: int, rate: float, reading: "ReadingCost | None") -> dict[str, Any]:
+def _as_json(
+    plan: "CombinedPlan", width: int, rate: float, rates: "StepWork | None", reading: "ReadingCost | None"
+) -> dict[str, Any]:
     """The phases stand at the top as well if there is only one autoencoder."""
     plans = list(plan.plans.values())
     return {
@@ -131,7 +136,8 @@ def _as_json(plan: "CombinedPlan", width: int, rate: float, reading: "ReadingCos
         **plan.as_json(),
         "d_model": width,
         "matmul_flops_per_second": rate,
-        "seconds": plan.flops / rate,
+        "work_per_second": None if rates is None else rates._asdict(),
+        "seconds": plan.seconds(rate, rates),
         "language_model_flops_per_token": 0.0 if reading is None else reading.flops_per_token,
     }
 
@@ -148,7 +154,7 @@ def _different(plan: "CombinedPlan") -> "dict[str, RunPlan]":
     return found
 
 
-def _table(title: str, plan: "RunPlan") -> "Table":
+def _table(title: str, plan: "RunPlan", rate: float, rates: "StepWork | None") -> "Table":
     from rich.table import Table
 
     headings = (f"{e.phase.name}, steps {e.phase.first_step}–{e.phase.last_step}" for e in plan.phases)
@@ -156,12 +162,16 @@ def _table(title: str, plan: "RunPlan") -> "Table":
     for part in plan.phases[0].flops._fields:
         table.add_row(f"{part}, FLOPs", *(_counted(getattr(each.flops, part)) for each in plan.phases))
     table.add_row("total, FLOPs", *(_counted(each.flops.total) for each in plan.phases), end_section=True)
+    if plan.has_work:
+        table.add_row("time", *(f"{each.seconds(rate, rates):.1f} s" for each in plan.phases), end_section=True)
     table.add_row("memory kept", *(_bytes(each.memory.state) for each in plan.phases))
     table.add_row("peak memory", *(_bytes(each.memory.peak) for each in plan.phases))
     return table
 
 
-def _account(plan: "CombinedPlan", reading: "ReadingCost | None", rate: float, processes: int) -> str:
+def _account(
+    plan: "CombinedPlan", reading: "ReadingCost | None", rate: float, rates: "StepWork | None", processes: int
+) -> str:
     each = " in each process" if processes > 1 else ""
     subject = "Training" if len(plan.plans) == 1 else f"Training all {len(plan.plans)} autoencoders together"
     lines = [
@@ -175,6 +185,13 @@ def _account(plan: "CombinedPlan", reading: "ReadingCost | None", rate: float, p
             f"{_counted(plan.reading_flops_per_step)}FLOPs per step{each}; its weights take another "
             f"{_bytes(reading.weight_bytes)} in float32."
         )
+    if rates is not None:
+        lines.append(
+            f"The run takes {_counted(plan.flops)}FLOPs{each}, and {_duration(plan.seconds(rate, rates))}: steps in "
+            "the product space by all their work, at rates just measured on this machine's CPU, others by their matrix "
+            "products alone. Every step of a phase is counted as its most expensive one."
+        )
+        return "\n".join(lines)
     lines.append(
         f"The run takes {_counted(plan.flops)}FLOPs{each}: {_duration(plan.flops / rate)} at the "
         f"{_counted(rate)}FLOP/s of float32 matrix products just measured on this machine's CPU. No run consists of "

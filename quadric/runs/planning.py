@@ -6,6 +6,7 @@ from typing import Any
 
 from quadric.training import AutoencoderConfig, TrainingConfig
 from quadric.training.plan import RunPlan, plan_run
+from quadric.training.timing import StepWork
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +37,21 @@ class CombinedPlan:
         n_steps = sum(each.n_steps for each in self._first.phases)
         own = sum(each.flops.total * each.n_steps for plan in self.plans.values() for each in plan.phases)
         return own + self.reading_flops_per_step * n_steps
+
+    @property
+    def has_work(self) -> bool:
+        """Whether there are steps whose time is that of all their work, in the product space."""
+        return any(plan.has_work for plan in self.plans.values())
+
+    def seconds(self, rate: float, rates: StepWork | None = None) -> float:
+        """Time of the whole run, for one process.
+
+        Args:
+            rate: FLOPs per second of matrix products.
+            rates: Of all work of steps in the product space (`quadric.training.timing.measure_rates`).
+        """
+        own = sum(each.seconds(rate, rates) * each.n_steps for plan in self.plans.values() for each in plan.phases)
+        return own + self.reading_flops_per_step * sum(each.n_steps for each in self._first.phases) / rate
 
     @property
     def _first(self) -> RunPlan:

@@ -120,7 +120,8 @@ class Phase(NamedTuple):
 
 
 def phases(config: AutoencoderConfig, d_model: int, n_tokens: int, steps: int, n_processes: int = 1) -> list[Phase]:
-    """The phases of a run: a composite autoencoder trains with dense C first; the others have one phase.
+    """The phases of a run: a composite autoencoder trains with dense C first, or with more entries than it keeps if C
+    starts sparse; the others have one phase.
 
     Args:
         config: of the autoencoder.
@@ -156,11 +157,13 @@ def phases(config: AutoencoderConfig, d_model: int, n_tokens: int, steps: int, n
         size(mixing_density_at(step, steps, config.mixing_density, config.initial_density)) for step in range(steps)
     ]
     n_dense = sum(not each.is_sparse for each in sizes)
-    found = []
+    found, n_before = [], n_dense
     if n_dense:
         found.append(Phase("dense C", 0, n_dense - 1, sizes[0]))
-    if n_dense < steps:
-        found.append(Phase("sparse C", n_dense, steps - 1, sizes[-1]))
+    elif n_before := sum(each.n_entries > sizes[-1].n_entries for each in sizes):
+        found.append(Phase("sparse C, annealed", 0, n_before - 1, sizes[0]))
+    if n_before < steps:
+        found.append(Phase("sparse C", n_before, steps - 1, sizes[-1]))
     return found
 
 

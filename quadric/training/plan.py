@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from quadric.training.config import AutoencoderConfig, TrainingConfig
 from quadric.training.cost import Phase, StepFlops, StepMemory, checkpoint_bytes, phases, step_flops, step_memory
+from quadric.training.timing import StepWork, lifted_work
 
 
 class PhaseCost(NamedTuple):
@@ -17,6 +18,16 @@ class PhaseCost(NamedTuple):
     @property
     def n_steps(self) -> int:
         return self.phase.last_step - self.phase.first_step + 1
+
+    @property
+    def work(self) -> StepWork | None:
+        """All work of a step, if it is computed in the product space; elsewhere only FLOPs are counted."""
+        return lifted_work(self.phase.size) if self.phase.size.error_path == "lifted" else None
+
+    def seconds(self, rate: float, rates: StepWork | None = None) -> float:
+        """Time of a step: of all its work, if there are rates for it, or of its products at `rate` FLOPs per second."""
+        work = self.work
+        return self.flops.total / rate if work is None or rates is None else work.seconds(rates)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,9 +49,15 @@ class RunPlan:
         """FLOPs of the whole run per process."""
         return sum((each.flops.total + self.reading_flops_per_step) * each.n_steps for each in self.phases)
 
-    def seconds(self, rate: float) -> float:
-        """Time of the run if everything ran at `rate` FLOPs per second."""
-        return self.flops / rate
+    @property
+    def has_work(self) -> bool:
+        """Whether there are steps whose time is that of all their work."""
+        return any(each.work is not None for each in self.phases)
+
+    def seconds(self, rate: float, rates: StepWork | None = None) -> float:
+        """Time of the run if all products ran at `rate` FLOPs per second, or steps in the product space at `rates`."""
+        reading = self.reading_flops_per_step / rate
+        return sum((each.seconds(rate, rates) + reading) * each.n_steps for each in self.phases)
 
     def as_json(self) -> dict[str, Any]:
         return {
