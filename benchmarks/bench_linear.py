@@ -46,6 +46,7 @@ def main() -> None:
     seen = [quadric.collect_evidence(each, x, points=50, progress=False) for each in (topk, bilinear)]
     compared = compare_dictionaries("demo", bilinear, "topk", topk)
     by_form = quadric.geometry.hungarian_similarity(bilinear, topk, sign_free=True).cosines.abs()
+    n_by_form = int((by_form >= SMALLEST_OVERLAP).sum())
     shares = [f"{100 * np.median(each.statistics.curvature):.0f} %" for each in seen]
     rows = [
         ["share of Var z that no linear function explains, median TopK latent", shares[0]],
@@ -53,10 +54,7 @@ def main() -> None:
         ["error of TopK", f"{quadric.evaluate(topk, x, progress=False).error:.3f}"],
         ["counterparts by the overlap of the viewer", str(int((compared.overlaps >= SMALLEST_OVERLAP).sum()))],
         ["what chance reaches", f"{compared.entry.chance:.2f}"],
-        [
-            "counterparts by the cosine with ddᵀ on the token, up to its sign",
-            str(int((by_form >= SMALLEST_OVERLAP).sum())),
-        ],
+        ["counterparts by the cosine with ddᵀ on the token, up to its sign", str(n_by_form)],
     ]
     notes = (
         f"`python benchmarks/bench_linear.py`. SmolLM2, layer 15: TopK with {N_LATENTS} latents, {N_ACTIVE} active, "
