@@ -17,6 +17,7 @@ from pathlib import Path
 from large_cells import (
     CURVE_TOKENS,
     Settings,
+    activations,
     cells,
     checked_layer,
     harvest_both,
@@ -31,7 +32,7 @@ from large_comparisons import compare_finished, measure_floor
 from large_page import write_page
 
 from quadric._locks import only_writer
-from quadric.activations import find_model
+from quadric.activations import describe, find_model
 from quadric.activations.models import load_shape
 from quadric.cli.progress import progress
 from quadric.corpus import CorpusConfig
@@ -98,6 +99,7 @@ def print_plan(configs: list[RunConfig], settings: Settings, work: Path) -> None
 def run(options: argparse.Namespace) -> None:
     """Train and measure the chosen cells, and write the page after each of them."""
     settings = settings_of(options)
+    describe(activations(settings))  # an unknown corpus is an error before anything is written
     configs = cells(settings, options.work)
     wanted = chosen(configs, options.only)
     command = shlex.join(["python", "benchmarks/reproduce_large.py", *(o for o in options.given if o != "--page")])
