@@ -113,6 +113,7 @@ def run(options: argparse.Namespace) -> None:
     with only_writer(options.work, "reproduce_large.py"), progress() as display:
         harvest_both(settings, options.work, lambda split, state: display.report(split, state.done, state.wanted))
         held_out = stored_tokens(settings, options.work, "held_out", min(CURVE_TOKENS, settings.held_out_tokens))
+        announce("floor: PCA of xxᵀ")
         measure_floor(settings, options.work)
         for config in wanted:
             name = name_of(config)
@@ -122,10 +123,16 @@ def run(options: argparse.Namespace) -> None:
                 held_out,
                 lambda step, reports, name=name: display.report(name, step, settings.steps, words=_said(reports)),
             )
+            announce(f"measuring {name}")
             if measure_cell(config, options.work, settings):
                 write_page(configs, settings, options.work, options.results, command)
             compare_finished(configs, settings, options.work)
     print(f"wrote {write_page(configs, settings, options.work, options.results, command)}")
+
+
+def announce(what: str) -> None:
+    """Say what takes long and has no progress bar."""
+    print(what, file=sys.stderr, flush=True)
 
 
 def _said(reports: dict[str, object]) -> str:
