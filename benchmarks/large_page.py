@@ -11,6 +11,7 @@ from large_cells import PAPER_ALPHA, Settings, curve_path, name_of, only_autoenc
 from large_comparisons import RANDOM, read_comparisons, read_floor
 from paper_claims import NOT_YET, machine, spread
 
+from quadric._files import write_atomically
 from quadric.figures import FigureData, MissingDataError
 from quadric.figures.series import all_series
 from quadric.figures.style import AFFINE_LOOKS, LOOKS, Drawn, Look, panels, save, styled
@@ -337,7 +338,7 @@ def write_page(configs: list[RunConfig], settings: Settings, work: Path, results
     if found.rows:
         write_table(results, found.rows)
     page = results / "claims.md"
-    page.write_text("\n".join(_lines(configs, found, curves, figures, command)) + "\n", encoding="utf-8")
+    write_atomically(page, ("\n".join(_lines(configs, found, curves, figures, command)) + "\n").encode())
     return page
 
 

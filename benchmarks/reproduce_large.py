@@ -17,6 +17,7 @@ from pathlib import Path
 from large_cells import (
     CURVE_TOKENS,
     Settings,
+    activations,
     cells,
     checked_layer,
     harvest_both,
@@ -31,7 +32,7 @@ from large_comparisons import compare_finished, measure_floor
 from large_page import write_page
 
 from quadric._locks import only_writer
-from quadric.activations import find_model
+from quadric.activations import describe, find_model
 from quadric.activations.models import load_shape
 from quadric.cli.progress import progress
 from quadric.corpus import CorpusConfig
@@ -98,6 +99,7 @@ def print_plan(configs: list[RunConfig], settings: Settings, work: Path) -> None
 def run(options: argparse.Namespace) -> None:
     """Train and measure the chosen cells, and write the page after each of them."""
     settings = settings_of(options)
+    describe(activations(settings))  # an unknown corpus is an error before anything is written
     configs = cells(settings, options.work)
     wanted = chosen(configs, options.only)
     command = shlex.join(["python", "benchmarks/reproduce_large.py", *(o for o in options.given if o != "--page")])
@@ -111,6 +113,7 @@ def run(options: argparse.Namespace) -> None:
     with only_writer(options.work, "reproduce_large.py"), progress() as display:
         harvest_both(settings, options.work, lambda split, state: display.report(split, state.done, state.wanted))
         held_out = stored_tokens(settings, options.work, "held_out", min(CURVE_TOKENS, settings.held_out_tokens))
+        announce("floor: PCA of xxᵀ")
         measure_floor(settings, options.work)
         for config in wanted:
             name = name_of(config)
@@ -120,10 +123,16 @@ def run(options: argparse.Namespace) -> None:
                 held_out,
                 lambda step, reports, name=name: display.report(name, step, settings.steps, words=_said(reports)),
             )
+            announce(f"measuring {name}")
             if measure_cell(config, options.work, settings):
                 write_page(configs, settings, options.work, options.results, command)
             compare_finished(configs, settings, options.work)
     print(f"wrote {write_page(configs, settings, options.work, options.results, command)}")
+
+
+def announce(what: str) -> None:
+    """Say what takes long and has no progress bar."""
+    print(what, file=sys.stderr, flush=True)
 
 
 def _said(reports: dict[str, object]) -> str:

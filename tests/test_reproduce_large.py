@@ -20,7 +20,10 @@ ROOT = Path(__file__).parents[1]
 @pytest.fixture(scope="module")
 def script() -> Iterator[ModuleType]:
     sys.path.insert(0, str(ROOT / "benchmarks"))
-    yield importlib.import_module("reproduce_large")
+    module = importlib.import_module("reproduce_large")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "matmul_rate", lambda: 1e11)  # measuring it takes a second
+        yield module
     sys.path.remove(str(ROOT / "benchmarks"))
 
 
@@ -42,6 +45,15 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_page(
     script: ModuleType, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = script.parsed(arguments(world, tmp_path))
+    write, written = script.write_page, []
+
+    def write_when_complete(configs: list[object], settings: object, work: Path, *others: object) -> Path:
+        """Drawing after every cell takes most of the time."""
+        written.append(len(list((work / "rows").iterdir())))
+        complete = written[-1] == len(configs)
+        return write(configs, settings, work, *others) if complete else tmp_path
+
+    monkeypatch.setattr(script, "write_page", write_when_complete)
     cells = importlib.import_module("large_cells")
     measure, calls = cells.Curve.measure_newest, []
 
@@ -57,6 +69,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_page(
             script.run(options)
     assert not list((tmp_path / "work" / "rows").glob("*"))
     script.run(options)
+    assert written == [*range(1, 16), 15]  # after every cell, and once at the end
     page = (tmp_path / "results" / "claims.md").read_text()
     assert "All 15 cells are finished" in page
     assert importlib.import_module("paper_claims").NOT_YET not in page
@@ -92,3 +105,6 @@ def test_the_plan_trains_nothing_and_unknown_cells_are_an_error(
     assert not (tmp_path / "work").exists()
     with pytest.raises(ValueError, match="fits no cell"):
         script.run(script.parsed(arguments(world, tmp_path, "--only", "nonsense")))
+    with pytest.raises(ValueError, match="unknown corpus"):
+        script.run(script.parsed([*arguments(world, tmp_path), "--corpus", "nonsense"]))
+    assert not (tmp_path / "work").exists()
