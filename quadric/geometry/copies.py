@@ -7,6 +7,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from quadric.autoencoders import Autoencoder, BilinearAutoencoder
+from quadric.autoencoders.kernels.lifted import form_norms, packed_forms
+from quadric.autoencoders.kernels.products import slices
 from quadric.autoencoders.topk import LinearAutoencoder
 from quadric.geometry.kernels import cross_kernel
 
@@ -15,6 +17,8 @@ COPY = 0.95
 EMPTY = 1e-6
 """A form is empty if its norm is below this share of the median form's."""
 NO_COPY = -1
+FORMS_AT_ONCE = 4096
+"""Forms in the product space that are compared at once with as many others."""
 
 
 class Redundancy(NamedTuple):
@@ -60,14 +64,55 @@ def redundancy(autoencoder: Autoencoder, threshold: float = COPY) -> Redundancy:
         print(quadric.geometry.redundancy(ae))
         ```
     """
+    if isinstance(autoencoder, BilinearAutoencoder) and autoencoder.error_path == "lifted":
+        return _redundancy_by_forms(autoencoder, threshold)
     kernel = form_kernel(autoencoder)
     norms = kernel.diagonal().clamp(min=0).sqrt()
-    alive = norms[norms > 0]
-    empty = norms <= EMPTY * (alive.median() if len(alive) else 1.0)
+    empty = _empty(norms)
     scale = torch.where(empty, 1, norms)
     near = (kernel / scale[:, None] / scale).abs_() > threshold
     near &= ~empty[:, None] & ~empty
     return Redundancy(empty.cpu(), _originals(near.cpu()))
+
+
+def _empty(norms: Float[Tensor, " k"]) -> Bool[Tensor, " k"]:
+    alive = norms[norms > 0]
+    return norms <= EMPTY * (alive.median() if len(alive) else 1.0)
+
+
+def _redundancy_by_forms(autoencoder: BilinearAutoencoder, threshold: float) -> Redundancy:
+    """Like `redundancy`, from forms in the product space, a block of latents at a time: no k×k matrix is held.
+
+    Every latent is compared with the earlier ones that are no copies, in k²p FLOPs for k latents.
+    """
+    left, right = autoencoder.left.detach(), autoencoder.right.detach()
+    rows = autoencoder.mixing.sparse_rows(left)
+    assert rows is not None
+    used = autoencoder.mixing.used_atoms
+    left, right = (left, right) if used is None else (left[used], right[used])
+    norms = form_norms(left, right, rows)
+    empty = _empty(norms)
+    found = torch.full((autoencoder.n_latents,), NO_COPY, device=left.device)
+
+    def unit_forms(latents: Tensor) -> Tensor:
+        return packed_forms(latents, left, right, rows) / norms[latents, None]
+
+    alive = (~empty).nonzero()[:, 0]
+    for part in slices(len(alive), FORMS_AT_ONCE):
+        block = alive[part]
+        own = unit_forms(block)
+        originals = ((found == NO_COPY) & ~empty)[: block[0]].nonzero()[:, 0]
+        for some in slices(len(originals), FORMS_AT_ONCE):
+            earlier = originals[some]
+            near = (own @ unit_forms(earlier).mT).abs_() > threshold
+            first = earlier[near.int().argmax(1)]
+            found[block] = torch.where((found[block] == NO_COPY) & near.any(1), first, found[block])
+        # Among the latents of the block itself, one after the other: those found above are no originals.
+        left_over = block[found[block] == NO_COPY]
+        kept = own[found[block] == NO_COPY]
+        inside = _originals(((kept @ kept.mT).abs_() > threshold).cpu()).to(left.device)
+        found[left_over] = torch.where(inside == NO_COPY, NO_COPY, left_over[inside])
+    return Redundancy(empty.cpu(), found.cpu())
 
 
 def form_kernel(autoencoder: Autoencoder) -> Float[Tensor, "k k"]:

@@ -12,6 +12,7 @@ from quadric import BilinearAutoencoder
 from quadric.autoencoders import bilinear, reference_loss
 from quadric.autoencoders.bilinear import error_path
 from quadric.autoencoders.kernels.kernel import atom_gram
+from quadric.autoencoders.kernels.shared import Share
 from quadric.autoencoders.lens import AffineLens
 from quadric.autoencoders.mixing import Masked, Sparse
 from tests import naive, zoo
@@ -106,6 +107,20 @@ def test_errors_in_the_product_space_are_those_of_the_materialized_matrices(vari
     ours = torch.autograd.grad(ae.error(x).sum(), leaves)
     for got, want in zip(ours, torch.autograd.grad(naive.errors(ae, x).sum(), leaves), strict=True):
         assert_close(got, want, rtol=1e-8, atol=1e-10)
+
+
+def test_sums_in_the_product_space_add_up_over_parts_of_a_batch(lifted):
+    """As processes add them, with their gradients."""
+    ae, x = zoo.make("composite sparse affine"), zoo.tokens()
+
+    def sums_and_gradients(tokens):
+        sums = ae.loss_sums(tokens, overlap_penalty=0.7, top_latents=3, share=Share(0, 2))
+        total = sums.objective + sums.l1.sum() + sums.l2_squared.sum()
+        return [*(each.detach() for each in sums[:4]), *torch.autograd.grad(total, list(ae.parameters()))]
+
+    whole, one, other = (sums_and_gradients(part) for part in (x, x[:11], x[11:]))
+    for want, *parts in zip(whole, one, other, strict=True):
+        assert_close(sum(parts), want, rtol=1e-9, atol=1e-11)
 
 
 def test_the_error_path_is_the_cheaper_one():

@@ -1,9 +1,13 @@
 """Empty and copied latents, made by hand and found from weights."""
 
+import pytest
 import torch
 
 from quadric import BilinearAutoencoder, TopKAutoencoder
+from quadric.autoencoders import bilinear
+from quadric.geometry import copies
 from quadric.geometry.copies import redundancy
+from tests import zoo
 
 
 def test_copies_up_to_sign_and_scale_and_empties_are_found() -> None:
@@ -46,3 +50,20 @@ def test_directions_of_a_linear_dictionary_count_as_forms() -> None:
     found = redundancy(ae)
     assert found.copy.tolist() == [False, False, False, True]
     assert found.empty.tolist() == [False, False, True, False]
+
+
+@pytest.mark.parametrize("at_once", [1, 7, 4096])
+@pytest.mark.parametrize("variety", ["crowd", "atomic", "composite sparse affine", "composite sparse printed"])
+def test_blocks_of_forms_find_the_same_copies(variety: str, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also in a crowd of forms on two coordinates, where most are near several others."""
+    ae = zoo.make(variety) if variety != "crowd" else BilinearAutoencoder(d_model=2, n_latents=60, prior="atomic")
+    with torch.no_grad():
+        ae.left[[4, 9]] = 0
+    expected = redundancy(ae)
+    monkeypatch.setattr(copies, "FORMS_AT_ONCE", at_once)
+    monkeypatch.setattr(bilinear, "error_path", lambda **_: "lifted")
+    monkeypatch.setattr(copies, "form_kernel", lambda _: pytest.fail("K was formed"))
+    found = redundancy(ae)
+    assert torch.equal(found.copy_of, expected.copy_of)
+    assert torch.equal(found.empty, expected.empty)
+    assert variety != "crowd" or 10 < int(found.copy.sum()) < 58

@@ -12,6 +12,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import quadric
 from quadric.autoencoders import bilinear
 from quadric.autoencoders.kernels import lifted
+from quadric.geometry import copies
+from quadric.geometry.copies import redundancy
 from quadric.training import AutoencoderConfig, Learner, TrainingConfig
 
 K, H, D, N = 300, 900, 5, 20
@@ -87,9 +89,16 @@ def test_a_dictionary_that_starts_too_dense_for_the_product_space_is_told_what_t
 
 
 @pytest.mark.parametrize("top_latents", [None, 3])
-def test_no_loss_and_no_error_holds_anything_as_large_as_a_kernel(top_latents: int | None) -> None:
+def test_no_loss_and_no_error_holds_anything_as_large_as_a_kernel(
+    top_latents: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ae, x = learner().autoencoder, tokens()
     loss = ae.loss(x, overlap_penalty=0.1, top_latents=top_latents)
     assert largest(lambda: ae.loss(x, overlap_penalty=0.1, top_latents=top_latents).total.backward()) < K * K // 2
     assert largest(lambda: ae.error(x)) < K * K // 2
+    monkeypatch.setattr(copies, "FORMS_AT_ONCE", 64)
+    assert largest(lambda: redundancy(ae)) < K * K // 2
+    found: list[Any] = []
+    assert largest(lambda: found.append(quadric.evaluate(ae, x, progress=False))) < K * K // 2
+    assert found[0].n_distinct > 0
     assert loss.total.isfinite()

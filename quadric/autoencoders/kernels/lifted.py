@@ -70,10 +70,34 @@ class _Terms(NamedTuple):
         return grad_weights
 
 
+@torch.no_grad()
+def packed_forms(
+    latents: Int[Tensor, " b"],
+    left: Float[Tensor, "u w"],
+    right: Float[Tensor, "u w"],
+    rows: SparseRows,
+    symmetric: bool = True,
+) -> Float[Tensor, "b p"]:
+    """The forms of some latents as vectors, see `packed`; not differentiable.
+
+    Args:
+        latents: which ones.
+        left: L.
+        right: R.
+        rows: C.
+        symmetric: False for printed atoms l rᵀ.
+    """
+    forms = left.new_zeros(len(latents), product_width(left.shape[1], symmetric))
+    for block in _form_blocks(rows.pattern, left.shape[1], latents):
+        forms[block.places] = packed(block.terms(rows).sums(left, right), symmetric)
+    return forms
+
+
 class _FormBlock(NamedTuple):
     """Some latents with about equally many atoms."""
 
-    latents: Int[Tensor, " b"]
+    places: Int[Tensor, " b"]
+    """Where the latents stand among those that were asked for; among all, they are the latents."""
     entries: Int[Tensor, "b s"]
     """Positions of their entries among those of C; 0 where a latent has fewer."""
     exists: Bool[Tensor, "b s"]
@@ -82,20 +106,22 @@ class _FormBlock(NamedTuple):
         return _Terms(rows.pattern.columns[self.entries], rows.values[self.entries] * self.exists)
 
 
-def _form_blocks(pattern: CsrPattern, width: int) -> Iterator[_FormBlock]:
-    """All latents that have atoms, those with most atoms first, as many at once as `NUMBERS_AT_ONCE` allows."""
-    lengths = pattern.row_starts.diff()
+def _form_blocks(pattern: CsrPattern, width: int, latents: Tensor | None = None) -> Iterator[_FormBlock]:
+    """Latents that have atoms, those with most atoms first, as many at once as `NUMBERS_AT_ONCE` allows."""
+    starts, lengths = pattern.row_starts[:-1], pattern.row_starts.diff()
+    if latents is not None:
+        starts, lengths = starts[latents], lengths[latents]
     order = lengths.argsort(descending=True, stable=True)
     order = order[: int(lengths.count_nonzero())]
     start = 0
     while start < len(order):
         longest = int(lengths[order[start]])
         n_numbers = 2 * width * longest + max(width, longest) ** 2  # factors; a form, or the Gram matrix of its atoms
-        latents = order[start : start + max(1, NUMBERS_AT_ONCE // n_numbers)]
-        places = torch.arange(longest, device=order.device)
-        exists = places < lengths[latents, None]
-        yield _FormBlock(latents, torch.where(exists, pattern.row_starts[latents, None] + places, 0), exists)
-        start += len(latents)
+        some = order[start : start + max(1, NUMBERS_AT_ONCE // n_numbers)]
+        numbers = torch.arange(longest, device=order.device)
+        exists = numbers < lengths[some, None]
+        yield _FormBlock(some, torch.where(exists, starts[some, None] + numbers, 0), exists)
+        start += len(some)
 
 
 @torch.no_grad()
@@ -115,7 +141,7 @@ def form_norms(
         terms = block.terms(rows)
         lefts, rights = terms.rows(left), terms.rows(right)
         gram = cross_gram(lefts, rights, lefts, rights, symmetric)
-        squares[block.latents] = (gram @ terms.weights[..., None])[..., 0].mul_(terms.weights).sum(1)
+        squares[block.places] = (gram @ terms.weights[..., None])[..., 0].mul_(terms.weights).sum(1)
     return squares.clamp_(min=0).sqrt_()
 
 
@@ -278,7 +304,7 @@ class _LiftedReconstruction(torch.autograd.Function):
         total = latents.new_zeros(len(latents), product_width(left.shape[1], symmetric))
         for block in _form_blocks(pattern, left.shape[1]):
             forms = packed(block.terms(rows).sums(left, right), symmetric)
-            torch.addmm(total, by_latent[block.latents].mT, forms, out=total)
+            torch.addmm(total, by_latent[block.places].mT, forms, out=total)
         ctx.pattern, ctx.symmetric = pattern, symmetric
         ctx.save_for_backward(latents, left, right, values)
         return total
@@ -292,8 +318,8 @@ class _LiftedReconstruction(torch.autograd.Function):
         grad_left, grad_right, grad_values = map(torch.zeros_like, (left, right, values))
         for block in _form_blocks(ctx.pattern, width):
             terms = block.terms(rows)
-            grad_latents[block.latents] = packed(terms.sums(left, right), ctx.symmetric) @ grad.mT
-            grad_forms = unpacked(by_latent[block.latents] @ grad, width, ctx.symmetric)
+            grad_latents[block.places] = packed(terms.sums(left, right), ctx.symmetric) @ grad.mT
+            grad_forms = unpacked(by_latent[block.places] @ grad, width, ctx.symmetric)
             found = terms.add_gradients(grad_forms, left, right, grad_left, grad_right) * block.exists
             grad_values.index_add_(0, block.entries.flatten(), found.flatten())
         return grad_latents.mT, grad_left, grad_right, grad_values, None, None
