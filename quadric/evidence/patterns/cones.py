@@ -6,8 +6,8 @@ The leading ray of a cloud is the direction about which most points lie. Of the 
 
 A round cluster has 1 wherever it is, a slab that cuts a Gaussian has less, a ray or a narrow cone has more: its longest
 direction points at the centre. How much more is chance depends on the covariance of the tokens and on the form, so the
-elongation is judged by its excess over draws of Gaussian tokens through the same form. Heavy tails lengthen points along any
-direction; whether that is all can be seen from the same count on forms with random directions.
+elongation is judged by its excess over draws of Gaussian tokens through the same form. Heavy tails lengthen points
+along any direction; whether that is all can be seen from the same count on forms with random directions.
 """
 
 from typing import NamedTuple
@@ -76,7 +76,7 @@ class Excess(NamedTuple):
 
 
 def excess(own: Float64[Array, " n"], controls: Float64[Array, "n r"]) -> Excess:
-    """Compare each elongation with its own controls, so that latents of different forms can share one null distribution.
+    """Compare each elongation with its own controls, so that latents of different forms can share one null.
 
     Args:
         own: Elongation of every latent.

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Float32, Int64
+from jaxtyping import Float32, Int64
 
 from quadric.evidence.clusters import (
     GAUSSIAN_CONTROLS,
@@ -64,14 +64,15 @@ def find_patterns(
 ) -> DictionaryPatterns:
     """Test every distinct latent for the paper's four patterns.
 
-    Cones, interpolations and subsets have p-values, and those that pass a false discovery rate over all latents tested count;
-    a cone must also be longer than wide, and a subset's gain reach 0.1. Clusters are decided by their own controls, see
-    `quadric.evidence.clusters`.
+    Cones, interpolations and subsets have p-values; those that pass a false discovery rate over all latents count. A
+    cone must also be longer than wide, and the gain of a subset at least 0.1. Clusters are decided by their own
+    controls, see `quadric.evidence.clusters`.
 
     Args:
         evidence: What data says about the latents.
         geometry: Their geometry about the centre of the evidence.
-        latents: Which latents; all that are neither empty nor copies by default.
+        latents: Which latents; all that are neither empty nor copies by default. Cones are judged by the controls of
+            all of them together, so that a cone among fewer than five cannot be told from chance.
         rate: False discovery rate of every pattern that has p-values.
         seed: Seed of resamples, permutations and controls.
         on_progress: Called with 1 after every latent.
@@ -91,6 +92,9 @@ def find_patterns(
     if not 0 < rate < 1:
         raise ValueError(f"rate={rate} is not a share between 0 and 1; give e.g. 0.05")
     chosen = [int(each) for each in (_distinct(geometry) if latents is None else latents)]
+    for latent in chosen:
+        if not 0 <= latent < evidence.n_latents:
+            raise ValueError(f"latent {latent} is outside 0 … {evidence.n_latents - 1}; give latents of this evidence")
     tokens = np.random.default_rng(seed).standard_normal(
         (CONE_CONTROLS, min(evidence.n_tokens, MOST_CONTROL_TOKENS), evidence.settings.n_axes), dtype=np.float32
     )
@@ -154,9 +158,7 @@ def neighbour(text: TextRead, places: Int64[Array, " n"], step: int) -> Int64[Ar
     return np.where(same, text.token_ids[inside], MISSING).astype(np.int64)
 
 
-def _judge(
-    latents: list[int], measured: list[_Measured], vocabulary: list[bytes], rate: float
-) -> DictionaryPatterns:
+def _judge(latents: list[int], measured: list[_Measured], vocabulary: list[bytes], rate: float) -> DictionaryPatterns:
     """Decide for all latents together which tests pass."""
     elongations = np.array([each.ray.elongation for each in measured])
     compared = excess(elongations, np.array([each.control_elongations for each in measured]).reshape(-1, CONE_CONTROLS))
@@ -170,14 +172,16 @@ def _judge(
         between, senses = each.interpolation, each.subset
         tests[latent] = {
             CONE: _test(elongations[row], cone_p[row], is_cone[row], (each.ray_tokens,)),
-            CLUSTER: _test(len(each.clusters.names), np.nan, bool(each.clusters.names), tuple(each.clusters.names)),
-            INTERPOLATION: _test(between.offset, between.p_value, is_between[row], _texts(between.kinds, vocabulary)),
+            CLUSTER: _test(
+                float(len(each.clusters.names)), np.nan, bool(each.clusters.names), tuple(each.clusters.names)
+            ),
+            INTERPOLATION: _test(between.stretch, between.p_value, is_between[row], _texts(between.kinds, vocabulary)),
             SUBSET: _test(senses.gain, senses.p_value, is_subset[row], _texts((senses.token,), vocabulary)),
         }
     return DictionaryPatterns(tests=tests, rate=rate)
 
 
-def _test(statistic: Float, p_value: Float, shown: object, tokens: tuple[str, ...]) -> PatternTest:
+def _test(statistic: float, p_value: float, shown: object, tokens: tuple[str, ...]) -> PatternTest:
     return PatternTest(statistic=float(statistic), p_value=float(p_value), shown=bool(shown), tokens=tokens)
 
 

@@ -11,7 +11,7 @@ PATTERNS = (CONE, CLUSTER, INTERPOLATION, SUBSET)
 STATISTICS = {
     CONE: "spread along the leading ray / largest spread across it",
     CLUSTER: "stable clusters beyond the controls",
-    INTERPOLATION: "distance of the middle from the path, in lengths of the path",
+    INTERPOLATION: "spread of the middle along the path / its distance and spread across it",
     SUBSET: "share of the sign's entropy that a neighbouring token explains beyond chance",
 }
 
@@ -54,12 +54,11 @@ class DictionaryPatterns:
 
     def best(self, pattern: str, count: int = 5) -> list[int]:
         """Latents that show the pattern, smallest p-value and then strongest statistic first."""
-        smaller_is_stronger = pattern == INTERPOLATION
         found = [(latent, each[pattern]) for latent, each in self.tests.items() if each[pattern].shown]
 
         def rank(item: tuple[int, PatternTest]) -> tuple[float, float]:
             p = item[1].p_value if item[1].p_value == item[1].p_value else 0.0
-            return p, item[1].statistic if smaller_is_stronger else -item[1].statistic
+            return p, -item[1].statistic
 
         return [latent for latent, _ in sorted(found, key=rank)[:count]]
 

@@ -6,12 +6,12 @@ between the sign and a neighbouring token,
     gain = (I − E I) / (H(sign) − E I),
 
 with the expectation over permutations of the signs: 1 if the neighbour decides the sign, 0 by chance. The larger of the
-gains from the token before and from the token after counts. Every document gives one point, so that a phrase that a document
-repeats is not counted as many. The p-value is the share of permutations with a gain as large, times the number of
-tokens tested.
+gains from the token before and from the token after counts. Every document gives one point, so that a phrase that a
+document repeats is not counted as many. The p-value is the share of permutations with a gain as large, times the number
+of tokens tested.
 
-An activation knows its context, so a form that nothing learned also fires with both signs for a reason. Whether a latent
-separates senses better than that can be seen from the same count on forms with random directions.
+An activation knows its context, so a form that nothing learned also fires with both signs for a reason. Whether a
+latent separates senses better than that can be seen from the same count on forms with random directions.
 """
 
 from typing import NamedTuple
@@ -94,7 +94,7 @@ def adjusted_gains(signs: Bool[Array, "s m"], neighbours: Int64[Array, " m"]) ->
     kinds = np.unique(neighbours, return_inverse=True)[1]
     table = np.eye(int(kinds.max()) + 1)[kinds]
     positive, sizes = signs.astype(np.float64) @ table, table.sum(0)
-    entropy = _binary_entropy(signs[0].mean())
+    entropy = float(_binary_entropy(signs[:1].mean(1))[0])
     information = entropy - (_binary_entropy(positive / sizes) * sizes).sum(1) / len(neighbours)
     usual = information[1:].mean()
     if entropy - usual < SMALLEST_ROOM:  # every neighbour occurs once: any signs fit
