@@ -22,6 +22,7 @@ labelling    labels written by such a model
 judging      scores of those labels, by the same model
 ranking      which latents to look at first
 clusters     groups among a latent's points, with their stability
+patterns     the paper's example geometries, as tests: cone, cluster, interpolation, subset
 
 evidence = collect(autoencoder, stream, folder, n_tokens=200_000)
 evidence.labels.of(17), evidence.points.coordinates[17]
@@ -33,6 +34,7 @@ from quadric.evidence.collecting import Job, collect, collect_in_memory, collect
 from quadric.evidence.collector import Collector, MemoryNeed, memory_need, merge
 from quadric.evidence.finishing import evidence_of
 from quadric.evidence.on_activations import collect_evidence
+from quadric.evidence.patterns import DictionaryPatterns, PatternTest, find_patterns, patterns_csv
 from quadric.evidence.record import (
     Contexts,
     Evidence,
@@ -51,6 +53,7 @@ __all__ = [
     "Calibration",
     "Collector",
     "Contexts",
+    "DictionaryPatterns",
     "Evidence",
     "EvidenceSettings",
     "FiringStatistics",
@@ -59,6 +62,7 @@ __all__ = [
     "Labels",
     "MemoryNeed",
     "ModelLabels",
+    "PatternTest",
     "Points",
     "RowText",
     "TextRead",
@@ -69,11 +73,13 @@ __all__ = [
     "collect_in_memory",
     "collect_together",
     "evidence_of",
+    "find_patterns",
     "gather",
     "memory_need",
     "merge",
     "open_cached",
     "open_live",
+    "patterns_csv",
     "text_behind",
     "weights_sha256",
 ]

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from quadric.geometry import hungarian_similarity
-from tests.geometry.examples import trained
+from tests.geometry.examples import by_hand, trained
+from tests.naive import mixing_matrix
 
 
 def flat_forms(ae):
@@ -41,3 +42,18 @@ def test_no_other_permutation_has_a_larger_trace():
             partners = found.partners.clone()
             partners[i], partners[j] = found.partners[j], found.partners[i]
             assert float(products[torch.arange(20), partners].sum()) <= best + 1e-9
+
+
+def test_sim_h_depends_on_kernels_alone_and_may_exceed_1():
+    """‖WᵀPW'‖² = ⟨PᵀKP, K'⟩: rotating one dictionary away from the other leaves it as it is, for a given P."""
+    forms, others = flat_forms(trained()), flat_forms(trained(seed=1))
+    generator = torch.Generator().manual_seed(0)
+    d2 = forms.shape[1]
+    rotation = torch.linalg.qr(torch.randn(d2, d2, generator=generator, dtype=torch.float64))[0]
+    permutation = torch.eye(len(forms), dtype=torch.float64)[torch.randperm(len(forms), generator=generator)]
+    inner = ((permutation.mT @ forms @ forms.mT @ permutation) * (others @ others.mT)).sum()
+    for moved in (forms, forms @ rotation):
+        assert float((moved.mT @ permutation @ others).square().sum()) == pytest.approx(float(inner), rel=1e-9)
+    ae = trained()
+    doubled = by_hand(ae.left.detach(), ae.right.detach(), 2 * mixing_matrix(ae).detach())
+    assert hungarian_similarity(doubled, ae).similarity == pytest.approx(2)

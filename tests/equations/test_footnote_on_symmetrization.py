@@ -36,3 +36,16 @@ def test_the_symmetric_reconstruction_is_never_worse():
         x = zoo.tokens(seed=seed)
         assert (symmetric.error(x) <= printed.error(x) + 1e-12).all()
         assert (naive.errors(symmetric, x) < naive.errors(printed, x) - 1e-3).any()
+
+
+def test_the_printed_kernel_adds_the_antisymmetric_part():
+    """‖X̂ − X‖² = ‖S − X‖² + ‖T‖², with S and T the symmetric and antisymmetric part of the printed X̂."""
+    sizes = {"d_model": 12, "n_latents": 20, "n_hidden": 30, "prior": "quadratic", "seed": 0}
+    symmetric = BilinearAutoencoder(**sizes, dtype=torch.float64)
+    printed = BilinearAutoencoder(**sizes, symmetric=False, dtype=torch.float64)
+    x = torch.nn.functional.normalize(zoo.tokens(), dim=-1)
+    z = printed.encode(x)
+    lifted = torch.einsum("nk,kde->nde", z, naive.forms(printed))
+    antisymmetric = (lifted - lifted.mT) / 2
+    assert antisymmetric.abs().max() > 1e-3
+    assert_close(printed.error(x) - symmetric.error(x), antisymmetric.square().sum((1, 2)))

@@ -1,0 +1,14 @@
+"""The paper's example geometries, as tests that can fail: cone, cluster, interpolation, subset.
+
+cones           points along one ray from the centre
+interpolations  a kind of token between two others
+subsets         one token with two signs, which its context decides
+chance          p-values and false discoveries
+record          what was found, and its table
+finding         all of it for every latent of a dictionary; clusters are those of `quadric.evidence.clusters`
+"""
+
+from quadric.evidence.patterns.finding import find_patterns
+from quadric.evidence.patterns.record import PATTERNS, DictionaryPatterns, PatternTest, patterns_csv
+
+__all__ = ["PATTERNS", "DictionaryPatterns", "PatternTest", "find_patterns", "patterns_csv"]

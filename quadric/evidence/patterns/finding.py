@@ -1,0 +1,189 @@
+"""Which latents of a dictionary show the paper's four patterns: cone, cluster, interpolation and subset."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float32, Int64
+
+from quadric.evidence.clusters import (
+    GAUSSIAN_CONTROLS,
+    MOST_CONTROL_TOKENS,
+    UNAVAILABLE,
+    ClusterNames,
+    LatentClusters,
+    gaussian_points,
+    is_available,
+    latent_clusters,
+)
+from quadric.evidence.labels import readable
+from quadric.evidence.patterns.chance import discoveries, p_values
+from quadric.evidence.patterns.cones import Ray, excess, leading_ray
+from quadric.evidence.patterns.interpolations import Interpolation, interpolation
+from quadric.evidence.patterns.record import (
+    CLUSTER,
+    CONE,
+    INTERPOLATION,
+    SUBSET,
+    DictionaryPatterns,
+    PatternTest,
+)
+from quadric.evidence.patterns.subsets import SMALLEST_GAIN, Firing, Subset, subset
+from quadric.evidence.record import MISSING, Evidence, TextRead
+from quadric.geometry import DictionaryGeometry
+
+Array = np.ndarray
+
+SHOWN_AXES = 3
+"""Axes on which rays and paths are looked for: those that the paper's pictures show."""
+CONE_CONTROLS = 4
+"""Draws of Gaussian tokens with which each elongation is compared."""
+RATE = 0.05
+"""Share of the latents said to show a pattern that may be false."""
+
+
+class _Measured(NamedTuple):
+    """What one latent's points say before all latents are judged together."""
+
+    ray: Ray
+    ray_tokens: str
+    control_elongations: list[float]
+    clusters: LatentClusters
+    interpolation: Interpolation
+    subset: Subset
+
+
+def find_patterns(
+    evidence: Evidence,
+    geometry: DictionaryGeometry,
+    *,
+    latents: Sequence[int] | None = None,
+    rate: float = RATE,
+    seed: int = 0,
+    on_progress: Callable[[int], None] = lambda _: None,
+) -> DictionaryPatterns:
+    """Test every distinct latent for the paper's four patterns.
+
+    Cones, interpolations and subsets have p-values; those that pass a false discovery rate over all latents count. A
+    cone must also be longer than wide, and the gain of a subset at least 0.1. Clusters are decided by their own
+    controls, see `quadric.evidence.clusters`.
+
+    Args:
+        evidence: What data says about the latents.
+        geometry: Their geometry about the centre of the evidence.
+        latents: Which latents; all that are neither empty nor copies by default. Cones are judged by the controls of
+            all of them together, so that a cone among fewer than five cannot be told from chance.
+        rate: False discovery rate of every pattern that has p-values.
+        seed: Seed of resamples, permutations and controls.
+        on_progress: Called with 1 after every latent.
+
+    Returns:
+        The tests of every latent, with `counts()` over the dictionary and `best("cone")`.
+
+    Example:
+        ```python
+        found = quadric.evidence.find_patterns(evidence, quadric.geometry.dictionary_geometry(ae))
+        found.counts()  # {"cone": 12, "cluster": 71, ...}
+        found.tests[17]["subset"]
+        ```
+    """
+    if not is_available():
+        raise ValueError(UNAVAILABLE)
+    if not 0 < rate < 1:
+        raise ValueError(f"rate={rate} is not a share between 0 and 1; give e.g. 0.05")
+    chosen = [int(each) for each in (_distinct(geometry) if latents is None else latents)]
+    for latent in chosen:
+        if not 0 <= latent < evidence.n_latents:
+            raise ValueError(f"latent {latent} is outside 0 … {evidence.n_latents - 1}; give latents of this evidence")
+    tokens = np.random.default_rng(seed).standard_normal(
+        (CONE_CONTROLS, min(evidence.n_tokens, MOST_CONTROL_TOKENS), evidence.settings.n_axes), dtype=np.float32
+    )
+    names, measured = ClusterNames(evidence.text), []
+    for latent in chosen:
+        measured.append(_measure(evidence, geometry, latent, names, tokens, np.random.default_rng((seed, latent))))
+        on_progress(1)
+    return _judge(chosen, measured, evidence.text.vocabulary, rate)
+
+
+def _distinct(geometry: DictionaryGeometry) -> Int64[Array, " n"]:
+    return np.flatnonzero(~(geometry.redundancy.empty | geometry.redundancy.copy).numpy())
+
+
+def _measure(
+    evidence: Evidence,
+    geometry: DictionaryGeometry,
+    latent: int,
+    names: ClusterNames,
+    tokens: Float32[Array, "r n a"],
+    generator: np.random.Generator,
+) -> _Measured:
+    places = np.asarray(evidence.points.places[latent])
+    held = places != MISSING
+    points = np.asarray(evidence.points.coordinates[latent])[held][:, :SHOWN_AXES]
+    ray = leading_ray(points)
+    controls = (gaussian_points(evidence, geometry, latent, draw, int(held.sum()), generator) for draw in tokens)
+    return _Measured(
+        ray=ray,
+        ray_tokens=names.of([places[held][ray.members]])[0],
+        control_elongations=[leading_ray(each[:, :SHOWN_AXES]).elongation for each in controls],
+        clusters=latent_clusters(evidence, geometry, latent, names, tokens[:GAUSSIAN_CONTROLS], generator),
+        interpolation=interpolation(points, evidence.text.token_ids[places[held]].astype(np.int64), generator),
+        subset=subset(firing_of(evidence, latent), generator),
+    )
+
+
+def firing_of(evidence: Evidence, latent: int) -> Firing:
+    """The points on which a latent fires, strongest first, with their neighbours in the text."""
+    places = np.asarray(evidence.points.places[latent])
+    away = np.asarray(evidence.points.values[latent]) - evidence.calibration.rest[latent]
+    threshold = evidence.settings.firing_rms * np.sqrt(evidence.statistics.mean_square[latent])
+    fires = np.flatnonzero((places != MISSING) & (np.abs(away) > threshold))
+    fires = fires[np.argsort(-np.abs(away[fires]), kind="stable")]
+    text, own = evidence.text, places[fires]
+    return Firing(
+        tokens=text.token_ids[own].astype(np.int64),
+        positive=away[fires] > 0,
+        documents=text.documents[own].astype(np.int64),
+        before=neighbour(text, own, -1),
+        after=neighbour(text, own, 1),
+    )
+
+
+def neighbour(text: TextRead, places: Int64[Array, " n"], step: int) -> Int64[Array, " n"]:
+    """The token before (−1) or after (1) each place; −1 where the sequence ends."""
+    sequence = np.searchsorted(text.sequence_starts, places, side="right")
+    other = places + step
+    inside = np.clip(other, 0, len(text.token_ids) - 1)
+    same = (inside == other) & (np.searchsorted(text.sequence_starts, inside, side="right") == sequence)
+    return np.where(same, text.token_ids[inside], MISSING).astype(np.int64)
+
+
+def _judge(latents: list[int], measured: list[_Measured], vocabulary: list[bytes], rate: float) -> DictionaryPatterns:
+    """Decide for all latents together which tests pass."""
+    elongations = np.array([each.ray.elongation for each in measured])
+    compared = excess(elongations, np.array([each.control_elongations for each in measured]).reshape(-1, CONE_CONTROLS))
+    cone_p = p_values(compared.own, compared.by_chance)
+    is_cone = discoveries(cone_p, rate) & (elongations > 1)
+    is_between = discoveries(np.array([each.interpolation.p_value for each in measured]), rate)
+    gains = np.array([each.subset.gain for each in measured])
+    is_subset = discoveries(np.array([each.subset.p_value for each in measured]), rate) & (gains >= SMALLEST_GAIN)
+    tests = {}
+    for row, (latent, each) in enumerate(zip(latents, measured, strict=True)):
+        between, senses = each.interpolation, each.subset
+        tests[latent] = {
+            CONE: _test(elongations[row], cone_p[row], is_cone[row], (each.ray_tokens,)),
+            CLUSTER: _test(
+                float(len(each.clusters.names)), np.nan, bool(each.clusters.names), tuple(each.clusters.names)
+            ),
+            INTERPOLATION: _test(between.stretch, between.p_value, is_between[row], _texts(between.kinds, vocabulary)),
+            SUBSET: _test(senses.gain, senses.p_value, is_subset[row], _texts((senses.token,), vocabulary)),
+        }
+    return DictionaryPatterns(tests=tests, rate=rate)
+
+
+def _test(statistic: float, p_value: float, shown: object, tokens: tuple[str, ...]) -> PatternTest:
+    return PatternTest(statistic=float(statistic), p_value=float(p_value), shown=bool(shown), tokens=tokens)
+
+
+def _texts(tokens: Sequence[int | None] | None, vocabulary: list[bytes]) -> tuple[str, ...]:
+    return tuple(readable(vocabulary[token]) for token in tokens or () if token is not None)

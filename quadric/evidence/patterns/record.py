@@ -1,0 +1,84 @@
+"""The patterns of one latent and of a dictionary, and their tables."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from quadric._csv import csv_of_rows
+from quadric.evidence.record import Evidence
+
+CONE, CLUSTER, INTERPOLATION, SUBSET = "cone", "cluster", "interpolation", "subset"
+PATTERNS = (CONE, CLUSTER, INTERPOLATION, SUBSET)
+STATISTICS = {
+    CONE: "spread along the leading ray / largest spread across it",
+    CLUSTER: "stable clusters beyond the controls",
+    INTERPOLATION: "spread of the middle along the path / its distance and spread across it",
+    SUBSET: "share of the sign's entropy that a neighbouring token explains beyond chance",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatternTest:
+    """Whether a latent shows a pattern."""
+
+    statistic: float
+    """See `STATISTICS`; NaN where there was nothing to test."""
+    p_value: float
+    """NaN where there was nothing to test, and for clusters, which are decided by controls of their own."""
+    shown: bool
+    """Whether the latent counts as showing the pattern."""
+    tokens: tuple[str, ...] = ()
+    """The tokens that show it: those of the ray; of each cluster; end, middle, end; the token with two senses."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class DictionaryPatterns:
+    """The patterns of the distinct latents of a dictionary."""
+
+    tests: dict[int, dict[str, PatternTest]]
+    """By latent and pattern."""
+    rate: float
+    """Share of the latents that show a pattern that may be false."""
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{name} {count:,}" for name, count in self.counts().items())
+        return f"DictionaryPatterns({len(self.tests):,} latents: {counts})"
+
+    def counts(self) -> dict[str, int]:
+        """How many latents show each pattern."""
+        return {name: sum(each[name].shown for each in self.tests.values()) for name in PATTERNS}
+
+    def n_tested(self) -> dict[str, int]:
+        """How many latents could be tested for each pattern."""
+        return {name: sum(each[name].statistic == each[name].statistic for each in self.tests.values())
+                for name in PATTERNS}  # fmt: skip
+
+    def best(self, pattern: str, count: int = 5) -> list[int]:
+        """Latents that show the pattern, smallest p-value and then strongest statistic first."""
+        found = [(latent, each[pattern]) for latent, each in self.tests.items() if each[pattern].shown]
+
+        def rank(item: tuple[int, PatternTest]) -> tuple[float, float]:
+            p = item[1].p_value if item[1].p_value == item[1].p_value else 0.0
+            return p, -item[1].statistic
+
+        return [latent for latent, _ in sorted(found, key=rank)[:count]]
+
+
+def patterns_csv(found: DictionaryPatterns, evidence: Evidence) -> str:
+    """One row per latent and pattern that could be tested, with the link that opens the latent in the viewer."""
+    rows: list[dict[str, Any]] = []
+    for latent, tests in found.tests.items():
+        for name, test in tests.items():
+            if test.statistic == test.statistic:
+                rows.append(
+                    {
+                        "latent": latent,
+                        "label": evidence.labels.of(latent),
+                        "pattern": name,
+                        "shown": test.shown,
+                        "statistic": round(test.statistic, 4),
+                        "p_value": round(test.p_value, 5) if test.p_value == test.p_value else None,
+                        "tokens": " | ".join(test.tokens),
+                        "link": f"#/latent/{latent}",
+                    }
+                )
+    return csv_of_rows(rows)
