@@ -29,7 +29,7 @@ ROOMS = (
 FRONT_DOOR = """\
 # The package `quadric`
 
-These are the names of `import quadric`. Most work needs no others.
+These are the names of `import quadric`. Most work needs no others. [Stability](../stability.md) says what may change.
 """
 COMMAND_LINE = """\
 # Command line
