@@ -7,7 +7,7 @@ READY   := $(VENV)/.ready
 INTEROP := .venv-interop
 VIEWER  := $(shell find web/src -type f) $(wildcard web/*.mjs web/*.json web/*.py)
 
-.PHONY: help demo test test-fast test-faults lint check bench reproduce reproduce-large docs format clean browser locked interop bench-interop
+.PHONY: help demo test test-fast test-faults lint check bench reproduce reproduce-large docs tutorials package format clean browser locked interop bench-interop
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
@@ -104,7 +104,14 @@ reproduce-large: $(READY)  ## The same at the paper's proportions, into docs/res
 
 docs: $(READY)  ## Build the documentation into site-build/
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
-	$(BIN)/mkdocs build --strict --site-dir site-build
+	$(BIN)/python tools/write_reference.py --check
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir site-build
+
+tutorials: $(READY)  ## Run the tutorials and rewrite their pages in docs/tutorials/ (about 12 minutes, resumable)
+	$(BIN)/python tools/run_tutorials.py
+
+package: $(READY)  ## Build wheel and source package, and use them in empty environments outside the checkout
+	$(BIN)/python tools/check_package.py --keep dist
 
 format: $(READY)  ## Format the code in place
 	$(BIN)/ruff format .

@@ -5,6 +5,7 @@ The front door, in the order in which one uses it:
     acts = quadric.harvest(model, texts, layer=15)     activations of a language model on some text
     ae = quadric.fit(acts, n_latents=512)              a dictionary whose latents are quadratic forms
     ae = quadric.load("folder")                        or one that was saved, here or by SAELens or sparsify
+    ae = quadric.linear_dictionary(encoder=..., decoder=...)   or the tensors of any other linear dictionary
     print(quadric.evaluate(ae, other_acts))            how good it is on activations it has not seen
     quadric.latents(ae).to_pandas()                    the shape of every latent, from weights alone
     evidence = quadric.collect_evidence(ae, acts)      what data says about every latent
@@ -14,6 +15,7 @@ The front door, in the order in which one uses it:
     quadric.explain(ae, "Some words", evidence)        the strongest latents of every token of a text
     with quadric.intervene(model, ae.latent(12).project(to=0.5)): ...   the model with one latent moved
     quadric.export(ae, to="saelens", out="exported")   the dictionary in the format of another tool
+    quadric.push(ae, "owner/name")                     the dictionary on the Hugging Face hub
     quadric.steering_curve(model, ae.latent(12), evidence, prompts, ...)  what that does, what it costs, and controls
     quadric.probe({"ours": ae, "topk": other})         which labels a few latents hold, and what linear features hold
 

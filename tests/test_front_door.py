@@ -49,6 +49,15 @@ def test_every_function_says_what_it_takes_gives_and_how_to_call_it(name: str) -
     assert [each for each in arguments if f"{each}:" not in text] == []
 
 
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_package_shows_where_every_function_belongs(name: str) -> None:
+    assert f"quadric.{name}(" in (quadric.__doc__ or "")
+
+
+def test_no_public_function_is_left_out_of_these_tests() -> None:
+    assert {name for name in quadric.__all__ if inspect.isfunction(getattr(quadric, name))} == set(FUNCTIONS)
+
+
 @pytest.mark.parametrize("name", ROOMS)
 def test_every_room_that_the_package_lists_is_there(name: str) -> None:
     assert f"quadric.{name}" in (quadric.__doc__ or "")

@@ -24,7 +24,12 @@ def test_the_example_runs_as_printed(tmp_path):
     assert result.stderr == ""
 
 
-PAGES = ["README.md", "CONTRIBUTING.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")))]
+PAGES = [
+    "README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    *(page.relative_to(ROOT).as_posix() for page in sorted((ROOT / "docs").rglob("*.md"))),
+]
 
 
 @pytest.mark.parametrize("page", PAGES)

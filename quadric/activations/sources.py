@@ -22,7 +22,17 @@ from quadric.activations.row_streams import ChunkStream, RememberedChunks, RowSt
 
 
 class Activations(ABC):
-    """Token vectors (n, d) at one or several hook points, with their text if it is known."""
+    """Token vectors (n, d) at one or several hook points, with their text if it is known.
+
+    `quadric.harvest` returns them, in memory or on disk; `fit`, `evaluate` and `collect_evidence` take them. The number
+    of rows is `len(acts)`. In memory, `acts.vectors` are the rows, or `acts["resid_pre.15"]` if there are several hook
+    points.
+
+    Example:
+        >>> acts = quadric.harvest("smollm2", ["Monday comes before Tuesday."], layer=15)  # doctest: +SKIP
+        >>> acts.vectors.shape  # doctest: +SKIP
+        torch.Size([6, 576])
+    """
 
     hook_points: tuple[str, ...]
     d_model: int

@@ -17,7 +17,13 @@ from torch import Tensor
 
 
 class LossTerms(NamedTuple):
-    """The loss of one batch; `total` is minimized."""
+    """The loss of one batch: total = error + α · density. `total` is minimized.
+
+    Example:
+        >>> autoencoder = quadric.BilinearAutoencoder(d_model=8, n_latents=16, prior="atomic")
+        >>> terms = autoencoder.loss(torch.randn(100, 8), alpha=0.3)
+        >>> terms.total.backward()
+    """
 
     total: Float[Tensor, ""]
     error: Float[Tensor, ""]

@@ -178,7 +178,15 @@ class LinearAutoencoder(Autoencoder):
 
 
 class TopKAutoencoder(LinearAutoencoder):
-    """Keeps the `n_active` strongest latents of every token."""
+    """A linear dictionary that keeps the `n_active` strongest latents of every token: the usual sparse autoencoder.
+
+    `LinearAutoencoder` lists the arguments.
+
+    Example:
+        >>> autoencoder = quadric.TopKAutoencoder(d_model=8, n_latents=32, n_active=4)
+        >>> int((autoencoder.encode(torch.randn(1, 8)) > 0).sum()) <= 4
+        True
+    """
 
     kind = "topk"
 
@@ -193,6 +201,13 @@ class BatchTopKAutoencoder(LinearAutoencoder):
 
     The threshold is the running mean of the weakest activation kept in training batches, so that in eval mode a
     token's latents do not depend on the other tokens of its batch.
+
+    `LinearAutoencoder` lists the arguments.
+
+    Example:
+        >>> autoencoder = quadric.BatchTopKAutoencoder(d_model=8, n_latents=32, n_active=4).train()
+        >>> int((autoencoder.encode(torch.randn(10, 8)) > 0).sum()) <= 40
+        True
     """
 
     kind = "batch_topk"

@@ -214,7 +214,19 @@ class Labels:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Evidence:
-    """What one pass over activations says about each latent of one dictionary."""
+    """What one pass over activations says about each latent of one dictionary.
+
+    `quadric.collect_evidence` makes it. `points` are sampled tokens in the latent's coordinates, `contexts` the
+    strongest tokens of each sign, `statistics` how it fires, `labels` its name.
+
+    Example:
+        >>> evidence.save("evidence")
+        >>> again = quadric.Evidence.load("evidence")
+        >>> again.labels.of(3) == evidence.labels.of(3)
+        True
+        >>> again.points.coordinates[3].shape[1] == again.settings.n_axes
+        True
+    """
 
     settings: EvidenceSettings
     n_tokens: int

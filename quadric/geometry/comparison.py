@@ -71,7 +71,24 @@ class Comparison(NamedTuple):
 
 
 def compare(a: Autoencoder, b: Autoencoder, *, null_seed: int = NULL_SEED, force: bool = False) -> Comparison:
-    """Every measure of agreement between two autoencoders, with its value for a random initialization."""
+    """Every measure of agreement between two autoencoders, with its value for a random initialization.
+
+    Args:
+        a: Any dictionary.
+        b: Another of the same model and hook point.
+        null_seed: Seed of the random initialization.
+        force: Compare dictionaries of different models or hook points.
+
+    Returns:
+        Sim_F, Sim_H, alignment and overlap of eigenspaces, and the same for chance.
+
+    Example:
+        >>> found = geometry.compare(ae, ae)
+        >>> round(found.agreement.frobenius, 3)
+        1.0
+        >>> found.random.frobenius < 0.5
+        True
+    """
     first, second = comparable(a, b, force)
     mine, other = portrait(first), portrait(second)
     return compare_portraits(mine, other, portrait(randomly_initialized(second, null_seed)))

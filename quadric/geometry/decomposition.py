@@ -128,6 +128,13 @@ def with_signs(geometry: Geometry, signs: Float[Tensor, " k"]) -> Geometry:
 
     Returns:
         Eigenvalues, coefficients of axes and constants with those signs; axes stay as they are.
+
+    Example:
+        >>> import torch
+        >>> known = geometry.decompose(ae)
+        >>> turned = geometry.with_signs(known, -torch.ones(ae.n_latents))
+        >>> torch.equal(turned.eigenvalues, -known.eigenvalues)
+        True
     """
     signs = signs.to(geometry.eigenvalues)
     turned, found = signs < 0, geometry.readings
@@ -166,6 +173,11 @@ def decompose(
 
     Returns:
         Eigenvalues, axes and shape of all latents, on the CPU.
+
+    Example:
+        >>> known = geometry.decompose(ae, n_axes=3)
+        >>> len(known.eigenvalues) == ae.n_latents
+        True
     """
     check_tolerance(tolerance)
     centring = centring_of(autoencoder, centre)
@@ -267,6 +279,11 @@ def latent_frame(
 
     Returns:
         Its eigenvalues, axes, coefficients and shape.
+
+    Example:
+        >>> frame = geometry.latent_frame(ae, 3)
+        >>> frame.axes.shape[0] == ae.d_model
+        True
     """
     centring = centring_of(autoencoder, centre)
     if isinstance(autoencoder, LinearAutoencoder):
@@ -279,7 +296,21 @@ def latent_frame(
 
 @torch.no_grad()
 def form_frame(form: Form, n_axes: int = KEPT_AXES) -> LatentFrame:
-    """The same of a form about the origin of its coordinates, without linear part."""
+    """The axes and coefficients of a form about the origin of its coordinates, without linear part.
+
+    Args:
+        form: Such as a sum of latents.
+        n_axes: Axes to keep.
+
+    Returns:
+        Its eigenvalues, axes, coefficients and shape.
+
+    Example:
+        >>> import torch
+        >>> form = geometry.Form.of_direction(torch.tensor([1.0, 0.0, 0.0]))
+        >>> geometry.form_frame(form).eigenvalues.tolist()
+        [1.0]
+    """
     d_model = form.d_model
     centring = Centring(torch.zeros(d_model, dtype=torch.float64), 1.0, 1 / d_model, None, False, "")
     left, right = (centring.split(factors.double()) for factors in (form.left, form.right))
@@ -324,6 +355,10 @@ def centred_spectra(autoencoder: Autoencoder, centre: CentreLike | None = None) 
 
     Yields:
         Latents, eigenvalues (b, r) by |λ| descending and eigenvectors (b, d, r).
+
+    Example:
+        >>> sum(len(batch.latents) for batch in geometry.centred_spectra(ae)) == ae.n_latents
+        True
     """
     bilinear = require_bilinear(autoencoder)
     for terms in term_batches(bilinear, centred_factors(bilinear, centring_of(bilinear, centre))):
@@ -343,6 +378,10 @@ def leading_axes(
 
     Returns:
         One column per axis, (k, d, n_axes).
+
+    Example:
+        >>> geometry.leading_axes(ae, 3).shape == (ae.n_latents, ae.d_model, 3)
+        True
     """
     if geometry is not None:
         geometry.check_weights(autoencoder)

@@ -131,7 +131,20 @@ class Form:
 
 @torch.no_grad()
 def latent_form(autoencoder: Autoencoder, latent: int) -> Form:
-    """W_i of one latent, as a sum over the atoms that feed into it; ddᵀ for a direction d of a linear dictionary."""
+    """W_i of one latent, as a sum over the atoms that feed into it; ddᵀ for a direction d of a linear dictionary.
+
+    Args:
+        autoencoder: Any dictionary.
+        latent: Index of the latent.
+
+    Returns:
+        The form; it can be added, subtracted, scaled and evaluated without a d×d matrix.
+
+    Example:
+        >>> first, second = geometry.latent_form(ae, 0), geometry.latent_form(ae, 1)
+        >>> abs(first.cosine(second)) <= 1
+        True
+    """
     bilinear = as_forms(autoencoder)
     if not 0 <= latent < bilinear.n_latents:
         raise IndexError(f"latent {latent} is outside 0 … {bilinear.n_latents - 1}")
@@ -142,7 +155,21 @@ def latent_form(autoencoder: Autoencoder, latent: int) -> Form:
 
 @torch.no_grad()
 def combination(autoencoder: Autoencoder, coefficients: Float[Tensor, " k"]) -> Form:
-    """Σ_i a_i W_i over all latents, with one term per atom: the weights of the atoms are aC."""
+    """Σ_i a_i W_i over all latents, with one term per atom: the weights of the atoms are aC.
+
+    Args:
+        autoencoder: Any dictionary.
+        coefficients: a_i of every latent.
+
+    Returns:
+        The form.
+
+    Example:
+        >>> import torch
+        >>> only_first = torch.eye(ae.n_latents)[0]
+        >>> round(geometry.combination(ae, only_first).cosine(geometry.latent_form(ae, 0)), 4)
+        1.0
+    """
     bilinear = as_forms(autoencoder)
     mixed = bilinear.mixing.unmix(coefficients.double()[None].to(bilinear.left.device))[0]
     atoms = mixed.nonzero()[:, 0]

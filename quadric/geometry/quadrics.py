@@ -193,8 +193,19 @@ def read_quadric(
 ) -> Quadric:
     """Shape, centre, axes and curvature of an affine form.
 
-    `covariance` is that of the coordinates v: a matrix, their variances, or one variance for all. Whether a curved part
-    matters depends on how far tokens go along it.
+    Args:
+        form: Quadratic, linear and constant part in coordinates v.
+        covariance: Of the coordinates v: a matrix, their variances, or one variance for all. Whether a curved part
+            matters depends on how far tokens go along it.
+        tolerance: Share of the variance that each part left out of the shape may have.
+
+    Returns:
+        The quadric.
+
+    Example:
+        >>> form = geometry.read(ae, 0).form
+        >>> geometry.read_quadric(form).shape in geometry.SHAPES
+        True
     """
     basis, values = _basis_with_linear_part(form)
     spread = basis.mT @ _covariance(covariance, len(form.linear)) @ basis

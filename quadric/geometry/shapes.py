@@ -236,7 +236,21 @@ class LevelSet(NamedTuple):
 
 
 def level_set(pairs: Eigenpairs, threshold: float, tolerance: float = DEFAULT_TOLERANCE) -> LevelSet:
-    """Axes and radii of {x : xᵀWx = τ}; eigenvalues that the shape leaves out have no axis."""
+    """Axes and radii of {x : xᵀWx = τ}; eigenvalues that the shape leaves out have no axis.
+
+    Args:
+        pairs: Eigenvalues and eigenvectors of the form.
+        threshold: τ.
+        tolerance: Share of Σλ² that the shape may leave out.
+
+    Returns:
+        Axes, radii √|τ/λ|, and which axes reach the surface.
+
+    Example:
+        >>> surface = geometry.level_set(geometry.spectrum(ae, 0), threshold=0.05)
+        >>> surface.radii.shape == surface.meets.shape
+        True
+    """
     check_tolerance(tolerance)
     if threshold == 0:
         raise ValueError("the level set at threshold=0 is a cone, which has no radii; give a threshold ≠ 0")

@@ -60,7 +60,20 @@ class HungarianSimilarity(NamedTuple):
 
 
 def frobenius_similarity(a: Autoencoder, b: Autoencoder, *, force: bool = False) -> float:
-    """Sim_F = 2‖M‖² / (‖K‖² + ‖K'‖²): 1 for the same operator on the product space, 0 for orthogonal ones."""
+    """Sim_F = 2‖M‖² / (‖K‖² + ‖K'‖²): 1 for the same operator on the product space, 0 for orthogonal ones.
+
+    Args:
+        a: Any dictionary.
+        b: Another of the same model and hook point.
+        force: Compare dictionaries of different models or hook points.
+
+    Returns:
+        A number in [0, 1]; order and signs of latents do not matter.
+
+    Example:
+        >>> round(geometry.frobenius_similarity(ae, ae), 4)
+        1.0
+    """
     first, second = comparable(a, b, force)
     energies = squared_norm(cross_kernel(first, first)), squared_norm(cross_kernel(second, second))
     return frobenius_from_norms(squared_norm(cross_kernel(first, second)), *energies)
@@ -79,6 +92,20 @@ def hungarian_similarity(
 
     W_i → −W_i does not change an autoencoder's function, but the printed assignment counts it as a disagreement;
     `sign_free=True` maximizes Σ_i |M_{i,P(i)}| instead, and each partner gets the sign that fits.
+
+    Args:
+        a: Any dictionary.
+        b: Another of the same model and hook point.
+        sign_free: Match by |M|.
+        force: Compare dictionaries of different models or hook points.
+
+    Returns:
+        Sim_H as printed and symmetric, the alignment, and the assignment with its cosines.
+
+    Example:
+        >>> matched = geometry.hungarian_similarity(ae, ae)
+        >>> matched.partners.tolist() == list(range(ae.n_latents))
+        True
     """
     first, second = comparable(a, b, force)
     cross, kernel, other = cross_kernel(first, second), cross_kernel(first, first), cross_kernel(second, second)

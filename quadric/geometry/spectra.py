@@ -53,13 +53,36 @@ def spectrum(autoencoder: Autoencoder, latent: int) -> Eigenpairs:
 
 
 def spectra(autoencoder: Autoencoder) -> Iterator[SpectrumBatch]:
-    """The eigenpairs of all latents, batch by batch, since the eigenvectors of all rarely fit into memory."""
+    """The eigenpairs of all latents, batch by batch, since the eigenvectors of all rarely fit into memory.
+
+    Args:
+        autoencoder: Any dictionary.
+
+    Returns:
+        An iterator of batches: latents, eigenvalues (b, r) by |λ| descending, eigenvectors (b, d, r).
+
+    Example:
+        >>> sum(len(batch.latents) for batch in geometry.spectra(ae)) == ae.n_latents
+        True
+    """
     for latents, left, right, weights in term_batches(autoencoder):
         yield SpectrumBatch(latents, *eigenpairs(left, right, weights))
 
 
 def all_eigenvalues(autoencoder: Autoencoder, on_progress: Progress = no_progress) -> Float[Tensor, "k r"]:
-    """The eigenvalues of every latent by |λ| descending, padded with zeros to the longest row."""
+    """The eigenvalues of every latent by |λ| descending, padded with zeros to the longest row.
+
+    Args:
+        autoencoder: Any dictionary.
+        on_progress: Called with the number of latents finished since its last call.
+
+    Returns:
+        One row per latent.
+
+    Example:
+        >>> len(geometry.all_eigenvalues(ae)) == ae.n_latents
+        True
+    """
     found = []
     for latents, left, right, weights in term_batches(autoencoder):
         found.append((latents.cpu(), eigenvalues(left, right, weights).cpu()))

@@ -82,6 +82,12 @@ def kept_geometry(
 
     Returns:
         The geometry of exactly these weights about exactly this centre.
+
+    Example:
+        >>> from pathlib import Path
+        >>> known = geometry.kept_geometry(ae, Path("geometry"))
+        >>> geometry.stored_geometry(ae, Path("geometry")) is not None
+        True
     """
     if (known := stored_geometry(autoencoder, folder, moments=moments)) is not None:
         return known
@@ -99,7 +105,19 @@ def stored_geometry(
 ) -> DictionaryGeometry | None:
     """The geometry in the folder, or None unless it is complete and that of exactly these weights and this centre.
 
-    `any_centre` accepts whichever centre it was computed about, for readers that have no data to know one.
+    Args:
+        autoencoder: Any dictionary.
+        folder: Where its geometry may be.
+        moments: Mean and covariance of the unit tokens that a raw dictionary reads.
+        any_centre: Accept whichever centre it was computed about, for readers that have no data to know one.
+
+    Returns:
+        The geometry, or None.
+
+    Example:
+        >>> from pathlib import Path
+        >>> geometry.stored_geometry(ae, Path("nowhere")) is None
+        True
     """
     try:
         geometry = load_geometry(folder)
@@ -111,7 +129,19 @@ def stored_geometry(
 
 
 def save_geometry(geometry: DictionaryGeometry, folder: Path) -> None:
-    """Write into the folder; if it is interrupted, the folder holds the old geometry or the new one, complete."""
+    """Write into the folder; if it is interrupted, the folder holds the old geometry or the new one, complete.
+
+    Args:
+        geometry: What `dictionary_geometry` returned.
+        folder: Where to write; it need not exist.
+
+    Returns:
+        Nothing.
+
+    Example:
+        >>> from pathlib import Path
+        >>> geometry.save_geometry(geometry.dictionary_geometry(ae), Path("saved"))
+    """
     with name_disk_errors(folder):
         _save(geometry, folder)
 
@@ -138,7 +168,20 @@ def _save(geometry: DictionaryGeometry, folder: Path) -> None:
 
 
 def load_geometry(folder: Path) -> DictionaryGeometry:
-    """Read what `save_geometry` wrote; anything else is an error."""
+    """Read what `save_geometry` wrote; anything else is an error.
+
+    Args:
+        folder: What was written into.
+
+    Returns:
+        The geometry.
+
+    Example:
+        >>> from pathlib import Path
+        >>> geometry.save_geometry(geometry.dictionary_geometry(ae), Path("saved"))
+        >>> len(geometry.load_geometry(Path("saved")).eigenvalues) == ae.n_latents
+        True
+    """
     path = folder / NAME
     remedy = "delete the folder, and it is computed again"
     values = read_versioned_json(path, FORMAT, FORMAT_VERSION, "the geometry of a dictionary", remedy)

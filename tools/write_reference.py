@@ -1,0 +1,109 @@
+"""Write docs/reference/: the API pages, which mkdocstrings fills from docstrings, and the help of every command.
+
+    python tools/write_reference.py [--check]
+
+With --check nothing is written; the exit code is 1 if a page in the tree is not what this script would write.
+"""
+
+import contextlib
+import importlib
+import io
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import quadric
+from quadric.cli import COMMANDS, main
+
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "docs" / "reference"
+GENERATED = "<!-- Written by tools/write_reference.py; do not edit. -->\n"
+COLUMNS = "100"
+"""Width of the help pages."""
+ROOMS = (
+    "corpus", "activations", "autoencoders", "training", "evaluation", "geometry", "evidence", "explanations",
+    "interventions", "steering", "probing", "sweep", "figures", "concepts",
+)  # fmt: skip
+"""Rooms that have public names of their own, in the order in which data flows through them."""
+FRONT_DOOR = """\
+# The package `quadric`
+
+These are the names of `import quadric`. Most work needs no others. [Stability](../stability.md) says what may change.
+"""
+COMMAND_LINE = """\
+# Command line
+
+The help of every command, as `quadric COMMAND --help` prints it. Every command exits with 0 for success, 1 for a
+mistake in what was asked for (one line on standard error says which), and 2 for flags that it does not understand.
+`QUADRIC_DEBUG=1` shows the traceback of an error.
+"""
+
+
+def public_names(module: str) -> list[str]:
+    """The names in a module's `__all__` that are its own: neither modules nor dunder names."""
+    loaded = importlib.import_module(module)
+    return [name for name in loaded.__all__ if name != "geometry" and not name.startswith("__")]
+
+
+def front_door_page() -> str:
+    """The page of the names of `quadric`."""
+    names = public_names("quadric")
+    return GENERATED + FRONT_DOOR + "".join(f"\n::: quadric.{name}\n" for name in names)
+
+
+def room_page(room: str) -> str:
+    """The page of one room: its own docstring, then its public names."""
+    names = "".join(f"\n::: quadric.{room}.{name}\n" for name in public_names(f"quadric.{room}"))
+    summary = (importlib.import_module(f"quadric.{room}").__doc__ or "").partition("\n")[0]
+    return f"{GENERATED}# quadric.{room}\n\n{summary}\n{names}"
+
+
+def help_of(*arguments: str) -> str:
+    """What a command prints for --help, at a fixed width and without colours."""
+    printed = io.StringIO()
+    with _plain_terminal(), contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
+        main([*arguments, "--help"])
+    return "\n".join(line.rstrip() for line in printed.getvalue().strip().splitlines())
+
+
+def command_line_page() -> str:
+    """The page with the help of every command."""
+    parts = [GENERATED + COMMAND_LINE, f"\n```text\n{help_of()}\n```\n"]
+    parts += [f"\n## quadric {name}\n\n```text\n{help_of(name)}\n```\n" for name in COMMANDS]
+    return "".join(parts)
+
+
+def pages() -> dict[str, str]:
+    """The text of every generated page by its file name."""
+    rooms = {f"{room}.md": room_page(room) for room in ROOMS}
+    return {"quadric.md": front_door_page(), **rooms, "command-line.md": command_line_page()}
+
+
+@contextlib.contextmanager
+def _plain_terminal() -> Iterator[None]:
+    before = dict(os.environ)
+    os.environ.update(COLUMNS=COLUMNS, NO_COLOR="1", TERM="dumb")
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def outdated() -> list[str]:
+    """File names of pages that are missing, no longer made, or different from what would be written."""
+    stored = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.md")}
+    written = pages()
+    return sorted(name for name in {*stored, *written} if stored.get(name) != written.get(name))
+
+
+if __name__ == "__main__":
+    if "--check" in sys.argv[1:]:
+        if found := outdated():
+            sys.exit(f"{', '.join(found)}: not as the program is now; run: python tools/write_reference.py")
+        sys.exit()
+    FOLDER.mkdir(exist_ok=True)
+    for name, text in pages().items():
+        (FOLDER / name).write_text(text, encoding="utf-8")
+    print(f"wrote docs/reference (quadric {quadric.__version__})")
