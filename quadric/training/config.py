@@ -36,7 +36,7 @@ class AutoencoderConfig:
     mixing_density: float = 0.001
     """Share of C that a composite autoencoder keeps at the end of training."""
     initial_density: float = 1.0
-    """Share of C that a composite autoencoder starts with: all of it in the paper, less if C is too large."""
+    """Share of C that a composite autoencoder starts with: all of it in the paper; less trains faster."""
     alpha: float = 0.3
     """Weight of the density penalty; linear baselines, which are sparse by construction, train without it."""
     n_active: int = 32
