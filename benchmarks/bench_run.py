@@ -55,7 +55,7 @@ class Sizes(NamedTuple):
         return TrainingConfig(steps=self.steps, alpha_warmup_steps=self.steps // 8)
 
 
-FULL = (Sizes(288, 2048, 200), Sizes(576, 2048, 200), Sizes(1152, 2048, 200))
+FULL = (Sizes(1152, 2048, 150), Sizes(576, 2048, 150), Sizes(288, 2048, 150))
 QUICK = (Sizes(96, 512, 20),)
 OF_PAPER = Sizes(8192, 8192, 2048)
 PAPER_WIDTH = 1024
@@ -187,7 +187,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="small sizes for trying the script, written to run_quick")
     quick = parser.parse_args().quick
-    tokens = layer_activations(20_000 if quick else 200_000)
+    tokens = layer_activations(20_000 if quick else 110_000)
     rows = [row for sizes in (QUICK if quick else FULL) for row in rows_of(sizes, tokens)]
     write_table(
         "run_quick" if quick else "run",
