@@ -6,6 +6,7 @@ import pytest
 
 from quadric.cli import main
 from quadric.training.plan import RunPlan
+from quadric.training.timing import StepWork
 from tests.activations.tiny import save_tiny
 from tests.tiny_runs import flags, make_tiny_world
 
@@ -29,6 +30,22 @@ def test_json_is_for_programs(capsys):
     assert answer["seconds"] == pytest.approx(answer["flops"] / answer["matmul_flops_per_second"])
     assert answer["peak_bytes"] > 0
     assert answer["language_model_flops_per_token"] == 0
+
+
+def test_the_time_of_a_large_dictionary_is_that_of_all_its_work(capsys, monkeypatch):
+    rates = StepWork(1e10, 1e9, 1e7, 1e9)
+    monkeypatch.setattr("quadric.training.timing.measure_rates", lambda width: rates)
+    large = ["plan", "--d-model", "128", "--n-latents", "65536", "--initial-density", "0.0002", "--steps", "10"]
+    large += ["--overlap-penalty", "0", "--batch-tokens", "2048"]
+    assert main([*large, "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["work_per_second"] == rates._asdict()
+    assert answer["peak_bytes"] < 16 * 2**30
+    assert answer["seconds"] > 1.3 * answer["flops"] / 1e10, "a part of it is not dense products"
+    assert main(large) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "sparse C, annealed" in text
+    assert "by all their work" in text
 
 
 def test_a_language_model_adds_its_part(tmp_path, capsys):
