@@ -95,20 +95,40 @@ def untrained(autoencoder: Autoencoder) -> Autoencoder:
     )  # fmt: skip
 
 
+def every_nth(autoencoder: Autoencoder, step: int) -> Autoencoder:
+    """A composite dictionary of every nth latent, for a quick look."""
+    known, tensors = autoencoder.architecture, dict(autoencoder.tensors())
+    kept = tensors["mixing_rows"] % step == 0
+    n_latents = len(range(0, known.n_latents, step))
+    tensors |= {name: tensors[name][kept] for name in ("mixing_rows", "mixing_columns", "mixing_values")}
+    tensors |= {"mixing_rows": tensors["mixing_rows"] // step, "offset": tensors["offset"][::step]}
+    density = int(kept.sum()) / (n_latents * known.n_hidden)
+    part = quadric.BilinearAutoencoder.from_tensors(
+        replace(known, n_latents=n_latents, mixing_density=density),
+        {name: each.detach() for name, each in tensors.items()},
+    )
+    part.provenance = autoencoder.provenance
+    return part
+
+
 def linear(own: Shown, cache: Path) -> Autoencoder:
     return quadric.fit(str(cache), own.autoencoder.n_latents, prior="topk", steps=300, progress=False)
 
 
-def dictionaries(own: Shown, cache: Path) -> dict[str, tuple[Callable[[], Shown], tuple[str, ...]]]:
+def dictionaries(own: Shown, cache: Path, step: int) -> dict[str, tuple[Callable[[], Shown], tuple[str, ...]]]:
     """How to make each row, and which patterns it says something about."""
     geometric, everything = ("cone", "cluster"), PATTERNS
+
+    def control(other: Autoencoder) -> Shown:
+        return observed(every_nth(other, step) if step > 1 else other, own, cache)
+
     return {
         "the demo's own": (lambda: own, everything),
         "token labels permuted": (lambda: relabelled(own), ("interpolation", "subset")),
         "Gaussian tokens": (lambda: from_other_tokens(None, own), geometric),
         f"t tokens, {HEAVY_TAILS} degrees of freedom": (lambda: from_other_tokens(HEAVY_TAILS, own), geometric),
-        "same spectra, random directions": (lambda: observed(rotated(own.autoencoder), own, cache), everything),
-        "untrained": (lambda: observed(untrained(own.autoencoder), own, cache), everything),
+        "same spectra, random directions": (lambda: control(rotated(own.autoencoder)), everything),
+        "untrained": (lambda: control(untrained(own.autoencoder)), everything),
         "TopK, trained": (lambda: observed(linear(own, cache), own, cache), ("cone", "cluster", "interpolation")),
     }
 
@@ -148,14 +168,15 @@ def cells(row: Row) -> list[str]:
     return ["–" if each is None else f"{each['shown']} of {each['tested']}" for each in given]
 
 
-def notes(rows: dict[str, Row], own: Shown, lines: list[str]) -> str:
+def notes(rows: dict[str, Row], own: Shown, lines: list[str], step: int) -> str:
     first = rows["the demo's own"]
     between = {name: row["interpolation"] for name, row in rows.items() if "interpolation" in row}
     low = "; ".join(f"{name}: {each['low']} of {each['tested']}" for name, each in between.items())
     curved = ", ".join(f"{name} {first[name]['curvature']:.2f}" for name in PATTERNS if first[name]["shown"])
     everyone = float(np.median(own.evidence.statistics.curvature))
     return (
-        f"`python benchmarks/bench_patterns.py`: latents of `quadric demo` ({own.evidence.n_tokens:,} tokens, "
+        f"`python benchmarks/bench_patterns.py{f' --every {step}' if step > 1 else ''}`: latents of `quadric demo` "
+        f"({own.evidence.n_tokens:,} tokens, "
         f"{own.evidence.settings.n_points:,} points per latent) that show each pattern, of those that could be tested; "
         "false discovery rate 5 %, so that a twentieth of each count is expected to be false if the controls behind "
         "the p-values were right. All rows but the first and the last have nothing to find, or nothing that was "
@@ -174,29 +195,41 @@ def main(options: argparse.Namespace) -> None:
     autoencoder, evidence = load(run), Evidence.load(evidence_folder(run, name))
     own = Shown(autoencoder, evidence, signed_geometry(autoencoder, evidence))
     rows: dict[str, Row] = json.loads(path.read_text()) if path.exists() else {}
+    if rows.pop("every", 1) != options.every:
+        rows = {}
     lines: list[str] = rows.pop("examples", [])  # type: ignore[assignment]
-    for label, (make, patterns) in dictionaries(own, run / "activations").items():
-        if label in rows:
+    for label, (make, patterns) in dictionaries(own, run / "activations", options.every).items():
+        if label in rows or (options.only and label not in options.only):
             continue
         shown = make()
         began = time.process_time()
-        found = find_patterns(shown.evidence, shown.geometry)
+        is_whole = shown.evidence.n_latents == autoencoder.n_latents
+        latents = range(0, autoencoder.n_latents, options.every) if options.every > 1 and is_whole else None
+        found = find_patterns(shown.evidence, shown.geometry, latents=latents)
         rows[label] = row_of(found, shown, patterns, time.process_time() - began)
         if shown is own:
             lines = examples(found, evidence)
             write_atomically(options.out / "patterns.csv", patterns_csv(found, evidence).encode())
-        write_atomically(path, (json.dumps({**rows, "examples": lines}, indent=1, ensure_ascii=False) + "\n").encode())
+        kept = {**rows, "every": options.every, "examples": lines}
+        write_atomically(path, (json.dumps(kept, indent=1, ensure_ascii=False) + "\n").encode())
         print(label, {name: rows[label].get(name) for name in PATTERNS}, flush=True)
     table = [[label, f"{row['latents']}", *cells(row), f"{row['seconds']:.0f}"] for label, row in rows.items()]
     header = ["dictionary", "distinct latents", *PATTERNS, "CPU s"]
     write_table(
-        "patterns", "The paper's example geometries, counted", header, table, notes(rows, own, lines), options.out
+        "patterns",
+        "The paper's example geometries, counted",
+        header,
+        table,
+        notes(rows, own, lines, options.every),
+        options.out,
     )
 
 
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", nargs="?", type=Path, default=Path("runs/demo"))
+    parser.add_argument("--every", type=int, default=1, help="test every nth latent only, for a quick look")
+    parser.add_argument("--only", nargs="*", default=[], help="make these rows only")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the tables")
     return parser.parse_args()
 
