@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from quadric.activations.hook_points import HookPoint, HookPointError
+from quadric.activations.length_groups import GroupTokens, run_in_groups
 from quadric.activations.models import LanguageModel
 
 # The norm between attention and MLP. Gemma 3 has both of the first two, and the first is the right one.
@@ -31,17 +32,21 @@ def capture(
 ) -> dict[str, Float[Tensor, "s l d"]]:
     """Activations at hook points, by canonical name; layers after the last hook point are not run.
 
-    `mask` is False on padding, which must be on the right; None if there is no padding.
+    `mask` is False on padding, which must be on the right; None if there is no padding. Sequences of different lengths
+    are read in groups of similar length (`length_groups`), and activations on padding are zero.
     """
-    found: dict[str, Tensor] = {}
-    with ExitStack() as hooks, torch.no_grad():
-        for point in sorted(points):
-            last = early_stop and point == max(points)
-            hooks.callback(_register(model, point, _recorder(found, str(point), last)).remove)
-        attention_mask = None if mask is None else mask.long()
-        with suppress(_LastHookReached):
-            model.decoder(input_ids=tokens, attention_mask=attention_mask, use_cache=False)
-    return found
+
+    def run(group: GroupTokens) -> dict[str, Tensor]:
+        found: dict[str, Tensor] = {}
+        with ExitStack() as hooks, torch.no_grad():
+            for point in sorted(points):
+                last = early_stop and point == max(points)
+                hooks.callback(_register(model, point, _recorder(found, str(point), last)).remove)
+            with suppress(_LastHookReached):
+                model.decoder(input_ids=group.tokens, attention_mask=group.attention_mask, use_cache=False)
+        return found
+
+    return run_in_groups(run, tokens, mask)
 
 
 def check_hook_points(model: LanguageModel, points: Sequence[HookPoint]) -> None:

@@ -6,7 +6,7 @@ threads, which affect the last bits of a matrix product).
 """
 
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -192,7 +192,8 @@ def _fill(
 ) -> Manifest:
     before, waiting, held = manifest.rows, list[ForwardPass](), 0
     on_progress(Progress(before, tokens, 0))
-    with closing(_passes(stream, start=len(manifest.shards) * passes_per_shard)) as passes:
+    start = len(manifest.shards) * passes_per_shard
+    with closing(_passes(stream, start, tokens - before)) as passes:
         for forward in passes:
             waiting.append(forward)
             held += len(forward.batch)
@@ -210,8 +211,18 @@ def _fill(
     return manifest
 
 
-def _passes(stream: LiveStream, start: int) -> Generator[ForwardPass]:
-    yield from prefetched(stream.passes(start=start), stream.prefetch)
+def _passes(stream: LiveStream, start: int, missing: int) -> Generator[ForwardPass]:
+    """Passes up to the one with the last missing token; the thread that reads ahead does not run the next one."""
+    yield from prefetched(_up_to(stream.passes(start=start), missing), stream.prefetch)
+
+
+def _up_to(passes: Iterable[ForwardPass], tokens: int) -> Iterator[ForwardPass]:
+    held = 0
+    for forward in passes:
+        held += len(forward.batch)
+        yield forward
+        if held >= tokens:
+            return
 
 
 def _add_shard(folder: Path, manifest: Manifest, passes: list[ForwardPass], tokens: int) -> Manifest:

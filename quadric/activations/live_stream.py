@@ -214,8 +214,7 @@ class LiveStream:
     def _run(self, epoch: int, index: int, group: list[Block]) -> ForwardPass:
         first = index * self.config.sequences_per_forward
         sequences = padded(group, first, self.model.device)
-        mask = None if bool(sequences.mask.all()) else sequences.mask
-        activations = capture(self.model, self.points, sequences.tokens, mask)
+        activations = capture(self.model, self.points, sequences.tokens, sequences.mask)
         kept = keep_tokens(activations, sequences, self.config.rules, self.model.tokenizer)
         place = kept.mask.nonzero()
         batch = ActivationBatch(

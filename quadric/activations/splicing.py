@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from quadric.activations.capture import ATTENTIONS, child
 from quadric.activations.hook_points import HookPoint, HookPointError
+from quadric.activations.length_groups import GroupTokens, run_in_groups
 from quadric.activations.models import LanguageModel
 
 
@@ -20,6 +21,12 @@ class Replacement(NamedTuple):
     mask: Bool[Tensor, "s l"]
     vectors: Float[Tensor, "n d"]
 
+    def of_group(self, group: GroupTokens) -> "Replacement":
+        """The part for some of the sequences."""
+        parts = torch.split(self.vectors, self.mask.sum(dim=1).tolist())
+        own = torch.cat([parts[row] for row in group.rows.tolist()])
+        return Replacement(self.point, self.mask[group.rows, : group.tokens.shape[1]], own)
+
 
 def predictions(
     model: LanguageModel,
@@ -27,11 +34,18 @@ def predictions(
     mask: Bool[Tensor, "s l"] | None = None,
     replacement: Replacement | None = None,
 ) -> Float[Tensor, "s l v"]:
-    """Logits of the next token at every position; `mask` is False on padding, which must be on the right."""
-    attention_mask = None if mask is None else mask.long()
-    with torch.no_grad(), _spliced(model, replacement):
-        logits: Tensor = model.causal(input_ids=tokens, attention_mask=attention_mask, use_cache=False).logits
-    return logits.float()
+    """Logits of the next token at every position; `mask` is False on padding, which must be on the right.
+
+    Sequences of different lengths are read in groups of similar length; logits on padding are zero.
+    """
+
+    def run(group: GroupTokens) -> dict[str, Tensor]:
+        own = None if replacement is None else replacement.of_group(group)
+        with torch.no_grad(), _spliced(model, own):
+            found = model.causal(input_ids=group.tokens, attention_mask=group.attention_mask, use_cache=False)
+        return {"logits": found.logits.float()}
+
+    return run_in_groups(run, tokens, mask)["logits"]
 
 
 @contextmanager

@@ -17,6 +17,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from quadric.activations.length_groups import groups_of
 from quadric.activations.settings import TokenRules
 from quadric.activations.tokenizer import Tokenizer
 
@@ -27,10 +28,11 @@ class ActivationError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class TokenCounts:
-    """How many positions the language model read, and how many were kept or dropped by each rule."""
+    """How many positions the language model computed, and how many were kept or dropped by each rule."""
 
     positions: int = 0
     padding: int = 0
+    """Computed in vain: what sequences of different lengths in one group were padded with."""
     bos: int = 0
     """BOS tokens dropped."""
     special: int = 0
@@ -83,9 +85,10 @@ def keep_tokens(
     limits = {name: _outlier_limits(vectors, keep, sequences, name, rules) for name, vectors in activations.items()}
     at = {name: limit.excess & keep for name, limit in limits.items()}
     outliers = torch.stack(list(at.values())).any(dim=0)
+    computed = sum(group.positions for group in groups_of(sequences.mask))
     counts = TokenCounts(
-        positions=keep.numel(),
-        padding=int((~sequences.mask).sum()),
+        positions=computed,
+        padding=computed - int(sequences.mask.sum()),
         bos=int(bos.sum()) if rules.bos == "drop" else 0,
         special=int(special.sum()) if rules.special_tokens == "drop" else 0,
         outliers=int(outliers.sum()),

@@ -16,6 +16,7 @@ from torch import Tensor
 from quadric.activations import LanguageModel, TokenRules
 from quadric.activations.capture import capture, check_hook_points
 from quadric.activations.hook_points import HookPoint, parse_hook_point
+from quadric.activations.length_groups import length_groups, pass_cost
 from quadric.activations.live_stream import padded
 from quadric.activations.token_rules import keep_tokens
 from quadric.activations.tokenizer import Tokenizer
@@ -84,16 +85,18 @@ class TextReader:
         Args:
             texts: Any texts with at least one token each.
             last_tokens: Read only so many tokens at the end of each text; all by default.
-            sequences: Sequences per forward pass.
+            sequences: Sequences per forward pass, at most; those of similar length are read together.
 
         Returns:
-            One reading per text.
+            One reading per text, in the order of the texts.
         """
         encoded = [ids if last_tokens is None else ids[-last_tokens:] for ids in self._encoded(texts)]
         blocks = [block for number, ids in enumerate(encoded) for block in self._blocks(number, ids)]
-        starts = range(0, len(blocks), sequences)
-        rows = [row for start in starts for row in self._run(blocks[start : start + sequences], start)]
-        return [self._reading(number, texts[number], ids, rows) for number, ids in enumerate(encoded)]
+        rows: dict[int, _Row] = {}
+        for group in length_groups([len(each.tokens) for each in blocks], pass_cost(self.model.device), sequences):
+            rows |= zip(group.places, self._run([blocks[place] for place in group.places]), strict=True)
+        in_order = [rows[place] for place in range(len(blocks))]
+        return [self._reading(number, texts[number], ids, in_order) for number, ids in enumerate(encoded)]
 
     def _encoded(self, texts: Sequence[str]) -> list[list[int]]:
         for number, text in enumerate(texts):
@@ -113,10 +116,9 @@ class TextReader:
             tokens = before + ids[start : start + span]
             yield Block(tokens, [number] * len(tokens))
 
-    def _run(self, some: list[Block], start: int) -> Iterator["_Row"]:
-        sequences = padded(some, start, self.model.device)
-        mask = None if bool(sequences.mask.all()) else sequences.mask
-        found = capture(self.model, [self.point], sequences.tokens, mask)
+    def _run(self, some: list[Block]) -> Iterator["_Row"]:
+        sequences = padded(some, 0, self.model.device)
+        found = capture(self.model, [self.point], sequences.tokens, sequences.mask)
         kept = keep_tokens(found, sequences, self.rules, self.model.tokenizer)
         (vectors,) = (each.cpu() for each in kept.activations.values())
         parts = torch.split(vectors, kept.mask.sum(1).tolist())

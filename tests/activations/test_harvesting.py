@@ -22,9 +22,13 @@ from quadric.activations import (
     TokenRules,
     describe,
     harvest_to_folder,
+    live_stream,
 )
+from quadric.activations.capture import capture
 from quadric.activations.harvesting import Progress, fill_folder
+from quadric.activations.hook_points import HookPoint
 from quadric.activations.manifest import CacheError, Layout, Manifest, read_manifest
+from quadric.activations.models import LanguageModel
 from quadric.activations.reading import harvest
 from quadric.activations.shards import stored_as, stored_vectors
 from quadric.corpus import CorpusConfig
@@ -340,3 +344,19 @@ def test_a_damaged_manifest_is_an_error(config: ActivationConfig, tmp_path: Path
 def test_invalid_amounts_are_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=f"{next(iter(wrong))}=0"):
         replace(STORAGE, **wrong)
+
+
+@pytest.mark.parametrize("tokens", [1, 90, 600])
+def test_no_forward_pass_runs_after_the_last_token(
+    config: ActivationConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tokens: int
+) -> None:
+    read = []
+
+    def counted(model: LanguageModel, points: list[HookPoint], given: torch.Tensor, mask: torch.Tensor) -> object:
+        read.append(len(given))
+        return capture(model, points, given, mask)
+
+    monkeypatch.setattr(live_stream, "capture", counted)
+    manifest = run(config, tmp_path / "cache", replace(STORAGE, tokens=tokens))
+    assert manifest.rows == tokens
+    assert sum(shard.sequences for shard in manifest.shards) == sum(read)

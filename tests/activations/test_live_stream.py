@@ -22,9 +22,10 @@ from quadric.activations import (
     TokenRules,
     describe,
     find_model,
+    length_groups,
     load_model,
 )
-from quadric.activations.batches import TokenShare
+from quadric.activations.batches import COLUMNS, TokenShare
 from quadric.activations.capture import capture
 from quadric.activations.token_rules import ActivationError
 from quadric.corpus import CorpusConfig, CorpusError, is_held_out, read_documents
@@ -265,7 +266,30 @@ def test_documents_read_separately_have_the_same_activations_as_alone(config: Ac
         alone = capture(stream.model, stream.points, torch.tensor([tokens]))["resid_pre.3"][0]
         error = (batch.activations["resid_pre.3"] - alone).norm(dim=1) / alone.norm(dim=1)
         assert error.max().item() < 3e-5
-    assert stream.counts.padding > 0
+
+
+@pytest.mark.parametrize("cost", [0, 16, 10_000])
+def test_hardly_any_padding_is_computed_and_the_order_stays(
+    config: ActivationConfig, monkeypatch: pytest.MonkeyPatch, cost: int
+) -> None:
+    config = replace(config, corpus=replace(config.corpus, packing="separate", block_length=128))
+    together = list(stream_of(config, BatchSize(sequences=1)))
+    monkeypatch.setattr(length_groups, "PASS_COST", cost)
+    stream, computed = stream_of(config, BatchSize(sequences=1)), list[int]()
+
+    def counted(_: object, __: object, given: dict[str, torch.Tensor]) -> None:
+        computed.append(given["input_ids"].numel())
+
+    counting = stream.model.decoder.register_forward_pre_hook(counted, with_kwargs=True)
+    batches = list(stream)
+    counting.remove()
+    assert sum(computed) == stream.counts.positions
+    assert (stream.counts.padding == 0) == (cost == 0)
+    for ours, theirs in zip(batches, together, strict=True):
+        for column in COLUMNS:
+            assert torch.equal(getattr(ours, column), getattr(theirs, column))
+        for name, vectors in ours.activations.items():
+            torch.testing.assert_close(vectors, theirs.activations[name], rtol=1e-4, atol=1e-4)
 
 
 def test_an_error_while_reading_reaches_the_consumer(config: ActivationConfig) -> None:

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from quadric.activations import length_groups
 from quadric.activations.capture import capture
 from quadric.activations.hook_points import HookPointError, parse_hook_point
 from quadric.activations.splicing import Replacement, predictions
@@ -44,3 +45,24 @@ def test_resid_mid_cannot_be_replaced():
     mask = torch.ones_like(TOKENS, dtype=torch.bool)
     with pytest.raises(HookPointError, match=r"cannot be replaced at resid_mid\.1; give a dictionary of resid_pre"):
         predictions(tiny_model(), TOKENS, None, Replacement(point, mask, torch.zeros(33, 32)))
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_sequences_of_different_lengths_are_predicted_as_in_one_padded_pass(replaced, monkeypatch):
+    model, point = tiny_model(), parse_hook_point("2", N_LAYERS)
+    mask = torch.arange(11) < torch.tensor([6, 11, 3])[:, None]
+    kept = mask & (torch.arange(11) % 2 == 1)
+    vectors = torch.randn(int(kept.sum()), 32, generator=torch.Generator().manual_seed(1))
+    replacement = Replacement(point, kept, vectors) if replaced else None
+
+    def in_passes_that_cost(positions):
+        monkeypatch.setattr(length_groups, "PASS_COST", positions)
+        return predictions(model, TOKENS, mask, replacement)
+
+    together, apart = in_passes_that_cost(1000), in_passes_that_cost(0)
+    assert torch.allclose(apart, together, atol=1e-4)
+    assert apart[mask].any(dim=-1).all()
+    assert not apart[~mask].any()
+    with torch.no_grad():
+        expected = model.causal(input_ids=TOKENS, attention_mask=mask.long()).logits
+    assert torch.allclose(apart[mask], expected[mask], atol=1e-4) != replaced

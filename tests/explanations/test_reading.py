@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quadric import BilinearAutoencoder
+from quadric.activations import length_groups
 from quadric.activations.capture import capture
 from quadric.activations.hook_points import parse_hook_point
 from quadric.activations.tokenizer import Tokenizer
@@ -79,6 +80,23 @@ def test_texts_of_a_batch_are_read_as_if_alone() -> None:
         (lone,) = found.read([text])
         assert (reading.text, reading.words, reading.dropped) == (text, lone.words, lone.dropped)
         torch.testing.assert_close(reading.vectors, lone.vectors, rtol=1e-4, atol=1e-4)
+
+
+def test_texts_of_similar_length_share_a_pass_and_no_pass_is_larger_than_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found, passes = reader(), list[torch.Tensor]()
+
+    def counted(model: object, points: object, tokens: torch.Tensor, mask: torch.Tensor) -> dict[str, torch.Tensor]:
+        passes.append(mask)
+        return capture(found.model, [found.point], tokens, mask)
+
+    monkeypatch.setattr("quadric.explanations.reading.capture", counted)
+    monkeypatch.setattr(length_groups, "PASS_COST", 4)
+    texts = ["ab", "x" * 14, "cd", "y" * 14, "ef", "z" * 14]
+    assert [each.text for each in found.read(texts, sequences=2)] == texts
+    assert all(len(mask) <= 2 and bool(mask.all()) for mask in passes)
+    assert [mask.shape[1] for mask in passes] == [3, 3, 15, 15]
 
 
 def test_special_tokens_and_sinks_are_named_and_left_out() -> None:
