@@ -1,10 +1,11 @@
 """Run the tutorials and write their pages: docs/tutorials/NAME.py -> docs/tutorials/NAME.md and its pictures.
 
-    python tools/run_tutorials.py [NAME …]
+    python tools/run_tutorials.py [--prose] [NAME …]
 
 A tutorial is a script in the percent format, which editors also open as a notebook: `# %% [markdown]` begins prose,
 `# %%` begins code. The page shows what each cell prints, the value of its last expression, and every figure that it
-leaves open. It records the hash of the script; tests/docs/test_tutorials.py fails if the script has changed since.
+leaves open. It records the hash of the code; tests/docs/test_tutorials.py fails if the code has changed since. After a
+change of prose alone, --prose writes the page again with the outputs that it has.
 """
 
 import ast
@@ -13,6 +14,7 @@ import hashlib
 import io
 import os
 import platform
+import re
 import sys
 import time
 from pathlib import Path
@@ -43,9 +45,10 @@ def cells(source: str) -> list[Cell]:
     return [Cell(prose, "\n".join(lines).strip("\n")) for prose, lines in found]
 
 
-def source_hash(source: str) -> str:
-    """What a page records about its script."""
-    return hashlib.sha256(source.encode()).hexdigest()
+def code_hash(source: str) -> str:
+    """What a page records about the code of its script."""
+    code = "\n\n".join(cell.text for cell in cells(source) if not cell.is_prose)
+    return hashlib.sha256(code.encode()).hexdigest()
 
 
 def skeleton(source: str) -> list[str]:
@@ -102,12 +105,37 @@ def page(name: str) -> str:
             parts += links
     versions = f"Python {platform.python_version()}, torch {torch.__version__}, quadric {quadric.__version__}"
     parts.append(f"*[The script]({name}.py), run with {versions}: {time.process_time() - began:.0f} s of CPU time.*")
-    return f"<!-- Made by make tutorials from {name}.py, sha256 {source_hash(source)} -->\n" + "\n\n".join(parts) + "\n"
+    return with_header(name, source, parts)
+
+
+def with_header(name: str, source: str, parts: list[str]) -> str:
+    """The text of a page."""
+    header = f"<!-- Made by make tutorials from {name}.py, sha256 of its code {code_hash(source)} -->\n"
+    return header + "\n\n".join(parts) + "\n"
+
+
+def with_new_prose(name: str, source: str, old: str) -> str:
+    """The page of a script whose prose has changed and whose code has not: the outputs are those of the old page."""
+    if code_hash(source) not in old:
+        raise ValueError(f"the code of {name}.py has changed since it was run; run it again without --prose")
+    parts, rest = [], old
+    for cell, shown in zip(cells(source), skeleton(source), strict=True):
+        parts.append(shown)
+        if not cell.is_prose:
+            rest = rest.partition(shown)[2]
+            outputs = re.match(r"(?:\n\n(?:```text\n.*?\n```|!\[[^]\n]*\]\([^)\n]*\)))*", rest, re.DOTALL)
+            parts += [outputs[0].strip("\n")] if outputs and outputs[0] else []
+    return with_header(name, source, [*parts, old.rstrip("\n").rpartition("\n\n")[2]])
 
 
 if __name__ == "__main__":
     os.environ.setdefault("MPLBACKEND", "agg")
     os.chdir(ROOT)
-    for each in sys.argv[1:] or ORDER:
+    for each in [name for name in sys.argv[1:] if name != "--prose"] or ORDER:
         print(f"== {each}", flush=True)
-        (FOLDER / f"{each}.md").write_text(page(each), encoding="utf-8")
+        target, script = FOLDER / f"{each}.md", FOLDER / f"{each}.py"
+        if "--prose" in sys.argv[1:]:
+            text = with_new_prose(each, script.read_text(encoding="utf-8"), target.read_text(encoding="utf-8"))
+        else:
+            text = page(each)
+        target.write_text(text, encoding="utf-8")

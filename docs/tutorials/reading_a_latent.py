@@ -47,8 +47,8 @@ for name, latent in three.items():
 # ## 2. Curvature: would a straight line do?
 #
 # This is the number to look at first. `curvature` is computed from the weights and the covariance of the tokens, as if tokens were
-# Gaussian. `measured_curvature` is from data: 1 − R² of the best linear function. If it is near 0, the latent is a direction with
-# a complicated name, whatever its shape is called.
+# Gaussian. `measured_curvature` is from data: 1 − R² of the best linear function. If it is near 0, the latent behaves like a
+# direction, whatever its shape is called.
 
 # %%
 print(table.loc[list(three.values()), ["curvature", "measured_curvature"]].round(2).to_string())
@@ -81,18 +81,19 @@ rows[0][1].set_title("z against its best linear predictor")
 rows[0][2].set_title("random axes")
 
 # %% [markdown]
-# In the middle column, a linear latent is a line. A curved one bends, or has tokens of very different z at the same linear value.
-# In the right column colours should be mixed; if they are not, the tokens were separated before the latent came.
+# In the middle column, the linear latent is a line, although the weights call it a slab: its tokens all lie on one side of the
+# slab's middle. The curved one bends. In the right column colours should be mixed; where they are not, as in the second row,
+# even random axes show some of what the latent separates.
 #
 # ## 4. Does the model use it?
 #
 # Shapes and contexts are correlations. An ablation is not: remove what a token has in the latent's own space and see what the
-# model predicts. `quadric ablate` does this for many latents, beside two controls at the same tokens. Here are ten.
+# model predicts. `quadric ablate` does this for many latents, beside two controls at the same tokens. Here are the six sparsest.
 
 # %%
 from quadric.steering import ablate_run
 
-harms = ablate_run("runs/demo", latents=10, sequences=3, texts=60)
+harms = ablate_run("runs/demo", latents=6, sequences=2, texts=40)
 print("extra nats per token        where it fires   elsewhere   other latent   same form, turned")
 for row in harms:
     values = (row.own.fires, row.own.elsewhere, row.other.fires, row.turned.fires)

@@ -26,8 +26,8 @@ def test_every_script_is_run() -> None:
 
 @pytest.mark.parametrize("name", tool.ORDER)
 def test_the_page_was_made_from_this_script(name: str) -> None:
-    (recorded,) = re.findall(r"sha256 ([0-9a-f]{64}) -->", page_of(name))
-    assert recorded == tool.source_hash(source_of(name)), f"run: python tools/run_tutorials.py {name}"
+    (recorded,) = re.findall(r"sha256 of its code ([0-9a-f]{64}) -->", page_of(name))
+    assert recorded == tool.code_hash(source_of(name)), f"run: python tools/run_tutorials.py {name}"
 
 
 @pytest.mark.parametrize("name", tool.ORDER)
@@ -35,7 +35,7 @@ def test_the_page_shows_all_of_the_script_in_order(name: str) -> None:
     rest = page_of(name)
     for block in tool.skeleton(source_of(name)):
         _, found, rest = rest.partition(block)
-        assert found, f"{name}.md does not show: {block[:80]}"
+        assert found, f"{name}.md does not show: {block[:80]}; run: python tools/run_tutorials.py --prose {name}"
 
 
 @pytest.mark.parametrize("name", tool.ORDER)
@@ -53,3 +53,21 @@ def test_a_cell_shows_what_it_prints_and_its_last_value() -> None:
 def test_cells_are_divided_at_markers() -> None:
     script = "ignored\n# %% [markdown]\n# # Title\n#\n# Text.\n\n# %%\nx = 1\n\n# %%\nprint(x)\n"
     assert tool.skeleton(script) == ["# Title\n\nText.", "```python\nx = 1\n```", "```python\nprint(x)\n```"]
+
+
+def test_new_prose_keeps_the_outputs_and_new_code_does_not() -> None:
+    script = "# %% [markdown]\n# Before.\n\n# %%\nx = 1\n\n# %%\nprint(x)\n\n# %% [markdown]\n# End.\n"
+    blocks = [
+        "Before.",
+        "```python\nx = 1\n```",
+        "```python\nprint(x)\n```",
+        "```text\n1\n```",
+        "![a](b.png)",
+        "End.",
+        "*foot*",
+    ]
+    old = tool.with_header("t", script, blocks)
+    new = tool.with_new_prose("t", script.replace("Before", "After"), old)
+    assert new == old.replace("Before", "After")
+    with pytest.raises(ValueError, match="has changed since it was run"):
+        tool.with_new_prose("t", script.replace("x = 1", "x = 2"), old)
