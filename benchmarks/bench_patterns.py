@@ -179,7 +179,7 @@ def notes(rows: dict[str, Row], own: Shown, lines: list[str], step: int) -> str:
         f"({own.evidence.n_tokens:,} tokens, "
         f"{own.evidence.settings.n_points:,} points per latent) that show each pattern, of those that could be tested; "
         "false discovery rate 5 %, so that a twentieth of each count is expected to be false if the controls behind "
-        "the p-values were right. All rows but the first and the last have nothing to find, or nothing that was "
+        "the p-values were right. All rows but the demo's own and TopK have nothing to find, or nothing that was "
         "learned; – where a control says nothing about a pattern.\n\nInterpolations with p ≤ 0.05 before correction "
         f"(a twentieth by chance): {low}."
         f"\n\nMedian measured curvature of the demo's latents that show each: {curved}; of all latents {everyone:.2f}."
