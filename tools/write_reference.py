@@ -7,6 +7,7 @@ With --check nothing is written; the exit code is 1 if a page in the tree is not
 
 import contextlib
 import importlib
+import inspect
 import io
 import os
 import sys
@@ -41,9 +42,10 @@ mistake in what was asked for (one line on standard error says which), and 2 for
 
 
 def public_names(module: str) -> list[str]:
-    """The names in a module's `__all__` that are its own: neither modules nor dunder names."""
+    """The names in a module's `__all__` that are its own, functions first: neither modules nor dunder names."""
     loaded = importlib.import_module(module)
-    return [name for name in loaded.__all__ if name != "geometry" and not name.startswith("__")]
+    names = [name for name in loaded.__all__ if name != "geometry" and not name.startswith("__")]
+    return sorted(names, key=lambda name: not inspect.isfunction(getattr(loaded, name)))
 
 
 def front_door_page() -> str:
