@@ -13,6 +13,7 @@ import argparse
 import copy
 import os
 import statistics
+import time
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -24,7 +25,7 @@ from unittest.mock import patch
 
 import torch
 from jaxtyping import Bool, Float, Int
-from measure import RESULTS, environment
+from measure import RESULTS, environment, seconds_of
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
@@ -105,9 +106,11 @@ class Setting(NamedTuple):
 
 def cpu_seconds(work: Callable[[], object]) -> float:
     """CPU time of one call: all threads, and processes that it started and waited for."""
-    before = os.times()
+    before, start = os.times(), time.process_time()
     work()
-    return sum(after - start for start, after in zip(before[:4], os.times()[:4], strict=True))
+    after = os.times()  # too coarse for this process itself
+    children = after.children_user + after.children_system - before.children_user - before.children_system
+    return time.process_time() - start + children
 
 
 def alternating(candidates: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
@@ -238,7 +241,7 @@ def profiled(setting: Setting, candidate: Candidate) -> dict[str, float]:
     tokens = setting.passes[0].tokens
     candidate.read(setting.points, tokens)
     with profile(activities=[ProfilerActivity.CPU]) as trace:
-        seconds = cpu_seconds(lambda: candidate.read(setting.points, tokens))
+        seconds = seconds_of(lambda: candidate.read(setting.points, tokens))  # the profiler's times are wall times
     shares = dict.fromkeys([*KINDS, "other operators"], 0.0)
     for event in trace.key_averages():
         name = event.key.removeprefix("aten::")
@@ -401,7 +404,7 @@ def page(setting: Setting, load: float, quick: bool) -> str:
         f"these activations, {setting.dictionary.name}. Compiling is CPU time as well, with the compiler's own.",
         compared(setting),
         "## Where time goes",
-        "Self time of operators by `torch.profiler`, which makes small operators look more expensive than they are.",
+        "Self time of operators in one pass by `torch.profiler`: wall time, so only a quiet machine gives true shares.",
         profiles(setting),
         "## Layers that are not needed",
         stopping(setting),

@@ -80,7 +80,7 @@ def stored_vectors(values: Float[Tensor, "n d"], layout: Layout, name: str) -> d
     if not layout.unit_vectors:
         return {f"activations.{name}": stored_as(values, dtype, name).cpu().contiguous()}
     lengths = torch.linalg.vector_norm(values, dim=1)  # finite and positive: the token rules refuse others
-    directions = stored_as(values / lengths[:, None], dtype, name)
+    directions = (values / lengths[:, None]).to(dtype)  # at most 1, so no dtype overflows
     return {
         f"activations.{name}": directions.cpu().contiguous(),
         f"lengths.{name}": lengths.cpu().contiguous(),
