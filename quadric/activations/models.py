@@ -218,7 +218,7 @@ def chosen_device(device: str) -> torch.device:
 def resolved_dtype(dtype: ModelDtype, device: torch.device) -> torch.dtype | Literal["auto"]:
     """For `auto`: the checkpoint's dtype on an accelerator; float32, the exact choice, on a CPU.
 
-    bfloat16 is faster on CPUs that have instructions for it, and changes activations by about a hundredth of their length
+    bfloat16 is faster on CPUs that have instructions for it, and changes activations by about 1 % of their length
     (`benchmarks/results/forward.md`).
     """
     if dtype != "auto":
