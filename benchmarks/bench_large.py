@@ -143,7 +143,8 @@ def main() -> None:
         rows,
         f"d = {WIDTH}: smollm2 layer 15 on its first {WIDTH} principal directions, affine lens, {INITIAL_ATOMS} atoms "
         f"per latent at first and {ATOMS} from half of the {options.steps} steps on, {STRONGEST} strongest latents, "
-        f"batches of {options.tokens:,} tokens, learning rate {options.learning_rate:g}. Steps are medians of the second half; predictions are those of "
+        f"batches of {options.tokens:,} tokens, learning rate {options.learning_rate:g}. "
+        "Steps are medians of the second half; predictions are those of "
         "`quadric plan` (`quadric.training.timing`), memory is the whole process's with libraries and tokens, each in "
         f"a fresh process. The mean training token in every token's place has a held-out error of {mean_error():.3f}; "
         f"the held-out error is that of all latents on {HELD_OUT} tokens. `python benchmarks/bench_large.py`",
