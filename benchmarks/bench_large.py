@@ -71,7 +71,7 @@ def size_of(n_latents: int, n_tokens: int, atoms: int = ATOMS) -> StepSize:
     )  # fmt: skip
 
 
-def training(n_latents: int, n_tokens: int, steps: int, threads: int) -> Callable[[], Result]:
+def training(n_latents: int, n_tokens: int, steps: int, rate: float, threads: int) -> Callable[[], Result]:
     """Prepare a training run, and the prediction of its step."""
     torch.set_num_threads(threads)
     train, held_out = projected()
@@ -86,7 +86,8 @@ def training(n_latents: int, n_tokens: int, steps: int, threads: int) -> Callabl
 
         ae = quadric.fit(
             train, n_latents, atoms_per_latent=ATOMS, initial_density=INITIAL_ATOMS / (2 * n_latents),
-            overlap_penalty=0, top_latents=STRONGEST, steps=steps, batch_tokens=n_tokens, progress=False, callback=note,
+            overlap_penalty=0, top_latents=STRONGEST, steps=steps, batch_tokens=n_tokens, learning_rate=rate,
+            progress=False, callback=note,
         )  # fmt: skip
         assert isinstance(ae, quadric.BilinearAutoencoder)
         assert ae.error_path == "lifted"
@@ -114,11 +115,13 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--tokens", type=int, default=2048)
     parser.add_argument("--n-latents", type=int, nargs="+", default=[16_384, 32_768, 65_536])
+    parser.add_argument("--learning-rate", type=float, default=0.03)
     parser.add_argument("--name", default="large", help="of the table in benchmarks/results")
     options = parser.parse_args()
     rows = []
     for k in options.n_latents:
-        _, found = peak_and_result(training, k, options.tokens, options.steps, torch.get_num_threads())
+        sizes = (k, options.tokens, options.steps, options.learning_rate)
+        _, found = peak_and_result(training, *sizes, torch.get_num_threads())
         size, start = size_of(k, options.tokens), size_of(k, options.tokens, INITIAL_ATOMS)
         rows.append(
             [
@@ -140,7 +143,8 @@ def main() -> None:
         rows,
         f"d = {WIDTH}: smollm2 layer 15 on its first {WIDTH} principal directions, affine lens, {INITIAL_ATOMS} atoms "
         f"per latent at first and {ATOMS} from half of the {options.steps} steps on, {STRONGEST} strongest latents, "
-        f"batches of {options.tokens:,} tokens. Steps are medians of the second half; predictions are those of "
+        f"batches of {options.tokens:,} tokens, learning rate {options.learning_rate:g}. "
+        "Steps are medians of the second half; predictions are those of "
         "`quadric plan` (`quadric.training.timing`), memory is the whole process's with libraries and tokens, each in "
         f"a fresh process. The mean training token in every token's place has a held-out error of {mean_error():.3f}; "
         f"the held-out error is that of all latents on {HELD_OUT} tokens. `python benchmarks/bench_large.py`",
