@@ -177,20 +177,20 @@ def _autoencoder(scale: Scale, config: AutoencoderConfig, dictionary: Dictionary
     if dictionary == "topk" or dictionary == "batch_topk":
         return replace(config, kind=dictionary, n_latents=scale.n_latents, n_active=scale.n_active, alpha=0.0)
     hidden = None if dictionary == "atomic" else scale.n_hidden
-    n_hidden = hidden or default_hidden(scale.n_latents, dictionary)
+    if dictionary == "composite":
+        n_hidden = hidden or default_hidden(scale.n_latents, dictionary)
+        config = replace(
+            config,
+            mixing_density=scale.density_of(n_hidden),
+            initial_density=scale.initial_density_of(n_hidden),
+        )
     return replace(
         config,
         prior=dictionary,
         n_latents=scale.n_latents,
         n_hidden=hidden,
-        **(_densities(scale, n_hidden) if dictionary == "composite" else {}),
         lens=scale.lens,
         overlap_penalty=scale.overlap_penalty,
         top_latents=scale.top_latents,
         tied=scale.tied,
     )
-
-
-def _densities(scale: Scale, n_hidden: int) -> dict[str, float]:
-    """Shares of C at the end and at the start of training."""
-    return {"mixing_density": scale.density_of(n_hidden), "initial_density": scale.initial_density_of(n_hidden)}
