@@ -22,17 +22,13 @@ class Recipe:
 RECIPES = {"small": SMALL, "large": LARGE, "paper": PAPER}
 
 
-MEANING_OF_NONE = {"top_latents": "all", "initial_density": "as at the end"}
-"""How the help page says that a recipe gives no value."""
-
-
 def _defaults(name: str) -> str:
     """The default of a size, for the help page: one value, or one for each recipe."""
     if name == "n_hidden":
         return "twice --n-latents"
     values = {recipe: getattr(scale, name) for recipe, scale in RECIPES.items()}
-    if none := MEANING_OF_NONE.get(name):
-        values = {recipe: none if value is None else value for recipe, value in values.items()}
+    if name == "top_latents":
+        values = {recipe: "all" if value is None else value for recipe, value in values.items()}
     words = {
         recipe: value if isinstance(value, str) else f"{value:g}"
         for recipe, value in values.items()

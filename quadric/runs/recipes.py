@@ -179,11 +179,8 @@ def _autoencoder(scale: Scale, config: AutoencoderConfig, dictionary: Dictionary
     hidden = None if dictionary == "atomic" else scale.n_hidden
     if dictionary == "composite":
         n_hidden = hidden or default_hidden(scale.n_latents, dictionary)
-        config = replace(
-            config,
-            mixing_density=scale.density_of(n_hidden),
-            initial_density=scale.initial_density_of(n_hidden),
-        )
+        density = scale.density_of(n_hidden)
+        config = replace(config, mixing_density=density, initial_density=scale.initial_density)
     return replace(
         config,
         prior=dictionary,

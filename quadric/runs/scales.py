@@ -25,8 +25,8 @@ class Scale:
     """Average number of atoms per composite latent at the end of training; instead of --mixing-density."""
     mixing_density: float | None = 0.001
     """Fraction of the entries of C that a composite dictionary keeps at the end; instead of --atoms-per-latent."""
-    initial_density: float | None = 1.0
-    """Fraction of the entries of C that a composite dictionary starts with; fewer train faster. None: as at the end."""
+    initial_density: float = 1.0
+    """Fraction of the entries of C that a composite dictionary starts with; fewer train faster."""
     lens: Literal["paper", "affine"] = "paper"
     """Coordinates of the forms: the token itself (paper), or the centred token beside a constant (affine)."""
     overlap_penalty: float = 0.0
@@ -67,10 +67,6 @@ class Scale:
             return self.mixing_density
         return min(1.0, self.atoms_per_latent / n_hidden)
 
-    def initial_density_of(self, n_hidden: int) -> float:
-        """Fraction of the entries of C that it starts with."""
-        return self.density_of(n_hidden) if self.initial_density is None else self.initial_density
-
 
 PAPER = Scale()
 """The paper's sizes and its method as printed."""
@@ -79,8 +75,8 @@ BETTER: dict[str, Any] = {
     "alpha": 0.05, "top_latents": 32,
 }  # fmt: skip
 """Where the default departs from the paper, because it measures better (docs/centre.md)."""
-LARGE = replace(PAPER, **BETTER, initial_density=None)
-"""The paper's sizes, for an accelerator. A dense start would take most of the time (benchmarks/results/run.md)."""
+LARGE = replace(PAPER, **BETTER)
+"""The paper's sizes, for an accelerator."""
 # Reads the embedded text once; on a CPU the language model takes most of the time.
 SMALL = Scale(
     n_latents=1024, steps=200, alpha_warmup_steps=32, sequences_per_step=16, checkpoint_every=50, **BETTER
