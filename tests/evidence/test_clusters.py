@@ -141,7 +141,7 @@ def test_gaussian_points_have_the_covariance_of_the_tokens_and_the_weights_of_th
     everything = gaussian_points(BASE, GEOMETRY, 1, TOKENS, len(TOKENS), np.random.default_rng(0))
     axes = GEOMETRY.axes[1, :, :4].double().numpy()
     np.testing.assert_allclose(
-        np.cov(everything.T, bias=True), axes.T @ BASE.calibration.covariance @ axes, atol=0.05 * everything.var()
+        np.cov(everything.T, bias=True), axes.T @ BASE.calibration.covariance @ axes, atol=0.1 * everything.var()
     )
     drawn = gaussian_points(BASE, GEOMETRY, 1, TOKENS, 200, np.random.default_rng(0))
     quadratic, linear = (each[1, :4].numpy() for each in (GEOMETRY.axis_quadratic, GEOMETRY.axis_linear))
