@@ -14,8 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from quadric.autoencoders import Autoencoder, BilinearAutoencoder
-from quadric.autoencoders.bilinear import LARGEST_DENSE_GRAM
+from quadric.autoencoders import Autoencoder, BilinearAutoencoder, bilinear
 from quadric.autoencoders.kernels.kernel import atom_gram
 from quadric.autoencoders.topk import LinearAutoencoder
 
@@ -124,7 +123,7 @@ class _AcrossKernel:
 
 def can_be_split(autoencoder: Autoencoder) -> bool:
     """Whether the kernel of the restricted forms fits into memory."""
-    return not isinstance(autoencoder, BilinearAutoencoder) or autoencoder.n_hidden <= LARGEST_DENSE_GRAM
+    return not isinstance(autoencoder, BilinearAutoencoder) or autoencoder.n_hidden <= bilinear.LARGEST_DENSE_GRAM
 
 
 def _sums(*blocks: Tensor) -> Float[Tensor, " 3"]:
