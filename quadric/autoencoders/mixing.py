@@ -394,7 +394,7 @@ def _scattered_columns(
     """
     n_entries = int(starts[-1])
     columns = torch.empty(n_entries, dtype=torch.long)
-    for begin in range(0, n_entries, n_columns):
+    for begin in range(0, n_entries, max(1, n_columns)):  # of a latent that owns all atoms there are no others
         permutation = torch.randperm(n_columns, generator=generator)
         cut = int(torch.searchsorted(starts, begin, right=True))
         begun = columns[int(starts[cut - 1]) : begin]
