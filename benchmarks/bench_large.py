@@ -28,7 +28,7 @@ from quadric.training.cost import StepSize, step_flops, step_memory
 from quadric.training.timing import lifted_work, measure_rates
 
 WORK = Path(tempfile.gettempdir()) / "quadric-benchmarks"
-WIDTH, ATOMS, INITIAL_ATOMS, STRONGEST = 128, 16, 32, 32
+WIDTH, ATOMS, STRONGEST = 128, 16, 32
 TRAINED_ON, HELD_OUT = 100_000, 512
 
 
@@ -63,11 +63,11 @@ def projected() -> tuple[Float[Tensor, "n d"], Float[Tensor, "m d"]]:
     return train @ directions, held_out @ directions
 
 
-def size_of(n_latents: int, n_tokens: int, atoms: int = ATOMS) -> StepSize:
-    """The steps after C has its final number of entries."""
+def size_of(n_latents: int, n_tokens: int) -> StepSize:
+    """Any step: C starts with its final number of entries."""
     return StepSize(
         d_model=WIDTH + 1, n_tokens=n_tokens, n_latents=n_latents, n_hidden=2 * n_latents, prior="composite",
-        mixing_density=atoms / (2 * n_latents), top_latents=STRONGEST,
+        mixing_density=ATOMS / (2 * n_latents), top_latents=STRONGEST,
     )  # fmt: skip
 
 
@@ -85,14 +85,14 @@ def training(n_latents: int, n_tokens: int, steps: int, rate: float, threads: in
             errors.append(report.error)  # type: ignore[attr-defined]
 
         ae = quadric.fit(
-            train, n_latents, atoms_per_latent=ATOMS, initial_density=INITIAL_ATOMS / (2 * n_latents),
+            train, n_latents, atoms_per_latent=ATOMS, initial_density=ATOMS / (2 * n_latents),
             overlap_penalty=0, top_latents=STRONGEST, steps=steps, batch_tokens=n_tokens, learning_rate=rate,
             progress=False, callback=note,
         )  # fmt: skip
         assert isinstance(ae, quadric.BilinearAutoencoder)
         assert ae.error_path == "lifted"
         taken = [(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(moments)]
-        late = taken[len(taken) // 2 :]  # C has its final number of entries, like the prediction
+        late = taken[len(taken) // 2 :]
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         with torch.no_grad():
             error = ae.error(held_out).mean().item()
@@ -112,7 +112,7 @@ def mean_error() -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--steps", type=int, default=24)
     parser.add_argument("--tokens", type=int, default=2048)
     parser.add_argument("--n-latents", type=int, nargs="+", default=[16_384, 32_768, 65_536])
     parser.add_argument("--learning-rate", type=float, default=0.03)
@@ -122,13 +122,13 @@ def main() -> None:
     for k in options.n_latents:
         sizes = (k, options.tokens, options.steps, options.learning_rate)
         _, found = peak_and_result(training, *sizes, torch.get_num_threads())
-        size, start = size_of(k, options.tokens), size_of(k, options.tokens, INITIAL_ATOMS)
+        size = size_of(k, options.tokens)
         rows.append(
             [
                 f"{k:,}", f"{2 * k:,}", f"{step_flops(size).total / 1e9:,.0f}", f"{found.step_seconds:.1f}",
                 f"{found.cpu_seconds:.1f}", f"{found.predicted_seconds:.1f}",
                 f"{found.predicted_seconds / found.step_seconds:.2f}", f"{found.peak_bytes / 2**30:.1f}",
-                f"{step_memory(start).peak / 2**30:.1f}", f"{found.first_error:.3f} → {found.last_error:.3f}",
+                f"{step_memory(size).peak / 2**30:.1f}", f"{found.first_error:.3f} → {found.last_error:.3f}",
                 f"{found.held_out_error:.3f}",
             ]
         )  # fmt: skip
@@ -141,8 +141,8 @@ def main() -> None:
             "training error, first and last step", "held-out error of xxᵀ",
         ],
         rows,
-        f"d = {WIDTH}: smollm2 layer 15 on its first {WIDTH} principal directions, affine lens, {INITIAL_ATOMS} atoms "
-        f"per latent at first and {ATOMS} from half of the {options.steps} steps on, {STRONGEST} strongest latents, "
+        f"d = {WIDTH}: smollm2 layer 15 on its first {WIDTH} principal directions, affine lens, {ATOMS} atoms "
+        f"per latent from the start, {STRONGEST} strongest latents, {options.steps} steps, "
         f"batches of {options.tokens:,} tokens, learning rate {options.learning_rate:g}. "
         "Steps are medians of the second half; predictions are those of "
         "`quadric plan` (`quadric.training.timing`), memory is the whole process's with libraries and tokens, each in "
