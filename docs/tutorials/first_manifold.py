@@ -118,9 +118,9 @@ figure.colorbar(dots, ax=right, label="z")
 figure.suptitle(f"Latent {chosen}: {evidence.labels.of(chosen)}")
 
 # %% [markdown]
-# On its own axes, the latent's two sides lie in different corners, with a bend between them: strong tokens at the top, those of the
-# negative side at the right, and most tokens in the middle, where z is near 0. On random axes, colours are mixed. The contexts
-# say what the corners are: *to* after a word such as *considered*, and that word itself.
+# On its own axes, the latent's two sides lie in different corners, with a bend between them: strong tokens at the left, those of
+# the negative side at the bottom. On random axes, colours are mixed. The contexts say what the corners are: the dash of a range
+# such as *45–92*, and the *1* after the dash between two years.
 #
 # What this does not show: that the language model *uses* this shape, or that a linear latent would not do as well.
 # [Reading a latent](reading_a_latent.md) has the controls for that, and [Steering](steering.md) intervenes.

@@ -102,6 +102,8 @@ for row in harms:
 # %% [markdown]
 # On 50 latents, [ablation](../steering.md#measured-here) costs 4.3 nats where the latent fires, 0.7 elsewhere, and 0.04 for the same
 # form turned at random. So these latents sit where the model reads. It does not follow that the model reads their *curvature*.
+# In three of the six rows above, ablating another latent costs about as much or more: look at the controls of the latent that you
+# write about, not at averages.
 #
 # ## When not to believe it
 #

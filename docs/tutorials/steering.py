@@ -91,7 +91,7 @@ for each in curve.summaries():
     print(f"{each.method:22} {cells[0]:>8} {cells[1]:>11} {cells[2]:>11} {cells[3]:>9}")
 
 # %% [markdown]
-# A method without numbers found no dose with that effect. Effects differ although they were matched, because they were matched on
+# A method that found no dose with that effect would have no numbers. Effects differ although they were matched, because they were matched on
 # the other prompts: with three prompts on each side the match is rough.
 #
 # One latent and one seed are too few to rank methods. With ten latents and three seeds

@@ -79,8 +79,8 @@ columns = ["shape", "measured_curvature", "density", "firing_share", "label", "d
 print(table.sort_values("density")[columns].head(12).round(2).to_string())
 
 # %% [markdown]
-# Look at the second column before you look at the first. These latents are sparse and well named, but hardly curved: a
-# direction would do. Detection is missing where fewer than ten held-out tokens fire the latent.
+# Look at the second column before you look at the first. Most of these latents are sparse and well named, but hardly curved: a
+# direction would do. Where fewer than ten held-out tokens fire a latent, there is no detection.
 #
 # ## Ask about a text
 #
