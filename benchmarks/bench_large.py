@@ -1,6 +1,6 @@
 """Dictionaries whose C, G and K do not fit in memory: up to 65,536 latents of 131,072 atoms at d = 128.
 
-python benchmarks/bench_large.py [--steps 40] [--tokens 2048] [--n-latents 16384 32768 65536]
+python benchmarks/bench_large.py [--steps 12] [--tokens 1024] [--n-latents 16384 32768 65536] [--learning-rate 0.01]
 
 Activations of smollm2 on the packaged text, into layer 15, projected on their first 128 principal directions. Every
 dictionary is trained by quadric.fit in a fresh process.
@@ -112,10 +112,10 @@ def mean_error() -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=24)
-    parser.add_argument("--tokens", type=int, default=2048)
+    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--tokens", type=int, default=1024)
     parser.add_argument("--n-latents", type=int, nargs="+", default=[16_384, 32_768, 65_536])
-    parser.add_argument("--learning-rate", type=float, default=0.03)
+    parser.add_argument("--learning-rate", type=float, default=0.01)
     parser.add_argument("--name", default="large", help="of the table in benchmarks/results")
     options = parser.parse_args()
     rows = []
