@@ -164,7 +164,7 @@ class BilinearAutoencoder(Autoencoder):
         n_hidden: number of atoms; by default two per latent as in the paper, or one if the prior is atomic.
         prior: constraint on C: "atomic" (C = I), "composite" (only the largest entries) or "quadratic" (dense).
         mixing_density: share of C that exists (composite only; default 0.1 %); `set_mixing_density` lowers it. Below
-            1, atoms are spread evenly over the latents at random, and no k×h matrix is made.
+            1, every latent starts with atoms of its own and small weights on others; no k×h matrix is made.
         symmetric: False measures the error with the paper's printed kernel, whose atoms are l rᵀ.
         tied: L = R.
         init: how L, R and C are initialized.

@@ -367,17 +367,20 @@ def scattered_mixing(
     # Counted from behind a latent's own atoms, round to where they begin: never one of them.
     columns = _scattered_columns(starts, n_columns - n_own, generator).add_((rows + 1) * n_own).remainder_(n_columns)
     weights = torch.randn(len(rows), generator=generator)
-    norms = torch.zeros(n_rows).index_add_(0, rows, weights.square()).sqrt_()
-    weights *= (SCATTERED_SHARE if n_own else 1.0) / norms[rows]
+    weights *= SCATTERED_SHARE / _row_norms(rows, weights, n_rows)[rows]
     entries = _sorted_entries(
         torch.cat([torch.arange(n_rows).repeat_interleave(n_own), rows]),
         torch.cat([own.flatten(), columns]),
         torch.cat([own_weights.flatten(), weights]),
         n_columns,
     )
-    lengths = torch.zeros(n_rows).index_add_(0, entries.rows, entries.values.square()).sqrt_()
-    scaled = entries.values * (row_norm / lengths[entries.rows])
+    # A latent without atoms of its own has scattered ones alone, which get the whole norm here.
+    scaled = entries.values * (row_norm / _row_norms(entries.rows, entries.values, n_rows)[entries.rows])
     return mixing_from_entries(entries._replace(values=scaled), shape)
+
+
+def _row_norms(rows: Tensor, values: Tensor, n_rows: int) -> Tensor:
+    return torch.zeros(n_rows).index_add_(0, rows, values.square()).sqrt_()
 
 
 def _sorted_entries(rows: Tensor, columns: Tensor, values: Tensor, n_columns: int) -> Entries:
