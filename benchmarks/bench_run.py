@@ -33,7 +33,7 @@ from quadric.training.learner import alpha_at, is_mask_frozen, mixing_density_at
 
 ATOMS, ALPHA = 16, 0.3
 PRINTED = "printed, float32"
-SHARED = "the same, all atoms shared"
+SHARED = "C sparse from the start, all atoms shared"
 LENS_TOKENS = 50_000
 
 
@@ -78,6 +78,7 @@ def settings(sizes: Sizes) -> dict[str, dict[str, Any]]:
     return {
         "ours, C dense at first": {},
         "ours, C sparse from the start": thin,
+        "the same, gradients in bfloat16": {**thin, "gradient_dtype": "bfloat16"},
         SHARED: thin,
         "default recipe, C dense at first": better,
         "default recipe, C sparse from the start": {**better, **thin},

@@ -16,6 +16,7 @@ cases = [
     lambda: quadric.evidence.RowText(2, ["a", 7]),
     lambda: quadric.export(quadric.BilinearAutoencoder(d_model=4, n_latents=8), to="elsewhere", out="exported"),
     lambda: quadric.export(quadric.BilinearAutoencoder(d_model=4, n_latents=8), to="delphi", out="e", side="both"),
+    lambda: quadric.fit(torch.randn(64, 4), 8, gradient_dtype="float16"),
 ]
 for case in cases:
     try:
@@ -40,4 +41,5 @@ def test_wrong_types_are_named_with_the_remedy():
         "the text of row 1 is 7 of type int; give strings",
         "to='elsewhere' is unknown; choose one of saelens, saebench, neuronpedia, delphi",
         "side='both' is unknown; choose one of positive, negative",
+        "gradient_dtype='float16' is unknown; choose one of auto, float32, bfloat16",
     ]

@@ -212,7 +212,7 @@ def _fill(
 
 
 def _passes(stream: LiveStream, start: int, missing: int) -> Generator[ForwardPass]:
-    """Passes up to the one with the last missing token; the thread that reads ahead does not run the next one."""
+    """Passes up to the one with the last missing token; a thread that reads ahead does not run the next one."""
     yield from prefetched(_up_to(stream.passes(start=start), missing), stream.prefetch)
 
 

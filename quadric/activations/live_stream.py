@@ -76,7 +76,7 @@ class LiveStream:
         rank: int = 0,
         world_size: int = 1,
         repeat: bool = False,
-        prefetch: int = 2,
+        prefetch: int | None = None,
         documents: Sequence[Document] | None = None,
     ) -> None:
         check_rank(rank, world_size)
@@ -86,7 +86,7 @@ class LiveStream:
         self.provenance = provenance
         self.rank, self.world_size = rank, world_size
         self.repeat = repeat
-        self.prefetch = prefetch
+        self.prefetch = passes_ahead(model.device) if prefetch is None else prefetch
         self.documents = documents
         """Documents in memory to read instead of the config's corpus."""
         self.points = parse_hook_points(config.hook_points, model.n_layers)
@@ -225,6 +225,15 @@ class LiveStream:
             place[:, 1],
         )
         return ForwardPass(epoch, index, batch, kept.mask.sum(dim=1).tolist(), sequences, kept.counts)
+
+
+def passes_ahead(device: torch.device) -> int:
+    """How many forward passes a thread runs ahead of whoever reads the stream.
+
+    None on a CPU: there the thread has no cores of its own. Its team of threads and the reader's wait for each other,
+    and a harvest took 3 % longer.
+    """
+    return 0 if device.type == "cpu" else 2
 
 
 def padded(blocks: list[Block], first: int, device: torch.device) -> Sequences:

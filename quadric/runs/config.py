@@ -17,12 +17,14 @@ from quadric.training import AutoencoderConfig, TrainingConfig
 
 FILE_NAME = RUN_CONFIG_NAME
 FORMAT = "quadric-run"
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 ADDED_IN_VERSION_2: dict[str, Any] = {"tokens_per_step": None, "continued_from": [], "started_from": None}
 ADDED_BY_VERSION_4: dict[str, Any] = {"lens": "paper", "overlap_penalty": 0.0, "top_latents": None}
 """Fields of every autoencoder that earlier files lack, some or all."""
 ADDED_IN_VERSION_5: dict[str, Any] = {"initial_density": 1.0}
 """The same for version 5."""
+ADDED_IN_VERSION_6: dict[str, Any] = {"gradient_dtype": "auto"}
+"""The same for version 6."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,8 +88,10 @@ def read_run_config(folder: Path) -> RunConfig:
     record = read_versioned_json(path, FORMAT, FORMAT_VERSION, "a run", "restore it")
     if record["format_version"] < 2:
         record |= ADDED_IN_VERSION_2
-    if record["format_version"] < 5 and isinstance(record.get("autoencoders"), list):
-        missing = ADDED_IN_VERSION_5 | (ADDED_BY_VERSION_4 if record["format_version"] < 4 else {})
+    version = record["format_version"]
+    if version < FORMAT_VERSION and isinstance(record.get("autoencoders"), list):
+        missing = ADDED_IN_VERSION_6 | (ADDED_IN_VERSION_5 if version < 5 else {})
+        missing |= ADDED_BY_VERSION_4 if version < 4 else {}
         record["autoencoders"] = [missing | each if isinstance(each, dict) else each for each in record["autoencoders"]]
     del record["format"], record["format_version"]
     return record_from_json(RunConfig, record, str(path))

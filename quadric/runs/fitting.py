@@ -13,6 +13,7 @@ from quadric.activations.provenance import ROWS
 from quadric.activations.sources import Activations, as_activations
 from quadric.autoencoders import Autoencoder, BilinearAutoencoder
 from quadric.autoencoders.io import weights_sha256
+from quadric.autoencoders.kernels.products import GradientDtype
 from quadric.autoencoders.lens import LensKind
 from quadric.runs.config import FILE_NAME, RunConfig, read_run_config
 from quadric.runs.folder import load
@@ -23,7 +24,7 @@ from quadric.training import AutoencoderConfig, StepReport, TrainingConfig, trai
 from quadric.training.lenses import estimate_lenses
 from quadric.training.loop import remark
 
-CHANGEABLE = ("alpha", "overlap_penalty", "top_latents", "seed")
+CHANGEABLE = ("alpha", "overlap_penalty", "top_latents", "gradient_dtype", "seed")
 """Arguments that may differ when a trained dictionary is continued."""
 Callback = Callable[[int, StepReport], object]
 
@@ -45,6 +46,7 @@ def fit(
     steps: int = 300,
     batch_tokens: int = 2048,
     learning_rate: float = 0.03,
+    gradient_dtype: GradientDtype | None = None,
     seed: int = 0,
     hook_point: str | None = None,
     start: Autoencoder | str | Path | None = None,
@@ -77,6 +79,8 @@ def fit(
         steps: Number of training steps, one batch each. The schedules of alpha and of the density of C span all steps.
         batch_tokens: Rows per batch.
         learning_rate: Learning rate of Muon, constant.
+        gradient_dtype: `bfloat16` makes a step about a fifth faster on CPUs with instructions for it, by rounding
+            gradients; the error stays in float32. By default `auto`: bfloat16 on CUDA devices, float32 elsewhere.
         seed: Seed of the initial weights and of the order of the rows.
         hook_point: Hook point to train on, if the activations have several.
         start: A trained dictionary (or its folder) to continue from instead of random weights: `steps` more steps at
@@ -101,7 +105,8 @@ def fit(
     asked: dict[str, Any] = {
         "n_latents": n_latents, "prior": prior, "n_hidden": n_hidden, "atoms_per_latent": atoms_per_latent,
         "initial_density": initial_density, "lens": lens, "alpha": alpha, "overlap_penalty": overlap_penalty,
-        "top_latents": top_latents, "tied": tied, "n_active": n_active, "seed": seed,
+        "top_latents": top_latents, "tied": tied, "n_active": n_active,
+        "gradient_dtype": gradient_dtype, "seed": seed,
     }  # fmt: skip
     own = _config_of(begun, asked) if begun is not None else _config(**asked)
     config = RunConfig(
@@ -221,6 +226,7 @@ def _config(
     top_latents: int | None,
     tied: bool | None,
     n_active: int | None,
+    gradient_dtype: GradientDtype | None,
     seed: int,
 ) -> AutoencoderConfig:
     """The config of the dictionary to train; an argument that the prior does not use is an error."""
@@ -229,6 +235,7 @@ def _config(
         _refuse_ignored(
             prior, n_hidden=n_hidden, atoms_per_latent=atoms_per_latent, initial_density=initial_density, lens=lens,
             alpha=alpha, overlap_penalty=overlap_penalty, top_latents=top_latents, tied=tied,
+            gradient_dtype=gradient_dtype,
         )  # fmt: skip
     else:
         _refuse_ignored(prior, n_active=n_active)
@@ -238,6 +245,7 @@ def _config(
         "n_latents": n_latents, "n_hidden": n_hidden, "atoms_per_latent": _as_float(atoms_per_latent),
         "initial_density": _as_float(initial_density), "lens": lens,
         "overlap_penalty": _as_float(overlap_penalty), "top_latents": top_latents, "tied": tied, "n_active": n_active,
+        "gradient_dtype": gradient_dtype,
     }  # fmt: skip
     scale = resized(_defaults(lens), {name: value for name, value in sizes.items() if value is not None})
     grid = Grid(dictionaries=(prior,), alphas=() if alpha is None else (float(alpha),), seeds=(seed,))
@@ -284,5 +292,6 @@ def _config_of(start: Autoencoder, asked: dict[str, Any]) -> AutoencoderConfig:
         symmetric=start.symmetric,
         tied=start.tied,
         init=architecture.init,
+        gradient_dtype=asked["gradient_dtype"] or AutoencoderConfig.gradient_dtype,
         seed=asked["seed"],
     )

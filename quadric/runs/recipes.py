@@ -190,4 +190,5 @@ def _autoencoder(scale: Scale, config: AutoencoderConfig, dictionary: Dictionary
         overlap_penalty=scale.overlap_penalty,
         top_latents=scale.top_latents,
         tied=scale.tied,
+        gradient_dtype=scale.gradient_dtype,
     )

@@ -39,6 +39,8 @@ class Scale:
     """L = R: every atom is a square (w·x)², with half the parameters and a cheaper step."""
     n_active: int = 32
     """Active latents per token, for the linear baselines."""
+    gradient_dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Number type of the products that give the gradients of the atoms; auto is bfloat16 on CUDA devices alone."""
     # The paper names 2¹¹ steps of 32 × 256 tokens and "8M tokens"; the steps make 16.8 M. We keep the steps.
     steps: int = 2048
     """Number of training steps, one batch each."""

@@ -3,6 +3,7 @@
 import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from quadric._files import read_versioned_json, write_atomically
 from quadric._records import record_from_json
@@ -14,14 +15,16 @@ from quadric.runs.recipes import Grid, Scale, make_run_config
 FILE_NAME = "sweep.json"
 ACTIVATIONS = "activations"
 FORMAT = "quadric-sweep"
-FORMAT_VERSION = 4
-ADDED_BY_VERSION_3 = {
+FORMAT_VERSION = 5
+ADDED_BY_VERSION_3: dict[str, Any] = {
     "atoms_per_latent": None, "lens": "paper", "overlap_penalty": 0.0, "tied": False, "alpha": 0.3,
     "top_latents": None,
 }  # fmt: skip
 """Fields of the scale that earlier files lack, some or all."""
-ADDED_IN_VERSION_4 = {"initial_density": 1.0}
+ADDED_IN_VERSION_4: dict[str, Any] = {"initial_density": 1.0}
 """The same for version 4."""
+ADDED_IN_VERSION_5: dict[str, Any] = {"gradient_dtype": "auto"}
+"""The same for version 5."""
 MAY_CHANGE = ("grid", "cells_together", "live")
 """Fields that may differ when a sweep is resumed or extended, because they do not affect finished cells."""
 
@@ -74,8 +77,10 @@ def read_sweep_config(folder: Path) -> SweepConfig:
     if not path.is_file():
         raise FileNotFoundError(f"no {FILE_NAME} in '{folder}'; give a folder written by quadric sweep")
     record = read_versioned_json(path, FORMAT, FORMAT_VERSION, "a sweep", "restore it")
-    if record["format_version"] < 4 and isinstance(record.get("scale"), dict):
-        missing = ADDED_IN_VERSION_4 | (ADDED_BY_VERSION_3 if record["format_version"] < 3 else {})
+    version = record["format_version"]
+    if version < FORMAT_VERSION and isinstance(record.get("scale"), dict):
+        missing = ADDED_IN_VERSION_5 | (ADDED_IN_VERSION_4 if version < 4 else {})
+        missing |= ADDED_BY_VERSION_3 if version < 3 else {}
         record["scale"] = missing | record["scale"]
     del record["format"], record["format_version"]
     return record_from_json(SweepConfig, record, str(path))

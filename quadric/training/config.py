@@ -1,7 +1,7 @@
 """What is trained, and how."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from quadric.autoencoders import (
     Autoencoder,
@@ -12,7 +12,8 @@ from quadric.autoencoders import (
     TopKAutoencoder,
 )
 from quadric.autoencoders.bilinear import Initialization, default_hidden
-from quadric.autoencoders.checks import check_positive, check_seed, check_weight
+from quadric.autoencoders.checks import check_choice, check_positive, check_seed, check_weight
+from quadric.autoencoders.kernels.products import GradientDtype
 from quadric.autoencoders.lens import AffineLens, Lens, LensKind
 from quadric.autoencoders.mixing import Prior, check_density
 
@@ -56,6 +57,9 @@ class AutoencoderConfig:
     top_latents: int | None = None
     """How many latents the training error reconstructs each token from, the strongest; None for all of them,
     as in the paper."""
+    gradient_dtype: GradientDtype = "auto"
+    """Number type of the products that give the gradients of L and R: bfloat16 is faster on hardware that has it, and
+    rounds gradients, never the error. auto is bfloat16 on CUDA devices, and float32 elsewhere."""
 
     def __post_init__(self) -> None:
         check_density(self.mixing_density)
@@ -64,8 +68,14 @@ class AutoencoderConfig:
         check_weight("overlap_penalty", self.overlap_penalty, "the paper uses none: 0")
         if self.top_latents is not None:
             check_positive("top_latents", self.top_latents)
+        self._check_gradient_dtype()
         self._check_initial_density()
         self._check_sizes()
+
+    def _check_gradient_dtype(self) -> None:
+        check_choice("gradient_dtype", self.gradient_dtype, get_args(GradientDtype))
+        if self.gradient_dtype != "auto" and self.kind != "bilinear":
+            raise ValueError(f"gradient_dtype={self.gradient_dtype!r} has no meaning for the {self.kind}; leave it out")
 
     def _check_initial_density(self) -> None:
         check_density(self.initial_density, "initial density", "the paper starts with all entries, 1")
@@ -120,7 +130,9 @@ class AutoencoderConfig:
         sizes = f"k{self.n_latents}{hidden}{density}"
         overlap = f"-overlap{self.overlap_penalty:g}" if self.overlap_penalty else ""
         top = "" if self.top_latents is None else f"-top{self.top_latents}"
-        return f"{self.hook_point}-{self.prior}{variant}-{sizes}-alpha{self.alpha:g}{overlap}{top}-seed{self.seed}"
+        dtype = "" if self.gradient_dtype == "auto" else f"-gradients-{self.gradient_dtype}"
+        penalties = f"alpha{self.alpha:g}{overlap}"
+        return f"{self.hook_point}-{self.prior}{variant}-{sizes}-{penalties}{top}{dtype}-seed{self.seed}"
 
     def build(self, d_model: int, lens: Lens | None = None) -> Autoencoder:
         """The untrained autoencoder; a composite one has `initial_density` of C.

@@ -1,5 +1,6 @@
 """One autoencoder in training: a step at a time, on schedule, with a state that can be saved."""
 
+import warnings
 from collections.abc import Callable
 from functools import partial
 from math import isfinite
@@ -10,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from quadric.autoencoders import Autoencoder, BatchTopKAutoencoder, BilinearAutoencoder
+from quadric.autoencoders.kernels.products import gradient_products_in
 from quadric.autoencoders.kernels.shared import Share
 from quadric.autoencoders.objective import LossSums
 from quadric.training.config import AutoencoderConfig, TrainingConfig
@@ -71,6 +73,7 @@ class Learner:
         self.n_processes = current_rank().world_size
         if isinstance(autoencoder, BatchTopKAutoencoder) and self.n_processes > 1:
             raise ValueError("BatchTopK chooses among all tokens of a batch; train it in one process, without torchrun")
+        warn_of_emulation(config, next(autoencoder.parameters()).device)
         self.autoencoder = autoencoder.train()
         self.config, self.training = config, training
         self.next_step = step
@@ -87,7 +90,8 @@ class Learner:
         total, error, mean_density = torch.stack(terms).tolist()
         if not (isfinite(total) and isfinite(error)):
             raise DivergedError(f"the loss of {config.name} is {total} (error {error}) at step {step}")
-        terms.total.backward()  # type: ignore[no-untyped-call]
+        with gradient_products_in(config.gradient_dtype):
+            terms.total.backward()  # type: ignore[no-untyped-call]
         if self.n_processes > 1:
             sum_gradients(self.autoencoder)
         self.optimizers.step()
@@ -151,6 +155,21 @@ class Learner:
             # Older checkpoints spell the prefix "optimiser".
             memory = _optimizer_state(state, f"optimizer.{part}.") or _optimizer_state(state, f"optimiser.{part}.")
             optimizer.load_state_dict(optimizer.state_dict() | {"state": memory})
+
+
+def warn_of_emulation(config: AutoencoderConfig, device: torch.device) -> None:
+    """Warn if bfloat16 was asked for on a CPU that computes it in software, many times slower than float32."""
+    if config.gradient_dtype == "bfloat16" and device.type == "cpu" and emulates_bfloat16():
+        warnings.warn(
+            "this CPU has no instructions for bfloat16, so gradient_dtype='bfloat16' makes steps slower; leave it out",
+            stacklevel=3,
+        )
+
+
+def emulates_bfloat16() -> bool:
+    """Whether this CPU is known to lack instructions for products in bfloat16."""
+    found: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+    return found.get("architecture") == "x86_64" and not (found.get("avx512_bf16") or found.get("amx_bf16"))
 
 
 def _optimizer_state(state: dict[str, Tensor], prefix: str) -> dict[int, dict[str, Any]]:

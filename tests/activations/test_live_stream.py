@@ -27,6 +27,7 @@ from quadric.activations import (
 )
 from quadric.activations.batches import COLUMNS, TokenShare
 from quadric.activations.capture import capture
+from quadric.activations.live_stream import passes_ahead
 from quadric.activations.token_rules import ActivationError
 from quadric.corpus import CorpusConfig, CorpusError, is_held_out, read_documents
 from tests.activations.tiny import D_MODEL
@@ -218,6 +219,10 @@ def test_a_repeating_rank_without_data_is_an_error_and_does_not_hang(config: Act
     config = replace(config, sequences_per_forward=1000)
     with pytest.raises(CorpusError, match="fills 1 forward passes, too few for world_size=2"):
         list(stream_of(config, rank=1, world_size=2, repeat=True))
+
+
+def test_only_an_accelerator_is_read_ahead() -> None:
+    assert [passes_ahead(torch.device(kind)) for kind in ("cpu", "cuda", "mps")] == [0, 2, 2]
 
 
 def test_prefetching_changes_nothing(config: ActivationConfig) -> None:

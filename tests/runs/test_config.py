@@ -1,6 +1,7 @@
 """run.json holds every setting of a run, and other keys are refused."""
 
 import json
+from itertools import product
 
 import pytest
 
@@ -46,17 +47,20 @@ def test_a_faulty_file_is_refused(change, message, config, tmp_path):
         read_run_config(tmp_path)
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 4])
-def test_dictionaries_of_earlier_files_started_with_all_of_c(version, config, tmp_path):
+@pytest.mark.parametrize(
+    ("version", "added"),
+    [*(product([1, 2, 3, 4], ["initial_density"])), *product([1, 2, 3, 4, 5], ["gradient_dtype"])],
+)
+def test_fields_that_earlier_files_lack_have_the_value_of_that_time(version, added, config, tmp_path):
     write_run_config(config, tmp_path)
     path = tmp_path / "run.json"
     record = json.loads(path.read_text()) | {"format_version": version}
     for each in record["autoencoders"]:
-        del each["initial_density"]
+        del each[added]
     path.write_text(json.dumps(record))
     assert read_run_config(tmp_path) == config
     path.write_text(json.dumps(record | {"format_version": FORMAT_VERSION}))
-    with pytest.raises(ValueError, match=r"lacks the keys \['initial_density'\]"):
+    with pytest.raises(ValueError, match=rf"lacks the keys \['{added}'\]"):
         read_run_config(tmp_path)
 
 

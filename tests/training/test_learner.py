@@ -57,6 +57,50 @@ def test_an_impossible_initial_density_is_refused(settings, message):
         AutoencoderConfig(hook_point="rows", **settings)
 
 
+def test_a_linear_dictionary_has_no_gradient_products():
+    with pytest.raises(ValueError, match="gradient_dtype='bfloat16' has no meaning for the topk; leave it out"):
+        AutoencoderConfig(hook_point="rows", kind="topk", gradient_dtype="bfloat16")
+
+
+def trained(dtype: str) -> Learner:
+    config = AutoencoderConfig(hook_point="rows", prior="atomic", n_latents=32, gradient_dtype=dtype)
+    learner = Learner(config.build(8), config, TrainingConfig(steps=4, alpha_warmup_steps=1))
+    x = torch.randn(256, 8, generator=torch.Generator().manual_seed(0))
+    for _ in range(4):
+        learner.step(x)
+    return learner
+
+
+@pytest.mark.filterwarnings("ignore:this CPU has no instructions for bfloat16")
+def test_a_learner_rounds_its_own_gradients_and_no_others():
+    exact, rounded, again = (trained(dtype).autoencoder.left for dtype in ("float32", "bfloat16", "auto"))
+    assert torch.equal(exact, again)
+    assert 0 < (rounded - exact).norm() / exact.norm() < 0.05
+
+
+@pytest.mark.parametrize(
+    ("found", "emulated"),
+    [
+        ({"architecture": "x86_64"}, True),
+        ({"architecture": "x86_64", "avx512_bf16": True}, False),
+        ({"architecture": "x86_64", "amx_bf16": True}, False),
+        ({"architecture": "aarch64"}, False),  # nothing is known about its instructions
+        ({}, False),
+    ],
+)
+def test_a_cpu_that_emulates_bfloat16_is_warned_of(found, emulated, monkeypatch, recwarn):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: found, raising=False)
+    trained("bfloat16")
+    assert [str(each.message) for each in recwarn] == emulated * [
+        "this CPU has no instructions for bfloat16, so gradient_dtype='bfloat16' makes steps slower; leave it out"
+    ]
+
+
+def test_dictionaries_that_differ_in_their_gradients_have_different_names():
+    names = [AutoencoderConfig(hook_point="rows", gradient_dtype=dtype).name for dtype in ("auto", "bfloat16")]
+    assert names[1] == names[0].replace("-seed0", "-gradients-bfloat16-seed0")
+
+
 def test_dictionaries_that_differ_in_their_start_have_different_names():
     names = [AutoencoderConfig(hook_point="rows", initial_density=density).name for density in (1.0, 0.1)]
     assert names[1] == names[0].replace("-density0.001", "-density0.001-from0.1")

@@ -2,13 +2,14 @@
 
 symmetric  the result is known to be symmetric: only blocks on and above the diagonal are computed, then mirrored,
            which saves up to 44 % of the multiplications at full speed, down to blocks of 256 rows
-gradient   may use bfloat16 factors on a GPU, while the error never does
+gradient   may use bfloat16 factors, while the error never does
 sparse     one factor is a CSR matrix with trainable values on a fixed pattern
 """
 
 import warnings
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from contextlib import contextmanager
+from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -22,8 +23,9 @@ COLUMNS_AT_ONCE = 512
 MOST_KEPT = 2**24
 """Fewer numbers than this (64 MiB in float32) are kept for the backward pass; more are computed again there. Where a
 step takes little memory, time counts for more."""
-ROUNDED_ON = frozenset({"cuda"})
-"""Kinds of device whose gradient products take bfloat16 factors; CPUs multiply float32 faster."""
+GradientDtype = Literal["auto", "float32", "bfloat16"]
+"""Number type of the factors of gradient products; auto is bfloat16 on CUDA devices and float32 elsewhere."""
+_chosen: list[GradientDtype] = ["auto"]
 
 
 def slices(size: int, step: int) -> list[slice]:
@@ -81,6 +83,19 @@ def symmetric_part(matrix: Float[Tensor, "m m"], rows: slice) -> Float[Tensor, "
 # faster. The sums are accumulated in float32.
 
 
+@contextmanager
+def gradient_products_in(dtype: GradientDtype) -> Iterator[None]:
+    """Compute gradients of L and R from factors of this type, in the whole process.
+
+    Not a context variable: autograd runs the backward pass of a GPU in threads of its own, which would not see it.
+    """
+    _chosen.append(dtype)
+    try:
+        yield
+    finally:
+        _chosen.pop()
+
+
 def write_gradient_product(
     target: Float[Tensor, "m n"], left: Float[Tensor, "m c"], right: Float[Tensor, "c n"]
 ) -> None:
@@ -102,7 +117,9 @@ def add_gradient_product(
 
 
 def _is_rounded(target: Tensor) -> bool:
-    return target.dtype == torch.float32 and target.device.type in ROUNDED_ON
+    dtype = _chosen[-1]
+    wanted = dtype == "bfloat16" or (dtype == "auto" and target.device.type == "cuda")
+    return wanted and target.dtype == torch.float32
 
 
 class CsrPattern(NamedTuple):

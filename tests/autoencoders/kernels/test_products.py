@@ -108,27 +108,40 @@ def test_transposed_pattern():
     assert all(torch.equal(a, b) for a, b in zip(pattern.transposed().transposed()[:-1], pattern[:-1], strict=True))
 
 
-def loss_and_gradients(variety):
+def loss_and_gradients(variety, dtype):
     ae = zoo.make(variety, torch.float32)
     terms = ae.loss(zoo.tokens(200, dtype=torch.float32))
-    terms.total.backward()
+    with products.gradient_products_in(dtype):
+        terms.total.backward()
     return terms, [ae.left.grad, ae.right.grad]
 
 
 @pytest.mark.parametrize("variety", ["atomic", "composite sparse storage", "quadratic", "atomic printed"])
-def test_only_gradients_are_rounded(variety, monkeypatch):
-    exact, gradients = loss_and_gradients(variety)
-    monkeypatch.setattr(products, "ROUNDED_ON", {"cpu"})
-    terms, rounded = loss_and_gradients(variety)
+def test_only_gradients_are_rounded(variety):
+    exact, gradients = loss_and_gradients(variety, "float32")
+    terms, rounded = loss_and_gradients(variety, "bfloat16")
     assert terms == exact
     for got, want in zip(rounded, gradients, strict=True):
         difference = (got - want).norm() / want.norm()
         assert 0 < difference < 2e-2
 
 
-def test_double_precision_is_never_rounded(monkeypatch):
-    monkeypatch.setattr(products, "ROUNDED_ON", {"cpu"})
+def test_by_default_a_cpu_rounds_nothing():
+    (_, exact), (_, default) = (loss_and_gradients("atomic", dtype) for dtype in ("float32", "auto"))
+    assert all(map(torch.equal, exact, default))
+
+
+def test_double_precision_is_never_rounded():
     target, left, right = torch.zeros(2, 2).double(), torch.rand(2, 3).double(), torch.rand(3, 2).double()
+    with products.gradient_products_in("bfloat16"):
+        products.write_gradient_product(target, left, right)
+    assert torch.equal(target, left @ right)
+
+
+def test_an_error_in_a_backward_pass_ends_the_rounding():
+    target, left, right = torch.zeros(2, 2), torch.rand(2, 3), torch.rand(3, 2)
+    with pytest.raises(RuntimeError, match="interrupted"), products.gradient_products_in("bfloat16"):
+        raise RuntimeError("interrupted")
     products.write_gradient_product(target, left, right)
     assert torch.equal(target, left @ right)
 
