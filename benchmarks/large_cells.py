@@ -57,6 +57,8 @@ class Settings:
     widths: tuple[int, ...]
     """Latents of the cells of the figure over k; the main cells are part of it."""
     n_active: int
+    initial_atoms: float | None
+    """Atoms per latent that composite dictionaries start with; None for all of them, as printed."""
     steps: int
     sequences_per_step: int
     tokens: int
@@ -101,6 +103,7 @@ def _sized(recipe: Scale, settings: Settings, n_latents: int) -> Scale:
     """The recipe with our sizes; everything else, such as the schedules, is the recipe's."""
     changes = {
         "n_latents": n_latents, "n_hidden": 2 * n_latents, "atoms_per_latent": min(ATOMS_PER_LATENT, 2 * n_latents),
+        "initial_density": min(1.0, (settings.initial_atoms or 2 * n_latents) / (2 * n_latents)),
         "n_active": min(settings.n_active, n_latents), "steps": settings.steps, "epochs": settings.epochs,
         "sequences_per_step": settings.sequences_per_step, "checkpoint_every": settings.checkpoint_every,
         "keep_checkpoints": 1,

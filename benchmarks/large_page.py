@@ -354,6 +354,11 @@ def _lines(
         f"{settings.tokens:,} stored tokens of {settings.corpus.source}); {settings.held_out_tokens:,} "
         f"held-out tokens. {machine()}"
     )
+    if settings.initial_atoms is not None:
+        yield (
+            f"Composite dictionaries start with {settings.initial_atoms:g} atoms per latent instead of all, which takes "
+            "a fraction of the time; [Whole runs](../../speed.md#whole-runs) compares both starts."
+        )
     yield from ("", *_missing(configs, found), "", PRIMER, "")
     yield from ("| claim | paper | measured here |", "|---|---|---|")
     for each in CLAIMS:

@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 from large_cells import (
+    ATOMS_PER_LATENT,
     CURVE_TOKENS,
     Settings,
     activations,
@@ -48,6 +49,11 @@ def settings_of(options: argparse.Namespace) -> Settings:
     """Sizes relative to the width of the model."""
     d_model = load_shape(find_model(options.model)).d_model
     largest = options.k or 8 * d_model
+    if options.initial_atoms is not None and options.initial_atoms < ATOMS_PER_LATENT:
+        raise ValueError(
+            f"--initial-atoms {options.initial_atoms:g} is below the {ATOMS_PER_LATENT:g} that latents keep; "
+            f"give at least {ATOMS_PER_LATENT:g}"
+        )
     return Settings(
         model=options.model,
         corpus=CorpusConfig(
@@ -57,6 +63,7 @@ def settings_of(options: argparse.Namespace) -> Settings:
         n_latents=largest,
         widths=tuple(options.widths) if options.widths is not None else widths_of(d_model, largest),
         n_active=options.n_active,
+        initial_atoms=options.initial_atoms,
         steps=options.steps,
         sequences_per_step=options.sequences_per_step,
         tokens=options.tokens,
@@ -162,6 +169,12 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
         help="latents of the figure over k; default: half the width, doubled",
     )
     parser.add_argument("--n-active", type=int, default=32, help="latents per token of TopK")
+    parser.add_argument(
+        "--initial-atoms",
+        type=float,
+        default=None,
+        help="atoms per latent that composite cells start with; default: all",
+    )
     parser.add_argument("--steps", type=int, default=512)
     parser.add_argument("--sequences-per-step", type=int, default=16)
     parser.add_argument("--tokens", type=int, default=1_048_576, help="training tokens to store")

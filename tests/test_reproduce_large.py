@@ -85,7 +85,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_page(
 
 
 def test_the_last_point_of_a_curve_is_the_error_of_the_cell(script: ModuleType, world: Path, tmp_path: Path) -> None:
-    script.run(script.parsed(arguments(world, tmp_path, "--only", "affine-k24-h48-density0.333333-alpha0.05")))
+    script.run(script.parsed(arguments(world, tmp_path, "--only", "affine-k24-", "--initial-atoms", "20")))
     rows = [json.loads(path.read_text()) for path in (tmp_path / "work" / "rows").iterdir()]
     assert {row["seed"] for row in rows} == {0, 1}
     for row in rows:
@@ -95,6 +95,7 @@ def test_the_last_point_of_a_curve_is_the_error_of_the_cell(script: ModuleType, 
     assert "2 of 15 cells are finished" in page
     assert "| Order of the priors | quadratic < composite < atomic | not measured yet |" in page
     assert "seeds, default" in page
+    assert "start with 20 atoms per latent instead of all" in page
 
 
 def test_the_plan_trains_nothing_and_unknown_cells_are_an_error(
@@ -105,6 +106,8 @@ def test_the_plan_trains_nothing_and_unknown_cells_are_an_error(
     assert not (tmp_path / "work").exists()
     with pytest.raises(ValueError, match="fits no cell"):
         script.run(script.parsed(arguments(world, tmp_path, "--only", "nonsense")))
+    with pytest.raises(ValueError, match=r"--initial-atoms 4 is below the 16 that latents keep"):
+        script.run(script.parsed(arguments(world, tmp_path, "--initial-atoms", "4")))
     with pytest.raises(ValueError, match="unknown corpus"):
         script.run(script.parsed([*arguments(world, tmp_path), "--corpus", "nonsense"]))
     assert not (tmp_path / "work").exists()
