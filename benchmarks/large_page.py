@@ -356,8 +356,8 @@ def _lines(
     )
     if settings.initial_atoms is not None:
         yield (
-            f"Composite dictionaries start with {settings.initial_atoms:g} atoms per latent instead of all, which takes "
-            "a fraction of the time; [Whole runs](../../speed.md#whole-runs) compares both starts."
+            f"Composite dictionaries start with {settings.initial_atoms:g} atoms per latent instead of all, which "
+            "takes a fraction of the time; [Whole runs](../../speed.md#whole-runs) compares both starts."
         )
     yield from ("", *_missing(configs, found), "", PRIMER, "")
     yield from ("| claim | paper | measured here |", "|---|---|---|")
