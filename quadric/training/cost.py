@@ -63,6 +63,12 @@ class StepSize:
         return round(self.n_hidden * (1 - empty))
 
     @property
+    def n_pairs(self) -> int:
+        """Pairs of entries in the same column that SparseMuon works on, expected if entries were placed at random."""
+        pairs = self.n_entries + self.n_entries**2 // self.n_hidden if self.is_sparse else 0
+        return pairs if pairs <= MOST_PAIRS else 0
+
+    @property
     def computes_activations_twice(self) -> bool:
         """Whether the backward pass computes the activations of the atoms again."""
         return self.is_sparse and not keeps_activations(self.n_tokens, self.n_used_atoms)
@@ -313,11 +319,8 @@ def _state_numbers(size: StepSize) -> int:
 
 
 def _pair_numbers(size: StepSize) -> int:
-    """Pairs of entries in the same column if entries were placed at random: four int64 indices per pair."""
-    if not size.is_sparse:
-        return 0
-    pairs = size.n_entries + size.n_entries**2 // size.n_hidden
-    return 8 * pairs if pairs <= MOST_PAIRS else 0
+    """Two int64 indices per pair, and three per entry for the position on the diagonal of XXᵀ that it shares."""
+    return 4 * size.n_pairs + (6 * size.n_entries if size.n_pairs else 0)
 
 
 def _moments(size: StepSize) -> list[int]:
