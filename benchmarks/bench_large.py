@@ -75,7 +75,8 @@ def training(n_latents: int, n_tokens: int, steps: int, rate: float, threads: in
     """Prepare a training run, and the prediction of its step."""
     torch.set_num_threads(threads)
     train, held_out = projected()
-    predicted = lifted_work(size_of(n_latents, n_tokens)).seconds(measure_rates(WIDTH + 1))
+    size = size_of(n_latents, n_tokens)
+    predicted = lifted_work(size).seconds(measure_rates(size))
 
     def run() -> Result:
         moments, errors = [(time.perf_counter(), time.process_time())], []

@@ -64,7 +64,8 @@ class Plan(ScaleFlags):
         width = reading.d_model if reading is not None else self._width()
         plan = self._plan(width, reading)
         rate = matmul_rate()
-        rates = measure_rates(width) if plan.has_work else None
+        large = plan.product_space_size
+        rates = None if large is None else measure_rates(large)
         if self.planning.json:
             say_json(_as_json(plan, width, rate, rates, reading))
             return 0

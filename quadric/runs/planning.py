@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from quadric.training import AutoencoderConfig, TrainingConfig
+from quadric.training.cost import StepSize
 from quadric.training.plan import RunPlan, plan_run
 from quadric.training.timing import StepWork
 
@@ -39,9 +40,10 @@ class CombinedPlan:
         return own + self.reading_flops_per_step * n_steps
 
     @property
-    def has_work(self) -> bool:
-        """Whether there are steps whose time is that of all their work, in the product space."""
-        return any(plan.has_work for plan in self.plans.values())
+    def product_space_size(self) -> StepSize | None:
+        """The largest step that is computed in the product space, where rates are measured."""
+        sizes = [each.phase.size for plan in self.plans.values() for each in plan.phases if each.work is not None]
+        return max(sizes, key=lambda size: size.n_hidden, default=None)
 
     def seconds(self, rate: float, rates: StepWork | None = None) -> float:
         """Time of the whole run, for one process.

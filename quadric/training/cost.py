@@ -52,6 +52,8 @@ class StepSize:
     @property
     def n_entries(self) -> int:
         """Number of entries of C."""
+        if self.prior == "atomic":
+            return self.n_latents
         return max(1, round(self.mixing_density * self.n_latents * self.n_hidden))
 
     @property
@@ -61,6 +63,12 @@ class StepSize:
             return self.n_hidden
         empty: float = (1 - self.n_entries / (self.n_latents * self.n_hidden)) ** self.n_latents
         return round(self.n_hidden * (1 - empty))
+
+    @property
+    def n_pairs(self) -> int:
+        """Pairs of entries in the same column that SparseMuon works on, expected if entries were placed at random."""
+        pairs = self.n_entries + self.n_entries**2 // self.n_hidden if self.is_sparse else 0
+        return pairs if pairs <= MOST_PAIRS else 0
 
     @property
     def computes_activations_twice(self) -> bool:
@@ -232,13 +240,20 @@ def _mixing_flops(size: StepSize) -> float:
 
 def _form_flops(size: StepSize) -> float:
     """In the product space: norms of all forms from the Gram matrices of their atoms, to choose the strongest latents;
-    and the overlap between forms, which computes them and their p×p moment, and both again with the gradients."""
-    forms, p = 2 * size.n_entries * size.d_model**2, size.product_width
+    and the overlap between forms."""
+    if size.top_latents is None:
+        return overlap_flops(size)
     per_latent = size.n_entries / size.n_latents  # if all latents have as many atoms
     n_products = 4 if size.symmetric else 2
-    norms = 2 * size.n_entries * per_latent * (n_products * size.d_model + 1) if size.top_latents is not None else 0.0
-    overlap = 4 * forms + 2 * size.n_latents * p**2 * (1 + half_share(p)) if size.has_overlap_penalty else 0.0
-    return float(norms + overlap)
+    return 2 * size.n_entries * per_latent * (n_products * size.d_model + 1) + overlap_flops(size)
+
+
+def overlap_flops(size: StepSize) -> float:
+    """FLOPs of the overlap penalty in the product space: forms and their p×p moment, and both again with gradients."""
+    if not size.has_overlap_penalty:
+        return 0.0
+    forms, p = 2 * size.n_entries * size.d_model**2, size.product_width
+    return 4 * forms + 2 * size.n_latents * p**2 * (1 + half_share(p))
 
 
 def _lifted_flops(size: StepSize) -> float:
@@ -313,11 +328,8 @@ def _state_numbers(size: StepSize) -> int:
 
 
 def _pair_numbers(size: StepSize) -> int:
-    """Pairs of entries in the same column if entries were placed at random: four int64 indices per pair."""
-    if not size.is_sparse:
-        return 0
-    pairs = size.n_entries + size.n_entries**2 // size.n_hidden
-    return 8 * pairs if pairs <= MOST_PAIRS else 0
+    """Two int64 indices per pair, and three per entry for the position on the diagonal of XXᵀ that it shares."""
+    return 4 * size.n_pairs + (6 * size.n_entries if size.n_pairs else 0)
 
 
 def _moments(size: StepSize) -> list[int]:

@@ -20,6 +20,7 @@ benchmarks/bench_mixing_optimizer.py compares it, and element-wise rules, with M
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import pairwise
 from math import log, sqrt
 from typing import Any, NamedTuple, overload
 
@@ -41,6 +42,8 @@ MOST_PAIRS = 2**24
 """Largest number of pairs of entries for which `SparseMuon` runs the rounds. Above it, in the first steps after C
 became sparse at the largest sizes, rows are only scaled to norm one, which is what orthogonalization does to rows that
 share no atoms."""
+PAIRS_AT_ONCE = 2**18
+"""Pairs that go through a round together: one mebibyte per operation in float32, which stays in the CPU cache."""
 
 Multiply = Callable[[Tensor, Tensor], Tensor]
 """A product of two matrices that is known to be symmetric."""
@@ -241,19 +244,35 @@ class SparseMuon(torch.optim.Optimizer):
         return direction[self.pattern.by_row]
 
 
+class PairBlock(NamedTuple):
+    """Consecutive columns, whose pairs go through a round together."""
+
+    entries: slice
+    pairs: slice
+    repeated: slice
+    """Which of the repeated pairs are theirs."""
+
+
 class Pairs(NamedTuple):
     """Pairs of entries in the same column. Entries are numbered in column order; the rows of a pair determine a
-    position of XXᵀ."""
+    position of XXᵀ.
+
+    Most positions off the diagonal have one pair in a large sparse matrix: its product is the entry of XXᵀ. Only
+    positions that several columns share need a sum, and pairs of theirs are the repeated ones.
+    """
 
     first: Int[Tensor, " pairs"]
     second: Int[Tensor, " pairs"]
     per_entry: Int[Tensor, " nnz"]
     """Number of pairs whose first entry is this one; pairs are stored in that order."""
-    place: Int[Tensor, " pairs"]
-    """Index of the pair's position among those of XXᵀ that occur."""
-    by_place: Int[Tensor, " pairs"]
-    """Permutation that sorts the pairs by position."""
+    repeated: Int[Tensor, " repeated"]
+    """Numbers of the pairs whose position has more than one, in order."""
+    place: Int[Tensor, " repeated"]
+    """Index of the pair's position among those that have more than one."""
+    by_place: Int[Tensor, " repeated"]
+    """The same pairs sorted by position."""
     per_place: Int[Tensor, " places"]
+    blocks: tuple[PairBlock, ...]
 
 
 def count_pairs(pattern: CsrPattern) -> int:
@@ -273,7 +292,23 @@ def column_pairs(pattern: CsrPattern) -> Pairs:
     second = torch.arange(len(first), device=first.device) + (column_start - own_start)[first]
     keys = pattern.rows_by_column[first] * pattern.shape[0] + pattern.rows_by_column[second]
     _, place, per_place = torch.unique(keys, return_inverse=True, return_counts=True)
-    return Pairs(first, second, per_entry, place, torch.argsort(place, stable=True), per_place)
+    is_shared = per_place > 1
+    repeated = is_shared[place].nonzero()[:, 0]
+    place = (is_shared.cumsum(0) - 1)[place[repeated]]
+    by_place = repeated[torch.argsort(place, stable=True)]
+    blocks = _pair_blocks(per_column, repeated)
+    return Pairs(first, second, per_entry, repeated, place, by_place, per_place[is_shared], blocks)
+
+
+def _pair_blocks(per_column: Int[Tensor, " columns"], repeated: Int[Tensor, " repeated"]) -> tuple[PairBlock, ...]:
+    """Consecutive columns with about `PAIRS_AT_ONCE` pairs, and at least one column."""
+    used = per_column[per_column > 0]
+    pair_ends = used.square().cumsum(0)
+    last = (pair_ends.div(PAIRS_AT_ONCE, rounding_mode="floor").diff() > 0).nonzero()[:, 0]
+    last = torch.cat([last, last.new_full((min(1, len(used)),), len(used) - 1)])
+    ends = used.cumsum(0)[last], pair_ends[last], torch.searchsorted(repeated, pair_ends[last])
+    cuts = [[0, *each.tolist()] for each in ends]
+    return tuple(PairBlock(*(slice(*each) for each in some)) for some in zip(*map(pairwise, cuts), strict=True))
 
 
 def rounds_for(pattern: CsrPattern) -> int:
@@ -290,16 +325,35 @@ def rounds_for(pattern: CsrPattern) -> int:
 
 def orthogonalized_on_pattern(values: Float[Tensor, " nnz"], pairs: Pairs, n_rounds: int) -> Float[Tensor, " nnz"]:
     """Newton–Schulz rounds with every product restricted to the pattern; values and result are in column order."""
-    a, b, c = COEFFICIENTS
     norm: Tensor = torch.linalg.vector_norm(values)
     entries = values / norm.clamp(min=TINY)
     for _ in range(n_rounds):
-        products = (entries[pairs.first] * entries[pairs.second])[pairs.by_place]
-        gram = _segment_sums(products, pairs.per_place)[pairs.place]
-        once = _segment_sums(gram * entries[pairs.second], pairs.per_entry)
-        twice = _segment_sums(gram * once[pairs.second], pairs.per_entry)
-        entries = a * entries + b * once + c * twice
+        entries = _round_on_pattern(entries, pairs)
     return entries
+
+
+def _round_on_pattern(entries: Float[Tensor, " nnz"], pairs: Pairs) -> Float[Tensor, " nnz"]:
+    """One round, a block of columns at a time: a product needs no other columns once XXᵀ is known."""
+    a, b, c = COEFFICIENTS
+    shared_gram = _shared_gram(entries, pairs)
+    once, after = torch.empty_like(entries), torch.empty_like(entries)
+    for block in pairs.blocks:
+        second, lengths = pairs.second[block.pairs], pairs.per_entry[block.entries]
+        others = entries[second]
+        gram = entries[pairs.first[block.pairs]] * others
+        gram[pairs.repeated[block.repeated] - block.pairs.start] = shared_gram[block.repeated]
+        once[block.entries] = _segment_sums(gram * others, lengths)
+        twice = _segment_sums(gram * once[second], lengths)
+        after[block.entries] = a * entries[block.entries] + b * once[block.entries] + c * twice
+    return after
+
+
+def _shared_gram(entries: Float[Tensor, " nnz"], pairs: Pairs) -> Float[Tensor, " repeated"]:
+    """The entry of XXᵀ that every repeated pair belongs to."""
+    if not len(pairs.place):
+        return entries[:0]
+    products = entries[pairs.first[pairs.by_place]] * entries[pairs.second[pairs.by_place]]
+    return _segment_sums(products, pairs.per_place)[pairs.place]
 
 
 def rows_scaled(values: Float[Tensor, " nnz"], pattern: CsrPattern) -> Float[Tensor, " nnz"]:

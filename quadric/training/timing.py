@@ -1,8 +1,10 @@
-"""How long a step in the product space takes, from what it does and how fast this machine does each kind of it.
+"""How long a step in the product space takes, from what it does and how fast this machine does each part of it.
 
 At these sizes dense products take a third of a step. The rest moves numbers through memory: products with a sparse C,
-Muon on its entries, and element-wise operations on arrays far larger than a cache. So the work is counted by kind, and
-the rate of each kind is measured on small arrays of the same shapes.
+Muon on its entries, gathers of factors, and element-wise operations on arrays far larger than a cache, which the system
+has to map page by page. So every part of a step is timed itself, on a smaller dictionary of the same width with as many
+atoms per latent, and scaled by the amount of its work. The arrays are large enough to leave the caches, as those of the
+step do.
 """
 
 import time
@@ -10,31 +12,40 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from quadric.autoencoders.kernels.latents import TOKENS_AT_ONCE
-from quadric.autoencoders.kernels.lifted import NUMBERS_AT_ONCE
+from quadric.autoencoders.kernels.latents import TOKENS_AT_ONCE, latent_norms, sparse_latents, strongest
+from quadric.autoencoders.kernels.lifted import SparseRows, few_latents_form, form_norms, lifted_reconstruction
 from quadric.autoencoders.kernels.products import csr_matrix, csr_product, sampled_product
-from quadric.autoencoders.mixing import Sparse, scattered_mixing
-from quadric.training.cost import StepSize, step_flops
-from quadric.training.optimizers import MOST_PAIRS, ROUNDS, column_pairs, orthogonalized_on_pattern
+from quadric.autoencoders.mixing import Entries, Sparse, scattered_mixing
+from quadric.training.cost import StepSize, overlap_flops
+from quadric.training.optimizers import ROUNDS, Muon, column_pairs, orthogonalized_on_pattern
 
-ATOMS_PER_LATENT = 16
-ATOMS = 2**15
-"""Atoms that rates are measured with: their activations on a block of tokens do not fit in a cache."""
+ATOMS = 2**14
+"""Atoms that parts are timed with: their activations on a block of tokens do not fit in a cache."""
+RECONSTRUCTED_TOKENS, RECONSTRUCTED_LATENTS = 128, 512
+"""How many of them the reconstruction is timed with."""
 
 
 class StepWork(NamedTuple):
-    """What a step does, by kind; as rates, how much of it this machine does per second."""
+    """What a step does, by part; as rates, how much of each this machine does per second."""
 
-    products: float
-    """FLOPs of dense products with as many columns as forms have coordinates."""
-    sparse_products: float
-    """FLOPs of products with a sparse matrix, counted by its entries."""
+    activations: float
+    """Tokens × atoms: activations and their gradients, with one entry of C per atom."""
+    entries: float
+    """Tokens × entries of C beyond those: products with a sparse C."""
+    latents: float
+    """Tokens × latents: the choice of the strongest, and the norms that make up the density penalty."""
+    reconstruction: float
+    """Tokens × chosen latents × atoms of each, with gradients; tokens × latents if all of them reconstruct a token."""
+    forms: float
+    """Entries of C in the norms of all forms, by which the strongest latents are chosen."""
+    factors: float
+    """Numbers in L and R: Muon, and what becomes of their gradients before it."""
     pair_rounds: float
     """Pairs of entries that share a column, times rounds, in SparseMuon."""
-    numbers: float
-    """Numbers written by operations that go through memory once."""
+    overlap: float
+    """FLOPs of the overlap penalty, nearly all of which are dense products."""
 
     def seconds(self, rates: "StepWork") -> float:
         """Time of this work at these rates."""
@@ -42,90 +53,169 @@ class StepWork(NamedTuple):
 
 
 def lifted_work(size: StepSize) -> StepWork:
-    """The work of one step in the product space, for one process."""
-    flops = step_flops(size)
-    pairs = size.n_entries + size.n_entries**2 // size.n_hidden if size.is_sparse else 0
+    """The work of one step in the product space, for one process; that of Muon on L and R is not divided."""
+    n, k, atoms = size.n_tokens, size.n_latents, size.n_used_atoms
+    per_latent = size.n_entries / k
+    few = size.top_latents is not None
     return StepWork(
-        products=flops.total - flops.mixing,
-        sparse_products=flops.mixing,
-        pair_rounds=float(ROUNDS * pairs if pairs <= MOST_PAIRS else 0),
-        numbers=float(_numbers(size)),
+        activations=float(n * atoms),
+        entries=float(n * max(0, size.n_entries - atoms)),
+        latents=float(n * k),
+        reconstruction=n * (k if size.top_latents is None else size.top_latents * per_latent),
+        forms=float(size.n_entries if few else 0),
+        factors=float(2 * size.n_hidden * size.d_model),
+        pair_rounds=float(ROUNDS * size.n_pairs),
+        overlap=overlap_flops(size),
     )
 
 
-def _numbers(size: StepSize) -> float:
-    """Numbers that element-wise operations, gathers and scatters write, counted from the code."""
-    n, d, k, h = size.n_tokens, size.d_model, size.n_latents, size.n_used_atoms
-    activations = 4 * n * h + 2 * n * k
-    density = 10 * n * k
-    factors = 28 * h * d  # used rows, gradients and momentum of both
-    if size.top_latents is None:
-        forms = 12 * k * d * d + 11 * size.n_entries * d
-        return activations + density + factors + forms + 3 * n * size.product_width
-    per_latent = size.n_entries / k
-    terms = n * size.top_latents * per_latent
-    chosen = 6 * n * k + size.n_entries * (2 * d + 8 * per_latent)
-    return activations + density + factors + chosen + 11 * terms * d + 6 * n * d * d
-
-
-def measure_rates(width: int, seconds: float = 0.3) -> StepWork:
-    """Work of each kind that this machine's CPU does per second.
+def measure_rates(size: StepSize, seconds: float = 0.1) -> StepWork:
+    """Work of each part that this machine's CPU does per second.
 
     Args:
-        width: coordinates that the forms read.
-        seconds: time to spend on each kind.
+        size: of the step; rates hold for others of the same width and number of chosen latents.
+        seconds: time to spend on each part, or on two runs of it if they take longer.
 
     Returns:
-        A rate for every kind of work.
+        A rate for every part.
     """
-    generator = torch.Generator().manual_seed(0)
-    factors, tokens = (torch.randn(size, width, generator=generator) for size in (ATOMS, TOKENS_AT_ONCE))
+    sample = _Sample(size)
     return StepWork(
-        products=2 * factors.numel() * len(tokens) / _fastest(lambda: factors @ tokens.mT, seconds),
-        sparse_products=_sparse_rate(_mixing(ATOMS, generator), generator, seconds),
-        # Twice as many atoms: SparseMuon reads entries in a random order, which costs more once a cache is too small.
-        pair_rounds=_pair_rate(_mixing(2 * ATOMS, generator), seconds),
-        numbers=_number_rate(factors, generator, seconds),
+        activations=_activation_rate(sample, seconds),
+        entries=_entry_rate(sample, seconds),
+        latents=_latent_rate(sample, seconds),
+        reconstruction=_reconstruction_rate(sample, seconds),
+        forms=len(sample.rows.values) / _fastest(lambda: form_norms(*sample.arguments), seconds),
+        factors=_factor_rate(sample, seconds),
+        pair_rounds=_pair_rate(sample, seconds),
+        overlap=_product_rate(sample, seconds),
     )
 
 
-def _mixing(n_atoms: int, generator: torch.Generator) -> Sparse:
-    mixing = scattered_mixing((n_atoms // 2, n_atoms), ATOMS_PER_LATENT / n_atoms, 1.0, generator)
-    assert isinstance(mixing, Sparse)
-    return mixing
+class _Sample:
+    """A dictionary with fewer latents and atoms, and otherwise like the one that is planned."""
+
+    def __init__(self, size: StepSize) -> None:
+        self.size, self.generator = size, torch.Generator().manual_seed(0)
+        self.n_atoms = min(size.n_hidden, ATOMS)
+        self.n_latents = max(1, size.n_latents * self.n_atoms // size.n_hidden)
+        self.n_tokens = min(size.n_tokens, TOKENS_AT_ONCE)
+        self.mixing = self.scattered(size.n_entries / size.n_latents / self.n_atoms)
+        self.rows = SparseRows(self.mixing.values, self.mixing.pattern)
+        self.left, self.right = (self.random(self.n_atoms, size.d_model).requires_grad_() for _ in range(2))
+
+    @property
+    def arguments(self) -> tuple[Tensor, Tensor, SparseRows, bool]:
+        """What functions of all forms take."""
+        return self.left, self.right, self.rows, self.size.symmetric
+
+    def scattered(self, density: float) -> Sparse:
+        mixing = scattered_mixing((self.n_latents, self.n_atoms), density, 1.0, self.generator)
+        assert isinstance(mixing, Sparse)
+        return mixing
+
+    def random(self, *shape: int) -> Tensor:
+        return torch.randn(*shape, generator=self.generator)
 
 
-def _number_rate(factors: Tensor, generator: torch.Generator, seconds: float) -> float:
-    """Numbers per second that gathers, products and scatters of rows write, into memory that is allocated each time."""
-    atoms = torch.randint(len(factors), (NUMBERS_AT_ONCE // factors.shape[1],), generator=generator)
-    weights, total = torch.randn(len(atoms), 1, generator=generator), torch.zeros_like(factors)
+def _activation_rate(sample: _Sample, seconds: float) -> float:
+    """On two blocks of tokens, if there are as many: blocks after the first use its memory again."""
+    tokens = sample.random(min(sample.size.n_tokens, 2 * TOKENS_AT_ONCE), sample.size.d_model)
+    once = sample.scattered(1 / sample.n_latents)
+    grad = sample.random(sample.n_latents, len(tokens)).mT
 
     def work() -> None:
-        total.index_add_(0, atoms, factors.index_select(0, atoms) * weights)
+        latents = sparse_latents(tokens, sample.left, sample.right, once.values, once.pattern)
+        torch.autograd.grad(latents, (sample.left, sample.right, once.values), grad)
 
-    return 3 * len(atoms) * factors.shape[1] / _fastest(work, seconds)
+    return len(tokens) * sample.n_atoms / _fastest(work, seconds)
 
 
-def _sparse_rate(mixing: Sparse, generator: torch.Generator, seconds: float) -> float:
-    """FLOPs per second of the three products of a sparse C with activations."""
-    pattern, values = mixing.pattern, mixing.values.detach()
-    latents, activations = (torch.randn(size, TOKENS_AT_ONCE, generator=generator) for size in mixing.shape)
+def _entry_rate(sample: _Sample, seconds: float) -> float:
+    """The three products of a sparse C with activations."""
+    pattern, values = sample.mixing.pattern, sample.mixing.values.detach()
+    latents, activations = (sample.random(size, sample.n_tokens) for size in pattern.shape)
     forward = csr_matrix(values, pattern)
     backward = csr_matrix(values[pattern.by_column], pattern.transposed())
+    results = torch.empty_like(latents), torch.empty_like(activations)
 
     def work() -> None:
-        csr_product(forward, activations)
-        csr_product(backward, latents)
+        csr_product(forward, activations, results[0])
+        csr_product(backward, latents, results[1])
         sampled_product(latents, activations.mT, pattern)
 
-    return 6 * len(values) * TOKENS_AT_ONCE / _fastest(work, seconds)
+    return len(values) * sample.n_tokens / _fastest(work, seconds)
 
 
-def _pair_rate(mixing: Sparse, seconds: float) -> float:
+def _latent_rate(sample: _Sample, seconds: float) -> float:
+    """All operations on every latent of every token but the products with C."""
+    latents = sample.random(sample.n_latents, sample.n_tokens).mT.requires_grad_()
+    offset, norms = torch.zeros(sample.n_latents, requires_grad=True), torch.ones(sample.n_latents)
+
+    def work() -> None:
+        used = list(latent_norms(latents, offset))
+        if sample.size.top_latents is not None:
+            indices = strongest(latents, norms, sample.size.top_latents)
+            used.append(latents.mT.gather(0, indices.mT))
+        torch.autograd.grad(used, (latents, offset), [torch.ones_like(each) for each in used])
+
+    return latents.numel() / _fastest(work, seconds)
+
+
+def _reconstruction_rate(sample: _Sample, seconds: float) -> float:
+    """The squared norm of reconstructions with its gradients: of some tokens, or from some latents."""
+    if sample.size.top_latents is None:
+        return _whole_reconstruction_rate(sample, seconds)
+    shape = RECONSTRUCTED_TOKENS, sample.size.top_latents
+    indices = torch.randint(sample.n_latents, shape, generator=sample.generator)
+    chosen = sample.random(*shape).requires_grad_()
+
+    def work() -> None:
+        squares = few_latents_form(chosen, indices, *sample.arguments)
+        torch.autograd.grad(squares.sum(), (chosen, sample.left, sample.right, sample.rows.values))
+
+    return chosen.numel() * sample.size.n_entries / sample.size.n_latents / _fastest(work, seconds)
+
+
+def _whole_reconstruction_rate(sample: _Sample, seconds: float) -> float:
+    n_latents = min(sample.n_latents, RECONSTRUCTED_LATENTS)
+    entries = sample.mixing.entries()
+    own = entries.rows < n_latents
+    mixing = Sparse(Entries(*(each[own] for each in entries)), (n_latents, sample.n_atoms))
+    latents = sample.random(n_latents, sample.n_tokens).mT.requires_grad_()
+    rows = SparseRows(mixing.values, mixing.pattern)
+
+    def work() -> None:
+        rebuilt = lifted_reconstruction(latents, sample.left, sample.right, rows, sample.size.symmetric)
+        torch.autograd.grad(rebuilt.square().sum(), (latents, sample.left, sample.right, mixing.values))
+
+    return latents.numel() / _fastest(work, seconds)
+
+
+def _factor_rate(sample: _Sample, seconds: float) -> float:
+    """Rows of the used atoms, their gradients from the latents and from the error, and Muon."""
+    factors = [nn.Parameter(each.detach().clone()) for each in (sample.left, sample.right)]
+    grads, atoms = [torch.ones_like(each) for each in factors], torch.arange(sample.n_atoms)
+    muon = Muon(factors, lr=0.01, momentum=0.95)
+
+    def work() -> None:
+        used = [each.index_select(0, atoms) for each in factors]
+        torch.autograd.backward([*used, *used], [*grads, *grads])
+        muon.step()
+        muon.zero_grad()
+
+    return 2 * sample.left.numel() / _fastest(work, seconds)
+
+
+def _pair_rate(sample: _Sample, seconds: float) -> float:
     """Pairs per second and round of SparseMuon."""
-    pattern, values = mixing.pattern, mixing.values.detach()
-    pairs = column_pairs(pattern)
+    values, pairs = sample.mixing.values.detach(), column_pairs(sample.mixing.pattern)
     return len(pairs.first) / _fastest(lambda: orthogonalized_on_pattern(values, pairs, 1), seconds)
+
+
+def _product_rate(sample: _Sample, seconds: float) -> float:
+    left, tokens = sample.left.detach(), sample.random(sample.n_tokens, sample.size.d_model)
+    return 2 * left.numel() * len(tokens) / _fastest(lambda: left @ tokens.mT, seconds)
 
 
 def _fastest(work: Callable[[], object], seconds: float) -> float:

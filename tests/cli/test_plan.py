@@ -5,8 +5,9 @@ import json
 import pytest
 
 from quadric.cli import main
+from quadric.training.cost import StepSize
 from quadric.training.plan import RunPlan
-from quadric.training.timing import StepWork
+from quadric.training.timing import StepWork, lifted_work
 from tests.activations.tiny import save_tiny
 from tests.tiny_runs import flags, make_tiny_world
 
@@ -33,19 +34,26 @@ def test_json_is_for_programs(capsys):
 
 
 def test_the_time_of_a_large_dictionary_is_that_of_all_its_work(capsys, monkeypatch):
-    rates = StepWork(1e10, 1e9, 1e7, 1e9)
-    monkeypatch.setattr("quadric.training.timing.measure_rates", lambda width: rates)
+    rates = StepWork(1e9, 1e9, 1e9, 1e8, 1e7, 1e9, 1e7, 1e11)
+    measured = []
+    monkeypatch.setattr("quadric.training.timing.measure_rates", lambda size: measured.append(size) or rates)
     large = ["plan", "--d-model", "128", "--n-latents", "65536", "--initial-density", "0.0002", "--steps", "10"]
     large += ["--overlap-penalty", "0", "--batch-tokens", "2048"]
     assert main([*large, "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["work_per_second"] == rates._asdict()
     assert answer["peak_bytes"] < 16 * 2**30
-    assert answer["seconds"] > 1.3 * answer["flops"] / 1e10, "a part of it is not dense products"
+    assert measured[0].n_latents == 65_536
+    assert answer["seconds"] == pytest.approx(sum(5 * lifted_work(size).seconds(rates) for size in sizes(answer)))
     assert main(large) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "sparse C, annealed" in text
     assert "by all their work" in text
+
+
+def sizes(answer):
+    """The sizes of the steps of a plan's phases."""
+    return [StepSize(**phase["size"]) for phase in answer["phases"]]
 
 
 def test_a_language_model_adds_its_part(tmp_path, capsys):

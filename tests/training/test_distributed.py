@@ -162,6 +162,45 @@ leave_job()
 """
 
 
+def test_two_ranks_train_in_the_product_space_as_one_does(tmp_path):
+    results = fresh_process.run_job(PRODUCT_SPACE, tmp_path)
+    assert [each.returncode for each in results] == [0, 0], results[0].stderr + results[1].stderr
+    one = fresh_process.run(PRODUCT_SPACE, tmp_path)
+    assert one.returncode == 0, one.stderr
+    first, second, alone = (torch.load(tmp_path / f"{name}.pt", weights_only=True) for name in ("0", "1", "alone"))
+    for name, (losses, state) in alone.items():
+        assert first[name][0] == pytest.approx(losses, rel=1e-4), name
+        assert losses[-1] < 0.9 * losses[0], f"{name} trains"
+        for part, value in state.items():
+            torch.testing.assert_close(first[name][1][part], second[name][1][part], rtol=0, atol=0)
+            difference = (first[name][1][part] - value).double().norm() / value.double().norm().clamp(min=1e-6)
+            assert difference < 1e-2, f"{name} {part} differs by {difference}"
+
+
+PRODUCT_SPACE = """
+import sys, torch
+from quadric.autoencoders import bilinear
+from quadric.training import AutoencoderConfig, Learner, TrainingConfig
+from quadric.training.distributed import join_job, leave_job
+
+bilinear.LARGEST_DENSE_GRAM = 100
+torch.set_num_threads(1)
+rank = join_job()
+saved, shared = {}, {"hook_point": "x", "n_latents": 120, "n_hidden": 800, "mixing_density": 3 / 800, "lens": "paper"}
+for top_latents, overlap_penalty in ((8, 0.0), (None, 0.01)):
+    config = AutoencoderConfig(
+        **shared, initial_density=6 / 800, top_latents=top_latents, overlap_penalty=overlap_penalty
+    )
+    learner = Learner(config.build(8), config, TrainingConfig(steps=12, alpha_warmup_steps=2))
+    assert learner.autoencoder.error_path == "lifted"
+    batches = torch.randn(12, 96, 8, generator=torch.Generator().manual_seed(0)) * torch.arange(1, 9)
+    losses = [learner.step(batch[rank.number :: rank.world_size]).error for batch in batches]
+    saved[str(top_latents)] = (losses, learner.state())
+torch.save(saved, f"{sys.argv[1]}/{rank.number if rank.world_size > 1 else 'alone'}.pt")
+leave_job()
+"""
+
+
 def test_two_ranks_orthogonalize_a_large_matrix_as_one_does(tmp_path):
     results = fresh_process.run_job(ORTHOGONALIZED, tmp_path)
     assert [each.returncode for each in results] == [0, 0], results[0].stderr + results[1].stderr

@@ -66,6 +66,16 @@ def test_the_rounds_are_those_of_the_masked_matrix(rows, columns, density, n_rou
     assert_close(ours, expected, rtol=0, atol=10 * TOLERANCE[dtype])
 
 
+@pytest.mark.parametrize(("rows", "columns", "density"), [(30, 60, 0.1), (12, 7, 1.0), (40, 40, 0.02)])
+def test_blocks_of_columns_change_no_bit(rows, columns, density, monkeypatch):
+    _, pattern, values = sparse(rows, columns, density, torch.float32)
+    whole = column_pairs(pattern)
+    monkeypatch.setattr(optimizers, "PAIRS_AT_ONCE", 5)
+    cut = column_pairs(pattern)
+    assert len(whole.blocks) == 1 < len(cut.blocks)
+    assert torch.equal(*(orthogonalized_on_pattern(values[pattern.by_column], each, 3) for each in (whole, cut)))
+
+
 @pytest.mark.parametrize("shape", [(5, 8), (8, 5)])
 def test_with_every_entry_and_every_round_it_is_muon(shape, monkeypatch):
     monkeypatch.setattr(optimizers, "rounds_for", lambda pattern: ROUNDS)

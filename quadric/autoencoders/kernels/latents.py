@@ -9,6 +9,7 @@ training step. With sparse C they are computed for a few tokens at a time, mixed
 again in the backward pass. Small ones are kept for it instead.
 """
 
+from math import prod
 from typing import Any, NamedTuple
 
 import torch
@@ -103,10 +104,12 @@ class _SparseLatents(torch.autograd.Function):
         sparse = csr_matrix(values, pattern)
         latents = torch.empty(pattern.shape[0], len(tokens), dtype=tokens.dtype, device=tokens.device)
         kept: list[Tensor] = []
+        keeps, memory = keeps_activations(len(tokens), len(left)), _Memory()
         for some in slices(len(tokens), TOKENS_AT_ONCE):
-            factors = _factor_activations(left, right, tokens[some])
-            latents[:, some] = csr_product(sparse, factors[0] * factors[-1])
-            kept += factors if keeps_activations(len(tokens), len(left)) else []
+            factors = _factor_activations(left, right, tokens[some], None if keeps else memory)
+            product = torch.mul(factors[0], factors[-1], out=None if keeps else factors[0])
+            latents[:, some] = csr_product(sparse, product)
+            kept += factors if keeps else []
         ctx.save_for_backward(tokens, left, right, values, *kept)
         return latents
 
@@ -119,12 +122,16 @@ class _SparseLatents(torch.autograd.Function):
         transposed = csr_matrix(values[ctx.pattern.by_column], ctx.pattern.transposed())
         grad_left, grad_right, grad_values = (torch.zeros_like(each) for each in (left, right, values))
         grad_tokens = torch.empty_like(tokens) if ctx.needs_input_grad[0] else None
+        memory = _Memory()
         for some in slices(len(tokens), TOKENS_AT_ONCE):
-            lefts, rights = (kept.pop(0), kept.pop(0)) if kept else _factor_activations(left, right, tokens[some])
+            lefts, rights = (
+                (kept.pop(0), kept.pop(0)) if kept else _factor_activations(left, right, tokens[some], memory)
+            )
             share = grad[:, some].contiguous()
-            grad_values += sampled_product(share, (lefts * rights).mT, ctx.pattern)
-            spread = csr_product(transposed, share)
-            for_right, for_left = lefts * spread, spread.mul_(rights)
+            product = torch.mul(lefts, rights, out=memory.take("product", lefts.shape, lefts))
+            grad_values += sampled_product(share, product.mT, ctx.pattern)
+            spread = csr_product(transposed, share, memory.take("spread", lefts.shape, lefts))
+            for_right, for_left = torch.mul(lefts, spread, out=product), spread.mul_(rights)
             add_gradient_product(grad_left, for_left, tokens[some], 1.0)
             add_gradient_product(grad_right, for_right, tokens[some], 1.0)
             if grad_tokens is not None:
@@ -132,9 +139,29 @@ class _SparseLatents(torch.autograd.Function):
         return grad_tokens, grad_left, grad_right, grad_values, None
 
 
-def _factor_activations(left: Tensor, right: Tensor, tokens: Tensor) -> list[Tensor]:
+class _Memory:
+    """Memory for the activations of a block of tokens, used again for the next block: fresh memory of this size comes
+    from the system page by page, which took a quarter of a step's time."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, Tensor] = {}
+
+    def take(self, name: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
+        """Uninitialized numbers under this name, the same memory each time; the first block is the largest."""
+        size = prod(shape)
+        if name not in self.held:
+            self.held[name] = torch.empty(size, dtype=like.dtype, device=like.device)
+        return self.held[name][:size].view(shape)
+
+
+def _factor_activations(left: Tensor, right: Tensor, tokens: Tensor, memory: _Memory | None) -> list[Tensor]:
     """l_j·x and r_j·x per atom and token; only the first if the factors are tied."""
-    return [factor @ tokens.mT for factor in ((left,) if right is left else (left, right))]
+    factors = {"left": left} if right is left else {"left": left, "right": right}
+    shape = (len(left), len(tokens))
+    return [
+        torch.mm(factor, tokens.mT, out=None if memory is None else memory.take(name, shape, factor))
+        for name, factor in factors.items()
+    ]
 
 
 def _tied_gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, None, Tensor, None]:
@@ -143,11 +170,13 @@ def _tied_gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, None
     transposed = csr_matrix(values[ctx.pattern.by_column], ctx.pattern.transposed())
     grad_left, grad_values = torch.zeros_like(left), torch.zeros_like(values)
     grad_tokens = torch.empty_like(tokens) if ctx.needs_input_grad[0] else None
+    memory = _Memory()
     for some in slices(len(tokens), TOKENS_AT_ONCE):
-        (lefts,) = (kept.pop(0),) if kept else _factor_activations(left, left, tokens[some])
+        (lefts,) = (kept.pop(0),) if kept else _factor_activations(left, left, tokens[some], memory)
         share = grad[:, some].contiguous()
-        grad_values += sampled_product(share, lefts.square().mT, ctx.pattern)
-        for_left = csr_product(transposed, share).mul_(lefts).mul_(2)
+        square = torch.mul(lefts, lefts, out=memory.take("product", lefts.shape, lefts))
+        grad_values += sampled_product(share, square.mT, ctx.pattern)
+        for_left = csr_product(transposed, share, memory.take("spread", lefts.shape, lefts)).mul_(lefts).mul_(2)
         add_gradient_product(grad_left, for_left, tokens[some], 1.0)
         if grad_tokens is not None:
             grad_tokens[some] = for_left.mT @ left

@@ -193,10 +193,13 @@ class _CsrMatmul(torch.autograd.Function):
         return grad_values, None, grad_dense
 
 
-def csr_product(sparse: Tensor, dense: Float[Tensor, "cols m"]) -> Float[Tensor, "rows m"]:
+def csr_product(
+    sparse: Tensor, dense: Float[Tensor, "cols m"], out: Float[Tensor, "rows m"] | None = None
+) -> Float[Tensor, "rows m"]:
     """C @ D into preallocated memory: the `@` operator would fill and copy a second result of the same size."""
-    product = torch.empty(sparse.shape[0], dense.shape[1], dtype=dense.dtype, device=dense.device)
-    return torch.addmm(product, sparse, dense, beta=0, out=product)
+    if out is None:
+        out = torch.empty(sparse.shape[0], dense.shape[1], dtype=dense.dtype, device=dense.device)
+    return torch.addmm(out, sparse, dense, beta=0, out=out)
 
 
 def transposed_csr_product(sparse: Tensor, dense: Float[Tensor, "cols m"]) -> Float[Tensor, "m rows"]:
