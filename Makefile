@@ -51,9 +51,10 @@ demo: $(READY)  ## Train on the embedded model and text, and show what was found
 # A file stays in one process, which makes its fixtures once. Files with slow or browser tests start first
 # (tests/conftest.py), so that no process waits long for another at the end; reordering by number of tests would undo
 # that. One thread each, also in what tests start: with more, they would wait for each other's. Three processes on two
-# cores, because browsers and jobs are waited for.
+# cores, because browsers and jobs are waited for. Compiled files are kept also where the environment says not to, as in
+# many containers: every process would compile the tests and the package again, 9 seconds of CPU time each.
 WORKERS ?= 3
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test: $(READY) browser  ## Run all tests
 	$(PYTEST)

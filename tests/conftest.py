@@ -4,6 +4,10 @@ import pytest
 import torch
 from hypothesis import settings
 
+from tests.shape_checks import check_once
+
+check_once()
+
 settings.register_profile("quadric", deadline=None)  # a busy machine is no failure
 settings.load_profile("quadric")
 

@@ -103,7 +103,7 @@ class FakeHub(ThreadingHTTPServer):
 def running() -> Iterator[FakeHub]:
     """The hub, answering until the block ends."""
     with FakeHub() as hub:
-        thread = threading.Thread(target=hub.serve_forever, daemon=True)
+        thread = threading.Thread(target=hub.serve_forever, args=(0.01,), daemon=True)
         thread.start()
         yield hub
         hub.shutdown()

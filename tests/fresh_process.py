@@ -32,6 +32,12 @@ TRANSFORMERS = (
     "quadric.cli",
     "transformers.models.llama.modeling_llama",
     "transformers.tokenization_utils_tokenizers",
+    # What most of the children would import next.
+    "pytest",
+    "quadric.evidence.collecting",
+    "quadric.runs.running",
+    "quadric.site.export",
+    "tests.tiny_runs",
 )
 
 

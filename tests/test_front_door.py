@@ -78,6 +78,13 @@ def example_names(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]
     return {"quadric": quadric, "torch": torch, "ae": ae, "evidence": quadric.collect_evidence(ae, x, progress=False)}
 
 
+@pytest.fixture
+def _without_map(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No UMAP, whose compilation takes seconds per process: runs/test_demonstration.py has a site with its map."""
+    monkeypatch.setattr("quadric.site.export.umap_layout", lambda neighbours, seed: None)
+
+
+@pytest.mark.usefixtures("_without_map")
 @pytest.mark.parametrize("name", RUN_EXAMPLES)
 def test_the_example_of_a_docstring_runs_as_printed(
     name: str, example_names: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -107,6 +114,7 @@ def test_a_model_in_memory_and_strings_go_all_the_way_in_ten_lines(tmp_path: Pat
     assert b"Monday" in b"".join(evidence.text.vocabulary[token] for token in evidence.text.token_ids[:200])
 
 
+@pytest.mark.usefixtures("_without_map")
 def test_rows_with_strings_of_ones_own_become_labels(tmp_path: Path) -> None:
     generator = torch.Generator().manual_seed(1)
     names = ["apple", "boat", "cloud", "drum", "egg", "flag", "goat", "hat", "ink", "jar", "kite", "lamp"]

@@ -58,7 +58,7 @@ def loopback_hub(folders: dict[str, Path]) -> Iterator[Hub]:
                 self.wfile.write(content)
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
         yield Hub(f"http://127.0.0.1:{server.server_port}", COMMIT)

@@ -71,7 +71,7 @@ def serving(answer: Callable[[int, Request], Reply]) -> Iterator[FakeEndpoint]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     endpoint.url = f"http://127.0.0.1:{server.server_port}/v1"
     try:

@@ -1,6 +1,7 @@
 """The geometry of a dictionary, computed once, against each part computed by itself."""
 
 import dataclasses
+from functools import partial
 from importlib import import_module
 
 import pytest
@@ -15,17 +16,22 @@ from tests.geometry.examples import planted_shapes, trained
 decomposition = import_module("quadric.geometry.decomposition")
 
 
-def autoencoders():
-    large = BilinearAutoencoder(d_model=40, n_latents=150, n_hidden=300, prior="composite", mixing_density=0.01, seed=1)
-    return (
-        [pytest.param(zoo.make(variety), id=variety) for variety in zoo.VARIETIES]
-        + [pytest.param(trained(prior), id=f"trained {prior}") for prior in ("atomic", "composite", "quadratic")]
-        + [pytest.param(planted_shapes(), id="planted"), pytest.param(large, id="large")]
-    )
+def large():
+    return BilinearAutoencoder(d_model=40, n_latents=150, n_hidden=300, prior="composite", mixing_density=0.01, seed=1)
 
 
-@pytest.mark.parametrize("ae", autoencoders())
-def test_statistics_are_those_computed_alone(ae):
+# Built by the tests: every test process collects this file, and only one of them runs it.
+AUTOENCODERS = (
+    *(pytest.param(partial(zoo.make, variety), id=variety) for variety in zoo.VARIETIES),
+    *(pytest.param(partial(trained, prior), id=f"trained {prior}") for prior in ("atomic", "composite", "quadratic")),
+    pytest.param(planted_shapes, id="planted"),
+    pytest.param(large, id="large"),
+)
+
+
+@pytest.mark.parametrize("build", AUTOENCODERS)
+def test_statistics_are_those_computed_alone(build):
+    ae = build()
     geometry = dictionary_geometry(ae)
     alone = statistics(ae)
     for table in (geometry.statistics(), statistics(ae, geometry=geometry)):
@@ -39,8 +45,9 @@ def test_statistics_are_those_computed_alone(ae):
                 assert found == expected, field.name
 
 
-@pytest.mark.parametrize("ae", autoencoders())
-def test_neighbours_are_those_computed_alone_to_the_bit(ae):
+@pytest.mark.parametrize("build", AUTOENCODERS)
+def test_neighbours_are_those_computed_alone_to_the_bit(build):
+    ae = build()
     geometry, alone = dictionary_geometry(ae), neighbours(ae)
     for found in (geometry.neighbours, neighbours(ae, geometry=geometry)):
         assert all(torch.equal(one, other) for one, other in zip(found, alone, strict=True))

@@ -67,7 +67,7 @@ def launch(playwright: Playwright, *arguments: str) -> Browser:
 def served(folder: Path) -> Iterator[str]:
     """Serve a site inside a with block; gives its address."""
     with site_server(folder, 0) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
             yield address_of(server)

@@ -207,8 +207,8 @@ def test_a_form_is_drawn_alone_with_rows_and_in_place_of_a_latent(autoencoder):
     [
         (lambda ae, form, evidence: (ae, 1, torch.randn(4, 9)), ValueError, r"shape \(4, 9\); expected \(n, 16\)"),
         (lambda ae, form, evidence: (ae, 1, torch.zeros(4, 16)), ValueError, "token 0 is all zero"),
-        # jaxtyping refuses it before the function does, wherever types are checked
-        (lambda ae, form, evidence: (ae, 1, [1.0]), TypeError, "data is list; give Evidence|parameter 'data'"),
+        # beartype refuses it before the function does, wherever types are checked
+        (lambda ae, form, evidence: (ae, 1, [1.0]), TypeError, "data is list; give Evidence|parameter data="),
         (lambda ae, form, evidence: (ae,), ValueError, "latent=None is not one of the 6; give 0 to 5"),
         (lambda ae, form, evidence: (form, None, evidence), ValueError, "points of latents, not of forms"),
         (lambda ae, form, evidence: (form, None, form), ValueError, "two forms were given"),

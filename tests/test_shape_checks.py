@@ -1,0 +1,68 @@
+"""Shapes and types of the package are checked in every test: a wrong one is an error where it is passed."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from quadric.autoencoders import Provenance
+from quadric.autoencoders.kernels.kernel import atom_gram, n_kept_overlaps
+from tests.shape_checks import names_a_shape
+
+
+def test_dimensions_of_one_name_have_one_size() -> None:
+    with pytest.raises(TypeError, match="atom_gram"):
+        atom_gram(torch.ones(3, 4), torch.ones(3, 5))
+
+
+def test_a_result_is_checked_with_the_sizes_of_the_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quadric.autoencoders.kernels.kernel._AtomGram.apply", lambda *_: torch.ones(3, 5))
+    with pytest.raises(TypeError, match="atom_gram"):
+        atom_gram(torch.ones(3, 4), torch.ones(3, 4))
+
+
+def test_calls_do_not_share_their_sizes() -> None:
+    assert atom_gram(torch.ones(3, 4), torch.ones(3, 4)).shape == (3, 3)
+    assert atom_gram(torch.ones(2, 5), torch.ones(2, 5)).shape == (2, 2)
+
+
+def test_an_array_of_another_kind_is_refused() -> None:
+    whole = torch.ones(3, 4, dtype=torch.int64)
+    with pytest.raises(TypeError, match="atom_gram"):
+        atom_gram(whole, whole)
+
+
+def test_a_function_without_shapes_refuses_another_type() -> None:
+    with pytest.raises(TypeError, match="n_atoms"):
+        n_kept_overlaps("three", symmetric=True)  # type: ignore[arg-type]
+
+
+def test_a_record_refuses_another_type() -> None:
+    with pytest.raises(TypeError, match="model"):
+        Provenance(model=3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "expected"),
+    [
+        (Float[Tensor, "n d"], True),
+        (Float[Tensor, "n d"] | None, True),
+        (dict[str, list[Int[Tensor, " n"]]], True),
+        (Callable[[Float[Tensor, " n"]], None], True),
+        (Iterator[tuple[int, Float[Tensor, " n"]]], True),
+        ([int, Float[Tensor, " n"]], True),
+        (Literal["n d"], False),
+        (Tensor, False),
+        (Any, False),
+        (None, False),
+        (Callable[..., None], False),
+        (dict[str, Path | None], False),
+    ],
+    ids=str,
+)
+def test_shapes_are_found_wherever_they_are_named(annotation: object, expected: bool) -> None:
+    assert names_a_shape(annotation) is expected
