@@ -27,11 +27,36 @@ ROOMS = (
     "interventions", "steering", "probing", "sweep", "figures", "concepts",
 )  # fmt: skip
 """Rooms that have public names of their own, in the order in which data flows through them."""
-FRONT_DOOR = """\
+EXAMPLE_NAMES = """\
+from pathlib import Path
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+import quadric
+from quadric import geometry
+
+model = AutoModelForCausalLM.from_pretrained("my-model")
+tokenizer = AutoTokenizer.from_pretrained("my-model")
+acts = quadric.harvest("my-model", "texts.jsonl", layer=2, tokens=2000)
+x = acts.vectors
+ae = quadric.load("runs/demo")
+evidence = quadric.collect_evidence(ae, acts, points=200)
+"""
+"""What examples take for granted; tests/docs/test_docstring_examples.py runs these lines first."""
+FRONT_DOOR = f"""\
 # The package `quadric`
 
 These are the names of `import quadric`. Most work needs no others. [Stability](../stability.md) says what may change.
+
+A test runs every example of the reference, each after these lines. They take a language model from a folder, read its
+activations, and load a dictionary that `quadric train` has made of them. In the test the model is tiny (four layers of
+width 32, random weights, one token per byte), so examples show how to call a function and not what to expect of it.
+
+```python
+{EXAMPLE_NAMES}```
 """
+EXAMPLES = "The examples take [a few names](quadric.md) for granted, such as the dictionary `ae`."
 COMMAND_LINE = """\
 # Command line
 
@@ -58,7 +83,7 @@ def room_page(room: str) -> str:
     """The page of one room: its own docstring, then its public names."""
     names = "".join(f"\n::: quadric.{room}.{name}\n" for name in public_names(f"quadric.{room}"))
     summary = (importlib.import_module(f"quadric.{room}").__doc__ or "").partition("\n")[0]
-    return f"{GENERATED}# quadric.{room}\n\n{summary}\n{names}"
+    return f"{GENERATED}# quadric.{room}\n\n{summary}\n\n{EXAMPLES}\n{names}"
 
 
 def help_of(*arguments: str) -> str:

@@ -68,7 +68,15 @@ def concatenated(batches: Sequence[ActivationBatch]) -> ActivationBatch:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchSize:
-    """Size of a batch: exactly `tokens` rows, or all kept tokens of `sequences` whole sequences."""
+    """Size of a batch: exactly `tokens` rows, or all kept tokens of `sequences` whole sequences.
+
+    Example:
+        >>> from quadric.activations import BatchSize
+        >>> BatchSize(tokens=4096).unit
+        'tokens'
+        >>> BatchSize(sequences=32).count
+        32
+    """
 
     tokens: int | None = None
     sequences: int | None = None

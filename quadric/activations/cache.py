@@ -52,7 +52,20 @@ class OpenShard(NamedTuple):
 
 
 class ActivationCache:
-    """A folder of activations written by `quadric harvest`."""
+    """A folder of activations written by `quadric harvest`.
+
+    Args:
+        folder: The folder.
+        expected: Where the activations should come from; anything else is an error. By default every cache is accepted.
+
+    Example:
+        >>> from quadric.activations import ActivationCache
+        >>> stored = quadric.harvest("my-model", "texts.jsonl", layer=2, tokens=500, out="cache")
+        >>> cache = ActivationCache("cache")
+        >>> len(cache), cache.hook_points, cache.d_model
+        (500, ('resid_pre.2',), 32)
+        >>> cache.verify()
+    """
 
     def __init__(self, folder: str | Path, *, expected: StreamProvenance | None = None) -> None:
         self.folder = Path(folder)
@@ -152,6 +165,24 @@ class CachedStream:
     """Batches of activations from a cache; see `ActivationStream` for its guarantees.
 
     Batch b of an epoch belongs to rank b mod world_size.
+
+    Args:
+        cache: The stored activations.
+        batch: Size of a batch.
+        hook_points: Which hook points to read; all of the cache by default.
+        seed: Seed of the shuffling; None keeps the order in which the activations were stored.
+        rank: Number of this process.
+        world_size: Number of processes that share the stream.
+        repeat: Start again at the end, in another order.
+        prefetch: Batches read ahead.
+        window: Rows that are shuffled together.
+
+    Example:
+        >>> from quadric.activations import ActivationCache, BatchSize, CachedStream
+        >>> stored = quadric.harvest("my-model", "texts.jsonl", layer=2, tokens=500, out="cache")
+        >>> stream = CachedStream(ActivationCache("cache"), batch=BatchSize(tokens=200))
+        >>> [len(batch) for batch in stream]
+        [200, 200, 100]
     """
 
     def __init__(

@@ -20,7 +20,23 @@ from quadric.corpus import CorpusConfig, CorpusIdentity, identify
 
 
 def describe(config: ActivationConfig, *, device: str = "auto") -> StreamProvenance:
-    """The provenance of the activations that a config describes, without loading the model's weights."""
+    """The provenance of the activations that a config describes, without loading the model's weights.
+
+    Args:
+        config: Model, text, hook points and token rules.
+        device: Device of the model, which decides its data type.
+
+    Returns:
+        What a stream of these activations, a cache of them or a dictionary trained on them would record.
+
+    Example:
+        >>> from quadric.activations import ActivationConfig, describe
+        >>> from quadric.corpus import CorpusConfig
+        >>> config = ActivationConfig(model="my-model", hook_points="2", corpus=CorpusConfig(source="texts.jsonl"))
+        >>> described = describe(config)
+        >>> described.model, described.corpus, described.hook_points
+        ('my-model', 'texts.jsonl', ('resid_pre.2',))
+    """
     source = find_model(config.model, config.model_revision)
     return provenance_of(config, source, load_shape(source), device)
 

@@ -87,10 +87,12 @@ def harvest_to_folder(
         What the folder, or the part, holds now, and the whole cache if its parts were joined.
 
     Example:
-        >>> config = ActivationConfig(hook_points="15")
-        >>> report = harvest_to_folder(config, HarvestConfig(tokens=20_000), Path("runs/harvest"))
+        >>> from quadric.activations import ActivationConfig, HarvestConfig, harvest_to_folder
+        >>> from quadric.corpus import CorpusConfig
+        >>> config = ActivationConfig(model="my-model", hook_points="2", corpus=CorpusConfig(source="texts.jsonl"))
+        >>> report = harvest_to_folder(config, HarvestConfig(tokens=500), Path("cache"))
         >>> report.manifest.rows
-        20000
+        500
     """
     source = find_model(config.model, config.model_revision)
     shape = load_shape(source)

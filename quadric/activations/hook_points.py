@@ -56,7 +56,22 @@ class HookPoint(NamedTuple):
 
 
 def parse_hook_point(text: str, n_layers: int) -> HookPoint:
-    """The hook point with a given name, in any accepted spelling, in a model with `n_layers` layers."""
+    """The hook point with a given name, in any accepted spelling, in a model with `n_layers` layers.
+
+    Args:
+        text: A layer number, a canonical name such as `mlp_out.5`, or a path such as `blocks.5.hook_resid_post`.
+        n_layers: Layers of the model; a layer beyond them is an error.
+
+    Returns:
+        The hook point, which prints as its canonical name.
+
+    Example:
+        >>> from quadric.activations import parse_hook_point
+        >>> str(parse_hook_point("15", n_layers=30))
+        'resid_pre.15'
+        >>> str(parse_hook_point("blocks.5.hook_resid_post", n_layers=30))
+        'resid_pre.6'
+    """
     layer, site = _layer_and_site(text.strip())
     if layer >= n_layers:
         remedy = f"give a layer from 0 to {n_layers - 1}"
@@ -69,7 +84,20 @@ def parse_hook_point(text: str, n_layers: int) -> HookPoint:
 
 
 def parse_hook_points(texts: str | Sequence[str], n_layers: int) -> tuple[HookPoint, ...]:
-    """Several hook points, given as a list or comma-separated: without duplicates, in the order of computation."""
+    """Several hook points, given as a list or comma-separated: without duplicates, in the order of computation.
+
+    Args:
+        texts: Names in any spelling that `parse_hook_point` accepts.
+        n_layers: Layers of the model.
+
+    Returns:
+        The hook points.
+
+    Example:
+        >>> from quadric.activations import parse_hook_points
+        >>> [str(point) for point in parse_hook_points("15,mlp_out.3,layers.15", n_layers=30)]
+        ['mlp_out.3', 'resid_pre.15']
+    """
     names = texts.split(",") if isinstance(texts, str) else texts
     points = sorted({parse_hook_point(name, n_layers) for name in names if name.strip()})
     if not points:

@@ -40,10 +40,12 @@ def revision_like(model: LanguageModel | Any, wanted: str) -> str | None:
     causal = model.causal if isinstance(model, LanguageModel) else model
     if wanted.startswith(SAMPLED):
         return sampled_fingerprint(causal)
-    if isinstance(model, LanguageModel):
-        return model.revision
+    own = model.revision if isinstance(model, LanguageModel) else None
+    if own is not None and not own.startswith(SAMPLED):
+        return own
+    # A model that was given in memory: `from_pretrained` notes where it came from.
     folder = Path(str(getattr(causal.config, "name_or_path", "") or ""))
     if wanted.startswith(FILES) and folder.name and (folder / "config.json").is_file():
         return folder_fingerprint(folder)
     commit: str | None = getattr(causal.config, "_commit_hash", None)
-    return commit
+    return commit or own

@@ -64,7 +64,27 @@ class ForwardPass:
 
 
 class LiveStream:
-    """Batches of activations straight from a language model; see `ActivationStream` for its guarantees."""
+    """Batches of activations straight from a language model; see `ActivationStream` for its guarantees.
+
+    Args:
+        config: Text, hook points and token rules.
+        model: The language model; `LiveStream.open` loads the one that the config names.
+        batch: Size of a batch.
+        provenance: Where the activations come from.
+        rank: Number of this process.
+        world_size: Number of processes that share the stream.
+        repeat: Start again at the end of the text, in another order.
+        prefetch: Forward passes computed ahead.
+        documents: Documents in memory to read instead of the config's corpus.
+
+    Example:
+        >>> from quadric.activations import ActivationConfig, BatchSize, LiveStream
+        >>> from quadric.corpus import CorpusConfig
+        >>> config = ActivationConfig(model="my-model", hook_points="2", corpus=CorpusConfig(source="texts.jsonl"))
+        >>> stream = LiveStream.open(config, batch=BatchSize(tokens=200))
+        >>> next(iter(stream)).activations["resid_pre.2"].shape
+        torch.Size([200, 32])
+    """
 
     def __init__(
         self,

@@ -114,7 +114,21 @@ def layers_of(decoder: nn.Module) -> nn.ModuleList:
 
 
 def find_model(model: str, revision: str | None = None) -> ModelSource:
-    """Locate a model by its name: embedded, `.gguf` file, folder or hub id; an existing path wins over a hub id."""
+    """Locate a model by its name: embedded, `.gguf` file, folder or hub id; an existing path wins over a hub id.
+
+    Args:
+        model: The embedded `smollm2`, a `.gguf` file, a folder, or a hub id.
+        revision: Commit, branch or tag of a hub model; the newest by default.
+
+    Returns:
+        The place, for `load_model`, with the revision that provenance records.
+
+    Example:
+        >>> from quadric.activations import find_model
+        >>> source = find_model("my-model")
+        >>> source.name, source.location
+        ('my-model', 'my-model')
+    """
     if model in EMBEDDED:
         resource = EMBEDDED[model]
         return ModelSource(resource.name, resource.revision, str(_converted(resource)))
@@ -155,7 +169,22 @@ def load_shape(source: ModelSource) -> ModelShape:
 
 
 def load_model(source: ModelSource, *, device: str = "auto", dtype: ModelDtype = "auto") -> LanguageModel:
-    """Load a language model in eval mode; its parameters need no gradient, since it is never trained."""
+    """Load a language model in eval mode; its parameters need no gradient, since it is never trained.
+
+    Args:
+        source: Result of `find_model`.
+        device: `cpu`, `cuda`, …; `auto` selects an accelerator if there is one.
+        dtype: Data type of the weights; `auto` is float32 on a CPU and the checkpoint's own type on an accelerator.
+
+    Returns:
+        The model with its tokenizer.
+
+    Example:
+        >>> from quadric.activations import find_model, load_model
+        >>> loaded = load_model(find_model("my-model"), device="cpu")
+        >>> loaded.n_layers, loaded.d_model, loaded.dtype
+        (4, 32, 'float32')
+    """
     place = chosen_device(device)
     with plain_errors(source.name, source.location, source.gguf_file):
         from transformers import AutoModelForCausalLM

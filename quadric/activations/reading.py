@@ -70,9 +70,12 @@ def harvest(
         `collect_evidence`.
 
     Example:
-        >>> acts = quadric.harvest("smollm2", ["Monday comes before Tuesday."], layer=15)
+        >>> acts = quadric.harvest("my-model", ["Monday comes before Tuesday."], layer=2)
         >>> acts.vectors.shape
-        torch.Size([6, 576])
+        torch.Size([28, 32])
+        >>> acts = quadric.harvest(model, "texts.jsonl", layer=[1, "mlp_out.2"], tokenizer=tokenizer, tokens=500)
+        >>> acts["mlp_out.2"].shape
+        torch.Size([500, 32])
     """
     wanted = _Wanted.of(texts, block_length, tokens)
     config = ActivationConfig(

@@ -20,7 +20,15 @@ OUTLIER_MEDIAN = "over the tokens of a sequence that the other rules keep"
 
 @dataclass(frozen=True, kw_only=True)
 class TokenRules:
-    """Which tokens are dropped."""
+    """Which tokens are dropped.
+
+    Example:
+        >>> from quadric.activations import TokenRules
+        >>> everything = TokenRules(bos="keep", special_tokens="keep", outliers="keep")
+        >>> acts = quadric.harvest("my-model", ["Monday comes."], layer=2, rules=everything)
+        >>> len(acts)
+        13
+    """
 
     prepend_bos: Literal["auto", "always", "never"] = "auto"
     """Whether to prepend a BOS token to every sequence; auto follows the model's tokenizer."""
@@ -57,7 +65,16 @@ class TokenRules:
 
 @dataclass(frozen=True, kw_only=True)
 class ActivationConfig:
-    """Which model, which text, which hook points, and which tokens are kept."""
+    """Which model, which text, which hook points, and which tokens are kept.
+
+    Example:
+        >>> from quadric.activations import ActivationConfig
+        >>> from quadric.corpus import CorpusConfig
+        >>> text = CorpusConfig(source="texts.jsonl", block_length=128)
+        >>> config = ActivationConfig(model="my-model", hook_points="1,mlp_out.2", corpus=text)
+        >>> config.rules.outliers
+        'drop'
+    """
 
     model: str = "smollm2"
     """A hub id, a folder, a .gguf file, or the embedded smollm2."""
@@ -99,7 +116,13 @@ class HarvestPart:
 
 @dataclass(frozen=True, kw_only=True)
 class HarvestConfig:
-    """How many activations are stored, and how."""
+    """How many activations are stored, and how.
+
+    Example:
+        >>> from quadric.activations import HarvestConfig
+        >>> HarvestConfig(tokens=1_000_000, shard="3/8").part
+        HarvestPart(number=3, count=8)
+    """
 
     tokens: int
     """Number of token activations to store."""

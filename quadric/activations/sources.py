@@ -29,9 +29,9 @@ class Activations(ABC):
     points.
 
     Example:
-        >>> acts = quadric.harvest("smollm2", ["Monday comes before Tuesday."], layer=15)  # doctest: +SKIP
-        >>> acts.vectors.shape  # doctest: +SKIP
-        torch.Size([6, 576])
+        >>> acts = quadric.harvest("my-model", ["Monday comes before Tuesday."], layer=2)
+        >>> len(acts), acts.vectors.shape
+        (28, torch.Size([28, 32]))
     """
 
     hook_points: tuple[str, ...]

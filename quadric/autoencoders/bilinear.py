@@ -80,7 +80,12 @@ TOKENS_AT_ONCE = 512
 
 @dataclass(frozen=True, kw_only=True)
 class BilinearArchitecture:
-    """Sizes and constraints of a bilinear autoencoder."""
+    """Sizes and constraints of a bilinear autoencoder.
+
+    Example:
+        >>> ae.architecture.prior, ae.architecture.n_latents, ae.architecture.lens
+        ('composite', 24, 'affine')
+    """
 
     d_model: int
     n_latents: int
@@ -178,6 +183,7 @@ class BilinearAutoencoder(Autoencoder):
         tensors: weights to use instead of initial ones, as `tensors()` returns them.
 
     Example:
+        >>> from quadric import BilinearAutoencoder
         >>> autoencoder = BilinearAutoencoder(d_model=8, n_latents=16, prior="atomic")
         >>> autoencoder.encode(torch.ones(2, 8)).shape
         torch.Size([2, 16])
@@ -625,6 +631,7 @@ def reference_loss(
         `LossTerms(total, error, density)`, equal to `autoencoder.loss(tokens, alpha)`.
 
     Example:
+        >>> from quadric.autoencoders import BilinearAutoencoder, reference_loss
         >>> autoencoder = BilinearAutoencoder(d_model=8, n_latents=16, prior="quadratic")
         >>> x = torch.randn(50, 8)
         >>> torch.testing.assert_close(reference_loss(autoencoder, x), autoencoder.loss(x))

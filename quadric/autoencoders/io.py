@@ -113,6 +113,12 @@ def load_pretrained(folder: str | os.PathLike[str]) -> "Autoencoder":
 
     Returns:
         The autoencoder, in eval mode.
+
+    Example:
+        >>> from quadric.autoencoders import load_pretrained
+        >>> ae.save_pretrained("my-dictionary")
+        >>> load_pretrained("my-dictionary").n_latents
+        24
     """
     # Imported here: these classes import this module to save themselves.
     from quadric.autoencoders.bilinear import BilinearArchitecture, BilinearAutoencoder
@@ -211,6 +217,11 @@ def weights_sha256(autoencoder: HasTensors) -> str:
 
     Returns:
         The hex digest of the names, shapes, types and values of its tensors.
+
+    Example:
+        >>> from quadric.evidence import weights_sha256
+        >>> weights_sha256(ae) == evidence.weights_sha256
+        True
     """
     digest = hashlib.sha256()
     for name, tensor in sorted(autoencoder.tensors().items()):

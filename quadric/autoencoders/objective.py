@@ -62,7 +62,22 @@ def prepare_tokens(
 
 
 def check_tokens(tokens: Tensor, d_model: int) -> None:
-    """Raise ValueError unless `tokens` is a batch of finite, non-zero activations; names the first bad token."""
+    """Raise ValueError unless `tokens` is a batch of finite, non-zero activations; names the first bad token.
+
+    Args:
+        tokens: The batch to check.
+        d_model: Width that it must have.
+
+    Returns:
+        Nothing.
+
+    Example:
+        >>> from quadric.autoencoders import check_tokens
+        >>> check_tokens(torch.zeros(3, 32), d_model=32)
+        Traceback (most recent call last):
+            ...
+        ValueError: the activation of token 0 is all zero (3 of 3 tokens are bad); ...
+    """
     if not isinstance(tokens, Tensor) or not tokens.is_floating_point():
         kind = tokens.dtype if isinstance(tokens, Tensor) else type(tokens).__name__
         raise ValueError(f"activations are {kind}; expected a floating-point tensor, e.g. x.float()")
@@ -85,7 +100,19 @@ def check_tokens(tokens: Tensor, d_model: int) -> None:
 
 
 def unit_tokens(tokens: Float[Tensor, "*n d"]) -> Float[Tensor, "*n d"]:
-    """Each token divided by its norm, at least in float32."""
+    """Each token divided by its norm, at least in float32.
+
+    Args:
+        tokens: Activations, none of them zero.
+
+    Returns:
+        Vectors of length 1 in the same directions.
+
+    Example:
+        >>> from quadric.autoencoders import unit_tokens
+        >>> unit_tokens(torch.tensor([[3.0, 4.0]]))
+        tensor([[0.6000, 0.8000]])
+    """
     tokens = tokens.to(torch.promote_types(tokens.dtype, torch.float32))
     # Dividing by the largest entry first keeps the squares of extreme activations inside float32's range.
     tokens = tokens / tokens.abs().amax(-1, keepdim=True)

@@ -27,7 +27,12 @@ THRESHOLD_MEMORY = 0.99
 
 @dataclass(frozen=True, kw_only=True)
 class LinearArchitecture:
-    """Sizes of a linear sparse autoencoder."""
+    """Sizes of a linear sparse autoencoder.
+
+    Example:
+        >>> quadric.TopKAutoencoder(d_model=32, n_latents=64, n_active=8).architecture
+        LinearArchitecture(d_model=32, n_latents=64, n_active=8, seed=0, input='unit', subtract_decoder_bias=True)
+    """
 
     d_model: int
     n_latents: int
@@ -244,7 +249,18 @@ class BatchTopKAutoencoder(LinearAutoencoder):
 
 
 class ReLUAutoencoder(LinearAutoencoder):
-    """Keeps every positive latent: the standard sparse autoencoder, trained elsewhere with a penalty on its latents."""
+    """Keeps every positive latent: the standard sparse autoencoder, trained elsewhere with a penalty on its latents.
+
+    `LinearAutoencoder` lists the arguments; `quadric.linear_dictionary` makes one from tensors.
+
+    Example:
+        >>> weights = torch.randn(64, 32)
+        >>> relu = quadric.linear_dictionary(encoder=weights, decoder=weights)
+        >>> relu
+        ReLUAutoencoder(d_model=32, n_latents=64, input='own')
+        >>> relu.encode(x).shape
+        torch.Size([2000, 64])
+    """
 
     kind = "relu"
     sets_n_active = False
@@ -254,7 +270,15 @@ class ReLUAutoencoder(LinearAutoencoder):
 
 
 class JumpReLUAutoencoder(LinearAutoencoder):
-    """Keeps every latent above its own threshold; SAELens saves its BatchTopK dictionaries as this, too."""
+    """Keeps every latent above its own threshold; SAELens saves its BatchTopK dictionaries as this, too.
+
+    `LinearAutoencoder` lists the arguments; `quadric.linear_dictionary` makes one from tensors.
+
+    Example:
+        >>> weights = torch.randn(64, 32)
+        >>> quadric.linear_dictionary(encoder=weights, decoder=weights, threshold=0.5)
+        JumpReLUAutoencoder(d_model=32, n_latents=64, input='own')
+    """
 
     kind = "jumprelu"
     sets_n_active = False

@@ -9,7 +9,7 @@ finding     all concepts in all autoencoders of some runs
 
 from quadric.concepts.capturing import Capture, Directions, capture_by_directions, capture_by_forms
 from quadric.concepts.detecting import Detection, average_precision, detect
-from quadric.concepts.finding import Finding, find_concepts
+from quadric.concepts.finding import Finding, Named, find_concepts
 from quadric.concepts.words import CONCEPTS, Concept
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "Detection",
     "Directions",
     "Finding",
+    "Named",
     "average_precision",
     "capture_by_directions",
     "capture_by_forms",

@@ -89,7 +89,24 @@ def captured_shares(
 def capture_by_forms(
     autoencoder: BilinearAutoencoder, variances: list[Float[Tensor, "d d"]], seed: int = NULL_SEED
 ) -> list[Capture]:
-    """The best latent for each concept, with the chance levels."""
+    """The best latent for each concept, with the chance levels.
+
+    Args:
+        autoencoder: A bilinear autoencoder.
+        variances: Of every concept, S: variance between its words, scaled to trace 1.
+        seed: Of the random subspaces and of the untrained autoencoder.
+
+    Returns:
+        One result per concept.
+
+    Example:
+        >>> from quadric.concepts import capture_by_forms
+        >>> words = torch.nn.functional.normalize(x[:12] - x[:12].mean(0), dim=1).double()
+        >>> concept = words.mT @ words / words.square().sum()
+        >>> (best,) = capture_by_forms(ae, [concept])
+        >>> best.median <= best.captured <= best.most
+        True
+    """
     shares, ranks = captured_shares(autoencoder, variances)
     untrained, _ = captured_shares(randomly_initialized(autoencoder, seed), variances)
     found = []
@@ -113,7 +130,23 @@ def capture_by_forms(
 def capture_by_directions(
     directions: Float[Tensor, "k d"], variances: list[Float[Tensor, "d d"]], seed: int = NULL_SEED
 ) -> list[Directions]:
-    """The best single direction of a linear dictionary for each concept."""
+    """The best single direction of a linear dictionary for each concept.
+
+    Args:
+        directions: One direction per latent, of any length.
+        variances: Of every concept, S: variance between its words, scaled to trace 1.
+        seed: Of the random directions.
+
+    Returns:
+        One result per concept.
+
+    Example:
+        >>> from quadric.concepts import capture_by_directions
+        >>> concept = torch.diag(torch.tensor([0.7, 0.3, 0.0]).double())
+        >>> (best,) = capture_by_directions(torch.eye(3), [concept])
+        >>> best.latent, round(best.captured, 3), round(best.most, 3)
+        (0, 0.7, 0.7)
+    """
     unit = directions.double() / torch.linalg.vector_norm(directions.double(), dim=-1, keepdim=True).clamp(min=1e-30)
     found = []
     for variance in variances:

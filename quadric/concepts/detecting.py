@@ -44,6 +44,12 @@ def detect(autoencoder: Autoencoder, concept: Float[Tensor, "b w d"], corpus: Fl
 
     Returns:
         The detection; None if there are too few tokens to split in two.
+
+    Example:
+        >>> from quadric.concepts import detect
+        >>> found = detect(ae, concept=x[:24].view(4, 6, 32), corpus=x[24:])
+        >>> found.sign in (1, -1), found.chance < found.precision <= 1
+        (True, True)
     """
     positives = [_encoded(autoencoder, part) for part in _checkerboard(concept)]
     negatives = [_encoded(autoencoder, part) for part in corpus.tensor_split(2)]
@@ -56,7 +62,20 @@ def detect(autoencoder: Autoencoder, concept: Float[Tensor, "b w d"], corpus: Fl
 
 
 def average_precision(positives: Float[Tensor, "p k"], negatives: Float[Tensor, "n k"]) -> Float[Tensor, " k"]:
-    """Average precision of each latent at ranking the positives above the negatives."""
+    """Average precision of each latent at ranking the positives above the negatives.
+
+    Args:
+        positives: Values of each latent on tokens of the concept.
+        negatives: Values on other tokens.
+
+    Returns:
+        One number per latent, 1 at best.
+
+    Example:
+        >>> from quadric.concepts import average_precision
+        >>> average_precision(torch.tensor([[3.0], [1.0]]), torch.tensor([[2.0], [0.0]]))
+        tensor([0.8333], dtype=torch.float64)
+    """
     found = _at_least(positives, positives)
     mistaken = _at_least(negatives, positives)
     return (found / (found + mistaken)).mean(0)

@@ -90,6 +90,12 @@ def find_concepts(
 
     Returns:
         One finding per concept and autoencoder, by concept.
+
+    Example:
+        >>> from quadric.concepts import CONCEPTS, Named, find_concepts
+        >>> (found,) = find_concepts([Named("demo", ae)], concepts=CONCEPTS[:1], corpus_tokens=200)
+        >>> found.concept, found.words, found.kind
+        ('weekdays', 7, 'composite')
     """
     tokens = _read(autoencoders, concepts, model, corpus, corpus_tokens, device)
     found = []

@@ -25,7 +25,26 @@ class Block(NamedTuple):
 
 
 class TokenBlocks:
-    """The blocks of one epoch of a corpus, in a fixed order."""
+    """The blocks of one epoch of a corpus, in a fixed order.
+
+    Args:
+        config: Text, order and length of the blocks.
+        encoder: Tokenizer.
+        bos: Token prepended to every block; None prepends nothing.
+        separator: Token appended to every document when packing; None appends nothing.
+        epoch: Number of times that the text was read before; every epoch has its own order.
+        documents: Documents in memory to read instead of the config's source.
+
+    Example:
+        >>> from quadric.activations import find_model, load_model
+        >>> from quadric.corpus import CorpusConfig, TokenBlocks
+        >>> encoder = load_model(find_model("my-model")).tokenizer
+        >>> config = CorpusConfig(source="texts.jsonl", block_length=64)
+        >>> blocks = TokenBlocks(config, encoder, bos=None, separator=encoder.separator)
+        >>> first = next(iter(blocks))
+        >>> len(first.tokens), len(first.documents)
+        (64, 64)
+    """
 
     def __init__(
         self,

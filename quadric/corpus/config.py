@@ -22,7 +22,14 @@ class Document:
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusConfig:
-    """Which text to read, in which order, and how to split it into blocks."""
+    """Which text to read, in which order, and how to split it into blocks.
+
+    Example:
+        >>> from quadric.corpus import CorpusConfig
+        >>> config = CorpusConfig(source="texts.jsonl", topic_field="topic", block_length=128)
+        >>> config.split
+        'train'
+    """
 
     source: str = "wiki-leads"
     """A packaged corpus, a file, a folder, a glob (.txt, .jsonl, .parquet), several of these joined by +

@@ -24,6 +24,20 @@ def read_documents(config: CorpusConfig) -> Iterator[Document]:
     """All documents of a source in their original order, without blank ones.
 
     The documents of joined sources follow each other and are numbered on.
+
+    Args:
+        config: The source; its split, order and blocks play no part here.
+
+    Returns:
+        An iterator of documents.
+
+    Example:
+        >>> from quadric.corpus import CorpusConfig, read_documents
+        >>> documents = list(read_documents(CorpusConfig(source="texts.jsonl")))
+        >>> len(documents)
+        200
+        >>> documents[0].text
+        '0. Monday comes after Sunday, and then comes Tuesday.'
     """
     return (document for document in _all_documents(config) if document.text.strip())
 
@@ -51,7 +65,20 @@ def _joined_documents(config: CorpusConfig) -> Iterator[Document]:
 
 
 def identify(config: CorpusConfig) -> CorpusIdentity:
-    """Name and exact revision of a corpus: a hash for files, a commit for hub datasets."""
+    """Name and exact revision of a corpus: a hash for files, a commit for hub datasets.
+
+    Args:
+        config: The corpus.
+
+    Returns:
+        What the provenance of activations and dictionaries records. Of files, only the last part of the path: the same
+        files in another folder are the same corpus.
+
+    Example:
+        >>> from quadric.corpus import CorpusConfig, identify
+        >>> identify(CorpusConfig(source="texts.jsonl"))
+        CorpusIdentity(name='texts.jsonl', revision='sha256:...')
+    """
     match kind_of(config.source):
         case "joined":
             parts = [identify(replace(config, source=part)) for part in config.source.split(JOIN)]

@@ -31,7 +31,22 @@ class CorpusStatistics:
 def corpus_statistics(
     config: CorpusConfig, encoder: TokenEncoder | None = None, limit: int | None = None
 ) -> CorpusStatistics:
-    """Count a corpus, or its first `limit` documents. Tokens are counted only if an encoder is given."""
+    """Count the documents, words, tokens and topics of a corpus.
+
+    Args:
+        config: The corpus. Training and held-out documents both count.
+        encoder: Tokenizer; without one, tokens are not counted.
+        limit: Count only so many documents from the start.
+
+    Returns:
+        The counts.
+
+    Example:
+        >>> from quadric.corpus import CorpusConfig, corpus_statistics
+        >>> counts = corpus_statistics(CorpusConfig(source="texts.jsonl", topic_field="topic"))
+        >>> counts.documents, counts.words, counts.topics["day"]
+        (200, 1500, 100)
+    """
     statistics = CorpusStatistics(tokens=None if encoder is None else 0)
     waiting: list[Document] = []
     for document in read_documents(config):
@@ -48,7 +63,20 @@ def corpus_statistics(
 
 
 def topics_by_document(config: CorpusConfig) -> dict[int, str]:
-    """Topic of every document that has one, keyed by document index."""
+    """Topic of every document that has one, keyed by document index.
+
+    Args:
+        config: A corpus with topics: its `topic_field` names the field that holds them.
+
+    Returns:
+        The topics; empty for a corpus without topics.
+
+    Example:
+        >>> from quadric.corpus import CorpusConfig, topics_by_document
+        >>> topics = topics_by_document(CorpusConfig(source="texts.jsonl", topic_field="topic"))
+        >>> topics[0], topics[1]
+        ('day', 'family')
+    """
     return {each.index: each.topic for each in read_documents(config) if each.topic is not None}
 
 

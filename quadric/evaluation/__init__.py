@@ -10,20 +10,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from quadric.evaluation.evaluating import evaluate_on_text
+    from quadric.evaluation.evaluating import Candidate, evaluate_on_text
     from quadric.evaluation.on_activations import evaluate
     from quadric.evaluation.record import Evaluation
     from quadric.evaluation.settings import EvaluationSettings
 
 # Resolved on first use: the command line reads the settings without waiting for torch.
 _HOME = {
+    "Candidate": "evaluating",
     "Evaluation": "record",
     "EvaluationSettings": "settings",
     "evaluate": "on_activations",
     "evaluate_on_text": "evaluating",
 }
 
-__all__ = ["Evaluation", "EvaluationSettings", "evaluate", "evaluate_on_text"]
+__all__ = ["Candidate", "Evaluation", "EvaluationSettings", "evaluate", "evaluate_on_text"]
 
 
 def __getattr__(name: str) -> Any:

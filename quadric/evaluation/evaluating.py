@@ -43,7 +43,24 @@ def evaluate_on_text(
     device: str = "auto",
     on_progress: OnProgress = lambda what, done, wanted: None,
 ) -> list[Evaluation]:
-    """Evaluate autoencoders on text; those that were trained on the same model and text share its forward passes."""
+    """Evaluate autoencoders on text; those that were trained on the same model and text share its forward passes.
+
+    Args:
+        candidates: The autoencoders, each with the name of its run and its own name.
+        settings: Which text to read, and how much.
+        device: Device of the language model.
+        on_progress: Called with the name of the stage, the tokens done, and the tokens in total.
+
+    Returns:
+        One evaluation per candidate, in their order.
+
+    Example:
+        >>> from quadric.evaluation import Candidate, EvaluationSettings, evaluate_on_text
+        >>> settings = EvaluationSettings(tokens=200, spliced_tokens=100)
+        >>> (found,) = evaluate_on_text([Candidate("runs/demo", "demo", ae)], settings)
+        >>> 0 < found.error < 2
+        True
+    """
     groups: dict[str, list[Candidate]] = {}
     for candidate in candidates:
         groups.setdefault(repr(_config(candidate, settings)), []).append(candidate)

@@ -7,7 +7,13 @@ from quadric.corpus.config import Split
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationSettings:
-    """Which text to read, and how much."""
+    """Which text to read, and how much.
+
+    Example:
+        >>> from quadric.evaluation import EvaluationSettings
+        >>> EvaluationSettings(tokens=10_000, spliced_tokens=0).split
+        'held_out'
+    """
 
     tokens: int = 32768
     """Number of held-out tokens for measuring the error."""

@@ -95,6 +95,12 @@ def calibrate(autoencoder: Autoencoder, tokens: Float[Tensor, "n d"]) -> Calibra
 
     Returns:
         The calibration.
+
+    Example:
+        >>> from quadric.evidence import calibrate
+        >>> calibration = calibrate(ae, x)
+        >>> calibration.signs.shape, calibration.rest.shape
+        ((24,), (24,))
     """
     given = prepared(autoencoder, tokens).float().cpu()
     read = as_read(autoencoder, given)

@@ -112,10 +112,8 @@ def clusters_of(
         What was found, by latent; a latent that was searched in vain is there too, with no names.
 
     Example:
-        ```python
-        found = clusters_of(evidence, quadric.geometry.dictionary_geometry(ae))
-        found[12].names, found[12].stability
-        ```
+        >>> found = clusters_of(evidence, geometry.dictionary_geometry(ae), count=3)
+        >>> names = {latent: clusters.names for latent, clusters in found.items()}
     """
     if not is_available():
         raise ValueError(UNAVAILABLE)

@@ -56,6 +56,13 @@ def collect(autoencoder: Autoencoder, stream: ActivationStream, folder: Path, **
 
     Returns:
         The evidence, loaded from the folder.
+
+    Example:
+        >>> from quadric.evidence import collect, open_live
+        >>> stream = open_live(ae.provenance, batch_tokens=256)
+        >>> found = collect(ae, stream, Path("evidence"), n_tokens=500)
+        >>> found.n_tokens
+        500
     """
     (evidence,) = collect_together([Job(autoencoder, folder)], stream, **options)
     return evidence
@@ -84,6 +91,13 @@ def collect_in_memory(
 
     Returns:
         The evidence; `save` writes it to a folder.
+
+    Example:
+        >>> from quadric.evidence import collect_in_memory, open_live, text_behind
+        >>> stream = open_live(ae.provenance, batch_tokens=256)
+        >>> found = collect_in_memory(ae, stream, text_behind(stream), n_tokens=500)
+        >>> found.n_tokens
+        500
     """
     _check_count(n_tokens)
     provenance = provenance_here(autoencoder, stream)
@@ -117,6 +131,14 @@ def collect_together(
 
     Returns:
         The evidence of each job, loaded from its folder.
+
+    Example:
+        >>> from quadric.evidence import Job, collect_together, open_live
+        >>> other = quadric.fit(acts, n_latents=16, steps=4, batch_tokens=256, progress=False)
+        >>> jobs = [Job(ae, Path("evidence/first")), Job(other, Path("evidence/other"))]
+        >>> found = collect_together(jobs, open_live(ae.provenance, batch_tokens=256), n_tokens=500)
+        >>> [each.n_tokens for each in found]
+        [500, 500]
     """
     _check_count(n_tokens)
     provenances = [provenance_here(job.autoencoder, stream) for job in jobs]
@@ -143,7 +165,25 @@ def collect_together(
 
 
 def gather(collector: Collector, stream: ActivationStream, text: TextSource, *, n_tokens: int) -> None:
-    """Update a collector from the stream until it has seen `n_tokens` tokens or the stream ends."""
+    """Update a collector from the stream until it has seen `n_tokens` tokens or the stream ends.
+
+    Args:
+        collector: What is updated.
+        stream: Activations of the collector's autoencoder.
+        text: The text behind the stream.
+        n_tokens: Tokens that the collector has seen at the end.
+
+    Returns:
+        Nothing; `evidence_of` makes evidence of the collector.
+
+    Example:
+        >>> from quadric.evidence import Collector, EvidenceSettings, gather, open_live, text_behind
+        >>> collector = Collector(ae, EvidenceSettings(n_points=50))
+        >>> stream = open_live(ae.provenance, batch_tokens=256)
+        >>> gather(collector, stream, text_behind(stream), n_tokens=500)
+        >>> collector.n_tokens
+        500
+    """
     gather_together([collector], stream, text, n_tokens, collector.n_tokens)
 
 

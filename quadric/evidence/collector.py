@@ -54,6 +54,14 @@ class Collector:
             centre, no latent is decomposed for its axes.
         calibration: What is known about the tokens. By default the pass estimates it from its first tokens; parts of
             one pass that are to be merged need the same.
+
+    Example:
+        >>> from quadric.evidence import Collector, EvidenceSettings, gather, open_live, text_behind
+        >>> collector = Collector(ae, EvidenceSettings(n_points=50))
+        >>> stream = open_live(ae.provenance, batch_tokens=256)
+        >>> gather(collector, stream, text_behind(stream), n_tokens=500)
+        >>> collector.n_tokens, collector.is_calibrated
+        (500, True)
     """
 
     axes: Tensor
@@ -202,7 +210,25 @@ def density_scales(autoencoder: Autoencoder, given: Tensor) -> Float32[Array, " 
 
 
 def merge(first: Collector, *others: Collector) -> Collector:
-    """Merge parts that read different tokens; the first is changed and returned."""
+    """Merge parts that read different tokens; the first is changed and returned.
+
+    Args:
+        first: A part.
+        others: The other parts: same autoencoder, settings and calibration, and no token in two parts.
+
+    Returns:
+        What one pass over all of these tokens would have gathered.
+
+    Example:
+        >>> from quadric.evidence import Collector, EvidenceSettings, calibrate, gather, merge, open_live, text_behind
+        >>> parts = [Collector(ae, EvidenceSettings(), calibration=calibrate(ae, x)) for _ in range(2)]
+        >>> for rank, part in enumerate(parts):
+        ...     stream = open_live(ae.provenance, batch_tokens=256)
+        ...     stream.rank, stream.world_size = rank, 2
+        ...     gather(part, stream, text_behind(stream), n_tokens=500)
+        >>> merge(*parts).n_tokens
+        1000
+    """
     for other in others:
         first.absorb(other)
     return first
@@ -226,7 +252,26 @@ class MemoryNeed(NamedTuple):
 def memory_need(
     *, d_model: int, n_latents: int, n_hidden: int, n_tokens: int, batch_tokens: int, settings: EvidenceSettings
 ) -> MemoryNeed:
-    """Predict the memory of a pass from its sizes."""
+    """Predict the memory of a pass from its sizes.
+
+    Args:
+        d_model: Width of the tokens.
+        n_latents: Size of the dictionary.
+        n_hidden: Number of atoms; of a linear dictionary, its number of latents.
+        n_tokens: Tokens to score.
+        batch_tokens: Tokens per batch.
+        settings: How much is kept per latent.
+
+    Returns:
+        Bytes that are kept, that one batch takes, and that the evidence has.
+
+    Example:
+        >>> from quadric.evidence import EvidenceSettings, memory_need
+        >>> sizes = {"d_model": 576, "n_latents": 512, "n_hidden": 1024}
+        >>> need = memory_need(**sizes, n_tokens=200_000, batch_tokens=4096, settings=EvidenceSettings())
+        >>> f"{need.peak / 1e9:.1f} GB"
+        '0.3 GB'
+    """
     a = settings.n_axes + 1  # the linear predictor is one more
     point = 8 + 8 + 4 + 4 * a
     context = 2 * settings.n_contexts * (4 + 8 + 8 + 4 * a)

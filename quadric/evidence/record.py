@@ -25,7 +25,13 @@ Array = np.ndarray
 
 @dataclass(frozen=True, kw_only=True)
 class EvidenceSettings:
-    """How much is kept per latent, and how it is chosen."""
+    """How much is kept per latent, and how it is chosen.
+
+    Example:
+        >>> from quadric.evidence import EvidenceSettings
+        >>> EvidenceSettings(n_points=500).n_contexts
+        6
+    """
 
     n_points: int = 2000
     """Points per latent, drawn without replacement with weights (|z − rest| + epsilon)⁴."""

@@ -13,15 +13,53 @@ MUST_MATCH = ("model", "model_revision", "hook_point", "tokenizer_fingerprint")
 
 
 def open_live(
-    provenance: Provenance, *, model: str | None, corpus: str | None, batch_tokens: int, device: str
+    provenance: Provenance,
+    *,
+    model: str | None = None,
+    corpus: str | None = None,
+    batch_tokens: int,
+    device: str = "auto",
 ) -> LiveStream:
-    """The live stream that an autoencoder was made for, opened again from its provenance; one pass over its text."""
+    """The live stream that an autoencoder was made for, opened again from its provenance; one pass over its text.
+
+    Args:
+        provenance: Of the autoencoder.
+        model: Location of the language model, if its recorded name is not enough to find it.
+        corpus: Another corpus, or the location of the recorded one.
+        batch_tokens: Tokens per batch.
+        device: Device of the language model.
+
+    Returns:
+        The stream.
+
+    Example:
+        >>> from quadric.evidence import open_live
+        >>> stream = open_live(ae.provenance, batch_tokens=256)
+        >>> next(iter(stream)).activations["resid_pre.2"].shape
+        torch.Size([256, 32])
+    """
     config = config_from(provenance, model=model, corpus=corpus)
     return LiveStream.open(config, batch=BatchSize(tokens=batch_tokens), device=device)
 
 
 def open_cached(provenance: Provenance, folder: Path, batch_tokens: int) -> CachedStream:
-    """A cache in the order of its text, if it holds the hook point that an autoencoder reads."""
+    """A cache in the order of its text, if it holds the hook point that an autoencoder reads.
+
+    Args:
+        provenance: Of the autoencoder.
+        folder: Of the cache.
+        batch_tokens: Tokens per batch.
+
+    Returns:
+        One pass over the cache.
+
+    Example:
+        >>> from quadric.evidence import open_cached
+        >>> stored = quadric.harvest("my-model", "texts.jsonl", layer=2, tokens=500, out="cache")
+        >>> stream = open_cached(ae.provenance, Path("cache"), batch_tokens=200)
+        >>> [len(batch) for batch in stream]
+        [200, 200, 100]
+    """
     cache = ActivationCache(folder)
     if provenance.hook_point is not None and provenance.hook_point not in cache.hook_points:
         raise ValueError(

@@ -104,12 +104,10 @@ class RowText:
         texts: One string per row; a row whose string is empty is called by its number.
 
     Example:
-        ```python
-        from quadric.evidence import RowText
-
-        text = RowText(3, ["cat", "dog", "cat"])
-        assert text.sequence(0).tokens == text.sequence(2).tokens
-        ```
+        >>> from quadric.evidence import RowText
+        >>> text = RowText(3, ["cat", "dog", "cat"])
+        >>> text
+        RowText(3 rows, 2 distinct texts)
     """
 
     def __init__(self, n_rows: int, texts: Sequence[str] | None = None) -> None:
@@ -138,7 +136,21 @@ class RowText:
 
 
 def text_behind(stream: ActivationStream, model: str | None = None) -> CorpusText | CachedText:
-    """The text of a live or cached stream; `model` is where a cache's language model is now, if it was moved."""
+    """The text of a live or cached stream; `model` is where a cache's language model is now, if it was moved.
+
+    Args:
+        stream: A live or cached stream.
+        model: Location of the language model of a cache, if its recorded name is not enough to find it.
+
+    Returns:
+        The text, for functions that collect evidence.
+
+    Example:
+        >>> from quadric.evidence import open_live, text_behind
+        >>> text = text_behind(open_live(ae.provenance, batch_tokens=256))
+        >>> len(text.sequence(0).tokens)
+        32
+    """
     if isinstance(stream, LiveStream):
         tokenizer, config = stream.model.tokenizer, stream.config
         bos, separator = config.rules.bos_of(tokenizer), tokenizer.separator

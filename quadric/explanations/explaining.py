@@ -96,10 +96,11 @@ def explain(
         An `Explanation`, or one per text.
 
     Example:
-        >>> ae, evidence = quadric.load("runs/demo"), quadric.Evidence.load("runs/demo/evidence/NAME")
-        >>> found = quadric.explain(ae, "Paris is the capital of France", evidence)
-        >>> found.tokens[5].latents[0].label
-        'China · Europe · Africa'
+        >>> found = quadric.explain(ae, "Monday comes after Sunday", evidence, top=3)
+        >>> first = found.tokens[0]
+        >>> first.text, len(first.latents)
+        ('M', 3)
+        >>> label = first.latents[0].label
     """
     loaded = language_model_of(autoencoder, model, tokenizer, device)
     if check_model:
@@ -137,6 +138,14 @@ class Explainer:
         autoencoder: Any dictionary.
         model: Its language model.
         evidence: What data says about its latents.
+
+    Example:
+        >>> from quadric.activations import find_model, load_model
+        >>> from quadric.explanations import Explainer
+        >>> explainer = Explainer(ae, load_model(find_model("my-model")), evidence)
+        >>> found = explainer.explain(["Monday comes", "and then comes Tuesday"], top=3)
+        >>> [len(each.tokens) for each in found]
+        [12, 22]
     """
 
     def __init__(self, autoencoder: Autoencoder, model: LanguageModel, evidence: Evidence | None = None) -> None:

@@ -57,6 +57,14 @@ class TextReader:
     Args:
         model: The dictionary's language model.
         autoencoder: The dictionary, which records hook point, token rules and how its text was packed.
+
+    Example:
+        >>> from quadric.activations import find_model, load_model
+        >>> from quadric.explanations import TextReader
+        >>> reader = TextReader(load_model(find_model("my-model")), ae)
+        >>> (reading,) = reader.read(["Monday comes"])
+        >>> reading.words[:3], reading.vectors.shape
+        (['M', 'o', 'n'], torch.Size([12, 32]))
     """
 
     def __init__(self, model: LanguageModel, autoencoder: Autoencoder) -> None:

@@ -55,10 +55,28 @@ def draw_figures(
     on_drawn: Callable[[str, list[Path]], None] = lambda name, paths: None,
     on_missing: Callable[[str, MissingDataError], None] = lambda name, problem: None,
 ) -> list[str]:
-    """Draw the figures in `only`, or every figure that has data; returns the names of the drawn figures.
+    """Draw the figures in `only`, or every figure that has data.
 
     If `only` names a figure without data, `MissingDataError` is raised. Without `only`, such figures are
     reported to `on_missing` and skipped.
+
+    Args:
+        data: Result of `read_figure_data`.
+        folder: Where the figures go, as PNG and SVG, with their numbers as CSV.
+        only: Names of figures; all by default.
+        on_drawn: Called with the name of a drawn figure and its files.
+        on_missing: Called with the name of a figure that has no data, and what is missing.
+
+    Returns:
+        The names of the drawn figures.
+
+    Example:
+        >>> from quadric.figures import draw_figures, read_figure_data
+        >>> data = read_figure_data([Path("runs/sweep")])
+        >>> draw_figures(data, Path("figures"), only=["error_bits"])
+        ['error_bits']
+        >>> sorted(path.name for path in Path("figures").iterdir())
+        ['error_bits.csv', 'error_bits.png', 'error_bits.svg']
     """
     drawn: list[str] = []
     for name in only or FIGURES:

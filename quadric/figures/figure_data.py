@@ -81,7 +81,20 @@ def _place_and_size(trained: Trained) -> tuple[str, int, str]:
 
 
 def read_figure_data(folders: Sequence[Path]) -> FigureData:
-    """Read sweeps and run folders."""
+    """Read sweeps and run folders.
+
+    Args:
+        folders: Folders written by `quadric sweep` and `quadric train`.
+
+    Returns:
+        What the figures are drawn from.
+
+    Example:
+        >>> from quadric.figures import read_figure_data
+        >>> data = read_figure_data([Path("runs/sweep"), Path("runs/demo")])
+        >>> len(data.rows), len(data.trained)
+        (2, 1)
+    """
     rows: dict[str, Row] = {}
     trained: dict[str, Trained] = {}
     ablations: list[Row] = []

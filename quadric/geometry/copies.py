@@ -57,12 +57,8 @@ def redundancy(autoencoder: Autoencoder, threshold: float = COPY) -> Redundancy:
         Which latents are empty, which are copies, and of which.
 
     Example:
-        ```python
-        import quadric
-
-        ae = quadric.BilinearAutoencoder(d_model=8, n_latents=16, prior="atomic")
-        print(quadric.geometry.redundancy(ae))
-        ```
+        >>> geometry.redundancy(ae).n_distinct
+        24
     """
     if isinstance(autoencoder, BilinearAutoencoder) and autoencoder.error_path == "lifted":
         return _redundancy_by_forms(autoencoder, threshold)

@@ -45,14 +45,10 @@ def dictionary_geometry(
         Eigenvalues, axes, shapes, support, neighbours and copies of all latents.
 
     Example:
-        ```python
-        import quadric
-
-        ae = quadric.BilinearAutoencoder(d_model=16, n_latents=32, prior="atomic")
-        geometry = quadric.geometry.dictionary_geometry(ae)
-        table = quadric.geometry.statistics(ae, geometry=geometry)
-        print(table.shape[0], geometry.neighbours.latents[0, :3])
-        ```
+        >>> known = geometry.dictionary_geometry(ae)
+        >>> table = geometry.statistics(ae, geometry=known)  # decomposes no latent again
+        >>> known.neighbours.latents[0, :3].shape
+        torch.Size([3])
     """
     found = decompose(autoencoder, on_progress=on_progress, centre=moments)
     near = closest(found, on_progress=on_progress)

@@ -76,12 +76,9 @@ def neighbours(
         The neighbours, closest first, with their overlaps.
 
     Example:
-        ```python
-        import quadric
-
-        ae = quadric.BilinearAutoencoder(d_model=16, n_latents=32, prior="atomic")
-        print(quadric.geometry.neighbours(ae, count=3).latents[0])
-        ```
+        >>> nearest = geometry.neighbours(ae, count=3)
+        >>> nearest.latents.shape
+        torch.Size([24, 3])
     """
     _check(count, largest_rank)
     if geometry is not None:

@@ -125,14 +125,9 @@ def read(
         Shape, centre, axes, radii and curvature.
 
     Example:
-        ```python
-        import torch
-        import quadric
-
-        x = torch.nn.functional.normalize(torch.randn(500, 8) + 2, dim=1)
-        ae = quadric.fit(x, n_latents=6, steps=5)
-        print(quadric.geometry.read(ae, 0, centre=x.mean(0)))
-        ```
+        >>> found = geometry.read(ae, 0)
+        >>> found.shape in geometry.SHAPES
+        True
     """
     if not 0 <= latent < autoencoder.n_latents:
         raise IndexError(f"latent {latent} is outside 0 … {autoencoder.n_latents - 1}")

@@ -198,6 +198,7 @@ def shape_of(eigenvalues: Float[Tensor, " r"], tolerance: float = DEFAULT_TOLERA
         slab, ellipsoid, hyperboloid or empty, with its signature.
 
     Example:
+        >>> from quadric.geometry import shape_of
         >>> shape_of(torch.tensor([2.0, 2.0])).figure
         'circle'
     """

@@ -42,12 +42,9 @@ def spectrum(autoencoder: Autoencoder, latent: int) -> Eigenpairs:
         Eigenvalues by |λ| descending and eigenvectors (d, r) as columns, where r is the rank of W_i.
 
     Example:
-        ```python
-        import quadric
-
-        ae = quadric.BilinearAutoencoder(d_model=16, n_latents=32, prior="atomic")
-        eigenvalues, eigenvectors = quadric.geometry.spectrum(ae, 3)
-        ```
+        >>> eigenvalues, eigenvectors = geometry.spectrum(ae, 3)
+        >>> bool((eigenvalues.abs().diff() <= 0).all())  # the largest first
+        True
     """
     return latent_form(autoencoder, latent).eigenpairs()
 

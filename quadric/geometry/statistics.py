@@ -113,13 +113,11 @@ def statistics(
         One row per latent, each column an attribute.
 
     Example:
-        ```python
-        import quadric
-
-        ae = quadric.BilinearAutoencoder(d_model=16, n_latents=32, prior="atomic")
-        table = quadric.geometry.statistics(ae)
-        print(table.importance[3], table.effective_rank[3], table.shape[3])
-        ```
+        >>> table = geometry.statistics(ae)
+        >>> table.shape[3] in geometry.SHAPES
+        True
+        >>> round(table.importance.mean().item(), 6)
+        1.0
     """
     check_tolerance(tolerance)
     if geometry is not None:

@@ -160,11 +160,8 @@ def load(folder: str | Path) -> BenchSAE:
         A module for SAEBench, on the CPU.
 
     Example:
-        ```python
-        from quadric.interop.saebench import load
-
-        selected_saes = [("quadric_demo", load("exported/saebench"))]   # for run_eval of any evaluation
-        ```
+        >>> exported = quadric.export(ae, to="saebench", out="exported", model_name="my-model")
+        >>> selected_saes = [("quadric_demo", load("exported"))]  # for run_eval of any evaluation
     """
     path = Path(folder) / RECORD
     if not path.is_file():

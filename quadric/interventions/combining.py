@@ -71,6 +71,7 @@ class Combination:
         interventions: At least one; their dictionaries may differ, but read tokens of one width.
 
     Example:
+        >>> from quadric.interventions import Combination
         >>> import quadric
         >>> ae = quadric.BilinearAutoencoder(d_model=8, n_latents=16, prior="atomic")
         >>> both = Combination([ae.latent(1).project(to=0.5), ae.latent(2).ablate()])

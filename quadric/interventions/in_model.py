@@ -47,12 +47,10 @@ def intervene(
         A context manager; it yields the model.
 
     Example:
-        >>> from transformers import LlamaConfig, LlamaForCausalLM
-        >>> sizes = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4}
-        >>> model = LlamaForCausalLM(LlamaConfig(vocab_size=100, num_hidden_layers=2, **sizes))
-        >>> with quadric.intervene(model, ae.latent(3).ablate(), hook_point="resid_pre.1"):
-        ...     tokens = model.generate(torch.tensor([[5, 6, 7]]), max_new_tokens=4, pad_token_id=0)
-        >>> tokens.shape[1] <= 7
+        >>> ids = tokenizer("Monday comes", return_tensors="pt").input_ids
+        >>> with quadric.intervene(model, ae.latent(3).ablate()):
+        ...     continued = model.generate(ids, max_new_tokens=4, pad_token_id=0)
+        >>> continued.shape[1] <= ids.shape[1] + 4
         True
     """
     check_positions(positions)

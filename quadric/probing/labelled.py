@@ -27,6 +27,7 @@ class LabelledSet:
     """Texts, or rows of activations, and one label for each.
 
     Example:
+        >>> from quadric.probing import LabelledSet
         >>> LabelledSet(name="sign", kind="binary", vectors=torch.randn(40, 8), labels=[0, 1] * 20)
         LabelledSet('sign': 40 rows, binary)
     """

@@ -36,8 +36,10 @@ def read_labelled(
         The set, named after the file.
 
     Example:
+        >>> rows = ["review,stars", "fine,4.5", "poor,1.0", "good,4.0", "bad,1.5"]
+        >>> length = Path("reviews.csv").write_text("\\n".join(rows))
         >>> read_labelled("reviews.csv", text_field="review", label_field="stars")
-        LabelledSet('reviews': 2000 rows, continuous)
+        LabelledSet('reviews': 4 rows, continuous)
     """
     path = Path(path)
     if path.suffix not in ENDINGS:

@@ -75,7 +75,22 @@ def _flat(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def summary_of(found: Probing) -> Summary:
-    """Means and contrasts over all sets that are not trivial."""
+    """Means and contrasts over all sets that are not trivial.
+
+    Args:
+        found: Result of `quadric.probe`.
+
+    Returns:
+        The summary; `auc` and `r2` have means of families of features, `auc_contrasts` and `r2_contrasts` the paired
+        differences between them.
+
+    Example:
+        >>> from quadric.probing import LabelledSet, summary_of
+        >>> data = LabelledSet(name="sign", kind="binary", vectors=x[:200], labels=(x[:200, 0] > 0).int().tolist())
+        >>> summary = summary_of(quadric.probe(ae, [data], seeds=2, counts=(1,)))
+        >>> summary.auc[0].n_sets
+        1
+    """
     trivial = {each.name for each in found.sets if each.is_trivial}
     probes = [row for row in found.rows if row.set not in trivial]
     rows: list[Row] = [*probes, *found.regressions]

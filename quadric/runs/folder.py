@@ -52,9 +52,12 @@ def load(
         The autoencoder, on the CPU.
 
     Example:
-        ae = quadric.load("runs/first")
-        ae = quadric.load("runs/grid", name="resid_pre.15-topk-k1024-active32-seed0")
-        ae = quadric.load("sae-llama-3-8b-32x", name="layers.16")
+        >>> ae = quadric.load("runs/demo")
+        >>> ae.n_latents, ae.provenance.hook_point
+        (24, 'resid_pre.2')
+        >>> topk = quadric.load("runs/sweep/runs/000", name="resid_pre.2-topk-k24-active4-seed0")
+        >>> topk
+        TopKAutoencoder(d_model=32, n_latents=24, n_active=4)
     """
     names = () if name is None else (name,)
     return read_dictionary(autoencoder_folder(local_folder(folder_or_hub_id, revision=revision, names=names), name))

@@ -25,8 +25,8 @@ def push(autoencoder: Autoencoder, hub_id: str, *, private: bool = False, token:
         The address of the commit.
 
     Example:
-        >>> quadric.push(ae, "my-name/weekdays")  # doctest: +SKIP
-        'https://huggingface.co/my-name/weekdays/commit/…'
+        >>> quadric.push(ae, "my-name/weekdays")
+        'https://huggingface.co/my-name/weekdays/commit/...'
     """
     hub = _hub_library()
     api = hub.HfApi(token=token)

@@ -15,7 +15,13 @@ WARMUP_SHARE = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """Sizes of the dictionaries and length of training; the defaults are the paper's."""
+    """Sizes of the dictionaries and length of training; the defaults are the paper's.
+
+    Example:
+        >>> from quadric.sweep import Scale
+        >>> Scale(n_latents=1024, steps=500, alpha_warmup_steps=60).n_active
+        32
+    """
 
     n_latents: int = 8192
     """Number of latents."""

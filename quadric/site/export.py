@@ -93,10 +93,8 @@ def build_site(
         The manifest that was written to data/site.json.
 
     Example:
-        ```python
-        one = SiteInput(name="mine", autoencoder=ae, evidence=evidence, source=None)
-        build_site([one], Path("site"))
-        ```
+        >>> one = SiteInput(name="mine", autoencoder=ae, evidence=evidence, source="runs/demo")
+        >>> built = build_site([one], Path("site"), with_map=False)
     """
     check_replaceable(out)
     static = static or writer.STATIC

@@ -67,12 +67,12 @@ def show(
         A picture that notebooks display and `save` writes as an HTML file.
 
     Example:
-        ```python
-        ae = quadric.BilinearAutoencoder(d_model=16, n_latents=32, prior="atomic", seed=0)
-        quadric.show(ae, 12)
-        quadric.show(ae, 12, torch.randn(1000, 16)).save("latent.html")
-        quadric.show(ae, 12, quadric.geometry.latent_form(ae, 12) - quadric.geometry.latent_form(ae, 3))
-        ```
+        >>> quadric.show(ae, 12, evidence)
+        Picture(...)
+        >>> quadric.show(ae, 12, x).save("latent.html")
+        >>> difference = geometry.latent_form(ae, 12) - geometry.latent_form(ae, 3)
+        >>> quadric.show(difference)
+        Picture('Form', ... characters; save(path) writes it as HTML)
     """
     writer.check_viewer_built()
     if isinstance(data, Form):

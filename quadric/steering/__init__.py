@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from quadric.steering.ablation import AblationRow, ablation_study
     from quadric.steering.curve import SteeringCurve, SteeringRow, steering_curve
-    from quadric.steering.cyclic import CyclicRow, cyclic_study
+    from quadric.steering.cyclic import CyclicRow, Question, cyclic_study
     from quadric.steering.of_run import ablate_run, open_run, steer_run
 
 # Resolved on first use: the command line reads names without waiting for torch.
 _HOME = {
     "AblationRow": "ablation",
     "CyclicRow": "cyclic",
+    "Question": "cyclic",
     "SteeringCurve": "curve",
     "SteeringRow": "curve",
     "ablate_run": "of_run",
@@ -38,6 +39,7 @@ _HOME = {
 __all__ = [
     "AblationRow",
     "CyclicRow",
+    "Question",
     "SteeringCurve",
     "SteeringRow",
     "ablate_run",

@@ -118,6 +118,17 @@ def ablation_study(
 
     Returns:
         One row per latent, by density.
+
+    Example:
+        >>> from quadric.steering import ablation_study, open_run
+        >>> opened = open_run("runs/demo")
+        >>> sentences = ["Monday comes after Sunday, and then comes Tuesday."] * 4
+        >>> sequences = tokenizer(sentences, return_tensors="pt").input_ids
+        >>> rows = ablation_study(
+        ...     opened.model, opened.point, opened.autoencoder, opened.evidence, sequences, n_latents=2, n_sequences=2
+        ... )
+        >>> len(rows)
+        2
     """
     fires = _firing(model, point, autoencoder, evidence, sequences)
     done = {row.latent: row for row in known}

@@ -181,11 +181,14 @@ def steering_curve(
         One row for each method, value and seed; `summaries()` averages over seeds.
 
     Example:
-        acts = quadric.harvest(model, corpus_texts, layer=15, tokenizer=tokenizer)
-        found = quadric.steering_curve(
-            model, ae.latent(214), evidence, prompts, corpus=acts, texts=other_texts, tokenizer=tokenizer
-        )
-        found.summaries()
+        >>> prompts = ["Monday comes after", "All happy families", "And then comes", "Sunday is"]
+        >>> texts = ["All happy families are alike.", "Monday comes after Sunday."]
+        >>> curve = quadric.steering_curve(
+        ...     model, ae.latent(3), evidence, prompts, corpus=acts, texts=texts, to=0.5, seeds=[0], tokenizer=tokenizer
+        ... )
+        >>> [row.method for row in curve.rows][:4]
+        ['none', 'quadric', 'leading eigenvector', 'difference of means']
+        >>> table = curve.summaries()
     """
     loaded = model if isinstance(model, LanguageModel) else model_in_memory(model, tokenizer)
     point = writable_point(loaded, latent.autoencoder.provenance, hook_point, check_model)
@@ -218,7 +221,7 @@ def dose_for(doses: Sequence[float], effects: Sequence[float], target: float) ->
         The dose; None if the target is not positive, or never reached.
 
     Example:
-        >>> dose_for([0, 1, 3], [0.0, 0.1, 0.3], 0.2)
+        >>> dose_for([0.0, 1.0, 3.0], [0.0, 0.1, 0.3], 0.2)
         2.0
     """
     if target <= 0:

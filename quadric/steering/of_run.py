@@ -94,6 +94,13 @@ def open_run(
 
     Returns:
         The opened run.
+
+    Example:
+        >>> from quadric.steering import open_run
+        >>> opened = open_run("runs/demo")
+        >>> str(opened.point), opened.evidence.n_tokens
+        ('resid_pre.2', 1500)
+        >>> latent = opened.latent(3)
     """
     folder = local_folder(run)
     own = autoencoder_folder(folder, name)
@@ -155,6 +162,13 @@ def steer_run(
 
     Returns:
         The curve.
+
+    Example:
+        >>> from quadric.steering import steer_run
+        >>> prompts = ["Monday comes after", "All happy families", "And then comes", "Sunday is"]
+        >>> curve = steer_run("runs/demo", 3, prompts, to=[0.5], seeds=[0], new_tokens=2, corpus_tokens=500)
+        >>> [row.method for row in curve.rows][:2]
+        ['none', 'quadric']
     """
     opened = open_run(run, name=name, model=model, corpus=corpus, device=device)
     return steering_curve(
@@ -204,6 +218,12 @@ def ablate_run(
 
     Returns:
         One row per latent.
+
+    Example:
+        >>> from quadric.steering import ablate_run
+        >>> rows = ablate_run("runs/demo", latents=3, sequences=2)
+        >>> len(rows)
+        3
     """
     for what, count in (("latents", latents), ("sequences", sequences), ("texts", texts)):
         if count < 1:

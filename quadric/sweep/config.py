@@ -31,7 +31,19 @@ MAY_CHANGE = ("grid", "cells_together", "live")
 
 @dataclass(frozen=True, kw_only=True)
 class SweepConfig:
-    """Which cells to train, on which activations, and how to measure them."""
+    """Which cells to train, on which activations, and how to measure them.
+
+    Example:
+        >>> from quadric.activations import ActivationConfig
+        >>> from quadric.sweep import Grid, Scale, SweepConfig
+        >>> config = SweepConfig(
+        ...     activations=ActivationConfig(hook_points="9,15"),
+        ...     scale=Scale(n_latents=1024, steps=500, alpha_warmup_steps=60),
+        ...     grid=Grid(dictionaries=("atomic", "topk"), seeds=(0, 1)),
+        ... )
+        >>> len(config.all_cells().autoencoders)
+        8
+    """
 
     activations: ActivationConfig
     scale: Scale
@@ -72,7 +84,20 @@ def write_sweep_config(config: SweepConfig, folder: Path) -> None:
 
 
 def read_sweep_config(folder: Path) -> SweepConfig:
-    """Read a sweep's config; a wrong format, version or field is an error."""
+    """Read a sweep's config; a wrong format, version or field is an error.
+
+    Args:
+        folder: Of the sweep.
+
+    Returns:
+        The config.
+
+    Example:
+        >>> from quadric.sweep import read_sweep_config
+        >>> config = read_sweep_config(Path("runs/sweep"))
+        >>> config.activations.model, config.held_out_tokens
+        ('my-model', 64)
+    """
     path = folder / FILE_NAME
     if not path.is_file():
         raise FileNotFoundError(f"no {FILE_NAME} in '{folder}'; give a folder written by quadric sweep")

@@ -25,7 +25,19 @@ def write_row(folder: Path, row: Row) -> None:
 
 
 def read_rows(folder: Path) -> list[Row]:
-    """Rows of all finished cells, sorted by layer, kind, alpha and seed."""
+    """Rows of all finished cells, sorted by layer, kind, alpha and seed.
+
+    Args:
+        folder: Of the sweep.
+
+    Returns:
+        One dictionary of column names and values per cell.
+
+    Example:
+        >>> from quadric.sweep import read_rows
+        >>> [(row["layer"], row["kind"], row["n_latents"]) for row in read_rows(Path("runs/sweep"))]
+        [(2, 'composite', 24), (2, 'topk', 24)]
+    """
     rows = [_read(path) for path in sorted((folder / ROWS).glob("*.json"))]
     return sorted(rows, key=lambda row: (row["layer"], row["kind"], row["alpha"] or 0.0, row["seed"], row["cell"]))
 

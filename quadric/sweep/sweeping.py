@@ -22,7 +22,16 @@ from quadric.training.checkpoints import Damaged
 
 
 class Watcher:
-    """Callbacks for the progress of a sweep; this base class does nothing."""
+    """Callbacks for the progress of a sweep; this base class does nothing.
+
+    Example:
+        >>> from quadric.sweep import Watcher, sweep
+        >>> class Printing(Watcher):
+        ...     def plan(self, cells, finished):
+        ...         print(f"{len(finished)} of {len(cells)} cells are finished")
+        >>> table = sweep(Path("runs/sweep"), watcher=Printing())
+        2 of 2 cells are finished
+    """
 
     def plan(self, cells: list[str], finished: list[Row]) -> None:
         """Called once with all requested cells and the rows of those already finished."""
@@ -47,15 +56,43 @@ class Watcher:
 
 
 def start_sweep(config: SweepConfig, folder: Path) -> None:
-    """Create a sweep folder, or extend an existing sweep. An incompatible config is an error and changes nothing."""
+    """Create a sweep folder, or extend an existing sweep. An incompatible config is an error and changes nothing.
+
+    Args:
+        config: What to train and measure. An existing sweep may get more cells; nothing else may change.
+        folder: Of the sweep.
+
+    Returns:
+        Nothing; `sweep` does the work.
+
+    Example:
+        >>> from dataclasses import replace
+        >>> from quadric.sweep import read_sweep_config, start_sweep
+        >>> config = read_sweep_config(Path("runs/sweep"))
+        >>> start_sweep(replace(config, held_out_tokens=100), Path("runs/another"))
+        >>> read_sweep_config(Path("runs/another")).held_out_tokens
+        100
+    """
     config.all_cells()
     write_sweep_config(config, folder)
 
 
 def sweep(folder: Path, *, device: str = "auto", moved: Moved | None = None, watcher: Watcher | None = None) -> Path:
-    """Train and measure every unfinished cell; returns the path of the table.
+    """Train and measure every unfinished cell of a sweep.
 
-    Pass `moved` if the model or the text have moved since the sweep was started.
+    Args:
+        folder: Of the sweep, made by `start_sweep`.
+        device: Device of the language model and of the autoencoders.
+        moved: Where the model or the text are now, if they have moved since the sweep was started.
+        watcher: Is told about the progress.
+
+    Returns:
+        The path of the table.
+
+    Example:
+        >>> from quadric.sweep import sweep
+        >>> sweep(Path("runs/sweep"))  # every cell is finished: nothing to train
+        PosixPath('runs/sweep/results.parquet')
     """
     config, watcher, moved = read_sweep_config(folder), watcher or Watcher(), moved or Moved()
     config = replace(config, activations=moved.activations(config.activations))

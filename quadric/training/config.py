@@ -22,7 +22,16 @@ Kind = Literal["bilinear", "topk", "batch_topk"]
 
 @dataclass(frozen=True, kw_only=True)
 class AutoencoderConfig:
-    """One autoencoder to train; the defaults are the paper's."""
+    """One autoencoder to train; the defaults are the paper's.
+
+    Example:
+        >>> from quadric.training import AutoencoderConfig
+        >>> config = AutoencoderConfig(hook_point="resid_pre.15", prior="atomic", n_latents=1024)
+        >>> config.name
+        'resid_pre.15-atomic-k1024-alpha0.3-seed0'
+        >>> config.build(64).n_hidden
+        1024
+    """
 
     hook_point: str
     """Canonical name of the hook point whose activations it is trained on."""
@@ -158,7 +167,13 @@ class AutoencoderConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
-    """How the autoencoders of a run are trained; the defaults are the paper's."""
+    """How the autoencoders of a run are trained; the defaults are the paper's.
+
+    Example:
+        >>> from quadric.training import TrainingConfig
+        >>> TrainingConfig(steps=500, alpha_warmup_steps=100).learning_rate
+        0.03
+    """
 
     steps: int = 2048
     """Batches to train on."""

@@ -61,6 +61,7 @@ class Learner:
         step: number of steps already taken.
 
     Example:
+        >>> from quadric.training import AutoencoderConfig, Learner, TrainingConfig
         >>> config = AutoencoderConfig(hook_point="rows", prior="atomic", n_latents=16)
         >>> learner = Learner(config.build(8), config, TrainingConfig(steps=2, alpha_warmup_steps=1))
         >>> learner.step(torch.randn(64, 8)).n_tokens

@@ -71,6 +71,21 @@ def train(
         config: number of steps, and how often to save.
         checkpoints: folder for checkpoints; None saves nothing.
         on_step: called after each step with the number of steps taken and each learner's report.
+
+    Returns:
+        Nothing; the learners' autoencoders are trained in place.
+
+    Example:
+        >>> from quadric.activations import ActivationCache, BatchSize, CachedStream
+        >>> from quadric.training import AutoencoderConfig, Learner, TrainingConfig, train
+        >>> stored = quadric.harvest("my-model", "texts.jsonl", layer=2, tokens=1000, out="cache")
+        >>> stream = CachedStream(ActivationCache("cache"), batch=BatchSize(tokens=256), repeat=True)
+        >>> config = AutoencoderConfig(hook_point="resid_pre.2", prior="atomic", n_latents=16)
+        >>> training = TrainingConfig(steps=6, alpha_warmup_steps=3)
+        >>> learner = Learner(config.build(stream.d_model), config, training)
+        >>> train([learner], stream, training, Path("checkpoints"))
+        >>> learner.next_step
+        6
     """
     step = learners[0].next_step
     if step == 0:
@@ -125,10 +140,32 @@ def save(checkpoints: Path | None, learners: list[Learner], stream: Stream, conf
 
 
 def resume(checkpoints: Path, learners: list[Learner], stream: Stream) -> list[Damaged]:
-    """Restore learners and stream from the newest complete checkpoint; returns the damaged ones that were skipped.
+    """Restore learners and stream from the newest complete checkpoint.
 
     With as many processes as the checkpoint was made by, training goes on to the bit. With another number it goes on
     with the same batches, divided anew; sums over processes are then rounded differently.
+
+    Args:
+        checkpoints: Folder that `train` has saved to; if it has no checkpoint, nothing changes.
+        learners: Fresh learners of the same configurations.
+        stream: A fresh stream with the same arguments.
+
+    Returns:
+        Damaged checkpoints that were skipped.
+
+    Example:
+        >>> from quadric.activations import ActivationCache, BatchSize, CachedStream
+        >>> from quadric.training import AutoencoderConfig, Learner, TrainingConfig, resume, train
+        >>> stored = quadric.harvest("my-model", "texts.jsonl", layer=2, tokens=1000, out="cache")
+        >>> stream = CachedStream(ActivationCache("cache"), batch=BatchSize(tokens=256), repeat=True)
+        >>> config = AutoencoderConfig(hook_point="resid_pre.2", prior="atomic", n_latents=16)
+        >>> training = TrainingConfig(steps=6, alpha_warmup_steps=3)
+        >>> train([Learner(config.build(32), config, training)], stream, training, Path("checkpoints"))
+        >>> again = Learner(config.build(32), config, training)
+        >>> resume(Path("checkpoints"), [again], stream)
+        []
+        >>> again.next_step
+        6
     """
     checkpoint, damaged = newest_checkpoint(checkpoints)
     if checkpoint is None:

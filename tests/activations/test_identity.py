@@ -4,9 +4,9 @@ import pytest
 from transformers import AutoModelForCausalLM
 
 from quadric.activations.identity import WrongModelError, check_same_model
-from quadric.activations.models import find_model, sampled_fingerprint
+from quadric.activations.models import find_model, model_in_memory, sampled_fingerprint
 from quadric.autoencoders import Provenance
-from tests.activations.tiny import tiny_causal, tiny_model
+from tests.activations.tiny import tiny_causal, tiny_model, tiny_tokenizer
 
 
 def provenance(revision):
@@ -32,7 +32,9 @@ def test_a_loaded_model_is_known_by_its_revision():
 
 def test_a_folder_is_known_by_its_files(tiny_folder):
     causal = AutoModelForCausalLM.from_pretrained(tiny_folder)
-    check_same_model(causal, provenance(find_model(str(tiny_folder)).revision))
+    known = provenance(find_model(str(tiny_folder)).revision)
+    check_same_model(causal, known)
+    check_same_model(model_in_memory(causal, tiny_tokenizer()), known)  # what steering and explaining make of it
     with pytest.raises(WrongModelError, match="has revision sha256:"):
         check_same_model(causal, provenance("sha256:0123"))
 

@@ -81,11 +81,12 @@ def find_patterns(
         The tests of every latent, with `counts()` over the dictionary and `best("cone")`.
 
     Example:
-        ```python
-        found = quadric.evidence.find_patterns(evidence, quadric.geometry.dictionary_geometry(ae))
-        found.counts()  # {"cone": 12, "cluster": 71, ...}
-        found.tests[17]["subset"]
-        ```
+        >>> from quadric.evidence import find_patterns
+        >>> found = find_patterns(evidence, geometry.dictionary_geometry(ae), latents=range(6))
+        >>> sorted(found.counts())
+        ['cluster', 'cone', 'interpolation', 'subset']
+        >>> found.tests[3]["subset"].shown
+        False
     """
     if not is_available():
         raise ValueError(UNAVAILABLE)

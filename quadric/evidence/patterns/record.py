@@ -64,7 +64,21 @@ class DictionaryPatterns:
 
 
 def patterns_csv(found: DictionaryPatterns, evidence: Evidence) -> str:
-    """One row per latent and pattern that could be tested, with the link that opens the latent in the viewer."""
+    """One row per latent and pattern that could be tested, with the link that opens the latent in the viewer.
+
+    Args:
+        found: Result of `find_patterns`.
+        evidence: The evidence that was tested; it has the labels.
+
+    Returns:
+        The text of a CSV file.
+
+    Example:
+        >>> from quadric.evidence import find_patterns, patterns_csv
+        >>> found = find_patterns(evidence, geometry.dictionary_geometry(ae), latents=[3])
+        >>> patterns_csv(found, evidence).splitlines()[0]
+        'latent,label,pattern,shown,statistic,p_value,tokens,link'
+    """
     rows: list[dict[str, Any]] = []
     for latent, tests in found.tests.items():
         for name, test in tests.items():

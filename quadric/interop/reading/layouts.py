@@ -59,14 +59,9 @@ def read_dictionary(folder: Path) -> Autoencoder:
         The dictionary, in eval mode.
 
     Example:
-        ```python
-        from pathlib import Path
-        import quadric
-        from quadric.interop.reading import read_dictionary
-
-        quadric.TopKAutoencoder(d_model=8, n_latents=32).save_pretrained("dictionary")
-        print(read_dictionary(Path("dictionary")))
-        ```
+        >>> quadric.TopKAutoencoder(d_model=8, n_latents=32, n_active=4).save_pretrained("dictionary")
+        >>> read_dictionary(Path("dictionary"))
+        TopKAutoencoder(d_model=8, n_latents=32, n_active=4)
     """
     layout = _layout(folder)
     check_complete(folder)
