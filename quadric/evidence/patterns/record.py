@@ -24,6 +24,8 @@ class PatternTest:
     """See `STATISTICS`; NaN where there was nothing to test."""
     p_value: float
     """NaN where there was nothing to test, and for clusters, which are decided by controls of their own."""
+    corrected: float
+    """p-value after correction for the number of latents tested (Benjamini–Hochberg); NaN where `p_value` is."""
     shown: bool
     """Whether the latent counts as showing the pattern."""
     tokens: tuple[str, ...] = ()
@@ -38,6 +40,8 @@ class DictionaryPatterns:
     """By latent and pattern."""
     rate: float
     """Share of the latents that show a pattern that may be false."""
+    n_heavy_tailed_cones: int
+    """How many of the same latents show a cone where tokens have heavy tails and no structure: a warning, if many."""
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{name} {count:,}" for name, count in self.counts().items())
@@ -77,6 +81,7 @@ def patterns_csv(found: DictionaryPatterns, evidence: Evidence) -> str:
                         "shown": test.shown,
                         "statistic": round(test.statistic, 4),
                         "p_value": round(test.p_value, 5) if test.p_value == test.p_value else None,
+                        "corrected": round(test.corrected, 5) if test.corrected == test.corrected else None,
                         "tokens": " | ".join(test.tokens),
                         "link": f"#/latent/{latent}",
                     }
