@@ -197,7 +197,8 @@ def main(options: argparse.Namespace) -> None:
     if rows.pop("every", 1) != options.every:
         rows = {}
     lines: list[str] = rows.pop("examples", [])  # type: ignore[assignment]
-    for label, (make, patterns) in dictionaries(own, run / "activations", options.every).items():
+    wanted = dictionaries(own, run / "activations", options.every)
+    for label, (make, patterns) in wanted.items():
         if label in rows or (options.only and label not in options.only):
             continue
         shown = make()
@@ -212,6 +213,7 @@ def main(options: argparse.Namespace) -> None:
         kept = {**rows, "every": options.every, "examples": lines}
         write_atomically(path, (json.dumps(kept, indent=1, ensure_ascii=False) + "\n").encode())
         print(label, {name: rows[label].get(name) for name in PATTERNS}, flush=True)
+    rows = {label: rows[label] for label in wanted if label in rows}
     table = [[label, f"{row['latents']}", *cells(row), f"{row['seconds']:.0f}"] for label, row in rows.items()]
     header = ["dictionary", "distinct latents", *PATTERNS, "CPU s"]
     write_table(

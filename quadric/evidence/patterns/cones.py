@@ -68,9 +68,7 @@ def elongation(points: Float64[Array, "m a"], direction: Float64[Array, " a"]) -
     return float(along.std(ddof=1) / np.sqrt(max(widest, np.finfo(float).tiny)))
 
 
-def with_heavy_tails(
-    tokens: Float[Array, "n a"], degrees: int, generator: np.random.Generator
-) -> Float[Array, "n a"]:
+def with_heavy_tails(tokens: Float[Array, "n a"], degrees: int, generator: np.random.Generator) -> Float[Array, "n a"]:
     """Turn Gaussian tokens into tokens of a t distribution: every token is stretched by a factor of its own.
 
     Args:

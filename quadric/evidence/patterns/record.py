@@ -15,6 +15,20 @@ STATISTICS = {
     SUBSET: "share of the sign's entropy that a neighbouring token explains beyond chance",
 }
 
+MEANINGS = {
+    CONE: "points lie along one ray from the centre",
+    CLUSTER: "points fall into discrete groups",
+    INTERPOLATION: "the cloud of one token spans the path between two others",
+    SUBSET: "one token fires with both signs, and a neighbouring token tells which",
+}
+CHANCE = {
+    CONE: "draws of Gaussian tokens with the same covariance through the same form",
+    CLUSTER: "stable groups of Gaussian tokens, and of the same points on random directions",
+    INTERPOLATION: "random arrangements of the clouds with the covariance of their means",
+    SUBSET: "permutations of the signs, with one point per document",
+}
+"""With what each statistic is compared to get its p-value; clusters have none, they have to outnumber the controls."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class PatternTest:
