@@ -163,6 +163,7 @@ def site_parts(
         geometry = geometry_shown(each, on_progress)
         found = _clusters(each, geometry, _n_searched(each, clustered), seed, on_searched)
         patterns = _patterns(each, geometry, found, seed, on_tested)
+        on_tested(_n_searched(each, clustered) - len(found or {}))
         dictionaries.append(site_dictionary(each, text.name, geometry, found, patterns, seed=seed, with_map=with_map))
     return texts, dictionaries
 
