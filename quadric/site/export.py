@@ -161,9 +161,11 @@ def site_parts(
     for each in inputs:
         text = _shared(texts, site_text(each.evidence))
         geometry = geometry_shown(each, on_progress)
-        found = _clusters(each, geometry, _n_searched(each, clustered), seed, on_searched)
+        count = _n_searched(each, clustered)
+        found = _clusters(each, geometry, count, seed, on_searched)
         patterns = _patterns(each, geometry, found, seed, on_tested)
-        on_tested(_n_searched(each, clustered) - len(found or {}))
+        if found is not None and len(found) < count:  # as many are not tested as were not searched
+            on_tested(count - len(found))
         dictionaries.append(site_dictionary(each, text.name, geometry, found, patterns, seed=seed, with_map=with_map))
     return texts, dictionaries
 

@@ -352,8 +352,8 @@ def test_patterns_that_contradict_each_other_are_refused(tmp_path, static, text)
     beyond = replace(dictionary, patterns={9: dictionary.patterns[0]})
     with pytest.raises(ValueError, match="has patterns of latent 9; n_latents=3"):
         write_site(tmp_path / "site", title="t", texts=[text], dictionaries=[beyond], static=static)
+    other = replace(dictionary, patterns={2: dictionary.patterns[0]})
     with pytest.raises(ValueError, match="latent 2 of 'composite' is an example of a cone that it lacks"):
-        other = replace(dictionary, patterns={2: dictionary.patterns[0]})
         write_site(tmp_path / "site", title="t", texts=[text], dictionaries=[other], static=static)
 
 

@@ -31,7 +31,7 @@ ROWS = {
 def found_in(shown_count: int, tested: int) -> DictionaryPatterns:
     one, other = shown(3.0), replace(shown(0.0), shown=False)
     tests = {
-        latent: {name: NOTHING for name in PATTERNS} | {"cluster": one if latent < shown_count else other}
+        latent: dict.fromkeys(PATTERNS, NOTHING) | {"cluster": one if latent < shown_count else other}
         for latent in range(tested)
     }
     return DictionaryPatterns(tests=tests, rate=0.05, n_heavy_tailed_cones=0)
