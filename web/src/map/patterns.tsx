@@ -61,16 +61,17 @@ function Kind({ kind, tests, ...props }: KindProps) {
 }
 
 function Example({ entry, index, hovered, onHover, latent, test }: HoverProps & { latent: number; test: LatentPattern }) {
+  const [tokens, label] = [tokensOf(test), labelOf(index, latent)];
   return (
     <li
       class={hovered === latent ? "hovered" : ""}
       onPointerEnter={() => onHover(latent)}
       onPointerLeave={() => onHover(null)}
     >
-      <a href={formatRoute({ ...LATENT, dictionary: entry.name, latent })} title={`${labelOf(index, latent)}: ${evidence(test)}`}>
+      <a href={formatRoute({ ...LATENT, dictionary: entry.name, latent })} title={`${label}: ${evidence(test)}`}>
         <span class="number">{latent}</span>
         <span class="label">
-          <bdi>{tokensOf(test)}</bdi> <bdi class="quiet">{labelOf(index, latent)}</bdi>
+          <bdi>{tokens}</bdi> {!tokens.includes(label) && <bdi class="quiet">{label}</bdi>}
         </span>
         <span class="value">{brief(test)}</span>
       </a>

@@ -5,9 +5,11 @@ import { percent } from "./format.ts";
 
 const JOINTS: Record<string, string> = { cluster: "; ", interpolation: " – " };
 
-/** The tokens that show a pattern. */
-export function tokensOf({ name, tokens }: LatentPattern): string {
-  return tokens.map(visible).join(JOINTS[name] ?? " · ");
+/** The tokens that show a pattern; of many clusters, a site names only some. */
+export function tokensOf({ name, statistic, tokens }: LatentPattern): string {
+  const joint = JOINTS[name] ?? " · ";
+  const more = name === "cluster" && statistic !== null && statistic > tokens.length ? `${joint}…` : "";
+  return tokens.map(visible).join(joint) + more;
 }
 
 /** How strongly a latent shows a pattern. */

@@ -32,6 +32,7 @@ test("a pattern is said with its strength and its p-value", () => {
 test("tokens are joined as the pattern has them, and shown as they are", () => {
   assert.equal(tokensOf(cone), "his · He");
   assert.equal(tokensOf({ ...cone, name: "interpolation", tokens: ["of", "de", "\u202e"] }), "of – de – ⟨U+202E⟩");
+  assert.equal(tokensOf({ ...cone, name: "cluster", statistic: 3, tokens: ["a · b", "c"] }), "a · b; c; …");
 });
 
 test("what was not found is listed, with what could not be tested", () => {
