@@ -19,6 +19,7 @@ from measure import write_table
 
 from quadric.evidence import Evidence
 from quadric.evidence.clusters import MADE_BY_DRAW, MOST_LATENTS, LatentClusters, clusters_of, gaussian_points
+from quadric.evidence.patterns.cones import with_heavy_tails
 from quadric.geometry import DictionaryGeometry, with_signs
 from quadric.runs.demonstration import default_demonstration, demonstrate
 from quadric.runs.folder import autoencoder_folders, evidence_folder, load
@@ -32,9 +33,7 @@ DEGREES = (6, 4)
 
 def structureless(degrees: int | None, n_tokens: int, n_axes: int, generator: np.random.Generator) -> np.ndarray:
     tokens = generator.standard_normal((n_tokens, n_axes))
-    if degrees is not None:
-        tokens *= np.sqrt(degrees / generator.chisquare(degrees, (n_tokens, 1)))
-    return tokens.astype(np.float32)
+    return (tokens if degrees is None else with_heavy_tails(tokens, degrees, generator)).astype(np.float32)
 
 
 def with_points_of(

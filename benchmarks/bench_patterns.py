@@ -28,14 +28,13 @@ from quadric._files import write_atomically
 from quadric.autoencoders import Autoencoder
 from quadric.evidence import Evidence, collect_in_memory, open_cached, text_behind
 from quadric.evidence.patterns import PATTERNS, DictionaryPatterns, find_patterns, patterns_csv
+from quadric.evidence.patterns.cones import HEAVY_TAILS
 from quadric.geometry import DictionaryGeometry, dictionary_geometry, with_signs
 from quadric.runs.demonstration import default_demonstration, demonstrate
 from quadric.runs.folder import autoencoder_folders, evidence_folder, load
 from quadric.runs.sites import SITE
 from quadric.site.writer import is_site
 
-HEAVY_TAILS = 4
-"""Degrees of freedom of the t distribution."""
 EXAMPLES = 4
 Row = dict[str, Any]
 
@@ -144,7 +143,7 @@ def row_of(found: DictionaryPatterns, shown: Shown, patterns: tuple[str, ...], s
         for name in PATTERNS
     }
     return {
-        "latents": len(found.tests), "seconds": seconds,
+        "latents": len(found.tests), "seconds": seconds, "heavy_tailed_cones": found.n_heavy_tailed_cones,
         **{name: {"shown": count[name], "tested": tested[name], "low": low[name], "curvature": curved[name]}
            for name in patterns},
     }  # fmt: skip
@@ -156,7 +155,7 @@ def examples(found: DictionaryPatterns, evidence: Evidence) -> list[str]:
     for name in PATTERNS:
         for latent in found.best(name, EXAMPLES):
             test = found.tests[latent][name]
-            p = f", p = {test.p_value:.4f}" if test.p_value == test.p_value else ""
+            p = f", p = {test.corrected:.4f}" if test.corrected == test.corrected else ""
             tokens = " ; ".join(test.tokens).replace("|", "¦")
             label = evidence.labels.of(latent).replace("|", "¦")
             lines.append(f"- {name}, `#/latent/{latent}` ({label}): {test.statistic:.2f}{p}: {tokens}")
@@ -198,7 +197,8 @@ def main(options: argparse.Namespace) -> None:
     if rows.pop("every", 1) != options.every:
         rows = {}
     lines: list[str] = rows.pop("examples", [])  # type: ignore[assignment]
-    for label, (make, patterns) in dictionaries(own, run / "activations", options.every).items():
+    wanted = dictionaries(own, run / "activations", options.every)
+    for label, (make, patterns) in wanted.items():
         if label in rows or (options.only and label not in options.only):
             continue
         shown = make()
@@ -213,6 +213,7 @@ def main(options: argparse.Namespace) -> None:
         kept = {**rows, "every": options.every, "examples": lines}
         write_atomically(path, (json.dumps(kept, indent=1, ensure_ascii=False) + "\n").encode())
         print(label, {name: rows[label].get(name) for name in PATTERNS}, flush=True)
+    rows = {label: rows[label] for label in wanted if label in rows}
     table = [[label, f"{row['latents']}", *cells(row), f"{row['seconds']:.0f}"] for label, row in rows.items()]
     header = ["dictionary", "distinct latents", *PATTERNS, "CPU s"]
     write_table(

@@ -46,7 +46,8 @@ class Site:
     map: bool = True
     """A map of all latents by UMAP; needs umap-learn (pip install 'quadric[site]')."""
     clusters: int = 100
-    """Latents of each autoencoder to search for clusters of points, best first; 0 for none. Needs quadric[site]."""
+    """Latents of each autoencoder, best first, to search for clusters of points and to test for cones, interpolations
+    and subsets; 0 for none. Needs quadric[site]."""
     compare: bool = True
     """Match the latents of every two autoencoders of one hook point; takes long for many large ones."""
     hosting_limits: bool = True

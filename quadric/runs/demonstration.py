@@ -38,7 +38,7 @@ from quadric.site.writer import is_site
 ACTIVATIONS = "activations"
 SUMMARY = "demo.json"
 """File with the latents worth a look, so that a second call only has to read this file."""
-PARTS = ("activations", "training", "evaluation", "evidence", "geometry", "clusters", "pages")
+PARTS = ("activations", "training", "evaluation", "evidence", "geometry", "clusters", "patterns", "pages")
 """Names of the stages, in order."""
 
 OnProgress = Callable[[str, int, int], None]

@@ -76,7 +76,8 @@ def site_of_runs(
     """Collect missing evidence, then write a site about the autoencoders of the runs.
 
     `names` selects autoencoders by name in every run; by default all. `clustered` is how many latents of each are
-    searched for clusters of points, and `compared` says whether latents of different dictionaries are matched.
+    searched for clusters of points and tested for patterns, and `compared` says whether latents of different
+    dictionaries are matched.
     """
     _check_apart(runs, out)
     writer.check_replaceable(out)

@@ -85,7 +85,7 @@ def check_file_count(
 ) -> None:
     """Refuse a site with too many files before any is written."""
     shards = sum(shard_count(len(text.token_ids)) + 2 for text in texts)
-    latents = sum(each.entry.n_latents + 4 for each in dictionaries)
+    latents = sum(each.entry.n_latents + 5 for each in dictionaries)
     count = shards + latents + n_comparisons + 1 + FILES_BESIDE_DATA
     if limits is not None and count > limits.files:
         raise ValueError(
@@ -169,11 +169,25 @@ def check_dictionary(dictionary: SiteDictionary) -> None:
                 f"{entry.name!r} has {len(found.clusters)} clusters for latent {latent}; expected at most "
                 f"{MOST_CLUSTERS}, for latents below {entry.n_latents}"
             )
+    _check_patterns(dictionary)
     copied = dictionary.columns.copy_of
     if copied.min(initial=NOTHING) < NOTHING or copied.max(initial=NOTHING) >= entry.n_latents:
         raise ValueError(f"column copy_of of {entry.name!r} must hold latents or {NOTHING}")
     if dictionary.columns.shape.min(initial=0) < 0 or dictionary.columns.shape.max(initial=0) >= len(SHAPES):
         raise ValueError(f"column shape of {entry.name!r} must hold indices into {SHAPES}")
+
+
+def _check_patterns(dictionary: SiteDictionary) -> None:
+    """The examples of a pattern must be latents that show it."""
+    entry, shown = dictionary.entry, set()
+    for latent, tests in dictionary.patterns.items():
+        if not 0 <= latent < entry.n_latents:
+            raise ValueError(f"{entry.name!r} has patterns of latent {latent}; n_latents={entry.n_latents}")
+        shown |= {(latent, each.name) for each in tests if each.shown}
+    for kind in entry.patterns.kinds if entry.patterns else ():
+        for latent in kind.best:
+            if (latent, kind.name) not in shown:
+                raise ValueError(f"latent {latent} of {entry.name!r} is an example of a {kind.name} that it lacks")
 
 
 def _first_odd(column: np.ndarray) -> int:

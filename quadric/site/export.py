@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from quadric.autoencoders import Autoencoder, BilinearAutoencoder
-from quadric.evidence import Evidence, clusters, record
+from quadric.evidence import DictionaryPatterns, Evidence, clusters, find_patterns, record
 from quadric.evidence.calibration import METHOD
 from quadric.evidence.ranking import RANKING, RANKING_OF_DIRECTIONS, worth
 from quadric.evidence.scoring import METHOD as LABEL_SCORES
@@ -21,6 +21,7 @@ from quadric.site.checking import HostingLimits
 from quadric.site.comparisons import comparable_pairs, site_comparisons
 from quadric.site.latent_pages import latent_records
 from quadric.site.layout import describe, umap_layout
+from quadric.site.patterns import latent_patterns, pattern_search
 from quadric.site.schema import (
     TOKEN,
     Cluster,
@@ -30,6 +31,7 @@ from quadric.site.schema import (
     LatentClusters,
     LatentColumns,
     LatentLabel,
+    PatternSearch,
     Quality,
     Sampling,
     SiteDictionary,
@@ -83,11 +85,12 @@ def build_site(
         title: Title of the landing page.
         with_map: Whether to lay all latents out by UMAP, which needs `umap-learn`.
         clustered: How many latents per dictionary are searched for clusters of points, best first by the site's
-            ranking; 0 for none. Without `scikit-learn` none is.
+            ranking, and tested for the paper's example geometries; 0 for none. Without `scikit-learn` none is.
         compared: Whether to match the latents of all pairs of dictionaries that read the same vectors.
         limits: Sizes that free static hosts accept; None for a site that stays on this machine.
         static: Folder of the built viewer; None for the one that comes with the package.
-        on_progress: Called as the parts "geometry", "clusters", "comparisons" and "pages" advance.
+        on_progress: Called as the parts "geometry", "clusters", "patterns", "comparisons" and "pages"
+            advance.
 
     Returns:
         The manifest that was written to data/site.json.
@@ -102,10 +105,11 @@ def build_site(
     n_latents = sum(each.autoencoder.n_latents for each in inputs)
     # The geometry of a latent has three steps: its decomposition, its neighbours, its statistics.
     geometry = _counted("geometry", 3 * n_latents, on_progress)
-    searched = _counted("clusters", sum(_n_searched(each, clustered) for each in inputs), on_progress)
+    n_searched = sum(_n_searched(each, clustered) for each in inputs)
+    searched, tested = (_counted(part, n_searched, on_progress) for part in ("clusters", "patterns"))
     pages = _counted("pages", n_latents, on_progress)
     texts, dictionaries = site_parts(
-        inputs, with_map=with_map, clustered=clustered, on_progress=geometry, on_searched=searched
+        inputs, with_map=with_map, clustered=clustered, on_progress=geometry, on_searched=searched, on_tested=tested
     )
     named = [(each.name, each.autoencoder) for each in inputs]
     pairs = _counted("comparisons", len(comparable_pairs(named)), on_progress)
@@ -141,11 +145,12 @@ def site_parts(
     clustered: int = clusters.MOST_LATENTS,
     on_progress: Callable[[int], None] = lambda _: None,
     on_searched: Callable[[int], None] = lambda _: None,
+    on_tested: Callable[[int], None] = lambda _: None,
 ) -> tuple[list[SiteText], list[SiteDictionary]]:
     """Texts and dictionaries for `write_site`, without writing anything; equal texts are shared.
 
     `on_progress` is called three times per latent: after its decomposition, its neighbours and its statistics;
-    `on_searched` after each that was searched for clusters.
+    `on_searched` after each that was searched for clusters, `on_tested` after each that was tested for patterns.
     """
     if clustered < 0:
         raise ValueError(f"clustered={clustered} is negative; give how many latents to search for clusters, 0 for none")
@@ -154,8 +159,12 @@ def site_parts(
     for each in inputs:
         text = _shared(texts, site_text(each.evidence))
         geometry = geometry_shown(each, on_progress)
-        found = _clusters(each, geometry, _n_searched(each, clustered), seed, on_searched)
-        dictionaries.append(site_dictionary(each, text.name, geometry, found, seed=seed, with_map=with_map))
+        count = _n_searched(each, clustered)
+        found = _clusters(each, geometry, count, seed, on_searched)
+        patterns = _patterns(each, geometry, found, seed, on_tested)
+        if found is not None and len(found) < count:  # as many are not tested as were not searched
+            on_tested(count - len(found))
+        dictionaries.append(site_dictionary(each, text.name, geometry, found, patterns, seed=seed, with_map=with_map))
     return texts, dictionaries
 
 
@@ -173,6 +182,21 @@ def _clusters(
     found = clusters.clusters_of(given.evidence, geometry, count=count, seed=seed, on_progress=on_searched)
     on_searched(count - len(found))  # latents of no worth are not searched
     return found
+
+
+def _patterns(
+    given: SiteInput,
+    geometry: DictionaryGeometry,
+    found: dict[int, clusters.LatentClusters] | None,
+    seed: int,
+    on_tested: Callable[[int], None],
+) -> DictionaryPatterns | None:
+    """The patterns of the latents that were searched for clusters; None if none was."""
+    if found is None:
+        return None
+    return find_patterns(
+        given.evidence, geometry, latents=list(found), clusters=found, seed=seed, on_progress=on_tested
+    )
 
 
 def _shared(texts: list[SiteText], text: SiteText) -> SiteText:
@@ -211,6 +235,7 @@ def site_dictionary(
     text: str,
     geometry: DictionaryGeometry,
     found: dict[int, clusters.LatentClusters] | None,
+    patterns: DictionaryPatterns | None = None,
     *,
     seed: int,
     with_map: bool,
@@ -224,11 +249,13 @@ def site_dictionary(
             text,
             None if layout is None else describe(close, seed),
             _searched(found, unit_of(given.evidence.provenance)),
+            None if patterns is None else pattern_search(patterns, unit_of(given.evidence.provenance)),
         ),
         columns=_columns(given.evidence, geometry, layout),
         labels=_labels(given.evidence),
         latents=latent_records(given.evidence, geometry, found or {}),
         clusters={latent: _shown_clusters(each) for latent, each in (found or {}).items()},
+        patterns={} if patterns is None else latent_patterns(patterns),
     )
 
 
@@ -280,7 +307,9 @@ def _geometry(given: SiteInput, on_progress: Callable[[int], None]) -> Dictionar
     return found
 
 
-def _entry(given: SiteInput, text: str, umap: str | None, searched: str | None) -> DictionaryEntry:
+def _entry(
+    given: SiteInput, text: str, umap: str | None, searched: str | None, patterns: PatternSearch | None
+) -> DictionaryEntry:
     autoencoder, evidence = given.autoencoder, given.evidence
     settings, written, calibration = evidence.settings, evidence.labels.from_model, evidence.calibration
     unit = unit_of(evidence.provenance)
@@ -296,6 +325,7 @@ def _entry(given: SiteInput, text: str, umap: str | None, searched: str | None) 
         text=text,
         umap=umap,
         clusters=None if searched is None else searched.replace(TOKEN, unit),
+        patterns=patterns,
         provenance=autoencoder.provenance,
         sampling=Sampling(
             n_tokens=evidence.n_tokens,

@@ -8,6 +8,7 @@
     SITE/data/DICTIONARY/index.st       LatentColumns: one number per latent and column
     SITE/data/DICTIONARY/labels.json.gz one LatentLabel per latent
     SITE/data/DICTIONARY/clusters.json.gz what was found in each latent, by latent; only if clusters were searched
+    SITE/data/DICTIONARY/patterns.json.gz the patterns of each latent, by latent; only if patterns were tested
     SITE/data/DICTIONARY/tokens.st      which latents a token drives; loaded by the first search
     SITE/data/DICTIONARY/latents/06724.st
     SITE/data/comparisons/00000.st      counterparts of the latents of two dictionaries; one file per pair
@@ -28,7 +29,7 @@ A dictionary may be linear (`is_linear`): its latents are directions, with no ei
 before its gate, which is 0 where that is negative or too weak. Their sign is their own, and they rest at 0.
 
 Parts that were added to version 2 later may be missing in its older sites; the viewer then leaves them out: a
-dictionary's `clusters` and a latent's tensor of that name, everything about scores of labels, the
+dictionary's `clusters` and a latent's tensor of that name, its `patterns`, everything about scores of labels, the
 manifest's `comparisons`, and a dictionary's `is_linear`, which is then false.
 
 A site can also show rows of a user's own tensor: each row is then a sequence of length one whose only token is the
@@ -149,6 +150,50 @@ class LabelMethods:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PatternControl:
+    """How often a pattern is found where nothing was learned, or where there is nothing to find."""
+
+    name: str
+    """What has nothing to show, in words."""
+    n_shown: int
+    n_tested: int
+    is_own: bool
+    """Whether it was made with this dictionary; else it was measured on that of `quadric demo`."""
+    is_exceeded: bool
+    """Whether the dictionary shows the pattern more often."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatternKind:
+    """One of the paper's example geometries: how it was tested, and how often it was found."""
+
+    name: str
+    """cone, cluster, interpolation or subset."""
+    meaning: str
+    """What it looks like, in words."""
+    statistic: str
+    """What the statistic measures, in words."""
+    chance: str
+    """With what the statistic is compared, in words."""
+    n_shown: int
+    """Latents that show it."""
+    n_tested: int
+    """Latents that could be tested for it."""
+    controls: tuple[PatternControl, ...]
+    best: tuple[int, ...]
+    """The clearest examples, best first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatternSearch:
+    """What a search for the paper's example geometries found in a dictionary."""
+
+    method: str
+    """Which latents were tested, and how, in words."""
+    kinds: tuple[PatternKind, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class DictionaryEntry:
     """One autoencoder of the site."""
 
@@ -179,6 +224,8 @@ class DictionaryEntry:
     """How the UMAP coordinates were computed, in words; None where there are none."""
     clusters: str | None
     """How clusters of points were found, and in which latents, in words; None where they were not searched."""
+    patterns: PatternSearch | None = None
+    """What was found of the paper's example geometries; None where latents were not tested for them."""
     provenance: Provenance
     sampling: Sampling
     quality: Quality
@@ -287,6 +334,22 @@ class LatentClusters:
     """Stable groups of the controls: none of them has more."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class LatentPattern:
+    """What the test of one pattern found in one latent."""
+
+    name: str
+    """The pattern, as in PatternKind."""
+    statistic: float | None
+    """None where there was nothing to test."""
+    p_value: float | None
+    """After correction for the number of latents; None where there was nothing to test, and for clusters."""
+    shown: bool
+    """Whether the latent shows the pattern."""
+    tokens: tuple[str, ...]
+    """Tokens of the ray; of each cluster; end, middle, end; the token with two signs."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LatentColumns:
     """index.st: what the landing page shows of every latent, as columns of k numbers."""
@@ -393,6 +456,8 @@ class SiteDictionary:
     """In order, from latent 0 to the last."""
     clusters: dict[int, LatentClusters] = field(default_factory=dict)
     """By latent, those that were searched."""
+    patterns: dict[int, tuple[LatentPattern, ...]] = field(default_factory=dict)
+    """By latent, those that were tested."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

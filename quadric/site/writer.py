@@ -32,6 +32,7 @@ from quadric.site.schema import (
     LatentClusters,
     LatentColumns,
     LatentLabel,
+    LatentPattern,
     SiteComparison,
     SiteDictionary,
     SiteManifest,
@@ -205,6 +206,8 @@ def _write_dictionary(
     _put(folder, f"{where}/labels.json.gz", _labels(dictionary.labels), tally)
     if dictionary.entry.clusters is not None:
         _put(folder, f"{where}/clusters.json.gz", _clusters(dictionary.clusters), tally)
+    if dictionary.entry.patterns is not None:
+        _put(folder, f"{where}/patterns.json.gz", _patterns(dictionary.patterns), tally)
     written = 0
     for record in dictionary.latents:
         check_latent(record, written, dictionary, text)
@@ -228,6 +231,10 @@ def _labels(labels: list[LatentLabel]) -> bytes:
 
 def _clusters(clusters: dict[int, LatentClusters]) -> bytes:
     return _packed_json({str(latent): asdict(found) for latent, found in sorted(clusters.items())})
+
+
+def _patterns(patterns: dict[int, tuple[LatentPattern, ...]]) -> bytes:
+    return _packed_json({str(latent): [asdict(each) for each in tests] for latent, tests in sorted(patterns.items())})
 
 
 def _packed_json(value: object) -> bytes:

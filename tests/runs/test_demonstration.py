@@ -72,7 +72,7 @@ def test_only_missing_results_are_computed(made):
         path.rmdir() if path.is_dir() else path.unlink()
     seen: list[str] = []
     demonstrate(folder, wanted, lambda part, done, total: seen.append(part))
-    assert set(seen) == {"geometry", "clusters", "pages"}
+    assert set(seen) == {"geometry", "clusters", "patterns", "pages"}
 
 
 def test_a_folder_with_other_files_is_refused(made, tmp_path):

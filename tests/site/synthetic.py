@@ -24,7 +24,11 @@ from quadric.site.schema import (
     LatentClusters,
     LatentColumns,
     LatentLabel,
+    LatentPattern,
     LatentRecord,
+    PatternControl,
+    PatternKind,
+    PatternSearch,
     Quality,
     Sampling,
     SiteComparison,
@@ -118,6 +122,7 @@ def synthetic_dictionary(
         labels=[_label(latent, index) for index, latent in enumerate(latents)],
         latents=_records(text, latents, axes, columns, n_points, seed),
         clusters={index: _clusters(latent, index) for index, latent in enumerate(latents[:SEARCHED])},
+        patterns={index: _patterns(latent, index) for index, latent in enumerate(latents[:SEARCHED])},
     )
 
 
@@ -171,6 +176,7 @@ def synthetic_entry(name: str, text: str, n_latents: int, n_points: int) -> Dict
         text=text,
         umap="synthetic: groups of latents of one form",
         clusters=f"the first {SEARCHED} latents were searched: by the synthetic words themselves",
+        patterns=_search(n_latents),
         provenance=Provenance(model="smollm2", hook_point="layers.15", corpus="synthetic"),
         sampling=Sampling(
             n_tokens=149_000,
@@ -220,6 +226,59 @@ def _clusters(latent: Latent, index: int) -> LatentClusters:
         n_unstable=3,
         n_control=chance,
     )
+
+
+def _patterns(latent: Latent, index: int) -> tuple[LatentPattern, ...]:
+    """Cones and clusters where the form is one, a subset in every seventh latent, and no interpolation."""
+    words, is_cone, is_subset = cluster_words(latent, index), latent.form == "cone", index % 7 == 0
+    token = GROUPS[latent.positive][0]
+    return (
+        LatentPattern(name="cone", statistic=2.5, p_value=0.004 if is_cone else 0.6, shown=is_cone, tokens=(token,)),
+        LatentPattern(
+            name="cluster", statistic=float(len(words)), p_value=None, shown=bool(words), tokens=tuple(words)
+        ),
+        LatentPattern(name="interpolation", statistic=1.25, p_value=0.31, shown=False, tokens=("a", "b", "c")),
+        LatentPattern(
+            name="subset",
+            statistic=0.93 if is_subset else None,
+            p_value=0.00005 if is_subset else None,
+            shown=is_subset,
+            tokens=(token,) if is_subset else (),
+        ),
+    )
+
+
+def _search(n_latents: int) -> PatternSearch:
+    """Clusters are more frequent than in the control; cones are not, and subsets only in one of two controls."""
+    latents = [_latent(index) for index in range(min(SEARCHED, n_latents))]
+    tests = [_patterns(latent, index) for index, latent in enumerate(latents)]
+
+    def control(name: str, *, own: bool, exceeded: bool) -> PatternControl:
+        return PatternControl(name=name, n_shown=7, n_tested=10, is_own=own, is_exceeded=exceeded)
+
+    controls = {
+        "cone": (control("heavy tails", own=True, exceeded=False),),
+        "cluster": (control("random directions", own=False, exceeded=True),),
+        "interpolation": (control("random directions", own=False, exceeded=False),),
+        "subset": (
+            control("untrained", own=False, exceeded=False),
+            control("permuted tokens", own=False, exceeded=True),
+        ),
+    }
+    kinds = [
+        PatternKind(
+            name=name,
+            meaning=f"what a {name} looks like",
+            statistic=f"strength of a {name}",
+            chance="a synthetic control",
+            n_shown=sum(each[place].shown for each in tests),
+            n_tested=sum(each[place].statistic is not None for each in tests),
+            controls=controls[name],
+            best=tuple(index for index, each in enumerate(tests) if each[place].shown)[:5],
+        )
+        for place, name in enumerate(controls)
+    ]
+    return PatternSearch(method=f"the first {len(tests)} latents were tested, by making them up", kinds=tuple(kinds))
 
 
 def _latent(index: int) -> Latent:

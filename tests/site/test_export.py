@@ -198,8 +198,13 @@ def test_clusters_are_searched_in_as_many_latents_as_wanted(tmp_path: Path, stat
         )
     assert not (tmp_path / "0/data/small/clusters.json.gz").exists()
     assert ("clusters", 3, 3) in progress
+    assert ("patterns", 3, 3) in progress
     found = json.loads(gzip.decompress((tmp_path / "3/data/small/clusters.json.gz").read_bytes()))
     assert len(found) == 3
+    tests = json.loads(gzip.decompress((tmp_path / "3/data/small/patterns.json.gz").read_bytes()))
+    assert tests.keys() == found.keys()
+    assert [len(found[latent]["clusters"]) for latent in found] == [tests[latent][1]["statistic"] for latent in found]
+    assert not (tmp_path / "0/data/small/patterns.json.gz").exists()
     with pytest.raises(ValueError, match="clustered=-1 is negative"):
         site_parts([site_input()], with_map=False, clustered=-1)
 
@@ -208,6 +213,16 @@ def test_without_scikit_learn_a_site_has_no_clusters(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("quadric.evidence.clusters.find_spec", lambda name: None)
     _, (dictionary,) = site_parts([site_input()], with_map=False)
     assert (dictionary.entry.clusters, dictionary.clusters) == (None, {})
+    assert (dictionary.entry.patterns, dictionary.patterns) == (None, {})
+
+
+def test_where_no_latent_is_worth_a_look_no_pattern_is_found() -> None:
+    statistics = dataclasses.replace(EVIDENCE.statistics, density=np.ones(N_LATENTS, dtype=np.float32))
+    given = dataclasses.replace(site_input(), evidence=dataclasses.replace(EVIDENCE, statistics=statistics))
+    _, (dictionary,) = site_parts([given], with_map=False)
+    assert dictionary.patterns == {}
+    assert dictionary.entry.patterns is not None
+    assert [(kind.n_shown, kind.n_tested, kind.best) for kind in dictionary.entry.patterns.kinds] == [(0, 0, ())] * 4
 
 
 @pytest.mark.parametrize(("wanted", "name"), [("a b/c", "a-b-c"), ("", "unnamed"), ("…", "unnamed"), ("x", "x-3")])

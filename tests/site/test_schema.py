@@ -26,6 +26,10 @@ RECORDS = [
     schema.LabelScore,
     schema.LatentLabel,
     schema.Cluster,
+    schema.PatternControl,
+    schema.PatternKind,
+    schema.PatternSearch,
+    schema.LatentPattern,
     schema.LatentClusters,
 ]
 

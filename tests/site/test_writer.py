@@ -57,7 +57,7 @@ def test_every_file_of_the_format_is_there_and_no_other(tmp_path, static, text):
         path.relative_to(tmp_path / "site").as_posix() for path in (tmp_path / "site").rglob("*") if path.is_file()
     }
     latents = {f"data/composite/latents/{latent:05d}.st" for latent in range(7)}
-    beside = {"index.st", "labels.json.gz", "clusters.json.gz", "tokens.st"}
+    beside = {"index.st", "labels.json.gz", "clusters.json.gz", "patterns.json.gz", "tokens.st"}
     texts = {f"data/texts/synthetic/{name}.st" for name in ("vocabulary", "sequences", "00000", "00001")}
     assert names == {"index.html", "data/site.json", *texts, *latents, *(f"data/composite/{name}" for name in beside)}
     assert not list((tmp_path / "site").glob(".*"))
@@ -282,7 +282,7 @@ def test_a_failure_half_way_leaves_the_former_site(tmp_path, static, text):
 @pytest.mark.parametrize(
     ("limits", "complaint"),
     [
-        (HostingLimits(files=30), "would have 48 files"),
+        (HostingLimits(files=30), "would have 49 files"),
         (HostingLimits(file_bytes=1_000), "bytes; hosts take 1,000 per file"),
         (HostingLimits(total_bytes=30_000), "would exceed 30,000 bytes"),
     ],
@@ -332,6 +332,28 @@ def test_clusters_of_a_latent_that_is_not_there_are_refused(tmp_path, static, te
     dictionary = synthetic_dictionary(text, n_latents=3, n_points=20)
     other = replace(dictionary, clusters={9: dictionary.clusters[0]})
     with pytest.raises(ValueError, match="for latents below 3"):
+        write_site(tmp_path / "site", title="t", texts=[text], dictionaries=[other], static=static)
+
+
+def test_patterns_are_stored_by_latent(tmp_path, static, text):
+    write(tmp_path / "site", static, text)
+    dictionary = synthetic_dictionary(text, n_latents=7, n_points=50)
+    found = json.loads(gzip.decompress((tmp_path / "site/data/composite/patterns.json.gz").read_bytes()))
+    assert found == {
+        str(latent): json.loads(json.dumps([asdict(each) for each in tests]))
+        for latent, tests in dictionary.patterns.items()
+    }
+    stored = json.loads((tmp_path / "site/data/site.json").read_text(encoding="utf-8"))["dictionaries"][0]["patterns"]
+    assert stored == json.loads(json.dumps(asdict(dictionary.entry.patterns)))
+
+
+def test_patterns_that_contradict_each_other_are_refused(tmp_path, static, text):
+    dictionary = synthetic_dictionary(text, n_latents=3, n_points=20)
+    beyond = replace(dictionary, patterns={9: dictionary.patterns[0]})
+    with pytest.raises(ValueError, match="has patterns of latent 9; n_latents=3"):
+        write_site(tmp_path / "site", title="t", texts=[text], dictionaries=[beyond], static=static)
+    other = replace(dictionary, patterns={2: dictionary.patterns[0]})
+    with pytest.raises(ValueError, match="latent 2 of 'composite' is an example of a cone that it lacks"):
         write_site(tmp_path / "site", title="t", texts=[text], dictionaries=[other], static=static)
 
 

@@ -1,7 +1,7 @@
 """How often a statistic is as large by chance, and how many of many tests can be believed."""
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 Array = np.ndarray
 
@@ -21,18 +21,21 @@ def p_values(observed: Float[Array, " n"], by_chance: Float[Array, " r"]) -> Flo
     return np.where(np.isnan(observed), np.nan, (1 + at_least) / (1 + len(ordered)))
 
 
-def discoveries(p: Float[Array, " n"], rate: float) -> Bool[Array, " n"]:
-    """Tests that pass so that a share of at most `rate` of them is expected to be false (Benjamini and Hochberg, 1995).
+def corrected(p: Float[Array, " n"]) -> Float[Array, " n"]:
+    """p-values after correction for the number of tests (Benjamini and Hochberg, 1995).
+
+    With p in ascending order, the i-th of m becomes the least of p_j·m/j over j ≥ i. Of the tests whose corrected value
+    is at most q, a share of at most q is expected to be false.
 
     Args:
         p: One p-value per test; NaN where there was nothing to test, which is no test.
-        rate: The share.
 
     Returns:
-        Which tests pass.
+        One corrected value per test, NaN where there was nothing to test.
     """
+    after = np.full(len(p), np.nan)
     tested = np.flatnonzero(~np.isnan(p))
-    ordered = np.sort(p[tested])
-    below = np.flatnonzero(ordered <= rate * np.arange(1, len(tested) + 1) / max(1, len(tested)))
-    limit = ordered[below[-1]] if len(below) else -1.0
-    return np.asarray(np.nan_to_num(p, nan=np.inf) <= limit)
+    order = tested[np.argsort(p[tested], kind="stable")]
+    scaled = p[order] * len(order) / np.arange(1, len(order) + 1)
+    after[order] = np.minimum.accumulate(scaled[::-1])[::-1]
+    return after

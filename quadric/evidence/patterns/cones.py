@@ -7,7 +7,7 @@ The leading ray of a cloud is the direction about which most points lie. Of the 
 A round cluster has 1 wherever it is, a slab that cuts a Gaussian has less, a ray or a narrow cone has more: its longest
 direction points at the centre. How much more is chance depends on the covariance of the tokens and on the form, so the
 elongation is judged by its excess over draws of Gaussian tokens through the same form. Heavy tails lengthen points
-along any direction; whether that is all can be seen from the same count on forms with random directions.
+along any direction, so the same test is also made of structureless tokens with heavy tails, and counted beside.
 """
 
 from typing import NamedTuple
@@ -22,6 +22,8 @@ WIDEST_ANGLE = 60.0
 CORE_ANGLE = 20.0
 """Degrees within which points are counted to find the direction about which most lie."""
 FEWEST_POINTS = 30
+HEAVY_TAILS = 4
+"""Degrees of freedom of the t distribution of tokens that have heavy tails and no structure."""
 
 
 class Ray(NamedTuple):
@@ -64,6 +66,21 @@ def elongation(points: Float64[Array, "m a"], direction: Float64[Array, " a"]) -
     across = points - along[:, None] * direction
     widest = float(np.linalg.eigvalsh(np.cov(across.T))[-1])
     return float(along.std(ddof=1) / np.sqrt(max(widest, np.finfo(float).tiny)))
+
+
+def with_heavy_tails(tokens: Float[Array, "n a"], degrees: int, generator: np.random.Generator) -> Float[Array, "n a"]:
+    """Turn Gaussian tokens into tokens of a t distribution: every token is stretched by a factor of its own.
+
+    Args:
+        tokens: Standard normal numbers.
+        degrees: Degrees of freedom; fewer have heavier tails.
+        generator: Draws the factors.
+
+    Returns:
+        Tokens without structure, some of which are much longer than the others.
+    """
+    factors = np.sqrt(degrees / generator.chisquare(degrees, (len(tokens), 1)))
+    return np.asarray(tokens * factors.astype(tokens.dtype))
 
 
 class Excess(NamedTuple):

@@ -1,10 +1,12 @@
 """Which latents of a dictionary show the paper's four patterns: cone, cluster, interpolation and subset."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float32, Int64
+from jaxtyping import Float32, Float64, Int64
 
 from quadric.evidence.clusters import (
     GAUSSIAN_CONTROLS,
@@ -17,8 +19,8 @@ from quadric.evidence.clusters import (
     latent_clusters,
 )
 from quadric.evidence.labels import readable
-from quadric.evidence.patterns.chance import discoveries, p_values
-from quadric.evidence.patterns.cones import Ray, excess, leading_ray
+from quadric.evidence.patterns.chance import corrected, p_values
+from quadric.evidence.patterns.cones import HEAVY_TAILS, Ray, excess, leading_ray, with_heavy_tails
 from quadric.evidence.patterns.interpolations import Interpolation, interpolation
 from quadric.evidence.patterns.record import (
     CLUSTER,
@@ -48,6 +50,7 @@ class _Measured(NamedTuple):
     ray: Ray
     ray_tokens: str
     control_elongations: list[float]
+    heavy_tailed_elongation: float
     clusters: LatentClusters
     interpolation: Interpolation
     subset: Subset
@@ -58,6 +61,7 @@ def find_patterns(
     geometry: DictionaryGeometry,
     *,
     latents: Sequence[int] | None = None,
+    clusters: Mapping[int, LatentClusters] = MappingProxyType({}),
     rate: float = RATE,
     seed: int = 0,
     on_progress: Callable[[int], None] = lambda _: None,
@@ -73,6 +77,7 @@ def find_patterns(
         geometry: Their geometry about the centre of the evidence.
         latents: Which latents; all that are neither empty nor copies by default. Cones are judged by the controls of
             all of them together, so that a cone among fewer than five cannot be told from chance.
+        clusters: What `clusters_of` found with the same seed, so that these latents are not searched again.
         rate: False discovery rate of every pattern that has p-values.
         seed: Seed of resamples, permutations and controls.
         on_progress: Called with 1 after every latent.
@@ -99,9 +104,15 @@ def find_patterns(
     tokens = np.random.default_rng(seed).standard_normal(
         (CONE_CONTROLS, min(evidence.n_tokens, MOST_CONTROL_TOKENS), evidence.settings.n_axes), dtype=np.float32
     )
+    heavy_tailed = with_heavy_tails(tokens[0], HEAVY_TAILS, np.random.default_rng((seed, HEAVY_TAILS)))
     names, measured = ClusterNames(evidence.text), []
     for latent in chosen:
-        measured.append(_measure(evidence, geometry, latent, names, tokens, np.random.default_rng((seed, latent))))
+        # The same generator as in clusters_of, so that both find the same clusters.
+        groups = clusters.get(latent) or latent_clusters(
+            evidence, geometry, latent, names, tokens[:GAUSSIAN_CONTROLS], np.random.default_rng((seed, latent))
+        )
+        generator = np.random.default_rng((seed, latent, 1))
+        measured.append(_measure(evidence, geometry, latent, names, groups, tokens, heavy_tailed, generator))
         on_progress(1)
     return _judge(chosen, measured, evidence.text.vocabulary, rate)
 
@@ -115,19 +126,27 @@ def _measure(
     geometry: DictionaryGeometry,
     latent: int,
     names: ClusterNames,
+    clusters: LatentClusters,
     tokens: Float32[Array, "r n a"],
+    heavy_tailed: Float32[Array, "n a"],
     generator: np.random.Generator,
 ) -> _Measured:
     places = np.asarray(evidence.points.places[latent])
     held = places != MISSING
     points = np.asarray(evidence.points.coordinates[latent])[held][:, :SHOWN_AXES]
     ray = leading_ray(points)
-    controls = (gaussian_points(evidence, geometry, latent, draw, int(held.sum()), generator) for draw in tokens)
+    elongations = [
+        leading_ray(
+            gaussian_points(evidence, geometry, latent, draw, int(held.sum()), generator)[:, :SHOWN_AXES]
+        ).elongation
+        for draw in (*tokens, heavy_tailed)
+    ]
     return _Measured(
         ray=ray,
         ray_tokens=names.of([places[held][ray.members]])[0],
-        control_elongations=[leading_ray(each[:, :SHOWN_AXES]).elongation for each in controls],
-        clusters=latent_clusters(evidence, geometry, latent, names, tokens[:GAUSSIAN_CONTROLS], generator),
+        control_elongations=elongations[:-1],
+        heavy_tailed_elongation=elongations[-1],
+        clusters=clusters,
         interpolation=interpolation(points, evidence.text.token_ids[places[held]].astype(np.int64), generator),
         subset=subset(firing_of(evidence, latent), generator),
     )
@@ -161,29 +180,43 @@ def neighbour(text: TextRead, places: Int64[Array, " n"], step: int) -> Int64[Ar
 
 def _judge(latents: list[int], measured: list[_Measured], vocabulary: list[bytes], rate: float) -> DictionaryPatterns:
     """Decide for all latents together which tests pass."""
-    elongations = np.array([each.ray.elongation for each in measured])
-    compared = excess(elongations, np.array([each.control_elongations for each in measured]).reshape(-1, CONE_CONTROLS))
-    cone_p = p_values(compared.own, compared.by_chance)
-    is_cone = discoveries(cone_p, rate) & (elongations > 1)
-    is_between = discoveries(np.array([each.interpolation.p_value for each in measured]), rate)
-    gains = np.array([each.subset.gain for each in measured])
-    is_subset = discoveries(np.array([each.subset.p_value for each in measured]), rate) & (gains >= SMALLEST_GAIN)
+    controls = np.array([each.control_elongations for each in measured]).reshape(-1, CONE_CONTROLS)
+    cones = _cones([each.ray.elongation for each in measured], controls, rate)
+    heavy_tailed = _cones([each.heavy_tailed_elongation for each in measured], controls, rate)
+    between = _column([(each.interpolation.stretch, each.interpolation.p_value) for each in measured], -np.inf, rate)
+    senses = _column([(each.subset.gain, each.subset.p_value) for each in measured], SMALLEST_GAIN, rate)
     tests = {}
     for row, (latent, each) in enumerate(zip(latents, measured, strict=True)):
-        between, senses = each.interpolation, each.subset
+        clusters = tuple(each.clusters.names)
         tests[latent] = {
-            CONE: _test(elongations[row], cone_p[row], is_cone[row], (each.ray_tokens,)),
-            CLUSTER: _test(
-                float(len(each.clusters.names)), np.nan, bool(each.clusters.names), tuple(each.clusters.names)
+            CONE: replace(cones[row], tokens=(each.ray_tokens,)),
+            CLUSTER: PatternTest(
+                statistic=float(len(clusters)), p_value=np.nan, corrected=np.nan, shown=bool(clusters), tokens=clusters
             ),
-            INTERPOLATION: _test(between.stretch, between.p_value, is_between[row], _texts(between.kinds, vocabulary)),
-            SUBSET: _test(senses.gain, senses.p_value, is_subset[row], _texts((senses.token,), vocabulary)),
+            INTERPOLATION: replace(between[row], tokens=_texts(each.interpolation.kinds, vocabulary)),
+            SUBSET: replace(senses[row], tokens=_texts((each.subset.token,), vocabulary)),
         }
-    return DictionaryPatterns(tests=tests, rate=rate)
+    n_heavy_tailed = sum(each.shown for each in heavy_tailed)
+    return DictionaryPatterns(tests=tests, rate=rate, n_heavy_tailed_cones=n_heavy_tailed)
 
 
-def _test(statistic: float, p_value: float, shown: object, tokens: tuple[str, ...]) -> PatternTest:
-    return PatternTest(statistic=float(statistic), p_value=float(p_value), shown=bool(shown), tokens=tokens)
+def _cones(elongations: list[float], controls: Float64[Array, "n r"], rate: float) -> list[PatternTest]:
+    """Judge elongations by their excess over the controls; a cone is also longer than wide."""
+    own = np.array(elongations, dtype=np.float64)
+    compared = excess(own, controls)
+    p = p_values(compared.own, compared.by_chance)
+    return _column(list(zip(own.tolist(), p.tolist(), strict=True)), np.nextafter(1.0, 2.0), rate)
+
+
+def _column(found: list[tuple[float, float]], smallest: float, rate: float) -> list[PatternTest]:
+    """One test per latent from statistics and p-values; those that pass the rate and are not too small are shown."""
+    statistics, p = np.array(found, dtype=np.float64).reshape(-1, 2).T
+    after = corrected(p)
+    shown = (after <= rate) & (statistics >= smallest)
+    return [
+        PatternTest(statistic=float(one), p_value=float(two), corrected=float(three), shown=bool(four))
+        for one, two, three, four in zip(statistics, p, after, shown, strict=True)
+    ]
 
 
 def _texts(tokens: Sequence[int | None] | None, vocabulary: list[bytes]) -> tuple[str, ...]:

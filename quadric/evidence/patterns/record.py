@@ -15,6 +15,20 @@ STATISTICS = {
     SUBSET: "share of the sign's entropy that a neighbouring token explains beyond chance",
 }
 
+MEANINGS = {
+    CONE: "points lie along one ray from the centre",
+    CLUSTER: "points fall into discrete groups",
+    INTERPOLATION: "the cloud of one token spans the path between two others",
+    SUBSET: "one token fires with both signs, and a neighbouring token tells which",
+}
+CHANCE = {
+    CONE: "draws of Gaussian tokens with the same covariance through the same form",
+    CLUSTER: "stable groups of Gaussian tokens, and of the same points on random directions",
+    INTERPOLATION: "random arrangements of the clouds with the covariance of their means",
+    SUBSET: "permutations of the signs, with one point per document",
+}
+"""With what each statistic is compared to get its p-value; clusters have none, they have to outnumber the controls."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class PatternTest:
@@ -24,6 +38,8 @@ class PatternTest:
     """See `STATISTICS`; NaN where there was nothing to test."""
     p_value: float
     """NaN where there was nothing to test, and for clusters, which are decided by controls of their own."""
+    corrected: float
+    """p-value after correction for the number of latents tested (Benjamini–Hochberg); NaN where `p_value` is."""
     shown: bool
     """Whether the latent counts as showing the pattern."""
     tokens: tuple[str, ...] = ()
@@ -38,6 +54,8 @@ class DictionaryPatterns:
     """By latent and pattern."""
     rate: float
     """Share of the latents that show a pattern that may be false."""
+    n_heavy_tailed_cones: int
+    """How many of the same latents show a cone where tokens have heavy tails and no structure: a warning, if many."""
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{name} {count:,}" for name, count in self.counts().items())
@@ -91,6 +109,7 @@ def patterns_csv(found: DictionaryPatterns, evidence: Evidence) -> str:
                         "shown": test.shown,
                         "statistic": round(test.statistic, 4),
                         "p_value": round(test.p_value, 5) if test.p_value == test.p_value else None,
+                        "corrected": round(test.corrected, 5) if test.corrected == test.corrected else None,
                         "tokens": " | ".join(test.tokens),
                         "link": f"#/latent/{latent}",
                     }

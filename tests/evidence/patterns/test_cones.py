@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from quadric.evidence.patterns.chance import discoveries, p_values
-from quadric.evidence.patterns.cones import excess, leading_ray
+from quadric.evidence.patterns.chance import corrected, p_values
+from quadric.evidence.patterns.cones import excess, leading_ray, with_heavy_tails
 
 GENERATOR = np.random.default_rng
 DIRECTION = np.array([2.0, -1.0, 2.0]) / 3
@@ -70,6 +70,15 @@ def test_power_and_false_positives() -> None:
     own = [leading_ray(ray(seed) if seed < 40 else cluster(seed)).elongation for seed in range(200)]
     controls = [[leading_ray(cluster(1000 * (seed + 1) + each)).elongation for each in range(4)] for seed in range(200)]
     compared = excess(np.array(own), np.array(controls))
-    found = discoveries(p_values(compared.own, compared.by_chance), 0.05)
+    found = corrected(p_values(compared.own, compared.by_chance)) <= 0.05
     assert found[:40].all()
     assert found[40:].sum() <= 4
+
+
+def test_heavy_tails_lengthen_tokens_and_keep_their_directions() -> None:
+    tokens = np.random.default_rng(0).standard_normal((20_000, 3)).astype(np.float32)
+    heavy = with_heavy_tails(tokens, 4, np.random.default_rng(1))
+    assert heavy.dtype == np.float32
+    lengths = np.linalg.norm(heavy, axis=1) / np.linalg.norm(tokens, axis=1)
+    np.testing.assert_allclose(heavy, tokens * lengths[:, None], rtol=1e-5)
+    assert np.var(heavy) == pytest.approx(2, rel=0.1)  # degrees / (degrees − 2)

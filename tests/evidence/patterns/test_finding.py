@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from quadric.evidence import TextRead, find_patterns
+from quadric.evidence.clusters import clusters_of
 from quadric.evidence.patterns.finding import firing_of, neighbour
 from quadric.evidence.record import MISSING
 from tests.evidence.patterns.test_cones import cluster, ray
@@ -29,6 +30,8 @@ def test_a_planted_cone_is_found_and_named(monkeypatch: pytest.MonkeyPatch) -> N
     found = find_patterns(with_points(on_four_axes(ray(0, n=N_POINTS)), words), GEOMETRY)
     assert found.counts()["cone"] == GEOMETRY.n_latents
     assert found.tests[0]["cone"].tokens == ("red",)
+    assert found.tests[0]["cone"].corrected >= found.tests[0]["cone"].p_value
+    assert found.n_heavy_tailed_cones == 0  # the stand-in for points of structureless tokens is round
     nothing = find_patterns(with_points(on_four_axes(cluster(0, n=N_POINTS)), words), GEOMETRY)
     assert nothing.counts()["cone"] == 0
 
@@ -41,6 +44,29 @@ def test_planted_clusters_are_those_of_the_search_for_clusters() -> None:
     assert test.statistic == 5
     assert sorted(test.tokens) == ["Red", "blue", "green", "red", "yellow"]
     assert found.counts() == {"cone": 0, "cluster": 1, "interpolation": 0, "subset": 0}
+
+
+def test_heavy_tails_without_structure_make_cones_that_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fifth draw of each latent is of heavy-tailed tokens."""
+    seeds = iter(range(10_000))
+
+    def points(*_: object) -> np.ndarray:
+        seed = next(seeds)
+        return on_four_axes((ray if seed % 5 == 4 else cluster)(seed, n=N_POINTS))
+
+    monkeypatch.setattr("quadric.evidence.patterns.finding.gaussian_points", points)
+    found = find_patterns(with_points(on_four_axes(cluster(0, n=N_POINTS)), np.zeros(N_POINTS, dtype=int)), GEOMETRY)
+    assert found.n_heavy_tailed_cones == GEOMETRY.n_latents
+    assert found.counts()["cone"] == 0
+
+
+def test_clusters_that_are_known_are_not_searched_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    evidence = with_points(*blobs(4))
+    known = clusters_of(evidence, GEOMETRY)
+    assert any(each.names for each in known.values())
+    searched = find_patterns(evidence, GEOMETRY, latents=list(known))
+    monkeypatch.setattr("quadric.evidence.patterns.finding.latent_clusters", None)
+    assert repr(find_patterns(evidence, GEOMETRY, latents=list(known), clusters=known).tests) == repr(searched.tests)
 
 
 def test_a_token_whose_context_decides_its_sign_is_a_subset() -> None:

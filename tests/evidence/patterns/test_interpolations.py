@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from quadric.evidence.patterns.interpolations import (
+    ARRANGEMENTS,
     FEWEST_POINTS,
+    FURTHER,
     MOST_KINDS,
     clouds,
     interpolation,
@@ -55,6 +57,24 @@ def test_a_planted_middle_is_named_with_its_ends() -> None:
     assert found.kinds == (10, 11, 12)
     assert found.stretch > 3
     assert found.p_value < 0.05
+
+
+def test_a_clear_path_is_compared_with_more_arrangements_than_a_doubtful_one() -> None:
+    clear = interpolation(*with_planted_middle(0), np.random.default_rng(0)).p_value
+    assert clear < 1 / (1 + ARRANGEMENTS)
+    assert clear * (1 + ARRANGEMENTS + FURTHER) == pytest.approx(round(clear * (1 + ARRANGEMENTS + FURTHER)))
+    doubtful = interpolation(*with_planted_middle(1), np.random.default_rng(0)).p_value
+    assert doubtful > 0.4
+    assert doubtful * (1 + ARRANGEMENTS) == pytest.approx(round(doubtful * (1 + ARRANGEMENTS)))
+
+
+def test_what_is_drawn_after_does_not_depend_on_how_many_arrangements_are() -> None:
+    after = []
+    for points, kinds in (with_planted_middle(3), points_about(random_means(3), 3)):
+        generator = np.random.default_rng(5)
+        interpolation(points, kinds, generator)
+        after.append(generator.random())
+    assert after[0] == after[1]
 
 
 def test_power() -> None:

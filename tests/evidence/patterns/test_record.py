@@ -7,11 +7,11 @@ from quadric.evidence.patterns.record import PATTERNS, DictionaryPatterns, Patte
 from tests.evidence.test_clusters import BASE
 
 NAN = float("nan")
-NOTHING = PatternTest(statistic=NAN, p_value=NAN, shown=False)
+NOTHING = PatternTest(statistic=NAN, p_value=NAN, corrected=NAN, shown=False)
 
 
 def shown(statistic: float, p_value: float = NAN, *tokens: str) -> PatternTest:
-    return PatternTest(statistic=statistic, p_value=p_value, shown=True, tokens=tokens)
+    return PatternTest(statistic=statistic, p_value=p_value, corrected=2 * p_value, shown=True, tokens=tokens)
 
 
 FOUND = DictionaryPatterns(
@@ -20,10 +20,11 @@ FOUND = DictionaryPatterns(
         1: {"cone": shown(3.0, 0.01, "b", "c"), "cluster": shown(6.0), "interpolation": NOTHING, "subset": NOTHING},
         2: {
             "cone": shown(9.0, 0.02), "cluster": NOTHING, "interpolation": NOTHING,
-            "subset": PatternTest(statistic=0.05, p_value=0.001, shown=False),
+            "subset": PatternTest(statistic=0.05, p_value=0.001, corrected=0.002, shown=False),
         },
     },
     rate=0.05,
+    n_heavy_tailed_cones=1,
 )  # fmt: skip
 
 
@@ -47,5 +48,6 @@ def test_the_table_has_what_was_tested_with_links_and_without_formulas() -> None
     ]  # fmt: skip
     assert rows[0]["tokens"] == "'=a"
     assert rows[2]["tokens"] == "b | c"
+    assert (rows[0]["p_value"], rows[0]["corrected"]) == ("0.01", "0.02")
     assert (rows[1]["p_value"], rows[1]["link"]) == ("", "#/latent/0")
     assert set(PATTERNS) >= {row["pattern"] for row in rows}

@@ -76,6 +76,30 @@ export interface LabelMethods {
   scored: string | null;
 }
 
+export interface PatternControl {
+  name: string;
+  n_shown: number;
+  n_tested: number;
+  is_own: boolean;
+  is_exceeded: boolean;
+}
+
+export interface PatternKind {
+  name: string;
+  meaning: string;
+  statistic: string;
+  chance: string;
+  n_shown: number;
+  n_tested: number;
+  controls: PatternControl[];
+  best: number[];
+}
+
+export interface PatternSearch {
+  method: string;
+  kinds: PatternKind[];
+}
+
 export interface DictionaryEntry {
   name: string;
   prior: string;
@@ -93,6 +117,7 @@ export interface DictionaryEntry {
   text: string;
   umap: string | null;
   clusters: string | null;
+  patterns: PatternSearch | null;
   provenance: Provenance;
   sampling: Sampling;
   quality: Quality;
@@ -155,6 +180,14 @@ export interface LatentClusters {
   n_stable: number;
   n_unstable: number;
   n_control: number;
+}
+
+export interface LatentPattern {
+  name: string;
+  statistic: number | null;
+  p_value: number | null;
+  shown: boolean;
+  tokens: string[];
 }
 
 // index.st: one tensor per column; the last two may be missing.

@@ -1,6 +1,6 @@
 // All data of a site is read through this file.
 import { COLUMNS, FORMAT, NOTHING, SCHEMA_VERSION, SHARD_TOKENS, UNITS } from "./schema.ts";
-import type { Column, DictionaryEntry, LatentClusters, LatentLabel, SiteManifest, TextEntry } from "./schema.ts";
+import type { Column, DictionaryEntry, LatentClusters, LatentLabel, LatentPattern, SiteManifest, TextEntry } from "./schema.ts";
 import { floats, gunzip, integers, parseTensors, scaledRows, wholeNumbers } from "./safetensors.ts";
 import type { Tensors } from "./safetensors.ts";
 import { turned } from "../compare/counterparts.ts";
@@ -144,6 +144,13 @@ export class Site {
     if (!entry.clusters) return Promise.resolve(null);
     const path = `data/${entry.name}/clusters.json.gz`;
     return this.once(path, () => readJson<Record<string, LatentClusters>>(path));
+  }
+
+  /** The tests of the latents that were tested for patterns, by latent; null where none was, as in older sites. */
+  patterns(entry: DictionaryEntry): Promise<Record<string, LatentPattern[]> | null> {
+    if (!entry.patterns) return Promise.resolve(null);
+    const path = `data/${entry.name}/patterns.json.gz`;
+    return this.once(path, () => readJson<Record<string, LatentPattern[]>>(path));
   }
 
   /** Names of the dictionaries that one was compared with; older sites have no comparisons. */

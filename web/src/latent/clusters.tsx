@@ -3,7 +3,7 @@ import type { Cluster, DictionaryEntry, LatentClusters } from "../data/schema.ts
 import type { Latent, Unit } from "../data/site.ts";
 import { css, ofCluster } from "../scene/colours.ts";
 import type { Theme } from "../scene/colours.ts";
-import { shortened } from "../ui/format.ts";
+import { sentence, shortened } from "../ui/format.ts";
 import { outcome } from "./clusters-outcome.ts";
 import { visible } from "../data/vocabulary.ts";
 
@@ -84,8 +84,4 @@ export function membersOf(latent: Latent, cluster: number | null): number[] {
 /** Which latents were searched: the part of the method before its first colon. */
 function scope(method: string): string {
   return `only ${method.split(":")[0]}`;
-}
-
-function sentence(text: string): string {
-  return text[0].toUpperCase() + text.slice(1);
 }

@@ -16,12 +16,13 @@ import { useAnswer } from "../live/ask.ts";
 import { SteerPanel, TextPanel } from "../live/panel.tsx";
 import { namedStars, starsIn } from "../live/stars.ts";
 import type { Frame } from "../scene/geometry.ts";
+import { PatternChips } from "./patterns.tsx";
 import { PointTable } from "./point-table.tsx";
 import { shortened } from "../ui/format.ts";
 import { formatRoute } from "../ui/route.ts";
 import type { LatentRoute } from "../ui/route.ts";
 import { SHAPES } from "../data/schema.ts";
-import type { DictionaryEntry, LatentClusters } from "../data/schema.ts";
+import type { DictionaryEntry, LatentClusters, LatentPattern } from "../data/schema.ts";
 import { ProblemPage, Skeleton } from "../ui/states.tsx";
 import { visible } from "../data/vocabulary.ts";
 import { startingLevel } from "../scene/activation.ts";
@@ -41,7 +42,8 @@ export function LatentPage(props: LatentPageProps) {
   const text = useLoaded(entry.text, () => site.text(entry.text));
   const latent = useLoaded(`${entry.name} ${route.latent}`, () => site.latent(entry, route.latent));
   const clusters = useLoaded(`clusters ${entry.name}`, () => site.clusters(entry));
-  const error = latent.error ?? index.error ?? text.error ?? clusters.error;
+  const patterns = useLoaded(`patterns ${entry.name}`, () => site.patterns(entry));
+  const error = latent.error ?? index.error ?? text.error ?? clusters.error ?? patterns.error;
   const turnPage = (by: number) => {
     const to = (((route.latent + by) % entry.n_latents) + entry.n_latents) % entry.n_latents;
     props.go(
@@ -66,10 +68,10 @@ export function LatentPage(props: LatentPageProps) {
         </p>
       </ProblemPage>
     );
-  // Where nothing was searched for clusters, null is their value.
-  const isLoading = entry.clusters && !clusters.value;
+  // Where nothing was searched for clusters or patterns, null is their value.
+  const isLoading = (entry.clusters && !clusters.value) || (entry.patterns && !patterns.value);
   if (!index.value || !text.value || !latent.value || isLoading) return <Skeleton what={`latent ${route.latent}`} />;
-  const loaded = { index: index.value, text: text.value, latent: latent.value, clusters: clusters.value };
+  const loaded = { index: index.value, text: text.value, latent: latent.value, clusters: clusters.value, patterns: patterns.value };
   return <Loaded {...props} {...loaded} turnPage={turnPage} />;
 }
 
@@ -78,6 +80,7 @@ interface LoadedProps extends LatentPageProps {
   text: SiteText;
   latent: Latent;
   clusters: Record<string, LatentClusters> | null;
+  patterns: Record<string, LatentPattern[]> | null;
   turnPage: (by: number) => void;
 }
 
@@ -88,6 +91,7 @@ function Loaded(props: LoadedProps) {
     <main class="latent-page">
       <Title
         {...{ entry, index, latent, captured }}
+        patterns={page.patterns}
         unit={text.unit}
         turnPage={props.turnPage}
       />
@@ -114,7 +118,7 @@ function Loaded(props: LoadedProps) {
 }
 
 /** What the panels of a latent share, and the keys that change it. */
-function usePage({ site, entry, route, theme, go, index, text, latent, clusters }: LoadedProps): Page {
+function usePage({ site, entry, route, theme, go, index, text, latent, clusters, patterns }: LoadedProps): Page {
   const search = clusters?.[latent.latent] ?? null;
   const found = { search, clusters: search?.clusters ?? [], others: clusters };
   const camera = useMemo(() => new Camera(), []);
@@ -156,6 +160,7 @@ function usePage({ site, entry, route, theme, go, index, text, latent, clusters 
     hovered,
     neighbour,
     found,
+    patterns: patterns?.[latent.latent] ?? null,
     cluster,
     shared,
     other,
@@ -173,10 +178,11 @@ interface TitleProps {
   index: Index;
   latent: Latent;
   captured: number;
+  patterns: LatentPattern[] | null;
   turnPage: (by: number) => void;
 }
 
-function Title({ entry, unit, index, latent, captured, turnPage }: TitleProps) {
+function Title({ entry, unit, index, latent, captured, patterns, turnPage }: TitleProps) {
   const shape = SHAPES[index.columns.shape?.[latent.latent] ?? 0];
   const label = index.labels[latent.latent];
   return (
@@ -187,7 +193,8 @@ function Title({ entry, unit, index, latent, captured, turnPage }: TitleProps) {
             {entry.name}
           </a>{" "}
           · latent {latent.latent} ·{" "}
-          <span class="shape">{shape}</span> <CurvatureChip {...{ latent, unit, shape }} />
+          <span class="shape">{shape}</span> <CurvatureChip {...{ latent, unit, shape }} />{" "}
+          <PatternChips {...{ entry, patterns }} />
         </p>
         <h1 title={labelOf(index, latent.latent)}>
           <bdi>{shortened(labelOf(index, latent.latent), 110)}</bdi>

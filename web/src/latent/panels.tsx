@@ -17,11 +17,12 @@ import type { Asked } from "../live/ask.ts";
 import type { Loaded } from "../ui/hooks.ts";
 import { LatentView } from "./view.tsx";
 import { Neighbours } from "./neighbours.tsx";
+import { Patterns } from "./patterns.tsx";
 import { shortened } from "../ui/format.ts";
 import { formatRoute } from "../ui/route.ts";
 import type { LatentRoute } from "../ui/route.ts";
 import type { Scatter } from "../scene/scatter.ts";
-import type { DictionaryEntry } from "../data/schema.ts";
+import type { DictionaryEntry, LatentPattern } from "../data/schema.ts";
 import { Spectrum } from "./spectrum.tsx";
 import { snippet } from "./snippet.ts";
 import { ControlNote, Downloads, SurfaceControl, Toolbar } from "./toolbar.tsx";
@@ -49,6 +50,8 @@ export interface Page {
   /** The neighbour that the pointer or the focus is on. */
   neighbour: number | null;
   found: FoundClusters;
+  /** The tests of this latent for patterns; null where it was not tested. */
+  patterns: LatentPattern[] | null;
   /** The cluster that the pointer or the focus is on. */
   cluster: number | null;
   /** Points that the neighbour has too. */
@@ -179,6 +182,7 @@ export function DetailPanels(page: Page) {
     formatRoute({ ...route, latent: other, axes: [0, 1, 2], pins: [], versus: null, surface: null });
   return (
     <div class="details">
+      <Patterns entry={entry} patterns={page.patterns} />
       <Clusters
         {...page}
         unit={text.unit}

@@ -8,6 +8,7 @@ import { Filters } from "./filters.tsx";
 import { useKeptCamera, useKeys, useLoaded, zoomKeys } from "../ui/hooks.ts";
 import { Scale, Swatch } from "../ui/legend.tsx";
 import { LatentList } from "./list.tsx";
+import { ExampleGeometries } from "./patterns.tsx";
 import { QualityPanel } from "./quality.tsx";
 import { WorthALook } from "./worth.tsx";
 import { foldedUnder, layoutOf, listed, originals, passing, routeFor } from "./selection.ts";
@@ -100,6 +101,7 @@ function LoadedMap({ site, entry, route: asked, theme, go, index }: Props & { in
         </section>
         <WorthALook {...{ entry, index, hovered }} onHover={setHovered} />
       </div>
+      <ExampleGeometries {...{ site, entry, index, hovered }} onHover={setHovered} />
       <div class="map-below">
         <Filters
           {...{ entry, index, route, unit }}

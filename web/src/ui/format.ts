@@ -14,6 +14,11 @@ export function shortened(text: string, most: number): string {
   return characters.length <= most ? text : `${characters.slice(0, most - 1).join("")}…`;
 }
 
+/** A text that begins with a capital letter. */
+export function sentence(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
 /** What an axis is, short enough for a picture: its direction, and how z changes along it. */
 export function axisName({ kind, rank, quadratic, linear }: AxisKind): string {
   if (kind === "eigenvector") return `v·e${subscript(rank + 1)}, λ = ${signed(quadratic)}`;
