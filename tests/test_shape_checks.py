@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -11,12 +11,23 @@ from torch import Tensor
 
 from quadric.autoencoders import Provenance
 from quadric.autoencoders.kernels.kernel import atom_gram, n_kept_overlaps
-from tests.shape_checks import may_name_a_shape
+from tests.shape_checks import names_a_shape
 
 
 def test_dimensions_of_one_name_have_one_size() -> None:
     with pytest.raises(TypeError, match="atom_gram"):
         atom_gram(torch.ones(3, 4), torch.ones(3, 5))
+
+
+def test_a_result_is_checked_with_the_sizes_of_the_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quadric.autoencoders.kernels.kernel._AtomGram.apply", lambda *_: torch.ones(3, 5))
+    with pytest.raises(TypeError, match="atom_gram"):
+        atom_gram(torch.ones(3, 4), torch.ones(3, 4))
+
+
+def test_calls_do_not_share_their_sizes() -> None:
+    assert atom_gram(torch.ones(3, 4), torch.ones(3, 4)).shape == (3, 3)
+    assert atom_gram(torch.ones(2, 5), torch.ones(2, 5)).shape == (2, 2)
 
 
 def test_an_array_of_another_kind_is_refused() -> None:
@@ -43,7 +54,8 @@ def test_a_record_refuses_another_type() -> None:
         (dict[str, list[Int[Tensor, " n"]]], True),
         (Callable[[Float[Tensor, " n"]], None], True),
         (Iterator[tuple[int, Float[Tensor, " n"]]], True),
-        ("Autoencoder", True),
+        ([int, Float[Tensor, " n"]], True),
+        (Literal["n d"], False),
         (Tensor, False),
         (Any, False),
         (None, False),
@@ -53,4 +65,4 @@ def test_a_record_refuses_another_type() -> None:
     ids=str,
 )
 def test_shapes_are_found_wherever_they_are_named(annotation: object, expected: bool) -> None:
-    assert may_name_a_shape(annotation) is expected
+    assert names_a_shape(annotation) is expected
