@@ -1,9 +1,9 @@
 """The checks of shapes and types that `--jaxtyping-packages` asks for, made once per call.
 
 The import hook of jaxtyping wraps every function of the package, also those that take two numbers. For better messages,
-its wrapper binds the arguments and checks them twice, before the call and again with the result, which was much of the
-time of all tests. Here beartype checks arguments and result once, inside a record of dimensions of the call's own where
-an annotation names some; errors are the same.
+its wrapper binds the arguments and checks them twice, before the call and again with the result: thirty explanations of
+a tiny model take 6.2 million Python calls. Here beartype checks arguments and result once, inside a record of
+dimensions of the call's own where an annotation names some: 2.5 million, and the same mistakes are errors.
 """
 
 import inspect
