@@ -220,11 +220,12 @@ def merge(first: Collector, *others: Collector) -> Collector:
         What one pass over all of these tokens would have gathered.
 
     Example:
-        >>> from quadric.evidence import Collector, EvidenceSettings, calibrate, gather, merge, open_live, text_behind
+        >>> from quadric.activations import ActivationCache, BatchSize, CachedStream
+        >>> from quadric.evidence import Collector, EvidenceSettings, calibrate, gather, merge, text_behind
+        >>> stored = quadric.harvest("my-model", "texts.jsonl", layer=2, tokens=1000, out="cache")
         >>> parts = [Collector(ae, EvidenceSettings(), calibration=calibrate(ae, x)) for _ in range(2)]
         >>> for rank, part in enumerate(parts):
-        ...     stream = open_live(ae.provenance, batch_tokens=256)
-        ...     stream.rank, stream.world_size = rank, 2
+        ...     stream = CachedStream(ActivationCache("cache"), batch=BatchSize(tokens=250), rank=rank, world_size=2)
         ...     gather(part, stream, text_behind(stream), n_tokens=500)
         >>> merge(*parts).n_tokens
         1000

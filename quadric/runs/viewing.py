@@ -121,9 +121,10 @@ def view(
         The `Viewer`, whose `address` can be opened in a browser on this machine.
 
     Example:
-        >>> with quadric.view(ae, evidence, wait=False, open_browser=False, port=0) as viewer:
-        ...     viewer.address.startswith("http://127.0.0.1:")
-        True
+        >>> site = quadric.export_site(ae, evidence, "site", with_map=False)
+        >>> with quadric.view(site, latent=3, wait=False, open_browser=False, port=0) as viewer:
+        ...     viewer.address
+        'http://127.0.0.1:.../#/latent/3'
     """
     if latent is not None and latent < 0:
         raise ValueError(f"latent={latent} is negative; latents are numbered from 0")

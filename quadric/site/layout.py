@@ -1,9 +1,12 @@
 """Positions of latents on the landing page's map: UMAP of their neighbours, from weights alone."""
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import torch
 from jaxtyping import Float32
 
 from quadric.geometry import Neighbours
@@ -29,7 +32,10 @@ def umap_layout(neighbours: Neighbours, seed: int) -> Float32[np.ndarray, "k 2"]
     itself = np.arange(n_latents)[:, None]
     nearest = np.concatenate([itself, neighbours.latents.numpy()], axis=1)
     distances = np.concatenate([np.zeros_like(itself), 1 - neighbours.overlaps.numpy()], axis=1).clip(0, 1)
-    with warnings.catch_warnings():  # about optional packages that are not installed, and about isolated latents
+    with (
+        _threads_of_torch_kept(),
+        warnings.catch_warnings(),
+    ):  # about optional packages that are not installed, and about isolated latents
         warnings.simplefilter("ignore")
         umap = _umap()(
             n_neighbors=nearest.shape[1],
@@ -41,6 +47,16 @@ def umap_layout(neighbours: Neighbours, seed: int) -> Float32[np.ndarray, "k 2"]
         )
         found = umap.fit_transform(np.zeros((n_latents, 1), dtype=np.float32))
     return np.nan_to_num(np.asarray(found, dtype=np.float32))
+
+
+@contextmanager
+def _threads_of_torch_kept() -> Iterator[None]:
+    """The first UMAP of a process sets the number of OpenMP threads, which is torch's too."""
+    before = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _umap() -> Any:

@@ -26,8 +26,6 @@ pytestmark = pytest.mark.slow
 
 PACKAGE = ROOT / "quadric"
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-WITHOUT_EXAMPLE: dict[str, str] = {}
-"""Public names whose example no test can run, and why."""
 
 
 def is_called(found: object) -> bool:
@@ -129,13 +127,9 @@ def test_every_example_has_prompts() -> None:
     assert list(documented("```")) == [], "write the example with >>>, so that a test runs it"
 
 
-def test_the_list_of_names_without_an_example_is_up_to_date() -> None:
-    assert WITHOUT_EXAMPLE.keys() <= CALLED.keys() - EXAMPLES.keys()
-
-
 @pytest.mark.parametrize("name", sorted({*CALLED, *FRONT_DOOR}))
 def test_what_users_call_has_an_example(name: str) -> None:
-    assert name in EXAMPLES or name in WITHOUT_EXAMPLE, f"{name} has no example; write `Example:` with >>> lines"
+    assert name in EXAMPLES, f"{name} has no example; write `Example:` with >>> lines"
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
