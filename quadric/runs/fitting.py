@@ -76,7 +76,8 @@ def fit(
         n_active: Latents that fire per token, in the linear baselines; 32 by default.
         steps: Number of training steps, one batch each. The schedules of alpha and of the density of C span all steps.
         batch_tokens: Rows per batch.
-        learning_rate: Learning rate of Muon, constant.
+        learning_rate: Learning rate of Muon, constant. Every step moves an atom by about this much, and atoms start at
+            length √(d/h): if C starts sparse, 0.03 is too much for 400 atoms per coordinate, and a warning says so.
         seed: Seed of the initial weights and of the order of the rows.
         hook_point: Hook point to train on, if the activations have several.
         start: A trained dictionary (or its folder) to continue from instead of random weights: `steps` more steps at
