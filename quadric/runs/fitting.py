@@ -78,7 +78,8 @@ def fit(
         n_active: Latents that fire per token, in the linear baselines; 32 by default.
         steps: Number of training steps, one batch each. The schedules of alpha and of the density of C span all steps.
         batch_tokens: Rows per batch.
-        learning_rate: Learning rate of Muon, constant.
+        learning_rate: Learning rate of Muon, constant. Every step moves an atom by about this much, and atoms start at
+            length √(d/h): if C starts sparse, 0.03 is too much for 400 atoms per coordinate, and a warning says so.
         gradient_dtype: `bfloat16` makes a step about a fifth faster on CPUs with instructions for it, by rounding
             gradients; the error stays in float32. By default `auto`: bfloat16 on CUDA devices, float32 elsewhere.
         seed: Seed of the initial weights and of the order of the rows.

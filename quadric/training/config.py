@@ -180,7 +180,7 @@ class TrainingConfig:
     alpha_warmup_steps: int = 256
     """Steps over which alpha rises linearly from 0."""
     learning_rate: float = 0.03
-    """Constant learning rate of Muon."""
+    """Constant learning rate of Muon; too large by default if C starts sparse with over 400 atoms per coordinate."""
     momentum: float = 0.95
     """Momentum of Muon."""
     checkpoint_every: int = 256

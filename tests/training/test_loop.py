@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from quadric.autoencoders.mixing import Sparse
-from quadric.training import AutoencoderConfig, DivergedError, TrainingConfig, train
+from quadric.training import AutoencoderConfig, DivergedError, Learner, TrainingConfig, train
 from quadric.training.checkpoints import newest_checkpoint
+from quadric.training.loop import remark_before
 from quadric.training.optimizers import Muon
 from tests.training import job
 
@@ -172,3 +173,20 @@ def test_the_paper_is_the_default():
     muon = learner.optimizers.matrices.param_groups[0]
     assert (muon["lr"], muon["momentum"]) == (0.03, 0.95)
     assert isinstance(learner.optimizers.mixing, Muon), "C, while it is dense, is a matrix like L and R"
+
+
+@pytest.mark.parametrize(
+    ("n_hidden", "rate", "is_remarked"), [(4000, 0.03, True), (4000, 0.01, False), (400, 0.03, False)]
+)
+def test_steps_longer_than_the_atoms_are_remarked_on_before_training(n_hidden, rate, is_remarked):
+    """Atoms start shorter the more there are: at 4,000 on 8 coordinates, 0.03 is two thirds of their length."""
+    config = AutoencoderConfig(
+        hook_point="x", n_latents=40, n_hidden=n_hidden, mixing_density=3 / n_hidden, initial_density=3 / n_hidden,
+        lens="paper",
+    )  # fmt: skip
+    training = TrainingConfig(steps=2, alpha_warmup_steps=1, learning_rate=rate)
+    words = remark_before(Learner(config.build(8), config, training), training)
+    assert (words is not None) == is_remarked
+    if words is not None:
+        assert "learning_rate=0.03 moves" in words
+        assert words.endswith("give at most 0.027")
