@@ -11,7 +11,7 @@ those commute, so `Muon` iterates on the small Gram matrix alone:
     A₀ = XᵀX,   P = aI + bA + cA²,   A ← PAP,   Q ← QP,   and at the end X Q.
 
 That takes one pass over the tall matrix at each end instead of two in each of five rounds. It runs in float32, which
-CPUs multiply faster than bfloat16 (benchmarks/results/muon.md) and which keeps rounding errors small.
+keeps rounding errors small: iterating on the Gram matrix squares its condition number.
 
 `SparseMuon` runs the same rounds on the entries of a sparse matrix and evaluates every product (XXᵀ)Y only where the
 matrix has entries, which costs one multiplication per pair of entries that share a column instead of k³.
