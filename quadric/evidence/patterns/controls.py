@@ -7,10 +7,10 @@ from quadric.evidence.patterns.record import CLUSTER, CONE, INTERPOLATION, SUBSE
 RANDOM, UNTRAINED = "the same spectra in random directions", "an untrained dictionary"
 PERMUTED, HEAVY = "permuted tokens", "structureless tokens with heavy tails"
 MEASURED: dict[str, dict[str, tuple[int, int]]] = {
-    CONE: {RANDOM: (1, 64), UNTRAINED: (0, 64)},
-    CLUSTER: {RANDOM: (0, 64), UNTRAINED: (1, 64), HEAVY: (0, 64)},
-    INTERPOLATION: {RANDOM: (0, 23), UNTRAINED: (0, 34)},
-    SUBSET: {UNTRAINED: (3, 3), PERMUTED: (0, 6)},
+    CONE: {RANDOM: (2, 512), UNTRAINED: (0, 512)},
+    CLUSTER: {RANDOM: (11, 512), UNTRAINED: (52, 512), HEAVY: (2, 512)},
+    INTERPOLATION: {RANDOM: (0, 184), UNTRAINED: (0, 306)},
+    SUBSET: {RANDOM: (4, 6), UNTRAINED: (46, 62), PERMUTED: (0, 85)},
 }
 """Latents that pass and latents tested in controls of the demo's dictionary (benchmarks/results/patterns.md). They are
 too slow to make for every dictionary, so these stand in for its own."""

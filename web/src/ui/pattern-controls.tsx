@@ -40,7 +40,7 @@ export function PatternMethod({ entry: { patterns } }: { entry: DictionaryEntry 
       </ul>
       <p class="quiet">
         Below each pattern: how often the same test passes where nothing was learned, or where there is nothing to find;
-        * measured once on the dictionary of quadric demo.
+        * measured once on the dictionary of quadric demo, over all its latents and not those most worth a look.
       </p>
     </details>
   );
