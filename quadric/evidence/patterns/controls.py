@@ -39,9 +39,10 @@ def controls_of(found: DictionaryPatterns, pattern: str) -> list[Control]:
         The controls in which at least one latent could be tested.
 
     Example:
-        ```python
-        controls_of(found, "cone")  # [Control("structureless tokens with heavy tails", 39, 64, is_own=True), ...]
-        ```
+        >>> from quadric.evidence import find_patterns
+        >>> found = find_patterns(evidence, geometry.dictionary_geometry(ae), latents=range(6))
+        >>> [each.name for each in controls_of(found, "cone")][:2]
+        ['structureless tokens with heavy tails', 'the same spectra in random directions']
     """
     own = [Control(HEAVY, found.n_heavy_tailed_cones, found.n_tested()[CONE], True)] if pattern == CONE else []
     measured = [Control(name, *counts, False) for name, counts in MEASURED[pattern].items()]
@@ -60,9 +61,9 @@ def is_exceeded(control: Control, found: DictionaryPatterns, pattern: str) -> bo
         Whether the share of latents that show it is larger, by Fisher's exact test at 5 %.
 
     Example:
-        ```python
-        [each.name for each in controls_of(found, "cone") if not is_exceeded(each, found, "cone")]
-        ```
+        >>> from quadric.evidence import find_patterns
+        >>> found = find_patterns(evidence, geometry.dictionary_geometry(ae), latents=range(6))
+        >>> as_often = [each.name for each in controls_of(found, "cone") if not is_exceeded(each, found, "cone")]
     """
     from scipy.stats import fisher_exact  # imported here: the import takes longer than most of what imports this
 

@@ -95,7 +95,7 @@ def patterns_csv(found: DictionaryPatterns, evidence: Evidence) -> str:
         >>> from quadric.evidence import find_patterns, patterns_csv
         >>> found = find_patterns(evidence, geometry.dictionary_geometry(ae), latents=[3])
         >>> patterns_csv(found, evidence).splitlines()[0]
-        'latent,label,pattern,shown,statistic,p_value,tokens,link'
+        'latent,label,pattern,shown,statistic,p_value,corrected,tokens,link'
     """
     rows: list[dict[str, Any]] = []
     for latent, tests in found.tests.items():
