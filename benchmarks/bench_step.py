@@ -32,6 +32,7 @@ from training_steps import (
 
 from quadric.autoencoders.mixing import Prior
 from quadric.training.cost import StepSize, step_flops
+from quadric.training.learner import emulates_bfloat16
 
 ROUNDS, LAYER, TOO_SLOW_TO_REPEAT = 3, 15, 5.0
 MOST_ENTRIES = 4_000_000
@@ -173,8 +174,9 @@ def step_table(sizes: tuple[Size, ...], name: str) -> None:
         rows,
         f"d={D_MODEL}, composite density {DENSITY:.1%}; smollm2, residual stream into layer {LAYER}; {ROUNDS} "
         "interleaved rounds after a warm-up. *printed* is the paper's algorithm: dense C, plain autograd, "
-        "torch.optim.Muon on all matrices. Its Newton–Schulz runs in bfloat16, which this CPU emulates, so there is a "
-        "second baseline: the same in float32. Where a step of *printed* takes over "
+        "torch.optim.Muon on all matrices. Its Newton–Schulz runs in bfloat16, for which this CPU has "
+        f"{'no instructions' if emulates_bfloat16() else 'instructions'}, so there is a second baseline: the same in "
+        "float32. Where a step of *printed* takes over "
         f"{TOO_SLOW_TO_REPEAT:.0f} s, only its first step is timed. Where C has over {MOST_ENTRIES:,} entries, a step "
         "takes a quarter of an hour, so only its operations are counted; see step_bfloat16.md. Peak memory: increase "
         "during the first step, including the optimizer state, median of fresh processes; relative to *printed*, or "
@@ -187,10 +189,11 @@ def step_table(sizes: tuple[Size, ...], name: str) -> None:
 
 
 def bfloat16_table(size: Size, name: str) -> None:
-    """One composite step of the printed algorithm, which takes a quarter of an hour, and one of ours."""
+    """One composite step of the printed algorithm, which takes a quarter of an hour on CPUs that emulate bfloat16, and
+    one of ours."""
     firsts = {
         implementation: peak_and_result(first_step, implementation, "composite", size)
-        for implementation in ("printed", "ours")
+        for implementation in ("printed", "printed, float32", "ours")
     }
     _, printed = firsts["printed"]
     write_table(
@@ -201,14 +204,14 @@ def bfloat16_table(size: Size, name: str) -> None:
             [
                 implementation,
                 f"{result.seconds:,.1f}",
-                f"{printed.seconds / result.seconds:,.0f}×",
+                f"{printed.seconds / result.seconds:,.1f}×",
                 f"{peak / MEBI:,.0f}",
             ]
             for implementation, (peak, result) in firsts.items()
         ],
         f"d={D_MODEL}, n={size.n_tokens}, k={size.n_latents}, h={size.n_hidden}, density {DENSITY:.1%}; the "
-        "first step, each in a fresh process. torch.optim.Muon multiplies in bfloat16, which this CPU emulates, and "
-        "that takes nearly all of the time; see step.md for the same in float32. "
+        "first step, each in a fresh process. torch.optim.Muon multiplies in bfloat16, for which this CPU has "
+        f"{'no instructions' if emulates_bfloat16() else 'instructions'}. "
         "`python benchmarks/bench_step.py --only bfloat16`",
     )
 
