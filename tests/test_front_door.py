@@ -73,6 +73,12 @@ def test_a_model_in_memory_and_strings_go_all_the_way_in_ten_lines(tmp_path: Pat
     assert b"Monday" in b"".join(evidence.text.vocabulary[token] for token in evidence.text.token_ids[:200])
 
 
+@pytest.fixture
+def _without_map(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No UMAP, whose compilation takes seconds per process: runs/test_demonstration.py has a site with its map."""
+    monkeypatch.setattr("quadric.site.export.umap_layout", lambda neighbours, seed: None)
+
+
 @pytest.mark.usefixtures("_without_map")
 def test_rows_with_strings_of_ones_own_become_labels(tmp_path: Path) -> None:
     generator = torch.Generator().manual_seed(1)

@@ -1,7 +1,5 @@
 """The autoencoder against the materialized d×d form: values, gradients, storage forms, precision, bad input."""
 
-import doctest
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -357,12 +355,6 @@ def test_other_bad_input_is_refused():
         ae.loss(x, 0.3, mask=torch.zeros(4, dtype=torch.bool))
     with pytest.raises(IndexError, match="latent 16 is outside 0 … 15"):
         ae.form(16)
-
-
-def test_the_examples_in_the_docstrings_run():
-    results = doctest.testmod(bilinear)
-    assert results.attempted > 0
-    assert results.failed == 0
 
 
 @pytest.mark.parametrize("variety", zoo.VARIETIES)

@@ -1,13 +1,11 @@
 """Schedules as functions of the step, and the state that a learner saves."""
 
-import doctest
 from itertools import islice, pairwise
 
 import pytest
 import torch
 
 from quadric.training import AutoencoderConfig, TrainingConfig
-from quadric.training import learner as module
 from quadric.training.learner import Learner, alpha_at, is_mask_frozen, mixing_density_at
 from tests.training import job
 
@@ -132,9 +130,3 @@ def test_tied_factors_are_saved_once_and_derived_buffers_not_at_all():
         sparse.step(batch.activations["planted"])
     stored = {key.removeprefix("autoencoder.mixing.") for key in sparse.state() if ".mixing." in key and "auto" in key}
     assert stored == {"values", "row_starts", "columns", "column_starts", "rows_by_column", "by_column", "by_row"}
-
-
-def test_the_example_in_the_docstring_runs():
-    results = doctest.testmod(module)
-    assert results.attempted > 0
-    assert results.failed == 0
