@@ -16,9 +16,10 @@ Array = np.ndarray
 PRIOR_TOKENS = 10.0
 """Weight of the text's own token frequencies as a prior, in tokens."""
 METHOD = (
-    "tokens by p·log(p/q): p the share of Σ(z − rest)² over the sign's firing tokens, shrunk towards q as if by 10 "
-    "more tokens; q the share of all tokens scored; spellings that differ by case or spaces counted together; "
-    "'after X' where the token before is X in over half of it and says more by the same measure"
+    "the tokens that each sign prefers, ranked by p·log(p/q). q is a token's share of all scored tokens, and p its "
+    "share of the sign's Σ(z − rest)², smoothed towards q with the weight of 10 tokens. Spellings that differ only in "
+    "case or spaces are counted together. 'After X' is added if more than half of that sum follows the token X, and X "
+    "ranks higher by the same measure"
 )
 MOST_TOKENS = 3
 SMALLEST_PART = 0.2
@@ -45,7 +46,7 @@ class TokenPreference(NamedTuple):
 
     tokens: Int64[Array, " t"]
     shares: Float64[Array, " t"]
-    """p: share of the firing energy Σz² on the token, shrunk towards q as if by PRIOR_TOKENS tokens."""
+    """p: share of the firing energy Σz² on the token, smoothed towards q with the weight of PRIOR_TOKENS."""
     lifts: Float64[Array, " t"]
     """p / q, where q is the token's share of all tokens scored."""
     contributions: Float64[Array, " t"]

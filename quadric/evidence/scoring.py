@@ -33,8 +33,8 @@ MOST_CONTEXTS = 100
 FEWEST_CONTEXTS = 10
 """Firing and quiet places below which a label is not scored."""
 METHOD = (
-    "balanced accuracy on documents that labels were not made from, chance is 0.5; detection: does the text around a "
-    "token hold what the label names; fuzzing: is the marked token the one"
+    "balanced accuracy on documents that labels were not made from, where chance is 0.5. Detection asks whether the "
+    "text around a token contains what the label names, fuzzing whether the marked token is the right one"
 )
 
 
