@@ -32,7 +32,7 @@ from training_steps import (
 
 from quadric.autoencoders.mixing import Prior
 from quadric.training.cost import StepSize, step_flops
-from quadric.training.learner import emulates_bfloat16
+from quadric.training.machine import emulates_bfloat16
 
 ROUNDS, LAYER, TOO_SLOW_TO_REPEAT = 3, 15, 5.0
 MOST_ENTRIES = 4_000_000

@@ -74,7 +74,7 @@ class LiveStream:
         rank: Number of this process.
         world_size: Number of processes that share the stream.
         repeat: Start again at the end of the text, in another order.
-        prefetch: Forward passes computed ahead.
+        prefetch: Forward passes that a thread computes ahead; by default 2, and none on a CPU.
         documents: Documents in memory to read instead of the config's corpus.
 
     Example:

@@ -16,6 +16,7 @@ from quadric.autoencoders.kernels.shared import Share
 from quadric.autoencoders.objective import LossSums
 from quadric.training.config import AutoencoderConfig, TrainingConfig
 from quadric.training.distributed import current_rank, sum_gradients, sum_over_processes
+from quadric.training.machine import emulates_bfloat16
 from quadric.training.optimizers import Optimizers
 
 # Schedules are pure functions of the step, which counts from 0.
@@ -165,12 +166,6 @@ def warn_of_emulation(config: AutoencoderConfig, device: torch.device) -> None:
             "this CPU has no instructions for bfloat16, so gradient_dtype='bfloat16' makes steps slower; leave it out",
             stacklevel=3,
         )
-
-
-def emulates_bfloat16() -> bool:
-    """Whether this CPU is known to lack instructions for products in bfloat16."""
-    found: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
-    return found.get("architecture") == "x86_64" and not (found.get("avx512_bf16") or found.get("amx_bf16"))
 
 
 def _optimizer_state(state: dict[str, Tensor], prefix: str) -> dict[int, dict[str, Any]]:
