@@ -24,6 +24,7 @@ from quadric.activations.harvesting import Progress
 from quadric.activations.models import load_shape
 from quadric.activations.sources import as_activations
 from quadric.autoencoders import load_pretrained
+from quadric.autoencoders.kernels.products import GradientDtype
 from quadric.corpus import CorpusConfig
 from quadric.evaluation import evaluate
 from quadric.runs.config import RunConfig, read_run_config
@@ -59,6 +60,8 @@ class Settings:
     n_active: int
     initial_atoms: float | None
     """Atoms per latent that composite dictionaries start with; None for all of them, as printed."""
+    gradient_dtype: GradientDtype
+    """Number type of the products that give the gradients of the atoms."""
     steps: int
     sequences_per_step: int
     tokens: int
@@ -104,7 +107,8 @@ def _sized(recipe: Scale, settings: Settings, n_latents: int) -> Scale:
     changes = {
         "n_latents": n_latents, "n_hidden": 2 * n_latents, "atoms_per_latent": min(ATOMS_PER_LATENT, 2 * n_latents),
         "initial_density": min(1.0, (settings.initial_atoms or 2 * n_latents) / (2 * n_latents)),
-        "n_active": min(settings.n_active, n_latents), "steps": settings.steps, "epochs": settings.epochs,
+        "n_active": min(settings.n_active, n_latents), "gradient_dtype": settings.gradient_dtype,
+        "steps": settings.steps, "epochs": settings.epochs,
         "sequences_per_step": settings.sequences_per_step, "checkpoint_every": settings.checkpoint_every,
         "keep_checkpoints": 1,
     }  # fmt: skip

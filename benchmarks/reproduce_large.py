@@ -13,6 +13,7 @@ import argparse
 import shlex
 import sys
 from pathlib import Path
+from typing import get_args
 
 from large_cells import (
     ATOMS_PER_LATENT,
@@ -35,6 +36,7 @@ from large_page import write_page
 from quadric._locks import only_writer
 from quadric.activations import describe, find_model
 from quadric.activations.models import load_shape
+from quadric.autoencoders.kernels.products import GradientDtype
 from quadric.cli.progress import progress
 from quadric.corpus import CorpusConfig
 from quadric.runs.config import RunConfig
@@ -64,6 +66,7 @@ def settings_of(options: argparse.Namespace) -> Settings:
         widths=tuple(options.widths) if options.widths is not None else widths_of(d_model, largest),
         n_active=options.n_active,
         initial_atoms=options.initial_atoms,
+        gradient_dtype=options.gradient_dtype,
         steps=options.steps,
         sequences_per_step=options.sequences_per_step,
         tokens=options.tokens,
@@ -174,6 +177,12 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
         type=float,
         default=None,
         help="atoms per latent that composite cells start with; default: all",
+    )
+    parser.add_argument(
+        "--gradient-dtype",
+        choices=get_args(GradientDtype),
+        default="auto",
+        help="of the products that give the gradients of the atoms; bfloat16 is faster on CPUs that have it",
     )
     parser.add_argument("--steps", type=int, default=512)
     parser.add_argument("--sequences-per-step", type=int, default=16)
