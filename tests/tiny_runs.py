@@ -25,20 +25,7 @@ def flags(world: Path) -> list[str]:
 def train_command(world: Path, out: Path, *more: str) -> list[str]:
     """A small run; later flags override earlier ones."""
     return [
-        *(
-            "train",
-            *flags(world),
-            "--layer",
-            "2",
-            "--n-latents",
-            "24",
-            "--n-active",
-            "4",
-            "--mixing-density",
-            "0.1",
-            "--steps",
-            "8",
-        ),
+        *("train", *flags(world), "--layer", "2", "--n-latents", "24", *sizes("composite", *more), "--steps", "8"),
         *("--sequences-per-step", "4", "--checkpoint-every", "2", "--out", str(out), *more),
     ]
 
@@ -50,3 +37,10 @@ def sweep_command(world: Path, out: Path, *more: str) -> list[str]:
         *("--n-active", "4", "--mixing-density", "0.1", "--steps", "6", "--sequences-per-step", "4"),
         *("--checkpoint-every", "2", "--held-out-tokens", "64", "--out", str(out), *more),
     ]
+
+
+def sizes(*words: str) -> list[str]:
+    """The small sizes of the priors among these words; others would be refused."""
+    given = words[words.index("--prior") :] if "--prior" in words else words
+    linear = ["--n-active", "4"] if {"topk", "batch_topk"} & set(given) else []
+    return linear + (["--mixing-density", "0.1"] if "composite" in given else [])

@@ -79,6 +79,7 @@ class Plan(ScaleFlags):
         given = self.model.given(ActivationConfig)
         if self.output.resume is not None:
             raise ValueError("--resume cannot be planned: a plan is about a run that has not started; leave it out")
+        self.refuse_ignored()
         contradicting = [f"--{flag}" for flag, name in (("model", "model"), ("layers", "hook_points")) if name in given]
         if self.output.cache is not None:
             contradicting.append("--cache")

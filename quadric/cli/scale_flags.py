@@ -7,7 +7,7 @@ import tyro
 
 from quadric.cli.activation_flags import ActivationFlags
 from quadric.cli.flags import FlagGroup, flag_group, take
-from quadric.runs.scales import LARGE, PAPER, SMALL, Grid, Scale, resized
+from quadric.runs.scales import LARGE, PAPER, SMALL, Grid, Scale, ignored, resized
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +81,15 @@ class ScaleFlags(ActivationFlags):
         if chosen == "auto":
             chosen = "small" if self._on_cpu() else "large"
         return resized(RECIPES[chosen], self.dictionary.given(Scale) | self.training.given(Scale))
+
+    def refuse_ignored(self) -> None:
+        """Refuse flags that no prior uses. Not for sweeps: the sizes are those of the folder, where cells are added."""
+        groups = ((self.dictionary, Grid), (self.dictionary, Scale), (self.training, Scale))
+        given = [name for group, config in groups for name in group.given(config)]
+        priors = self.grid().dictionaries
+        if unused := ignored(given, priors):
+            flags = ", ".join("--" + name.replace("alphas", "alpha").replace("_", "-") for name in unused)
+            raise ValueError(f"{flags} has no meaning for --prior {' '.join(priors)}; leave it out")
 
     def _on_cpu(self) -> bool:
         from quadric.activations.models import chosen_device

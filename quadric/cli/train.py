@@ -83,6 +83,7 @@ class Train(ScaleFlags):
         from quadric.runs.recipes import make_run_config
         from quadric.training.distributed import barrier
 
+        self.refuse_ignored()
         config = make_run_config(self.scale(), self.activation_config(), self.grid(), cache=self.output.cache)
         folder = self.output.out or _default_folder(config)
         if is_first:

@@ -19,11 +19,13 @@ from quadric.runs.config import FILE_NAME, RunConfig, read_run_config
 from quadric.runs.folder import load
 from quadric.runs.recipes import autoencoders
 from quadric.runs.running import extend_run, is_finished, make_learners, new_run, train_run
-from quadric.runs.scales import FIT, FIT_AS_PRINTED, Dictionary, Grid, Scale, resized
+from quadric.runs.scales import FIT, FIT_AS_PRINTED, Dictionary, Grid, Scale, ignored, resized
 from quadric.training import AutoencoderConfig, StepReport, TrainingConfig, train
 from quadric.training.lenses import estimate_lenses
 from quadric.training.loop import remark
 
+FRACTIONAL = {"atoms_per_latent", "initial_density", "alpha", "overlap_penalty"}
+"""Arguments that may be given as whole numbers."""
 CHANGEABLE = ("alpha", "overlap_penalty", "top_latents", "gradient_dtype", "seed")
 """Arguments that may differ when a trained dictionary is continued."""
 Callback = Callable[[int, StepReport], object]
@@ -232,25 +234,15 @@ def _config(
 ) -> AutoencoderConfig:
     """The config of the dictionary to train; an argument that the prior does not use is an error."""
     prior = prior or "composite"
-    if prior == "topk" or prior == "batch_topk":
-        _refuse_ignored(
-            prior, n_hidden=n_hidden, atoms_per_latent=atoms_per_latent, initial_density=initial_density, lens=lens,
-            alpha=alpha, overlap_penalty=overlap_penalty, top_latents=top_latents, tied=tied,
-            gradient_dtype=gradient_dtype,
-        )  # fmt: skip
-    else:
-        _refuse_ignored(prior, n_active=n_active)
-        if prior != "composite":
-            _refuse_ignored(prior, atoms_per_latent=atoms_per_latent, initial_density=initial_density)
-    sizes = {
-        "n_latents": n_latents, "n_hidden": n_hidden, "atoms_per_latent": _as_float(atoms_per_latent),
-        "initial_density": _as_float(initial_density), "lens": lens,
-        "overlap_penalty": _as_float(overlap_penalty), "top_latents": top_latents, "tied": tied, "n_active": n_active,
-        "gradient_dtype": gradient_dtype,
+    asked = {
+        "n_latents": n_latents, "n_hidden": n_hidden, "atoms_per_latent": atoms_per_latent,
+        "initial_density": initial_density, "lens": lens, "alpha": alpha, "overlap_penalty": overlap_penalty,
+        "top_latents": top_latents, "tied": tied, "n_active": n_active, "gradient_dtype": gradient_dtype,
     }  # fmt: skip
-    scale = resized(_defaults(lens), {name: value for name, value in sizes.items() if value is not None})
-    grid = Grid(dictionaries=(prior,), alphas=() if alpha is None else (float(alpha),), seeds=(seed,))
-    (config,) = autoencoders((ROWS,), scale, grid)
+    given = {name: value for name, value in asked.items() if value is not None}
+    _refuse_ignored(prior, given)
+    scale = resized(_defaults(lens), given | {name: float(given[name]) for name in FRACTIONAL & given.keys()})
+    (config,) = autoencoders((ROWS,), scale, Grid(dictionaries=(prior,), seeds=(seed,)))
     return config
 
 
@@ -259,13 +251,9 @@ def _defaults(lens: LensKind | None) -> Scale:
     return FIT_AS_PRINTED if lens == "paper" else FIT
 
 
-def _as_float(value: int | float | None) -> float | None:
-    return None if value is None else float(value)
-
-
-def _refuse_ignored(prior: str, **given: object) -> None:
-    if ignored := [f"{name}={value!r}" for name, value in given.items() if value is not None]:
-        raise ValueError(f"{', '.join(ignored)} has no meaning for prior={prior!r}; leave it out")
+def _refuse_ignored(prior: Dictionary, given: dict[str, Any]) -> None:
+    if unused := [f"{name}={given[name]!r}" for name in ignored(given, (prior,))]:
+        raise ValueError(f"{', '.join(unused)} has no meaning for prior={prior!r}; leave it out")
 
 
 def _config_of(start: Autoencoder, asked: dict[str, Any]) -> AutoencoderConfig:

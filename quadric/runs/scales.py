@@ -3,12 +3,15 @@
 Plain dataclasses that do not import torch: the command line generates flags and help from them.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 Dictionary = Literal["atomic", "composite", "quadratic", "topk", "batch_topk"]
 """A prior, or one of the linear baselines."""
 
+BILINEAR: tuple[Dictionary, ...] = ("atomic", "composite", "quadratic")
+LINEAR: tuple[Dictionary, ...] = ("topk", "batch_topk")
 WARMUP_SHARE = 8
 """The warm-up of alpha takes at most 1/8 of the steps if a run is shortened."""
 
@@ -110,6 +113,22 @@ class Grid:
     """Weights of the density penalty; the scale's own if there are none. The linear baselines have none."""
     seeds: tuple[int, ...] = (0,)
     """Seeds of the initial weights."""
+
+
+USED_BY: dict[str, tuple[Dictionary, ...]] = {
+    "n_hidden": ("composite", "quadratic"),
+    **dict.fromkeys(("atoms_per_latent", "mixing_density", "initial_density"), ("composite",)),
+    **dict.fromkeys(("lens", "overlap_penalty", "alpha", "alphas", "alpha_warmup_steps"), BILINEAR),
+    **dict.fromkeys(("top_latents", "tied", "gradient_dtype"), BILINEAR),
+    "n_active": LINEAR,
+}
+"""Dictionaries that a setting of a scale or a grid changes, where it does not change all."""
+
+
+def ignored(names: Iterable[str], dictionaries: Iterable[Dictionary]) -> list[str]:
+    """Those of the named settings that change none of the dictionaries."""
+    trained = set(dictionaries)
+    return [name for name in names if name in USED_BY and trained.isdisjoint(USED_BY[name])]
 
 
 def resized(scale: Scale, changes: dict[str, Any]) -> Scale:

@@ -63,6 +63,30 @@ def test_sizes_come_from_the_recipe_and_the_warm_up_follows_the_steps() -> None:
     assert parse("--recipe", "paper", "--steps", "80", "--alpha-warmup-steps", "3").scale().alpha_warmup_steps == 3
 
 
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (
+            "--prior topk --gradient-dtype bfloat16 --tied True",
+            "--tied, --gradient-dtype has no meaning for --prior topk",
+        ),
+        ("--prior topk --alpha 0.5", "--alpha has no meaning for --prior topk; leave it out"),
+        (
+            "--prior atomic quadratic --initial-density 0.1",
+            "--initial-density has no meaning for --prior atomic quadratic",
+        ),
+        ("--n-active 8", "--n-active has no meaning for --prior composite"),
+    ],
+)
+def test_flags_that_no_prior_uses_are_refused(flags: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse(*flags.split()).refuse_ignored()
+
+
+def test_a_flag_that_one_of_the_priors_uses_is_taken() -> None:
+    parse("--prior", "atomic", "topk", "--n-active", "8", "--lens", "paper").refuse_ignored()
+
+
 def test_what_resuming_would_ignore_is_refused() -> None:
     check_resumes_with(parse("--resume", "run", "--device", "cpu"), "--resume", "--device")
     with pytest.raises(ValueError, match="--layers, --alpha cannot be given with --resume"):

@@ -15,7 +15,7 @@ ACTIVATIONS = (
     "--device", "cpu",
 )  # fmt: skip
 TRAINING = (
-    "--n-latents", "24", "--n-active", "4", "--mixing-density", "0.1", "--steps", "8", "--sequences-per-step", "4",
+    "--n-latents", "24", "--mixing-density", "0.1", "--steps", "8", "--sequences-per-step", "4",
 )  # fmt: skip
 
 
@@ -26,7 +26,7 @@ def make_example_world() -> None:
     Path("texts.jsonl").write_text("".join(json.dumps(document) + "\n" for document in documents))
     assert main(["train", *ACTIVATIONS, "--layer", "2", "--prior", "composite", *TRAINING, "--out", "runs/demo"]) == 0
     _collect_evidence(Path("runs/demo"))
-    grid = ("--layers", "2", "--prior", "composite", "topk", "--held-out-tokens", "64")
+    grid = ("--layers", "2", "--prior", "composite", "topk", "--n-active", "4", "--held-out-tokens", "64")
     assert main(["sweep", *ACTIVATIONS, *TRAINING, *grid, "--out", "runs/sweep"]) == 0
 
 

@@ -1,6 +1,7 @@
 """The paper's recipe has the paper's numbers, and a grid trains every combination."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +24,8 @@ from quadric.runs.recipes import (
     small,
 )
 from quadric.runs.running import create_run, is_finished, train_run
+from quadric.runs.scales import BILINEAR, LINEAR, Dictionary, ignored, resized
+from quadric.training import AutoencoderConfig
 from tests.activations.tiny import save_tiny
 from tests.tiny_runs import make_tiny_world
 
@@ -61,6 +64,26 @@ def test_the_papers_recipe_is_the_print_and_the_others_depart_from_it_as_documen
     assert [getattr(printed, name) for name in settings] == ["paper", 0.0, 0.3, None, False]
     assert [getattr(own, name) for name in settings] == ["affine", 0.01, 0.05, 32, False]
     assert own.hook_point == printed.hook_point == "resid_pre.15"
+
+
+@pytest.mark.parametrize("dictionary", [*BILINEAR, *LINEAR])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"n_latents": 64}, {"n_hidden": 64}, {"atoms_per_latent": 3.0}, {"mixing_density": 0.5},
+        {"initial_density": 0.5}, {"lens": "affine"}, {"overlap_penalty": 0.5}, {"alpha": 0.7}, {"top_latents": 8},
+        {"tied": True}, {"gradient_dtype": "bfloat16"}, {"n_active": 7},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)  # fmt: skip
+def test_a_setting_changes_the_dictionaries_that_use_it_and_no_other(
+    dictionary: Dictionary, changes: dict[str, Any]
+) -> None:
+    def trained(scale: Scale) -> AutoencoderConfig:
+        return autoencoders(("rows",), scale, Grid(dictionaries=(dictionary,)))[0]
+
+    is_changed = trained(resized(PAPER, changes)) != trained(PAPER)
+    assert is_changed == (not ignored(changes, (dictionary,)))
 
 
 def test_alphas_of_the_grid_replace_the_scales():
