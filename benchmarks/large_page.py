@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from large_cells import PAPER_ALPHA, Settings, curve_path, name_of, only_autoencoder, read_curve
+from large_cells import CURVE_TOKENS, PAPER_ALPHA, Settings, curve_path, name_of, only_autoencoder, read_curve
 from large_comparisons import RANDOM, read_comparisons, read_floor
 from paper_claims import NOT_YET, machine, spread
 
@@ -268,27 +268,28 @@ def _crossing(line: list[Row], topk: list[Row], column: str) -> str:
     )
 
 
-def convergence(configs: list[RunConfig], work: Path, settings: Settings) -> list[Row]:
-    """Held-out error by step of every main cell."""
+def convergence(configs: list[RunConfig], work: Path) -> list[Row]:
+    """Held-out error by step of every cell, also of those that are still being trained."""
     return [
         {"cell": name_of(config), "step": step, "error": error}
         for config in configs
-        if only_autoencoder(config).n_latents == settings.n_latents
         for step, error in read_curve(curve_path(work, name_of(config))).items()
     ]
 
 
-def flatness(rows: list[Row]) -> Iterator[str]:
+def flatness(rows: list[Row], steps: int) -> Iterator[str]:
     """How far each curve still falls over its last quarter."""
     for name in dict.fromkeys(row["cell"] for row in rows):
         curve = {row["step"]: row["error"] for row in rows if row["cell"] == name}
         last = max(curve)
         before = [step for step in curve if step <= 0.75 * last]
-        if before:
-            earlier, final = curve[max(before)], curve[last]
-            fall = (earlier - final) / earlier
-            verdict = "flat" if abs(fall) < FLAT else "still falling" if fall > 0 else "rising"
-            yield f"| {name} | {last} | {earlier:.4f} | {final:.4f} | {fall:+.1%} | {verdict} |"
+        if last < steps or not before:
+            yield f"| {name} | {last} | – | {curve[last]:.4f} | – | unfinished |"
+            continue
+        earlier, final = curve[max(before)], curve[last]
+        fall = (earlier - final) / earlier
+        verdict = "flat" if abs(fall) < FLAT else "still falling" if fall > 0 else "rising"
+        yield f"| {name} | {last} | {earlier:.4f} | {final:.4f} | {fall:+.1%} | {verdict} |"
 
 
 def draw_convergence(configs: list[RunConfig], rows: list[Row]) -> Drawn:
@@ -327,8 +328,11 @@ def _label(config: RunConfig, look: Look) -> str:
 def write_page(configs: list[RunConfig], settings: Settings, work: Path, results: Path, command: str) -> Path:
     """Write tables, figures and the page from what is finished; returns the page's path."""
     results.mkdir(parents=True, exist_ok=True)
-    found, curves = read_finished(work, settings), convergence(configs, work, settings)
-    figures = [save(draw_convergence(configs, curves), results, "convergence")[0].stem] if curves else []
+    found, curves = read_finished(work, settings), convergence(configs, work)
+    main = [config for config in configs if only_autoencoder(config).n_latents == settings.n_latents]
+    names = {name_of(config) for config in main}
+    drawable = [row for row in curves if row["cell"] in names]
+    figures = [save(draw_convergence(main, drawable), results, "convergence")[0].stem] if drawable else []
     try:
         with styled():
             drawn = draw_widths(FigureData(rows=tuple(found.rows)))
@@ -359,6 +363,11 @@ def _lines(
             f"Composite dictionaries start with {settings.initial_atoms:g} atoms per latent instead of all, which "
             "takes a fraction of the time; [Whole runs](../../speed.md#whole-runs) compares both starts."
         )
+    if settings.gradient_dtype != "auto":
+        yield (
+            f"Factors of the products that give the gradients of the atoms are rounded to {settings.gradient_dtype}; "
+            "[Whole runs](../../speed.md#whole-runs) compares this too."
+        )
     yield from ("", *_missing(configs, found), "", PRIMER, "")
     yield from ("| claim | paper | measured here |", "|---|---|---|")
     for each in CLAIMS:
@@ -366,11 +375,13 @@ def _lines(
     yield from ("", "## Cells", "", *_cell_table(found), "", *_floor_lines(found), "")
     yield from ("## Convergence", "")
     yield from (
-        "Held-out error at three quarters of the steps and at the end. *Flat*: it changes by less than 2 %.",
+        f"Held-out error (the first {CURVE_TOKENS:,} tokens at most) at three quarters of the steps and at the end. "
+        "*Flat*: it changes by less than 2 %. The learning rate is constant.",
         "",
     )
-    yield from ("| cell | steps | at ¾ | at the end | fall | |", "|---|---|---|---|---|---|", *flatness(curves), "")
-    yield from _figure(figures, "convergence", "Held-out error over steps.")
+    yield from ("| cell | steps | at ¾ | at the end | fall | |", "|---|---|---|---|---|---|")
+    yield from (*flatness(curves, settings.steps), "")
+    yield from _figure(figures, "convergence", f"Held-out error over steps, k = {settings.n_latents:,}.")
     yield from ("## Number of latents", "", *(where_lines_cross(found) or [NOT_YET]), "")
     yield from _figure(
         figures,

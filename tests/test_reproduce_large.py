@@ -85,7 +85,8 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_page(
 
 
 def test_the_last_point_of_a_curve_is_the_error_of_the_cell(script: ModuleType, world: Path, tmp_path: Path) -> None:
-    script.run(script.parsed(arguments(world, tmp_path, "--only", "affine-k24-", "--initial-atoms", "20")))
+    more = ("--only", "affine-k24-", "--initial-atoms", "20", "--gradient-dtype", "bfloat16")
+    script.run(script.parsed(arguments(world, tmp_path, *more)))
     rows = [json.loads(path.read_text()) for path in (tmp_path / "work" / "rows").iterdir()]
     assert {row["seed"] for row in rows} == {0, 1}
     for row in rows:
@@ -96,6 +97,15 @@ def test_the_last_point_of_a_curve_is_the_error_of_the_cell(script: ModuleType, 
     assert "| Order of the priors | quadratic < composite < atomic | not measured yet |" in page
     assert "seeds, default" in page
     assert "start with 20 atoms per latent instead of all" in page
+    assert "gradients of the atoms are rounded to bfloat16" in page
+
+
+def test_a_curve_is_judged_only_at_its_end(script: ModuleType) -> None:
+    flatness = importlib.import_module("large_page").flatness
+    errors = {"short": (0.9, 0.5), "falling": (0.9, 0.5, 0.4), "level": (0.9, 0.5, 0.495)}
+    rows = [{"cell": name, "step": 3 * i, "error": e} for name, each in errors.items() for i, e in enumerate(each)]
+    verdicts = [line.split(" | ")[-1].removesuffix(" |") for line in flatness(rows, steps=6)]
+    assert verdicts == ["unfinished", "still falling", "flat"]
 
 
 def test_the_plan_trains_nothing_and_unknown_cells_are_an_error(
