@@ -3,6 +3,8 @@ import type { LatentPattern, PatternControl, PatternKind } from "../data/schema.
 import { visible } from "../data/vocabulary.ts";
 import { percent } from "./format.ts";
 
+/** As in quadric/evidence/patterns/subsets.py. */
+const SMALLEST_GAIN = 0.1;
 const JOINTS: Record<string, string> = { cluster: "; ", interpolation: " – " };
 
 /** The tokens that show a pattern; of many clusters, a site names only some. */
@@ -39,11 +41,18 @@ export function evidence(test: LatentPattern): string {
   return test.p_value === null ? strength(test) : `${strength(test)}, ${pValue(test.p_value)}`;
 }
 
-/** What was tested and not found; empty where every pattern was found. */
+/** Why a pattern does not count whatever its p-value; null where the p-value decides. */
+function tooWeak(test: LatentPattern): string | null {
+  if (test.name === "cone" && test.statistic !== null && test.statistic <= 1) return `${strength(test)}, so not longer than wide`;
+  if (test.name === "subset" && test.statistic !== null && test.statistic < SMALLEST_GAIN) {
+    return `${strength(test)}; ${percent(SMALLEST_GAIN)} are needed`;
+  }
+  return null;
+}
+
+/** What was tested and not found, and why; empty where every pattern was found. */
 export function notFound(tests: LatentPattern[]): string {
-  const parts = tests
-    .filter(({ shown }) => !shown)
-    .map((test) => `${test.name} (${test.statistic === null ? "nothing to test" : evidence(test)})`);
+  const parts = tests.filter(({ shown }) => !shown).map((test) => `${test.name} (${tooWeak(test) ?? evidence(test)})`);
   return parts.length ? `Not found: ${parts.join(", ")}.` : "";
 }
 

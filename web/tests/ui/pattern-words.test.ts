@@ -41,6 +41,13 @@ test("what was not found is listed, with what could not be tested", () => {
   assert.equal(notFound([cone]), "");
 });
 
+test("a pattern that is too weak to count is not given a p-value", () => {
+  const weak = { ...cone, shown: false, statistic: 0.83, p_value: 0.0054 };
+  assert.equal(notFound([weak]), "Not found: cone (0.83 times as long as wide, so not longer than wide).");
+  const faint = { ...nothing, statistic: 0.04, p_value: 0.001 };
+  assert.equal(notFound([faint]), "Not found: subset (a neighbour explains 4 % of the sign; 10 % are needed).");
+});
+
 test("a pattern as frequent in a control says so", () => {
   assert.equal(verdict(kind({})), "Cannot be told from heavy tails.");
   assert.equal(doubts(kind({})).length, 1);
