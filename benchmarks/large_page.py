@@ -96,7 +96,7 @@ def ordering(found: Finished) -> str:
 
 
 def against_topk(found: Finished) -> str:
-    """Each prior and the default against TopK, whole and by block."""
+    """Each prior and the default against TopK, whole, by block, and with as few latents per token."""
     if found.topk is None:
         return NOT_YET
     rows = {prior: found.main(prior) for prior in PRIORS} | {"default": found.default}
@@ -107,12 +107,12 @@ def against_topk(found: Finished) -> str:
     said = [
         f"TopK {_error(found.topk)}; better than it: {', '.join(better) or 'none'} of {', '.join(measured)}",
     ]
-    for block in ("constant", "linear", "quadratic"):
-        column = f"error_{block}"
+    columns = {f"{block} block": f"error_{block}" for block in ("constant", "linear", "quadratic")}
+    for words, column in (columns | {"with the 32 strongest latents of every token": "error_of_32_active"}).items():
         if found.topk[column] is None or any(row[column] is None for row in measured.values()):
             continue
         values = ", ".join(f"{name} {row[column]:.3f}" for name, row in {"TopK": found.topk, **measured}.items())
-        said.append(f"{block} block: {values}")
+        said.append(f"{words}: {values}")
     return ". ".join(said)
 
 
@@ -292,6 +292,25 @@ def flatness(rows: list[Row], steps: int) -> Iterator[str]:
         yield f"| {name} | {last} | {earlier:.4f} | {final:.4f} | {fall:+.1%} | {verdict} |"
 
 
+def order_at_equal_steps(configs: list[RunConfig], rows: list[Row], settings: Settings) -> str:
+    """Errors of the priors and TopK at the last step that all of them have reached, also of unfinished cells."""
+    curves = {}
+    for config in configs:
+        cell = only_autoencoder(config)
+        is_linear = cell.kind != "bilinear"
+        printed = is_linear or (cell.lens, cell.alpha) == ("paper", PAPER_ALPHA)
+        if printed and (cell.n_latents, cell.seed) == (settings.n_latents, 0):
+            curve = {row["step"]: row["error"] for row in rows if row["cell"] == name_of(config)}
+            curves[cell.kind if is_linear else cell.prior] = curve
+    started = {kind: curve for kind, curve in curves.items() if len(curve) > 1}
+    if len(started) < 2:
+        return ""
+    step = max(set.intersection(*map(set, started.values())))
+    order = sorted(started, key=lambda kind: started[kind][step])
+    said = " < ".join(f"{kind} {started[kind][step]:.4f}" for kind in order)
+    return f"After {step} steps, the last that {', '.join(started)} have all reached: {said}."
+
+
 def draw_convergence(configs: list[RunConfig], rows: list[Row]) -> Drawn:
     """One line for each main cell."""
     with styled():
@@ -380,7 +399,7 @@ def _lines(
         "",
     )
     yield from ("| cell | steps | at ¾ | at the end | fall | |", "|---|---|---|---|---|---|")
-    yield from (*flatness(curves, settings.steps), "")
+    yield from (*flatness(curves, settings.steps), "", order_at_equal_steps(configs, curves, settings), "")
     yield from _figure(figures, "convergence", f"Held-out error over steps, k = {settings.n_latents:,}.")
     yield from ("## Number of latents", "", *(where_lines_cross(found) or [NOT_YET]), "")
     yield from _figure(
