@@ -18,7 +18,7 @@ from quadric.figures.style import AFFINE_LOOKS, LOOKS, Drawn, Look, panels, save
 from quadric.figures.widths import at_one_layer, crossings, over_width
 from quadric.figures.widths import draw as draw_widths
 from quadric.runs.config import RunConfig
-from quadric.sweep.results import read_rows, write_table
+from quadric.sweep.results import as_csv, read_rows
 from quadric.sweep.rows import Row
 
 FLAT = 0.02
@@ -70,12 +70,16 @@ class Finished(NamedTuple):
         return self.main("composite", lens="affine")
 
 
-def read_finished(work: Path, settings: Settings) -> Finished:
-    """Rows of all finished cells with the bounds of the floor for their size, and all comparisons."""
-    floor = read_floor(work)
+def read_finished(configs: list[RunConfig], work: Path, settings: Settings) -> Finished:
+    """Rows of the finished cells with the bounds of the floor for their size, and comparisons between them.
+
+    Cells of other settings may lie in the same folder; they are left out.
+    """
+    floor, names = read_floor(work), set(map(name_of, configs))
     bounds = {each["n_latents"]: each for each in floor["bounds"]}
-    rows = [_with_floor(row, bounds.get(row["n_latents"])) for row in read_rows(work)]
-    return Finished(rows, read_comparisons(work), floor, settings)
+    rows = [_with_floor(row, bounds.get(row["n_latents"])) for row in read_rows(work) if row["cell"] in names]
+    comparisons = [each for each in read_comparisons(work) if {each["first"], each["second"]} <= names | {RANDOM}]
+    return Finished(rows, comparisons, floor, settings)
 
 
 def _with_floor(row: Row, bounds: dict[str, float] | None) -> Row:
@@ -277,19 +281,19 @@ def convergence(configs: list[RunConfig], work: Path) -> list[Row]:
     ]
 
 
-def flatness(rows: list[Row], steps: int) -> Iterator[str]:
-    """How far each curve still falls over its last quarter."""
+def flatness(rows: list[Row], steps: int, words: dict[str, str]) -> Iterator[str]:
+    """How far each curve still falls over its last quarter; `words` by the names of the cells."""
     for name in dict.fromkeys(row["cell"] for row in rows):
         curve = {row["step"]: row["error"] for row in rows if row["cell"] == name}
         last = max(curve)
         before = [step for step in curve if step <= 0.75 * last]
         if last < steps or not before:
-            yield f"| {name} | {last} | – | {curve[last]:.4f} | – | unfinished |"
+            yield f"| {words[name]} | {last} | – | {curve[last]:.4f} | – | unfinished |"
             continue
         earlier, final = curve[max(before)], curve[last]
         fall = (earlier - final) / earlier
         verdict = "flat" if abs(fall) < FLAT else "still falling" if fall > 0 else "rising"
-        yield f"| {name} | {last} | {earlier:.4f} | {final:.4f} | {fall:+.1%} | {verdict} |"
+        yield f"| {words[name]} | {last} | {earlier:.4f} | {final:.4f} | {fall:+.1%} | {verdict} |"
 
 
 def order_at_equal_steps(configs: list[RunConfig], rows: list[Row], settings: Settings) -> str:
@@ -338,6 +342,11 @@ def _look(config: RunConfig) -> Look:
     return (LOOKS if cell.lens == "paper" else AFFINE_LOOKS)[cell.prior]
 
 
+def in_words(configs: list[RunConfig]) -> dict[str, str]:
+    """What each cell is, by its name, which is too long for a table."""
+    return {name_of(each): f"{_label(each, _look(each))}, k = {only_autoencoder(each).n_latents:,}" for each in configs}
+
+
 def _label(config: RunConfig, look: Look) -> str:
     cell = only_autoencoder(config)
     alpha = f", α = {cell.alpha:g}" if cell.kind == "bilinear" else ""
@@ -347,7 +356,7 @@ def _label(config: RunConfig, look: Look) -> str:
 def write_page(configs: list[RunConfig], settings: Settings, work: Path, results: Path, command: str) -> Path:
     """Write tables, figures and the page from what is finished; returns the page's path."""
     results.mkdir(parents=True, exist_ok=True)
-    found, curves = read_finished(work, settings), convergence(configs, work)
+    found, curves = read_finished(configs, work, settings), convergence(configs, work)
     main = [config for config in configs if only_autoencoder(config).n_latents == settings.n_latents]
     names = {name_of(config) for config in main}
     drawable = [row for row in curves if row["cell"] in names]
@@ -359,7 +368,7 @@ def write_page(configs: list[RunConfig], settings: Settings, work: Path, results
     except MissingDataError:
         pass  # fewer than two sizes so far
     if found.rows:
-        write_table(results, found.rows)
+        write_atomically(results / "results.csv", as_csv(found.rows).encode())
     page = results / "claims.md"
     write_atomically(page, ("\n".join(_lines(configs, found, curves, figures, command)) + "\n").encode())
     return page
@@ -391,7 +400,8 @@ def _lines(
     yield from ("| claim | paper | measured here |", "|---|---|---|")
     for each in CLAIMS:
         yield f"| {each.claim} | {each.paper} | {each.measured(found)} |"
-    yield from ("", "## Cells", "", *_cell_table(found), "", *_floor_lines(found), "")
+    yield from ("", "## Cells", "", *_cell_table(found), "")
+    yield from (*(["All columns: [results.csv](results.csv).", ""] if found.rows else []), *_floor_lines(found), "")
     yield from ("## Convergence", "")
     yield from (
         f"Held-out error (the first {CURVE_TOKENS:,} tokens at most) at three quarters of the steps and at the end. "
@@ -399,7 +409,8 @@ def _lines(
         "",
     )
     yield from ("| cell | steps | at ¾ | at the end | fall | |", "|---|---|---|---|---|---|")
-    yield from (*flatness(curves, settings.steps), "", order_at_equal_steps(configs, curves, settings), "")
+    words = in_words(configs)
+    yield from (*flatness(curves, settings.steps, words), "", order_at_equal_steps(configs, curves, settings), "")
     yield from _figure(figures, "convergence", f"Held-out error over steps, k = {settings.n_latents:,}.")
     yield from ("## Number of latents", "", *(where_lines_cross(found) or [NOT_YET]), "")
     yield from _figure(
@@ -408,13 +419,13 @@ def _lines(
         "Held-out error over the number of latents. Bands: range over seeds, or 95 % over sequences where there is one "
         "seed; grey: the floor lies inside the band.",
     )
-    yield from ("## Agreement", "", *_agreement_table(found), "")
+    yield from ("## Agreement", "", *_agreement_table(found, words), "")
     yield from ("The command:", "", "```", command, "```", "")
 
 
 def _missing(configs: list[RunConfig], found: Finished) -> list[str]:
     done = {row["cell"] for row in found.rows}
-    missing = [name_of(each) for each in configs if name_of(each) not in done]
+    missing = [words for name, words in in_words(configs).items() if name not in done]
     if not missing:
         return [f"All {len(configs)} cells are finished."]
     return [
@@ -452,12 +463,12 @@ def _floor_lines(found: Finished) -> Iterator[str]:
         yield f"| {each['n_latents']:,} | {each['fitted']:.4f} | {each['held_out']:.4f} |"
 
 
-def _agreement_table(found: Finished) -> Iterator[str]:
+def _agreement_table(found: Finished, words: dict[str, str]) -> Iterator[str]:
     yield from ("| about | first | second | Sim_F | Sim_H | alignment |", "|---|---|---|---|---|---|")
     for each in sorted(found.comparisons, key=lambda each: (each["about"], each["first"], each["second"])):
         values = " | ".join(f"{each[name]:.3f}" for name in ("frobenius", "hungarian_symmetric", "alignment"))
-        second = RANDOM if each["second"] == RANDOM else each["second"]
-        yield f"| {each['about']} | {each['first']} | {second} | {values} |"
+        second = RANDOM if each["second"] == RANDOM else words[each["second"]]
+        yield f"| {each['about']} | {words[each['first']]} | {second} | {values} |"
 
 
 def _figure(figures: list[str], name: str, caption: str) -> list[str]:

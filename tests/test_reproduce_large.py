@@ -100,13 +100,17 @@ def test_the_last_point_of_a_curve_is_the_error_of_the_cell(script: ModuleType, 
     assert "seeds, default" in page
     assert "start with 20 atoms per latent instead of all" in page
     assert "gradients of the atoms are rounded to bfloat16" in page
+    script.run(script.parsed(arguments(world, tmp_path, "--page")))  # other settings, the same folder
+    page = (tmp_path / "results" / "claims.md").read_text()
+    assert "0 of 15 cells are finished" in page
+    assert "seeds, default" not in page
 
 
 def test_a_curve_is_judged_only_at_its_end(script: ModuleType) -> None:
     flatness = importlib.import_module("large_page").flatness
     errors = {"short": (0.9, 0.5), "falling": (0.9, 0.5, 0.4), "level": (0.9, 0.5, 0.495)}
     rows = [{"cell": name, "step": 3 * i, "error": e} for name, each in errors.items() for i, e in enumerate(each)]
-    verdicts = [line.split(" | ")[-1].removesuffix(" |") for line in flatness(rows, steps=6)]
+    verdicts = [line.split(" | ")[-1].removesuffix(" |") for line in flatness(rows, 6, {name: name for name in errors})]
     assert verdicts == ["unfinished", "still falling", "flat"]
 
 
