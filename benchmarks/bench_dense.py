@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import torch
 from bench_lens import BATCH, DICTIONARIES, N_LATENTS, STEPS, WORK
+from linearity import linear_share
 from measure import write_table
 from torch import Tensor
 
@@ -42,16 +43,6 @@ def rows(split: str) -> Tensor:
     source = ActivationsOnDisk(WORK / f"smollm2-15-{split}")
     batches = source.stream(batch_tokens=8192, seed=None)
     return torch.cat([batch.activations[source.hook_points[0]].float() for batch in batches])
-
-
-def linear_share(unit: Tensor, latents: Tensor) -> Tensor:
-    """R² of every column by least squares on the tokens and a constant: fitted on the first half."""
-    inputs = torch.cat([unit, torch.ones(len(unit), 1)], dim=1).double()
-    half = len(unit) // 2
-    slopes = torch.linalg.lstsq(inputs[:half], latents[:half].double()).solution
-    rest = latents[half:].double()
-    missed = (rest - inputs[half:] @ slopes).square().sum(0)
-    return (1 - missed / (rest - rest.mean(0)).square().sum(0)).clamp(min=0)
 
 
 def measured(autoencoder: BilinearAutoencoder, tokens: Tensor) -> Latents:

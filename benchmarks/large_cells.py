@@ -7,6 +7,7 @@ the steps since the last checkpoint.
     WORK/runs/CELL/                    the run
     WORK/curves/CELL.json              held-out error by step
     WORK/rows/CELL.json                measures of the finished cell
+    WORK/linear/CELL.json              how linear its latents are
 """
 
 import json
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import torch
 from jaxtyping import Float
+from linearity import linear_share
 from torch import Tensor
 
 from quadric._files import write_json
@@ -25,6 +27,7 @@ from quadric.activations.models import load_shape
 from quadric.activations.sources import as_activations
 from quadric.autoencoders import load_pretrained
 from quadric.autoencoders.kernels.products import GradientDtype
+from quadric.autoencoders.objective import unit_tokens
 from quadric.corpus import CorpusConfig
 from quadric.evaluation import evaluate
 from quadric.runs.config import RunConfig, read_run_config
@@ -44,6 +47,8 @@ ALPHAS = (0.0, 1.0, 0.1)
 """Further weights of the density penalty, most telling first."""
 PRIORS: tuple[Dictionary, ...] = ("composite", "topk", "atomic")
 CURVE_TOKENS = 8192
+LINEAR = 0.9
+"""A latent counts as linear if a linear function of the token explains more of its variance than this."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,6 +243,29 @@ def measure_cell(config: RunConfig, work: Path, settings: Settings) -> bool:
     found = evaluate(autoencoder, work / "activations" / "held_out", tokens=settings.held_out_tokens, progress=False)
     write_row(work, cell_row(only_autoencoder(config), config, autoencoder, found, name))
     return True
+
+
+def measure_linearity(config: RunConfig, work: Path, settings: Settings) -> None:
+    """Measure how much of its latents a linear function of the token says, unless that was done."""
+    name = name_of(config)
+    path = work / "linear" / f"{name}.json"
+    if path.is_file():
+        return
+    autoencoder = load_pretrained(autoencoder_folder(work / "runs" / name, name))
+    unit = unit_tokens(stored_tokens(settings, work, "held_out", settings.held_out_tokens))
+    with torch.no_grad():
+        shares = linear_share(unit, autoencoder.encode(unit)).nan_to_num(0)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(
+        path,
+        {"cell": name, "median": shares.median().item(), "linear": (shares > LINEAR).mean(dtype=torch.float64).item()},
+    )
+
+
+def read_linearity(work: Path) -> dict[str, dict[str, float]]:
+    """Median share that a linear function says, and how many latents are linear, by the names of the cells."""
+    stored = [json.loads(path.read_text()) for path in (work / "linear").glob("*.json")]
+    return {each["cell"]: each for each in stored}
 
 
 def checked_layer(model: str, layer: int | None, fraction: float) -> int:

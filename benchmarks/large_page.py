@@ -7,7 +7,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from large_cells import CURVE_TOKENS, PAPER_ALPHA, Settings, curve_path, name_of, only_autoencoder, read_curve
+from large_cells import (
+    CURVE_TOKENS,
+    LINEAR,
+    PAPER_ALPHA,
+    Settings,
+    curve_path,
+    name_of,
+    only_autoencoder,
+    read_curve,
+    read_linearity,
+)
 from large_comparisons import RANDOM, read_comparisons, read_floor
 from paper_claims import NOT_YET, machine, spread
 
@@ -25,15 +35,17 @@ FLAT = 0.02
 """A curve counts as flat if the error falls by less than this share over the last quarter of the steps."""
 COLUMNS = (
     "k", "kind", "lens", "α", "seed", "error", "constant", "linear", "quadratic", "active", "error of 32",
-    "captured 1/3/5", "dense", "distinct",
+    "captured 1/3/5", "dense", "distinct", "linear",
 )  # fmt: skip
 ALPHA_MARKERS = {0.0: "v", 0.1: "<", 1.0: ">"}
 """Of the composite cells at other weights of the density penalty than the paper's."""
 PRIORS = ("atomic", "composite", "quadratic")
-PRIMER = """\
+PRIMER = f"""\
 Errors are ‖X̂ − xxᵀ‖²/‖xxᵀ‖² on held-out documents, with 95 % intervals over sequences. The blocks are those about the
 mean token: constant α²mmᵀ, linear α(myᵀ + ymᵀ), quadratic yyᵀ. *Active* is the smallest of 1, 2, 4, … latents per
-token that come within 10 % of the error of all; *error of 32* keeps the 32 strongest latents of every token. The floor
+token that come within 10 % of the error of all; *error of 32* keeps the 32 strongest latents of every token. *Linear*
+is the median share of a latent's variance that the best linear function of the unit token explains, fitted on one half
+of the held-out tokens and measured on the other; in brackets, how many latents have more than {LINEAR:.0%}. The floor
 bounds the three priors with the paper's lens only: TopK is not linear in xxᵀ, and an affine lens has a constant that
 xxᵀ has not."""
 
@@ -77,7 +89,12 @@ def read_finished(configs: list[RunConfig], work: Path, settings: Settings) -> F
     """
     floor, names = read_floor(work), set(map(name_of, configs))
     bounds = {each["n_latents"]: each for each in floor["bounds"]}
-    rows = [_with_floor(row, bounds.get(row["n_latents"])) for row in read_rows(work) if row["cell"] in names]
+    linear = read_linearity(work)
+    rows = [
+        _with_floor(row, bounds.get(row["n_latents"])) | _with_linearity(linear.get(row["cell"]))
+        for row in read_rows(work)
+        if row["cell"] in names
+    ]
     comparisons = [each for each in read_comparisons(work) if {each["first"], each["second"]} <= names | {RANDOM}]
     return Finished(rows, comparisons, floor, settings)
 
@@ -85,6 +102,11 @@ def read_finished(configs: list[RunConfig], work: Path, settings: Settings) -> F
 def _with_floor(row: Row, bounds: dict[str, float] | None) -> Row:
     found = {"floor": None, "floor_fitted": None}
     return row | (found if bounds is None else {"floor": bounds["held_out"], "floor_fitted": bounds["fitted"]})
+
+
+def _with_linearity(found: dict[str, float] | None) -> Row:
+    shares = {"median": None, "linear": None} if found is None else found
+    return {"linear_r2": shares["median"], "linear_share": shares["linear"]}
 
 
 def ordering(found: Finished) -> str:
@@ -139,6 +161,18 @@ def dense(found: Finished) -> str:
         f"{row['n_latents']:,} distinct ({row['n_empty']:,} empty, {row['n_copies']:,} copies)"
         for name, row in rows.items()
         if row is not None
+    ]
+    return "; ".join(said) or NOT_YET
+
+
+def linearity(found: Finished) -> str:
+    """How linear the median latent is, and how many latents are."""
+    rows = {prior: found.main(prior) for prior in PRIORS} | {"default": found.default}
+    said = [
+        f"{name}: {row['linear_r2']:.0%} of the median latent's variance, and over {LINEAR:.0%} in "
+        f"{row['linear_share']:.0%} of the latents"
+        for name, row in rows.items()
+        if row is not None and row["linear_r2"] is not None
     ]
     return "; ".join(said) or NOT_YET
 
@@ -232,6 +266,7 @@ CLAIMS = (
         low_rank,
     ),
     Claim("Dense latents", "about 10 % (composite, layer 18, 64 M tokens)", dense),
+    Claim("What a linear function of the token says of a latent", "–", linearity),
     Claim(
         "Agreement across α (composite)",
         "Sim_F above 90 % for similar sparsity; latents agree only 15–50 %",
@@ -447,7 +482,7 @@ def _cell_table(found: Finished) -> Iterator[str]:
         yield (
             f"| {row['n_latents']:,} | {row['kind']} | {row['lens'] or '–'} | {alpha} | {row['seed']} | "
             f"{_error(row)} | {blocks} | {row['active_per_token']} | {row['error_of_32_active']:.3f} | {captured} | "
-            f"{row['dense_share']:.1%} | {row['n_distinct']:,} |"
+            f"{row['dense_share']:.1%} | {row['n_distinct']:,} | {_linear(row)} |"
         )
 
 
@@ -483,6 +518,10 @@ def _error(row: Row) -> str:
 
 def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
+
+
+def _linear(row: Row) -> str:
+    return "–" if row["linear_r2"] is None else f"{row['linear_r2']:.2f} ({row['linear_share']:.0%})"
 
 
 def _percent(value: float) -> str:

@@ -24,6 +24,7 @@ from large_cells import (
     checked_layer,
     harvest_both,
     measure_cell,
+    measure_linearity,
     name_of,
     only_autoencoder,
     stored_tokens,
@@ -134,6 +135,7 @@ def run(options: argparse.Namespace) -> None:
                 lambda step, reports, name=name: display.report(name, step, settings.steps, words=_said(reports)),
             )
             announce(f"measuring {name}")
+            measure_linearity(config, options.work, settings)
             if measure_cell(config, options.work, settings):
                 write_page(configs, settings, options.work, options.results, command)
             compare_finished(configs, settings, options.work)

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import torch
 
 from quadric.training.loop import InterruptedTraining
 from tests.tiny_runs import make_tiny_world
@@ -112,6 +113,15 @@ def test_a_curve_is_judged_only_at_its_end(script: ModuleType) -> None:
     rows = [{"cell": name, "step": 3 * i, "error": e} for name, each in errors.items() for i, e in enumerate(each)]
     verdicts = [line.split(" | ")[-1].removesuffix(" |") for line in flatness(rows, 6, {name: name for name in errors})]
     assert verdicts == ["unfinished", "still falling", "flat"]
+
+
+def test_a_linear_latent_is_told_from_a_square(script: ModuleType) -> None:
+    tokens = torch.randn(4000, 6, generator=torch.Generator().manual_seed(0))
+    latents = torch.stack(
+        [3 * tokens[:, 0] - tokens[:, 5] + 2, tokens[:, 1] ** 2, tokens[:, 2] * (1 + tokens[:, 3])], 1
+    )
+    shares = importlib.import_module("linearity").linear_share(tokens, latents)
+    assert shares == pytest.approx([1, 0, 0.5], abs=0.06)
 
 
 def test_the_plan_trains_nothing_and_unknown_cells_are_an_error(
