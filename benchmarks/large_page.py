@@ -58,18 +58,15 @@ class Finished(NamedTuple):
     floor: dict[str, Any]
     settings: Settings
 
-    def main(
-        self, kind: str, *, lens: str | None = "paper", alpha: float | None = PAPER_ALPHA, seed: int = 0
-    ) -> Row | None:
-        """The row of one main cell; for linear and affine cells, alpha does not select."""
+    def main(self, kind: str, *, lens: str | None = "paper") -> Row | None:
+        """The row of one main cell."""
+        return self.cell(kind, self.settings.n_latents, lens=lens)
+
+    def cell(self, kind: str, n_latents: int, *, lens: str | None = "paper") -> Row | None:
+        """The row of the first seed at the paper's alpha; for linear and affine cells, alpha does not select."""
         for row in self.rows:
-            same = (row["kind"], row["lens"], row["seed"], row["n_latents"]) == (
-                kind,
-                lens,
-                seed,
-                self.settings.n_latents,
-            )
-            if same and (lens != "paper" or row["alpha"] == alpha):
+            same = (row["kind"], row["lens"], row["seed"], row["n_latents"]) == (kind, lens, 0, n_latents)
+            if same and (lens != "paper" or row["alpha"] == PAPER_ALPHA):
                 return row
         return None
 
@@ -110,15 +107,26 @@ def _with_linearity(found: dict[str, float] | None) -> Row:
 
 
 def ordering(found: Finished) -> str:
-    """Errors of the three priors, in order."""
-    rows = {prior: found.main(prior) for prior in PRIORS}
-    measured = {prior: row for prior, row in rows.items() if row is not None}
-    if len(measured) < 2:
-        return NOT_YET
-    order = sorted(measured, key=lambda prior: measured[prior]["error"])
-    said = " < ".join(f"{prior} {_error(measured[prior])}" for prior in order)
-    missing = [prior for prior in PRIORS if prior not in measured]
-    return said + (f" ({', '.join(missing)} not measured yet)" if missing else "")
+    """Errors of the priors in order: of the main cells, and at the largest k where all three are finished."""
+    main = found.settings.n_latents
+    wide = [k for k in found.settings.widths if all(found.cell(prior, k) for prior in PRIORS)]
+    largest = [k for k in wide[-1:] if k != main]
+    said = [_order_at(found, k) for k in (main, *largest)]
+    return ". ".join(each for each in said if each) or NOT_YET
+
+
+def _order_at(found: Finished, n_latents: int) -> str:
+    rows = {prior: row for prior in PRIORS if (row := found.cell(prior, n_latents)) is not None}
+    if len(rows) < 2:
+        return ""
+    missing = [prior for prior in PRIORS if prior not in rows]
+    whole, block = (" < ".join(_sorted_by(rows, column)) for column in ("error", "error_quadratic"))
+    gap = f" ({', '.join(missing)} not measured yet)" if missing else ""
+    return f"k = {n_latents:,}: {whole}{gap}; in the quadratic block {block}"
+
+
+def _sorted_by(rows: dict[str, Row], column: str) -> list[str]:
+    return [f"{prior} {rows[prior][column]:.4f}" for prior in sorted(rows, key=lambda prior: rows[prior][column])]
 
 
 def against_topk(found: Finished) -> str:
@@ -133,8 +141,8 @@ def against_topk(found: Finished) -> str:
     said = [
         f"TopK {_error(found.topk)}; better than it: {', '.join(better) or 'none'} of {', '.join(measured)}",
     ]
-    columns = {f"{block} block": f"error_{block}" for block in ("constant", "linear", "quadratic")}
-    for words, column in (columns | {"with the 32 strongest latents of every token": "error_of_32_active"}).items():
+    columns = {f"{block.capitalize()} block": f"error_{block}" for block in ("constant", "linear", "quadratic")}
+    for words, column in (columns | {"With the 32 strongest latents of every token": "error_of_32_active"}).items():
         if found.topk[column] is None or any(row[column] is None for row in measured.values()):
             continue
         values = ", ".join(f"{name} {row[column]:.3f}" for name, row in {"TopK": found.topk, **measured}.items())

@@ -75,7 +75,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_page(
     assert "All 15 cells are finished" in page
     assert importlib.import_module("paper_claims").NOT_YET not in page
     assert "After 8 steps, the last that composite, topk, atomic, quadratic have all reached: " in page
-    assert "with the 32 strongest latents of every token: TopK 0." in page
+    assert "With the 32 strongest latents of every token: TopK 0." in page
     for path in (tmp_path / "work" / "curves").iterdir():
         assert list(json.loads(path.read_text())) == ["0", "2", "4", "6", "8"]
     for name in ("widths", "convergence"):
