@@ -35,7 +35,7 @@ FLAT = 0.02
 """A curve counts as flat if the error falls by less than this share over the last quarter of the steps."""
 COLUMNS = (
     "k", "kind", "lens", "α", "seed", "error", "constant", "linear", "quadratic", "active", "error of 32",
-    "captured 1/3/5", "dense", "distinct", "linear",
+    "captured 1/3/5", "dense", "distinct", "linear R²",
 )  # fmt: skip
 ALPHA_MARKERS = {0.0: "v", 0.1: "<", 1.0: ">"}
 """Of the composite cells at other weights of the density penalty than the paper's."""
@@ -43,11 +43,11 @@ PRIORS = ("atomic", "composite", "quadratic")
 PRIMER = f"""\
 Errors are ‖X̂ − xxᵀ‖²/‖xxᵀ‖² on held-out documents, with 95 % intervals over sequences. The blocks are those about the
 mean token: constant α²mmᵀ, linear α(myᵀ + ymᵀ), quadratic yyᵀ. *Active* is the smallest of 1, 2, 4, … latents per
-token that come within 10 % of the error of all; *error of 32* keeps the 32 strongest latents of every token. *Linear*
-is the median share of a latent's variance that the best linear function of the unit token explains, fitted on one half
-of the held-out tokens and measured on the other; in brackets, how many latents have more than {LINEAR:.0%}. The floor
-bounds the three priors with the paper's lens only: TopK is not linear in xxᵀ, and an affine lens has a constant that
-xxᵀ has not."""
+token that come within 10 % of the error of all; *error of 32* keeps the 32 strongest latents of every token. *Linear
+R²* is the median share of a latent's variance that the best linear function of the unit token explains, fitted on one
+half of the held-out tokens and measured on the other; in brackets, how many latents have more than {LINEAR:.0%}. The
+floor bounds the three priors with the paper's lens only: TopK is not linear in xxᵀ, and an affine lens has a constant
+that xxᵀ has not."""
 
 
 class Finished(NamedTuple):
@@ -77,6 +77,12 @@ class Finished(NamedTuple):
     @property
     def default(self) -> Row | None:
         return self.main("composite", lens="affine")
+
+    @property
+    def bilinear(self) -> dict[str, Row]:
+        """The main cells of the priors and of the default, as far as they are finished."""
+        rows = {prior: self.main(prior) for prior in PRIORS} | {"default": self.default}
+        return {name: row for name, row in rows.items() if row is not None}
 
 
 def read_finished(configs: list[RunConfig], work: Path, settings: Settings) -> Finished:
@@ -131,11 +137,8 @@ def _sorted_by(rows: dict[str, Row], column: str) -> list[str]:
 
 def against_topk(found: Finished) -> str:
     """Each prior and the default against TopK, whole, by block, and with as few latents per token."""
-    if found.topk is None:
-        return NOT_YET
-    rows = {prior: found.main(prior) for prior in PRIORS} | {"default": found.default}
-    measured = {name: row for name, row in rows.items() if row is not None}
-    if not measured:
+    measured = found.bilinear
+    if found.topk is None or not measured:
         return NOT_YET
     better = [name for name, row in measured.items() if row["error"] < found.topk["error"]]
     said = [
@@ -163,24 +166,21 @@ def low_rank(found: Finished) -> str:
 
 def dense(found: Finished) -> str:
     """Shares of dense, dead and distinct latents."""
-    rows = {prior: found.main(prior) for prior in PRIORS} | {"default": found.default}
     said = [
         f"{name}: {row['dense_share']:.1%} dense, {row['dead_share']:.1%} dead, {row['n_distinct']:,} of "
         f"{row['n_latents']:,} distinct ({row['n_empty']:,} empty, {row['n_copies']:,} copies)"
-        for name, row in rows.items()
-        if row is not None
+        for name, row in found.bilinear.items()
     ]
     return "; ".join(said) or NOT_YET
 
 
 def linearity(found: Finished) -> str:
     """How linear the median latent is, and how many latents are."""
-    rows = {prior: found.main(prior) for prior in PRIORS} | {"default": found.default}
     said = [
         f"{name}: {row['linear_r2']:.0%} of the median latent's variance, and over {LINEAR:.0%} in "
         f"{row['linear_share']:.0%} of the latents"
-        for name, row in rows.items()
-        if row is not None and row["linear_r2"] is not None
+        for name, row in found.bilinear.items()
+        if row["linear_r2"] is not None
     ]
     return "; ".join(said) or NOT_YET
 
