@@ -121,7 +121,16 @@ def _sized(recipe: Scale, settings: Settings, n_latents: int) -> Scale:
 
 
 def _run(scale: Scale, settings: Settings, grid: Grid) -> RunConfig:
-    return make_run_config(scale, activations(settings), grid)
+    config = make_run_config(scale, activations(settings), grid)
+    if not is_followed(only_autoencoder(config), settings):
+        return config
+    return replace(config, training=replace(config.training, keep_checkpoints=settings.steps))
+
+
+def is_followed(cell: AutoencoderConfig, settings: Settings) -> bool:
+    """Whether all checkpoints of a cell are kept, to compare seeds over the course of training."""
+    printed = cell.kind == "bilinear" and (cell.prior, cell.lens, cell.alpha) == ("composite", "paper", PAPER_ALPHA)
+    return printed and cell.n_latents == settings.n_latents
 
 
 def activations(settings: Settings, split: str = "train") -> ActivationConfig:
@@ -234,15 +243,14 @@ def read_curve(path: Path) -> dict[int, float]:
     return {int(step): error for step, error in stored.items()}
 
 
-def measure_cell(config: RunConfig, work: Path, settings: Settings) -> bool:
-    """Measure a trained cell on held-out tokens and store its row; returns whether that was still to do."""
+def measure_cell(config: RunConfig, work: Path, settings: Settings) -> None:
+    """Measure a trained cell on held-out tokens and store its row, unless that was done."""
     name = name_of(config)
     if row_path(work, name).is_file():
-        return False
+        return
     autoencoder = load_pretrained(autoencoder_folder(work / "runs" / name, name))
     found = evaluate(autoencoder, work / "activations" / "held_out", tokens=settings.held_out_tokens, progress=False)
     write_row(work, cell_row(only_autoencoder(config), config, autoencoder, found, name))
-    return True
 
 
 def measure_linearity(config: RunConfig, work: Path, settings: Settings) -> None:

@@ -5,9 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from large_cells import PAPER_ALPHA, Settings, name_of, only_autoencoder, stored_tokens
+from large_cells import PAPER_ALPHA, Settings, is_followed, name_of, only_autoencoder, stored_tokens
 
 from quadric._files import write_json
+from quadric.activations import find_model
+from quadric.activations.models import load_shape
 from quadric.autoencoders import BilinearAutoencoder, load_pretrained
 from quadric.autoencoders.objective import unit_tokens
 from quadric.evaluation.floor import TOKENS_PER_LATENT, floor_bounds
@@ -17,7 +19,9 @@ from quadric.geometry.dictionary import require_bilinear
 from quadric.geometry.similarity import comparable, randomly_initialized
 from quadric.runs.config import RunConfig
 from quadric.runs.folder import autoencoder_folder
-from quadric.runs.running import is_finished
+from quadric.runs.running import CHECKPOINTS, is_finished
+from quadric.training import Learner
+from quadric.training.checkpoints import checkpoint_steps, read_checkpoint
 
 RANDOM = "random initialization"
 SAMPLE_TOKENS = 8192
@@ -75,6 +79,41 @@ def compare_finished(configs: list[RunConfig], settings: Settings, work: Path) -
             write_json(path, _compared(pair, work))
 
 
+def compare_over_training(configs: list[RunConfig], settings: Settings, work: Path) -> None:
+    """Compare two seeds at every checkpoint that both have kept: does their agreement still grow at the end?"""
+    d_model = load_shape(find_model(settings.model)).d_model
+    for pair in pairs(configs, settings):
+        cells = [each for each in (pair.first, pair.second) if each is not None and finished(each, work)]
+        if len(cells) < 2 or not all(is_followed(only_autoencoder(each), settings) for each in cells):
+            continue
+        first, second = cells
+        for step in sorted(set(_steps(first, work)) & set(_steps(second, work))):
+            path = work / "over_training" / f"{pair.name}-step{step}.json"
+            if not path.is_file():
+                mine, other = (portrait(_at_step(each, step, d_model, work)) for each in cells)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                found = {"step": step, "first": name_of(first), "second": name_of(second)}
+                write_json(path, found | measured(agreement(mine, other)))
+
+
+def _steps(config: RunConfig, work: Path) -> list[int]:
+    return checkpoint_steps(work / "runs" / name_of(config) / CHECKPOINTS)
+
+
+def _at_step(config: RunConfig, step: int, d_model: int, work: Path) -> BilinearAutoencoder:
+    """The autoencoder of a cell as it was at a checkpoint."""
+    cell = only_autoencoder(config)
+    learner = Learner(cell.build(d_model), cell, config.training)
+    learner.restore(read_checkpoint(work / "runs" / cell.name / CHECKPOINTS, step).learners[cell.name], step)
+    return require_bilinear(learner.autoencoder.eval())
+
+
+def read_over_training(work: Path) -> list[dict[str, Any]]:
+    """Agreement of two seeds by step, earliest first."""
+    stored = [json.loads(path.read_text()) for path in (work / "over_training").glob("*.json")]
+    return sorted(stored, key=lambda each: (each["first"], each["second"], each["step"]))
+
+
 def _compared(pair: Pair, work: Path) -> dict[str, Any]:
     mine, other = _portraits(name_of(pair.first), None if pair.second is None else name_of(pair.second), work)
     first, second = only_autoencoder(pair.first), pair.second and only_autoencoder(pair.second)
@@ -105,15 +144,15 @@ def read_comparisons(work: Path) -> list[dict[str, Any]]:
 
 def measure_floor(settings: Settings, work: Path) -> None:
     """Bounds of the PCA floor for every width, from training tokens and on held-out ones."""
-    path = work / "floor.json"
-    if path.is_file():
+    largest = max((*settings.widths, settings.n_latents))
+    n_tokens = min(max(SAMPLE_TOKENS, TOKENS_PER_LATENT * largest), settings.tokens)
+    sizes = sorted(size for size in {*settings.widths, settings.n_latents} if size < n_tokens)
+    if {each["n_latents"] for each in read_floor(work)["bounds"]} >= set(sizes):
         return
-    sizes = sorted({*settings.widths, settings.n_latents})
-    wanted = max(SAMPLE_TOKENS, TOKENS_PER_LATENT * max(sizes))
-    sample = unit_tokens(stored_tokens(settings, work, "train", min(wanted, settings.tokens)))
+    sample = unit_tokens(stored_tokens(settings, work, "train", n_tokens))
     rest = unit_tokens(stored_tokens(settings, work, "held_out", settings.held_out_tokens))
-    bounds = floor_bounds(sample, rest, [size for size in sizes if size < len(sample)])
-    write_json(path, {"sample_tokens": len(sample), "bounds": [each._asdict() for each in bounds]})
+    bounds = floor_bounds(sample, rest, sizes)
+    write_json(work / "floor.json", {"sample_tokens": len(sample), "bounds": [each._asdict() for each in bounds]})
 
 
 def read_floor(work: Path) -> dict[str, Any]:

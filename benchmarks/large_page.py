@@ -18,12 +18,13 @@ from large_cells import (
     read_curve,
     read_linearity,
 )
-from large_comparisons import RANDOM, read_comparisons, read_floor
+from large_comparisons import RANDOM, read_comparisons, read_floor, read_over_training
 from paper_claims import NOT_YET, machine, spread
 
 from quadric._files import write_atomically
 from quadric.figures import FigureData, MissingDataError
 from quadric.figures.series import all_series
+from quadric.figures.similarity import MEASURES
 from quadric.figures.style import AFFINE_LOOKS, LOOKS, Drawn, Look, panels, save, styled
 from quadric.figures.widths import at_one_layer, crossings, over_width
 from quadric.figures.widths import draw as draw_widths
@@ -55,6 +56,7 @@ class Finished(NamedTuple):
 
     rows: list[Row]
     comparisons: list[dict[str, Any]]
+    over_training: list[dict[str, Any]]
     floor: dict[str, Any]
     settings: Settings
 
@@ -99,7 +101,8 @@ def read_finished(configs: list[RunConfig], work: Path, settings: Settings) -> F
         if row["cell"] in names
     ]
     comparisons = [each for each in read_comparisons(work) if {each["first"], each["second"]} <= names | {RANDOM}]
-    return Finished(rows, comparisons, floor, settings)
+    over_training = [each for each in read_over_training(work) if {each["first"], each["second"]} <= names]
+    return Finished(rows, comparisons, over_training, floor, settings)
 
 
 def _with_floor(row: Row, bounds: dict[str, float] | None) -> Row:
@@ -462,7 +465,7 @@ def _lines(
         "Held-out error over the number of latents. Bands: range over seeds, or 95 % over sequences where there is one "
         "seed; grey: the floor lies inside the band.",
     )
-    yield from ("## Agreement", "", *_agreement_table(found, words), "")
+    yield from ("## Agreement", "", *_agreement_table(found, words), "", *_agreement_over_training(found))
     yield from ("The command:", "", "```", command, "```", "")
 
 
@@ -509,9 +512,19 @@ def _floor_lines(found: Finished) -> Iterator[str]:
 def _agreement_table(found: Finished, words: dict[str, str]) -> Iterator[str]:
     yield from ("| about | first | second | Sim_F | Sim_H | alignment |", "|---|---|---|---|---|---|")
     for each in sorted(found.comparisons, key=lambda each: (each["about"], each["first"], each["second"])):
-        values = " | ".join(f"{each[name]:.3f}" for name in ("frobenius", "hungarian_symmetric", "alignment"))
+        values = " | ".join(f"{each[name]:.3f}" for name in MEASURES)
         second = RANDOM if each["second"] == RANDOM else words[each["second"]]
         yield f"| {each['about']} | {words[each['first']]} | {second} | {values} |"
+
+
+def _agreement_over_training(found: Finished) -> Iterator[str]:
+    if not found.over_training:
+        return
+    yield from ("Two seeds of the composite dictionary over the course of training:", "")
+    yield from ("| steps | Sim_F | Sim_H | alignment |", "|---|---|---|---|")
+    for each in found.over_training:
+        yield f"| {each['step']} | {' | '.join(f'{each[name]:.3f}' for name in MEASURES)} |"
+    yield ""
 
 
 def _figure(figures: list[str], name: str, caption: str) -> list[str]:

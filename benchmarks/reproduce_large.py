@@ -7,6 +7,9 @@ interrupted or killed, run the same command again.
     python benchmarks/reproduce_large.py                     everything
     python benchmarks/reproduce_large.py --only composite    cells whose name contains "composite"
     python benchmarks/reproduce_large.py --only k576- k288-  the small cells of the figure over k
+
+Cells in the record beside the page, which may be another machine's, are not trained again; `--again composite` trains
+them all the same, which comparisons with new cells need, because the record has no weights.
 """
 
 import argparse
@@ -31,14 +34,15 @@ from large_cells import (
     train_cell,
     widths_of,
 )
-from large_comparisons import compare_finished, measure_floor
+from large_comparisons import compare_finished, compare_over_training, measure_floor
 from large_page import write_page
+from large_record import read_record, recorded_cells, restore_record, write_record
 
 from quadric._locks import only_writer
 from quadric.activations import describe, find_model
 from quadric.activations.models import load_shape
 from quadric.autoencoders.kernels.products import GradientDtype
-from quadric.cli.progress import progress
+from quadric.cli.progress import Display, progress
 from quadric.corpus import CorpusConfig
 from quadric.runs.config import RunConfig
 from quadric.sweep.results import row_path
@@ -85,8 +89,8 @@ def chosen(configs: list[RunConfig], only: list[str]) -> list[RunConfig]:
     return found
 
 
-def print_plan(configs: list[RunConfig], settings: Settings, work: Path) -> None:
-    """FLOPs, memory and hours of every cell that is not finished."""
+def print_plan(configs: list[RunConfig], settings: Settings) -> None:
+    """FLOPs, memory and hours of the cells to train."""
     d_model, rate = load_shape(find_model(settings.model)).d_model, matmul_rate()
     batch = settings.sequences_per_step * settings.corpus.block_length
     total = 0.0
@@ -94,9 +98,9 @@ def print_plan(configs: list[RunConfig], settings: Settings, work: Path) -> None
         f"{'TFLOP':>9} {'hours':>6} {'GiB':>5}  cell (hours at the {rate / 1e9:.0f} GFLOP/s just measured; expect more)"
     )
     for config in configs:
-        cell, done = only_autoencoder(config), row_path(work, name_of(config)).is_file()
-        if done or cell.kind != "bilinear":
-            print(f"{'finished' if done else 'small':>9} {'':>6} {'':>5}  {cell.name}")
+        cell = only_autoencoder(config)
+        if cell.kind != "bilinear":
+            print(f"{'small':>9} {'':>6} {'':>5}  {cell.name}")
             continue
         plan = plan_run(cell, config.training, d_model, batch)
         total += plan.flops
@@ -113,33 +117,50 @@ def run(options: argparse.Namespace) -> None:
     describe(activations(settings))  # an unknown corpus is an error before anything is written
     configs = cells(settings, options.work)
     wanted = chosen(configs, options.only)
-    command = shlex.join(["python", "benchmarks/reproduce_large.py", *(o for o in options.given if o != "--page")])
-    if options.page:
-        print(f"wrote {write_page(configs, settings, options.work, options.results, command)}")
-        return
-    print_plan(wanted, settings, options.work)
+    again = chosen(configs, options.again) if options.again else []
+    record = read_record(settings, options.results)
+    measured = {name for name in map(name_of, configs) if row_path(options.work, name).is_file()}
+    measured |= recorded_cells(record)
+    missing = [each for each in configs if each in again or (each in wanted and name_of(each) not in measured)]
+    if not options.page:
+        print_plan(missing, settings)
     if options.plan:
         return
     options.work.mkdir(parents=True, exist_ok=True)
     with only_writer(options.work, "reproduce_large.py"), progress() as display:
-        harvest_both(settings, options.work, lambda split, state: display.report(split, state.done, state.wanted))
-        held_out = stored_tokens(settings, options.work, "held_out", min(CURVE_TOKENS, settings.held_out_tokens))
-        announce("floor: PCA of xxᵀ")
-        measure_floor(settings, options.work)
-        for config in wanted:
-            name = name_of(config)
-            train_cell(
-                config,
-                options.work,
-                held_out,
-                lambda step, reports, name=name: display.report(name, step, settings.steps, words=_said(reports)),
-            )
-            announce(f"measuring {name}")
-            measure_linearity(config, options.work, settings)
-            if measure_cell(config, options.work, settings):
-                write_page(configs, settings, options.work, options.results, command)
-            compare_finished(configs, settings, options.work)
-    print(f"wrote {write_page(configs, settings, options.work, options.results, command)}")
+        restore_record(record, options.work)
+        if not options.page:
+            harvest_both(settings, options.work, lambda split, state: display.report(split, state.done, state.wanted))
+            announce("floor: PCA of xxᵀ")
+            measure_floor(settings, options.work)
+            for config in missing:
+                train_and_measure(config, settings, options, display)
+                publish(configs, settings, options)
+                compare_finished(configs, settings, options.work)
+            compare_finished(configs, settings, options.work)  # what a kill has left out
+            compare_over_training(configs, settings, options.work)
+    print(f"wrote {publish(configs, settings, options)}")
+
+
+def train_and_measure(config: RunConfig, settings: Settings, options: argparse.Namespace, display: Display) -> None:
+    """Train one cell, with a curve of its held-out error, and store its row."""
+    name, held_out_tokens = name_of(config), min(CURVE_TOKENS, settings.held_out_tokens)
+    train_cell(
+        config,
+        options.work,
+        stored_tokens(settings, options.work, "held_out", held_out_tokens),
+        lambda step, reports: display.report(name, step, settings.steps, words=_said(reports)),
+    )
+    announce(f"measuring {name}")
+    measure_linearity(config, options.work, settings)
+    measure_cell(config, options.work, settings)
+
+
+def publish(configs: list[RunConfig], settings: Settings, options: argparse.Namespace) -> Path:
+    """Write the page and its record from what is measured so far."""
+    command = shlex.join(["python", "benchmarks/reproduce_large.py", *(o for o in options.given if o != "--page")])
+    write_record(configs, settings, options.work, options.results)
+    return write_page(configs, settings, options.work, options.results, command)
 
 
 def announce(what: str) -> None:
@@ -156,6 +177,9 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--plan", action="store_true", help="print the cells and their cost, and stop")
     parser.add_argument("--page", action="store_true", help="write the page from what is finished, and stop")
     parser.add_argument("--only", nargs="+", default=[], help="cells whose name contains one of these")
+    parser.add_argument(
+        "--again", nargs="+", default=[], help="cells to train although they are measured, for their weights"
+    )
     parser.add_argument(
         "--work", type=Path, default=Path("runs/reproduce-large"), help="folder of activations and runs"
     )

@@ -76,6 +76,12 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_page(
     assert importlib.import_module("paper_claims").NOT_YET not in page
     assert "After 8 steps, the last that composite, topk, atomic, quadratic have all reached: " in page
     assert "With the 32 strongest latents of every token: TopK 0." in page
+    seeds = page.split("over the course of training:")[1].splitlines()
+    by_step = dict(line.strip("| ").split(" | ", 1) for line in seeds[4:9])
+    assert list(by_step) == ["0", "2", "4", "6", "8"]
+    (final,) = (line for line in page.splitlines() if line.startswith("| seeds, composite |"))
+    assert final.endswith(f"{by_step['8']} |")
+    assert by_step["0"] != by_step["8"]
     for path in (tmp_path / "work" / "curves").iterdir():
         assert list(json.loads(path.read_text())) == ["0", "2", "4", "6", "8"]
     for name in ("widths", "convergence"):
@@ -101,10 +107,35 @@ def test_the_last_point_of_a_curve_is_the_error_of_the_cell(script: ModuleType, 
     assert "seeds, default" in page
     assert "start with 20 atoms per latent instead of all" in page
     assert "gradients of the atoms are rounded to bfloat16" in page
-    script.run(script.parsed(arguments(world, tmp_path, "--page")))  # other settings, the same folder
-    page = (tmp_path / "results" / "claims.md").read_text()
+    elsewhere = ("--results", str(tmp_path / "elsewhere"))
+    script.run(script.parsed(arguments(world, tmp_path, "--page", *elsewhere)))  # other settings, the same work
+    page = (tmp_path / "elsewhere" / "claims.md").read_text()
     assert "0 of 15 cells are finished" in page
     assert "seeds, default" not in page
+
+
+def test_another_machine_goes_on_from_the_record(script: ModuleType, world: Path, tmp_path: Path) -> None:
+    first, second = "affine-k24-", "topk-k8-"
+    script.run(script.parsed(arguments(world, tmp_path, "--only", first)))
+    results, there = tmp_path / "results", tmp_path / "there"
+    assert str(tmp_path) not in (results / "measured.json").read_text().replace(f"{world / 'text.txt'}", "")
+    before = (results / "claims.md").read_text()
+    moved = ("--work", str(there))
+    script.run(script.parsed(arguments(world, tmp_path, "--only", first, second, *moved)))
+    assert [path.name.split("-")[1] for path in (there / "runs").iterdir()] == ["topk"]
+    after = (results / "claims.md").read_text()
+    assert "2 of 15 cells are finished" in before
+    assert "3 of 15 cells are finished" in after
+    assert [line for line in before.splitlines() if "affine | 0.05" in line] == [
+        line for line in after.splitlines() if "affine | 0.05" in line
+    ]
+    assert "seeds, default" in after
+    script.run(script.parsed(arguments(world, tmp_path, "--only", second, "--again", first, *moved)))
+    assert len(list((there / "runs").iterdir())) == 3
+    page = (results / "claims.md").read_text()
+    with pytest.raises(ValueError, match=r"measured with other settings \(tokens=512, now 256\).*another --results"):
+        script.run(script.parsed(arguments(world, tmp_path, "--page", "--tokens", "256")))
+    assert (results / "claims.md").read_text() == page
 
 
 def test_a_curve_is_judged_only_at_its_end(script: ModuleType) -> None:

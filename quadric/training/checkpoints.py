@@ -100,8 +100,17 @@ def newest_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[Damaged]]:
 
 def newest_step(folder: Path) -> int | None:
     """The step of the newest checkpoint by its name, damaged or not; None if there is none."""
-    newest = _newest_first(folder)
-    return _step_of(newest[0]) if newest else None
+    return max(checkpoint_steps(folder), default=None)
+
+
+def checkpoint_steps(folder: Path) -> list[int]:
+    """The steps of all checkpoints by their names, damaged or not, oldest first."""
+    return [_step_of(path) for path in reversed(_newest_first(folder))]
+
+
+def read_checkpoint(folder: Path, step: int) -> Checkpoint:
+    """The checkpoint of one step."""
+    return _read_checkpoint(folder / f"step-{step:08d}")
 
 
 def _step_of(folder: Path) -> int:

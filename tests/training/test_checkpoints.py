@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from quadric.training.checkpoints import Checkpoint, newest_checkpoint, write_checkpoint
+from quadric.training.checkpoints import (
+    Checkpoint,
+    checkpoint_steps,
+    newest_checkpoint,
+    newest_step,
+    read_checkpoint,
+    write_checkpoint,
+)
 
 TENSORS = {"autoencoder.left": torch.arange(6.0).view(2, 3)}
 
@@ -18,6 +25,16 @@ def checkpoint(step: int) -> Checkpoint:
 
 def written(folder: Path, step: int = 6) -> Path:
     return write_checkpoint(folder, checkpoint(step), keep=2)
+
+
+def test_a_kept_checkpoint_is_read_by_its_step(tmp_path: Path) -> None:
+    assert (checkpoint_steps(tmp_path), newest_step(tmp_path)) == ([], None)
+    for step in (2, 10, 6):
+        write_checkpoint(tmp_path, checkpoint(step), keep=3)
+    assert (checkpoint_steps(tmp_path), newest_step(tmp_path)) == ([2, 6, 10], 10)
+    found = read_checkpoint(tmp_path, 6)
+    assert found[:2] == checkpoint(6)[:2]
+    assert found.learners["first"]["autoencoder.left"].equal(TENSORS["autoencoder.left"])
 
 
 def test_no_flipped_bit_of_the_state_gives_another_step_or_cursor(tmp_path: Path) -> None:
