@@ -1,11 +1,14 @@
 """A site says of every pattern how often it was found, beside its controls, and of every latent what its tests say."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from quadric.evidence.patterns import PATTERNS
 from quadric.evidence.patterns.controls import controls_of
+from quadric.evidence.patterns.subsets import SMALLEST_GAIN
 from quadric.site.patterns import latent_patterns, pattern_search
 from quadric.site.schema import LatentPattern
 from tests.evidence.patterns.test_record import FOUND, NAN, shown
@@ -20,6 +23,12 @@ def test_kinds_have_their_counts_controls_and_best_examples() -> None:
     assert (cone.n_shown, cone.n_tested, cone.best) == (3, 3, (1, 0, 2))
     assert [each.name for each in cone.controls] == [each.name for each in controls_of(FOUND, "cone")]
     assert [each.is_own for each in cone.controls][:2] == [True, False]
+
+
+def test_the_viewer_names_the_gain_that_subsets_need() -> None:
+    words = (Path(__file__).parents[2] / "web" / "src" / "ui" / "pattern-words.ts").read_text()
+    (stated,) = re.findall(r"^const SMALLEST_GAIN = ([\d.]+);$", words, re.MULTILINE)
+    assert float(stated) == SMALLEST_GAIN
 
 
 def test_what_was_not_tested_has_no_numbers() -> None:
