@@ -5,18 +5,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from jaxtyping import Float
 from large_cells import PAPER_ALPHA, Settings, is_followed, name_of, only_autoencoder, stored_tokens
+from torch import Tensor
 
 from quadric._files import write_json
 from quadric.activations import find_model
 from quadric.activations.models import load_shape
 from quadric.autoencoders import BilinearAutoencoder, load_pretrained
+from quadric.autoencoders.lens import AffineLens
 from quadric.autoencoders.objective import unit_tokens
 from quadric.evaluation.floor import TOKENS_PER_LATENT, floor_bounds
 from quadric.figures.similarity import measured
-from quadric.geometry.comparison import NULL_SEED, Portrait, agreement, portrait
+from quadric.geometry.comparison import NULL_SEED, agreement, portrait
 from quadric.geometry.dictionary import require_bilinear
-from quadric.geometry.similarity import comparable, randomly_initialized
+from quadric.geometry.similarity import comparable, randomly_initialized, without_mean
 from quadric.runs.config import RunConfig
 from quadric.runs.folder import autoencoder_folder
 from quadric.runs.running import CHECKPOINTS, is_finished
@@ -25,7 +28,9 @@ from quadric.training.checkpoints import checkpoint_steps, read_checkpoint
 
 RANDOM = "random initialization"
 SAMPLE_TOKENS = 8192
-"""Tokens that the floor's components are computed from, at least."""
+"""Tokens that the mean token is computed from, and at least as many for the floor's components."""
+WITHOUT_MEAN = ("frobenius", "alignment")
+"""Measures of agreement that are also taken of the quadratic blocks alone."""
 
 
 class Pair(NamedTuple):
@@ -76,7 +81,7 @@ def compare_finished(configs: list[RunConfig], settings: Settings, work: Path) -
         trained = all(finished(each, work) for each in (pair.first, pair.second) if each is not None)
         if trained and not path.is_file():
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_json(path, _compared(pair, work))
+            write_json(path, _compared(pair, settings, work))
 
 
 def compare_over_training(configs: list[RunConfig], settings: Settings, work: Path) -> None:
@@ -90,10 +95,10 @@ def compare_over_training(configs: list[RunConfig], settings: Settings, work: Pa
         for step in sorted(set(_steps(first, work)) & set(_steps(second, work))):
             path = work / "over_training" / f"{pair.name}-step{step}.json"
             if not path.is_file():
-                mine, other = (portrait(_at_step(each, step, d_model, work)) for each in cells)
+                mine, other = (_at_step(each, step, d_model, work) for each in cells)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 found = {"step": step, "first": name_of(first), "second": name_of(second)}
-                write_json(path, found | measured(agreement(mine, other)))
+                write_json(path, found | agreement_with_and_without_mean(mine, other, mean_token(settings, work)))
 
 
 def _steps(config: RunConfig, work: Path) -> list[int]:
@@ -114,23 +119,31 @@ def read_over_training(work: Path) -> list[dict[str, Any]]:
     return sorted(stored, key=lambda each: (each["first"], each["second"], each["step"]))
 
 
-def _compared(pair: Pair, work: Path) -> dict[str, Any]:
-    mine, other = _portraits(name_of(pair.first), None if pair.second is None else name_of(pair.second), work)
+def _compared(pair: Pair, settings: Settings, work: Path) -> dict[str, Any]:
+    mine = _loaded(name_of(pair.first), work)
+    other = randomly_initialized(mine, NULL_SEED) if pair.second is None else _loaded(name_of(pair.second), work)
     first, second = only_autoencoder(pair.first), pair.second and only_autoencoder(pair.second)
     return {
         "about": pair.about, "first": first.name, "second": second.name if second else RANDOM,
         "alpha": first.alpha, "other_alpha": second.alpha if second else None,
         "prior": first.prior, "other_prior": second.prior if second else None,
-        **measured(agreement(mine, other)),
+        **agreement_with_and_without_mean(*comparable(mine, other), mean_token(settings, work)),
     }  # fmt: skip
 
 
-def _portraits(first: str, second: str | None, work: Path) -> tuple[Portrait, Portrait]:
-    mine = _loaded(first, work)
-    if second is None:
-        return portrait(mine), portrait(randomly_initialized(mine, NULL_SEED))
-    own, others = comparable(mine, _loaded(second, work))
-    return portrait(own), portrait(others)
+def agreement_with_and_without_mean(
+    mine: BilinearAutoencoder, other: BilinearAutoencoder, mean: Float[Tensor, " d"]
+) -> dict[str, float]:
+    """Agreement of the whole forms, and of their quadratic blocks alone."""
+    own_mean = None if isinstance(mine.lens, AffineLens) else mean
+    curved = agreement(*(portrait(without_mean(each, own_mean)) for each in (mine, other)))
+    found = {f"{name}_without_mean": measured(curved)[name] for name in WITHOUT_MEAN}
+    return measured(agreement(portrait(mine), portrait(other))) | found
+
+
+def mean_token(settings: Settings, work: Path) -> Float[Tensor, " d"]:
+    """The mean unit token."""
+    return unit_tokens(stored_tokens(settings, work, "train", min(SAMPLE_TOKENS, settings.tokens))).mean(0)
 
 
 def _loaded(name: str, work: Path) -> BilinearAutoencoder:

@@ -24,7 +24,6 @@ from paper_claims import NOT_YET, machine, spread
 from quadric._files import write_atomically
 from quadric.figures import FigureData, MissingDataError
 from quadric.figures.series import all_series
-from quadric.figures.similarity import MEASURES
 from quadric.figures.style import AFFINE_LOOKS, LOOKS, Drawn, Look, panels, save, styled
 from quadric.figures.widths import at_one_layer, crossings, over_width
 from quadric.figures.widths import draw as draw_widths
@@ -40,6 +39,11 @@ COLUMNS = (
 )  # fmt: skip
 ALPHA_MARKERS = {0.0: "v", 0.1: "<", 1.0: ">"}
 """Of the composite cells at other weights of the density penalty than the paper's."""
+AGREEMENTS = {
+    "frobenius": "Sim_F", "frobenius_without_mean": "Sim_F without the mean", "hungarian_symmetric": "Sim_H",
+    "alignment": "alignment", "alignment_without_mean": "alignment without the mean",
+}  # fmt: skip
+"""Measures of agreement; those without the mean are of the forms' quadratic blocks alone."""
 PRIORS = ("atomic", "composite", "quadratic")
 PRIMER = f"""\
 Errors are ‖X̂ − xxᵀ‖²/‖xxᵀ‖² on held-out documents, with 95 % intervals over sequences. The blocks are those about the
@@ -193,11 +197,12 @@ def agreement_of(found: Finished, about: str, chance: str | None) -> str:
     pairs = [each for each in found.comparisons if each["about"] == about]
     if not pairs:
         return NOT_YET
-    null = next((each for each in found.comparisons if each["about"] == chance), None)
+    null = next((each for each in found.comparisons if each["about"] == chance), {})
     said = [
         f"{label} {spread([each[column] for each in pairs]) if len(pairs) > 1 else f'{pairs[0][column]:.2f}'}"
-        + (f", chance {null[column]:.2f}" if null is not None else "")
-        for label, column in (("Sim_F", "frobenius"), ("Sim_H", "hungarian_symmetric"), ("alignment", "alignment"))
+        + (f", chance {null[column]:.2f}" if column in null else "")
+        for column, label in AGREEMENTS.items()
+        if all(column in each for each in pairs)
     ]
     return f"{len(pairs)} pairs: {'; '.join(said)}" if len(pairs) > 1 else "; ".join(said)
 
@@ -229,8 +234,8 @@ def over_seeds(found: Finished) -> str:
 def across_priors(found: Finished) -> str:
     """Agreement of the composite dictionary with the other priors."""
     said = [
-        f"composite with {each['other_prior']}: Sim_F {each['frobenius']:.2f}, "
-        f"Sim_H {each['hungarian_symmetric']:.2f}, alignment {each['alignment']:.2f}"
+        f"composite with {each['other_prior']}: "
+        + ", ".join(f"{label} {each[column]:.2f}" for column, label in AGREEMENTS.items() if column in each)
         for each in found.comparisons
         if each["about"] == "priors"
     ]
@@ -518,21 +523,24 @@ def _floor_lines(found: Finished) -> Iterator[str]:
 
 
 def _agreement_table(found: Finished, words: dict[str, str]) -> Iterator[str]:
-    yield from ("| about | first | second | Sim_F | Sim_H | alignment |", "|---|---|---|---|---|---|")
+    yield from (f"| about | first | second | {' | '.join(AGREEMENTS.values())} |", "|---" * (3 + len(AGREEMENTS)) + "|")
     for each in sorted(found.comparisons, key=lambda each: (each["about"], each["first"], each["second"])):
-        values = " | ".join(f"{each[name]:.3f}" for name in MEASURES)
         second = RANDOM if each["second"] == RANDOM else words[each["second"]]
-        yield f"| {each['about']} | {words[each['first']]} | {second} | {values} |"
+        yield f"| {each['about']} | {words[each['first']]} | {second} | {_agreements(each)} |"
 
 
 def _agreement_over_training(found: Finished) -> Iterator[str]:
     if not found.over_training:
         return
     yield from ("Two seeds of the composite dictionary over the course of training:", "")
-    yield from ("| steps | Sim_F | Sim_H | alignment |", "|---|---|---|---|")
+    yield from (f"| steps | {' | '.join(AGREEMENTS.values())} |", "|---" * (1 + len(AGREEMENTS)) + "|")
     for each in found.over_training:
-        yield f"| {each['step']} | {' | '.join(f'{each[name]:.3f}' for name in MEASURES)} |"
+        yield f"| {each['step']} | {_agreements(each)} |"
     yield ""
+
+
+def _agreements(compared: dict[str, Any]) -> str:
+    return " | ".join(_number(compared.get(name)) for name in AGREEMENTS)
 
 
 def _figure(figures: list[str], name: str, caption: str) -> list[str]:

@@ -12,6 +12,7 @@ redundancy(ae)           which latents are empty, and which are copies of others
 receptive_field_share    how much of the unit sphere a latent fires on
 neighbours(ae)           the latents that live in nearly the same subspace
 frobenius_similarity, hungarian_similarity, compare    how much two autoencoders agree
+without_mean(ae)         the quadratic blocks alone: do two autoencoders agree in more than the mean token?
 directions               the latents of a linear dictionary: half-spaces, with axes of their own
 description_length(ae)   how many bits the latents take
 """
@@ -44,7 +45,12 @@ from quadric.geometry.receptive_field import (
     slab_share,
 )
 from quadric.geometry.shapes import SHAPES, LevelSet, Shape, level_set, shape_of
-from quadric.geometry.similarity import HungarianSimilarity, frobenius_similarity, hungarian_similarity
+from quadric.geometry.similarity import (
+    HungarianSimilarity,
+    frobenius_similarity,
+    hungarian_similarity,
+    without_mean,
+)
 from quadric.geometry.spectra import all_eigenvalues, spectra, spectrum
 from quadric.geometry.statistics import LatentStatistics, statistics
 from quadric.geometry.stored import kept_geometry, load_geometry, save_geometry, stored_geometry
@@ -103,4 +109,5 @@ __all__ = [
     "statistics",
     "stored_geometry",
     "with_signs",
+    "without_mean",
 ]

@@ -221,6 +221,52 @@ def _with_factors(autoencoder: BilinearAutoencoder, change: Callable[[Tensor], T
     return tensors | {name: change(tensors[name].double()) for name in tensors.keys() & {"left", "right"}}
 
 
+@torch.no_grad()
+def without_mean(autoencoder: Autoencoder, mean: Float[Tensor, " d"] | None = None) -> BilinearAutoencoder:
+    """The quadratic block of every form alone: W ← pWp with p = I − mmᵀ, m the direction of the mean token.
+
+    Two dictionaries may agree in nothing but how they see the mean token. Compare them before and after.
+
+    Args:
+        autoencoder: Any dictionary.
+        mean: The mean unit token, or any other direction to leave out. An affine lens has the mean as its own
+            coordinate, and takes none.
+
+    Returns:
+        A dictionary for geometry only, without gradients.
+
+    Example:
+        >>> curved = geometry.without_mean(ae)
+        >>> geometry.frobenius_similarity(curved, curved)
+        1.0
+    """
+    forms = as_forms(autoencoder)
+    unit = _direction_of_mean(forms, mean).to(forms.left.device)
+
+    def across(factors: Float[Tensor, "h w"]) -> Float[Tensor, "h w"]:
+        return factors - (factors @ unit)[:, None] * unit
+
+    return BilinearAutoencoder.from_tensors(forms.architecture, _with_factors(forms, across))
+
+
+def _direction_of_mean(forms: BilinearAutoencoder, mean: Tensor | None) -> Float[Tensor, " w"]:
+    """m in the coordinates of the forms."""
+    if isinstance(forms.lens, AffineLens):
+        if mean is not None:
+            raise ValueError("the affine lens of this dictionary has a mean already; leave `mean` out")
+        return torch.eye(forms.lens.width, dtype=torch.float64)[-1]
+    if mean is None:
+        raise ValueError(
+            "this dictionary reads raw tokens and does not know their mean; give mean=, the mean unit token"
+        )
+    if mean.shape != (forms.d_model,):
+        raise ValueError(f"mean has shape {tuple(mean.shape)}, but the dictionary reads {forms.d_model} numbers")
+    length: Tensor = torch.linalg.vector_norm(mean.double())
+    if not (length > 0 and length.isfinite()):
+        raise ValueError(f"mean has length {length.item()}; give a vector that is finite and not zero")
+    return mean.double() / length
+
+
 def widened(autoencoder: Autoencoder, width: int) -> BilinearAutoencoder:
     """The same forms on wider tokens, whose further axes they ignore."""
     autoencoder = as_forms(autoencoder)

@@ -12,7 +12,14 @@ import quadric
 from quadric import BilinearAutoencoder, TopKAutoencoder
 from quadric.autoencoders import Provenance
 from quadric.autoencoders.lens import AffineLens
-from quadric.geometry import compare, frobenius_similarity, hungarian_similarity, kernels, latent_form
+from quadric.geometry import (
+    compare,
+    frobenius_similarity,
+    hungarian_similarity,
+    kernels,
+    latent_form,
+    without_mean,
+)
 from quadric.geometry.similarity import comparable, randomly_initialized
 from tests.geometry.examples import by_hand, orthonormal, planted_shapes, trained
 from tests.naive import mixing_matrix
@@ -232,3 +239,42 @@ def test_a_random_initialization_has_the_same_architecture(variety):
     assert null.tensors().keys() == ae.tensors().keys()
     assert all(null.tensors()[name].shape == tensor.shape for name, tensor in ae.tensors().items())
     assert not torch.equal(null.left, ae.left)
+
+
+@pytest.mark.parametrize("variety", VARIETIES)
+def test_without_the_mean_every_form_is_projected(variety):
+    ae = make(variety, torch.float64)
+    width, is_affine = ae.lens.width, isinstance(ae.lens, AffineLens)
+    mean = 3 * torch.randn(width, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    unit = torch.eye(width, dtype=torch.float64)[-1] if is_affine else mean / mean.norm()
+    across = torch.eye(width, dtype=torch.float64) - torch.outer(unit, unit)
+    found = without_mean(ae, None if is_affine else mean)
+    for latent in range(ae.n_latents):
+        assert torch.allclose(found.form(latent), across @ ae.form(latent).detach() @ across, atol=1e-12)
+    assert frobenius_similarity(found, found) == 1.0
+
+
+def test_agreement_about_the_mean_alone_is_gone_without_it():
+    """Both have the latent (m·x)(v·x), which is linear if m·x is constant, and a square of their own."""
+    generator = torch.Generator().manual_seed(0)
+    mean, shared, *own = torch.linalg.qr(torch.randn(6, 6, generator=generator, dtype=torch.float64)).Q
+    mixing = torch.eye(2, dtype=torch.float64)
+    one, other = (by_hand(torch.stack([mean, each]), torch.stack([shared, each]), mixing) for each in own[:2])
+    assert frobenius_similarity(one, other) == pytest.approx(0.2)
+    assert frobenius_similarity(without_mean(one, mean), without_mean(other, mean)) == pytest.approx(0)
+
+
+@pytest.mark.parametrize(
+    ("lens", "mean", "message"),
+    [
+        (None, torch.ones(3), r"shape \(3,\), but the dictionary reads 6 numbers"),
+        (None, torch.zeros(6), "length 0"),
+        (None, torch.full((6,), torch.nan), "length nan"),
+        (None, None, "does not know their mean; give mean="),
+        (AffineLens.unknown(6), torch.ones(6), "has a mean already; leave `mean` out"),
+    ],
+)
+def test_a_mean_that_does_not_fit_is_refused(lens, mean, message):
+    ae = BilinearAutoencoder(d_model=6, n_latents=4, prior="atomic", lens=lens)
+    with pytest.raises(ValueError, match=message):
+        without_mean(ae, mean)
