@@ -3,13 +3,16 @@
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from quadric.autoencoders import Autoencoder
+from quadric.autoencoders.kernels.products import slices
 
 TOKENS = 1024
 """Tokens that the curve is measured on."""
+NUMBERS_AT_ONCE = 2**26
+"""Latents that are rebuilt together (256 MiB in float32), since every call computes the kernel again."""
 
 
 class ActiveError(NamedTuple):
@@ -29,12 +32,18 @@ def error_by_active(
     that a linear dictionary has active, its curve is flat.
     """
     order = latents.abs().argsort(dim=-1, descending=True)
-    counts = [2**power for power in range(autoencoder.n_latents.bit_length())]
+    powers = [2**power for power in range(autoencoder.n_latents.bit_length())]
+    counts = list(dict.fromkeys([*(each for each in powers if each < autoencoder.n_latents), autoencoder.n_latents]))
     found = []
-    for count in dict.fromkeys([*(each for each in counts if each < autoencoder.n_latents), autoencoder.n_latents]):
-        kept = torch.zeros_like(latents).scatter(1, order[:, :count], latents.gather(1, order[:, :count]))
-        found.append(ActiveError(count, autoencoder.errors_of(tokens, kept).product_space.mean().item()))
+    for some in (counts[each] for each in slices(len(counts), max(1, NUMBERS_AT_ONCE // max(1, latents.numel())))):
+        kept = torch.cat([_strongest_alone(latents, order[:, :count]) for count in some])
+        errors = autoencoder.errors_of(tokens.repeat(len(some), 1), kept).product_space
+        found += map(ActiveError, some, errors.view(len(some), -1).mean(1).tolist())
     return found
+
+
+def _strongest_alone(latents: Float[Tensor, "n k"], indices: Int[Tensor, "n c"]) -> Float[Tensor, "n k"]:
+    return torch.zeros_like(latents).scatter(1, indices, latents.gather(1, indices))
 
 
 def fewest_active(curve: list[ActiveError], tolerance: float = 0.1) -> int:

@@ -12,8 +12,10 @@ def unit(n: int = 40, d: int = 6) -> torch.Tensor:
     return unit_tokens(torch.randn(n, d, generator=torch.Generator().manual_seed(0), dtype=torch.float64))
 
 
+@pytest.mark.parametrize("numbers_at_once", [1, 450, 10**6])  # one, two and all points of the curve together
 @torch.no_grad()
-def test_every_point_is_the_error_of_the_kept_forms() -> None:
+def test_every_point_is_the_error_of_the_kept_forms(numbers_at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quadric.evaluation.active.NUMBERS_AT_ONCE", numbers_at_once)
     x, ae = unit(), BilinearAutoencoder(d_model=6, n_latents=5, prior="atomic").double()
     latents = ae.encode_prepared(x)
     forms = torch.stack([ae.form(i) for i in range(5)])
