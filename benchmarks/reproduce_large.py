@@ -15,6 +15,7 @@ them all the same, which comparisons with new cells need, because the record has
 import argparse
 import shlex
 import sys
+from math import isinf
 from pathlib import Path
 from typing import get_args
 
@@ -56,7 +57,7 @@ def settings_of(options: argparse.Namespace) -> Settings:
     """Sizes relative to the width of the model."""
     d_model = load_shape(find_model(options.model)).d_model
     largest = options.k or 8 * d_model
-    if options.initial_atoms is not None and options.initial_atoms < ATOMS_PER_LATENT:
+    if not options.initial_atoms >= ATOMS_PER_LATENT:
         raise ValueError(
             f"--initial-atoms {options.initial_atoms:g} is below the {ATOMS_PER_LATENT:g} that latents keep; "
             f"give at least {ATOMS_PER_LATENT:g}"
@@ -70,7 +71,7 @@ def settings_of(options: argparse.Namespace) -> Settings:
         n_latents=largest,
         widths=tuple(options.widths) if options.widths is not None else widths_of(d_model, largest),
         n_active=options.n_active,
-        initial_atoms=options.initial_atoms,
+        initial_atoms=None if isinf(options.initial_atoms) else options.initial_atoms,
         gradient_dtype=options.gradient_dtype,
         steps=options.steps,
         sequences_per_step=options.sequences_per_step,
@@ -198,21 +199,22 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
         help="latents of the figure over k; default: half the width, doubled",
     )
     parser.add_argument("--n-active", type=int, default=32, help="latents per token of TopK")
+    # The defaults are those of the committed record, so that the plain command goes on with its missing cells.
     parser.add_argument(
         "--initial-atoms",
         type=float,
-        default=None,
-        help="atoms per latent that composite cells start with; default: all",
+        default=ATOMS_PER_LATENT,
+        help="atoms per latent that composite cells start with; inf for all, as printed, at three times the cost",
     )
     parser.add_argument(
         "--gradient-dtype",
         choices=get_args(GradientDtype),
-        default="auto",
-        help="of the products that give the gradients of the atoms; bfloat16 is faster on CPUs that have it",
+        default="bfloat16",
+        help="of the products that give the gradients of the atoms; auto on CPUs without bfloat16",
     )
-    parser.add_argument("--steps", type=int, default=512)
+    parser.add_argument("--steps", type=int, default=256)
     parser.add_argument("--sequences-per-step", type=int, default=16)
-    parser.add_argument("--tokens", type=int, default=1_048_576, help="training tokens to store")
+    parser.add_argument("--tokens", type=int, default=524_288, help="training tokens to store")
     parser.add_argument("--held-out-tokens", type=int, default=32_768)
     parser.add_argument("--curve-every", type=int, default=32, help="steps between checkpoints and points of the curve")
     options = parser.parse_args(arguments)

@@ -5,7 +5,7 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
@@ -38,7 +38,8 @@ def arguments(world: Path, work: Path, *more: str) -> list[str]:
         *("--model", str(world / "tiny-llama"), "--corpus", f"{world / 'text.txt'}+{world / 'text.txt'}"),
         *("--document-separator", "\n\n", "--block-length", "32", "--k", "24", "--widths", "8", "24"),
         *("--n-active", "4", "--steps", "8", "--sequences-per-step", "8", "--curve-every", "2", "--tokens", "512"),
-        *("--held-out-tokens", "256", "--work", str(work / "work"), "--results", str(work / "results"), *more),
+        *("--initial-atoms", "inf", "--gradient-dtype", "auto", "--held-out-tokens", "256"),
+        *("--work", str(work / "work"), "--results", str(work / "results"), *more),
     ]
 
 
@@ -138,6 +139,20 @@ def test_another_machine_goes_on_from_the_record(script: ModuleType, world: Path
     assert (results / "claims.md").read_text() == page
 
 
+@pytest.mark.parametrize(("results", "given"), [("large", []), ("large-128", ["--steps", "128", "--widths"])])
+def test_the_printed_command_goes_on_from_the_committed_record(
+    script: ModuleType, results: str, given: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Settings that differ from the record's would be an error."""
+    smollm2 = SimpleNamespace(d_model=576, n_layers=30)  # the model itself would have to be downloaded
+    for module in (script, importlib.import_module("large_cells")):
+        monkeypatch.setattr(module, "find_model", lambda name: name)
+        monkeypatch.setattr(module, "load_shape", lambda name: smollm2)
+    options = script.parsed([*given, "--results", str(ROOT / "docs" / "results" / results)])
+    record = script.read_record(script.settings_of(options), options.results)
+    assert len(script.recorded_cells(record)) > 4
+
+
 def test_a_curve_is_judged_only_at_its_end(script: ModuleType) -> None:
     flatness = importlib.import_module("large_page").flatness
     errors = {"short": (0.9, 0.5), "falling": (0.9, 0.5, 0.4), "level": (0.9, 0.5, 0.495)}
@@ -163,6 +178,8 @@ def test_the_plan_trains_nothing_and_unknown_cells_are_an_error(
     assert not (tmp_path / "work").exists()
     with pytest.raises(ValueError, match="fits no cell"):
         script.run(script.parsed(arguments(world, tmp_path, "--only", "nonsense")))
+    with pytest.raises(ValueError, match=r"--initial-atoms nan is below"):
+        script.run(script.parsed(arguments(world, tmp_path, "--initial-atoms", "nan")))
     with pytest.raises(ValueError, match=r"--initial-atoms 4 is below the 16 that latents keep"):
         script.run(script.parsed(arguments(world, tmp_path, "--initial-atoms", "4")))
     with pytest.raises(ValueError, match="unknown corpus"):
