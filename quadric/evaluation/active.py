@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from quadric.autoencoders import Autoencoder
+from quadric.autoencoders import Autoencoder, BilinearAutoencoder
 from quadric.autoencoders.kernels.products import slices
 
 TOKENS = 1024
@@ -34,12 +34,19 @@ def error_by_active(
     order = latents.abs().argsort(dim=-1, descending=True)
     powers = [2**power for power in range(autoencoder.n_latents.bit_length())]
     counts = list(dict.fromkeys([*(each for each in powers if each < autoencoder.n_latents), autoencoder.n_latents]))
-    found = []
-    for some in (counts[each] for each in slices(len(counts), max(1, NUMBERS_AT_ONCE // max(1, latents.numel())))):
+    found: list[ActiveError] = []
+    for some in (counts[each] for each in slices(len(counts), _points_at_once(autoencoder, latents))):
         kept = torch.cat([_strongest_alone(latents, order[:, :count]) for count in some])
         errors = autoencoder.errors_of(tokens.repeat(len(some), 1), kept).product_space
         found += map(ActiveError, some, errors.view(len(some), -1).mean(1).tolist())
     return found
+
+
+def _points_at_once(autoencoder: Autoencoder, latents: Float[Tensor, "n k"]) -> int:
+    """How many points of the curve share one kernel; one where none is formed, because it would be too large."""
+    if not isinstance(autoencoder, BilinearAutoencoder) or autoencoder.error_path != "kernel":
+        return 1
+    return max(1, NUMBERS_AT_ONCE // max(1, latents.numel()))
 
 
 def _strongest_alone(latents: Float[Tensor, "n k"], indices: Int[Tensor, "n c"]) -> Float[Tensor, "n k"]:
