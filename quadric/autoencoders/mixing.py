@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from quadric.autoencoders.kernels.kernel import dense_kernel, sparse_kernel
 from quadric.autoencoders.kernels.latents import atom_activations, sparse_latents
 from quadric.autoencoders.kernels.lifted import SparseRows
-from quadric.autoencoders.kernels.products import CsrPattern, csr_matmul, csr_pattern
+from quadric.autoencoders.kernels.products import CsrPattern, csr_matmul, csr_pattern, dense_mix
 from quadric.autoencoders.kernels.shared import GramRows, atomic_kernel_part, dense_kernel_part, sparse_kernel_part
 
 Prior = Literal["atomic", "composite", "quadratic"]
@@ -79,7 +79,7 @@ class Mixing(nn.Module, ABC):
 
     def mix(self, atoms: Float[Tensor, "n h"]) -> Float[Tensor, "n k"]:
         """From atoms to latents: y ↦ yCᵀ."""
-        return (self.matrix().to(atoms.dtype) @ atoms.mT).mT
+        return dense_mix(self.matrix().to(atoms.dtype), atoms)
 
     def unmix(self, latents: Float[Tensor, "n k"]) -> Float[Tensor, "n h"]:
         """From latents to atoms: z ↦ zC."""

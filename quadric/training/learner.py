@@ -79,7 +79,11 @@ class Learner:
         self.autoencoder = autoencoder.train()
         self.config, self.training = config, training
         self.next_step = step
-        self.optimizers = Optimizers(autoencoder, training.learning_rate, training.momentum)
+        self.optimizers = self._new_optimizers()
+
+    def _new_optimizers(self) -> Optimizers:
+        training = self.training
+        return Optimizers(self.autoencoder, training.learning_rate, training.momentum, self.config.gradient_dtype)
 
     def step(self, tokens: Float[Tensor, "n d"]) -> StepReport:
         """One update on one batch, or on this process's part of it."""
@@ -152,7 +156,7 @@ class Learner:
         else:
             self.autoencoder.load_state_dict(own)
         self.next_step = step
-        self.optimizers = Optimizers(self.autoencoder, self.training.learning_rate, self.training.momentum)
+        self.optimizers = self._new_optimizers()
         for part, optimizer in self.optimizers.all().items():
             # Older checkpoints spell the prefix "optimiser".
             memory = _optimizer_state(state, f"optimizer.{part}.") or _optimizer_state(state, f"optimiser.{part}.")

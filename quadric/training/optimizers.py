@@ -11,7 +11,8 @@ those commute, so `Muon` iterates on the small Gram matrix alone:
     A₀ = XᵀX,   P = aI + bA + cA²,   A ← PAP,   Q ← QP,   and at the end X Q.
 
 That takes one pass over the tall matrix at each end instead of two in each of five rounds. It runs in float32, which
-keeps rounding errors small: iterating on the Gram matrix squares its condition number.
+keeps rounding errors small: iterating on the Gram matrix squares its condition number. A dense C is not tall: with
+gradients in bfloat16 its rounds are torch's.
 
 `SparseMuon` runs the same rounds on the entries of a sparse matrix and evaluates every product (XXᵀ)Y only where the
 matrix has entries, which costs one multiplication per pair of entries that share a column instead of k³.
@@ -29,7 +30,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from quadric.autoencoders import Autoencoder, BilinearAutoencoder
-from quadric.autoencoders.kernels.products import CsrPattern, row_blocks, symmetric_product
+from quadric.autoencoders.kernels.products import CsrPattern, GradientDtype, row_blocks, symmetric_product
 from quadric.autoencoders.kernels.shared import Share, shared_product, shared_symmetric_product
 from quadric.autoencoders.mixing import Sparse
 from quadric.training.distributed import computed_once, current_rank
@@ -52,8 +53,10 @@ Multiply = Callable[[Tensor, Tensor], Tensor]
 class Optimizers:
     """The optimizers of one autoencoder; they follow when the storage of C changes."""
 
-    def __init__(self, autoencoder: Autoencoder, learning_rate: float, momentum: float) -> None:
-        self.autoencoder = autoencoder
+    def __init__(
+        self, autoencoder: Autoencoder, learning_rate: float, momentum: float, gradient_dtype: GradientDtype = "auto"
+    ) -> None:
+        self.autoencoder, self.gradient_dtype = autoencoder, gradient_dtype
         self.learning_rate, self.momentum = learning_rate, momentum
         rank = current_rank()
         self.share = Share(*rank) if rank.world_size > 1 else None
@@ -103,7 +106,8 @@ class Optimizers:
         if parameter is None:
             return None
         if parameter.ndim == 2:
-            return Muon([parameter], self.learning_rate, self.momentum, self.share)
+            is_rounded = self.gradient_dtype == "bfloat16"
+            return Muon([parameter], self.learning_rate, self.momentum, self.share, is_rounded)
         return sparse_optimizer(parameter, self._sparse_mixing(), self.learning_rate, self.momentum)
 
     def _sparse_mixing(self) -> Sparse:
@@ -128,13 +132,20 @@ class Muon(torch.optim.Optimizer):
         momentum: of the gradients.
         share: part of the work that this process does, if several have the same matrices and gradients. A single
             large matrix is orthogonalized by all of them together, others by one process each.
+        is_rounded: run the rounds on the whole matrix in bfloat16, as torch.optim.Muon does. That is faster on hardware
+            that has it for a matrix of many rows and columns, and slower for a tall one.
     """
 
     def __init__(
-        self, parameters: Iterable[nn.Parameter], lr: float, momentum: float, share: Share | None = None
+        self,
+        parameters: Iterable[nn.Parameter],
+        lr: float,
+        momentum: float,
+        share: Share | None = None,
+        is_rounded: bool = False,
     ) -> None:
         super().__init__(parameters, {"lr": lr, "momentum": momentum})
-        self.share = share
+        self.share, self.is_rounded = share, is_rounded
 
     @overload
     def step(self, closure: None = None) -> None: ...
@@ -153,13 +164,14 @@ class Muon(torch.optim.Optimizer):
 
     def _directions(self, trained: list[nn.Parameter], momenta: Iterable[Tensor]) -> Iterable[Tensor]:
         """The orthogonalized momenta, the same bits on every process."""
+        orthogonalize = orthogonalized_in_bfloat16 if self.is_rounded else orthogonalized
         if self.share is None:
-            return map(orthogonalized, momenta)
+            return map(orthogonalize, momenta)
         # A product that one process computes in one block is not worth sharing. Computed in several blocks, it would
         # also be rounded differently, which the rounds amplify: losses would be ten times further from one process's.
-        if len(trained) == 1 and len(row_blocks(min(trained[0].shape))) > 1:
+        if not self.is_rounded and len(trained) == 1 and len(row_blocks(min(trained[0].shape))) > 1:
             return map(partial(orthogonalized, share=self.share), momenta)
-        return computed_once(orthogonalized, momenta)
+        return computed_once(orthogonalize, momenta)
 
 
 def nesterov_momentum(state: dict[str, Tensor], grad: Float[Tensor, "*s"], momentum: float) -> Float[Tensor, "*s"]:
@@ -191,6 +203,20 @@ def orthogonalized(matrix: Float[Tensor, "m n"], share: Share | None = None) -> 
         return tall @ _factor_product(symmetric_product(tall.mT, tall), symmetric_product)
     multiply = partial(shared_symmetric_product, share=share)
     return shared_product(tall, _factor_product(multiply(tall.mT, tall), multiply), share)
+
+
+def orthogonalized_in_bfloat16(matrix: Float[Tensor, "m n"]) -> Float[Tensor, "m n"]:
+    """Like `orthogonalized`, with the rounds on the matrix itself, whose Gram matrix bfloat16 would lose."""
+    if matrix.shape[0] > matrix.shape[1]:
+        return orthogonalized_in_bfloat16(matrix.mT).mT
+    norm: Tensor = torch.linalg.matrix_norm(matrix)
+    wide = (matrix / norm.clamp(min=TINY)).bfloat16()
+    a, b, c = COEFFICIENTS
+    for _ in range(ROUNDS):
+        gram = symmetric_product(wide, wide.mT)
+        factor = symmetric_product(gram, gram).mul_(c).add_(gram, alpha=b)
+        wide = torch.addmm(wide, factor, wide, beta=a)
+    return wide.to(matrix.dtype)
 
 
 def _factor_product(gram: Float[Tensor, "n n"], multiply: Multiply) -> Float[Tensor, "n n"]:

@@ -46,12 +46,13 @@ def test_a_zero_gradient_moves_nothing():
     assert_close(orthogonalized(torch.zeros(5, 3)), torch.zeros(5, 3))
 
 
-@pytest.mark.parametrize("shape", [(40, 12), (12, 40)])
-def test_it_agrees_with_torch_up_to_bfloat16(shape):
+@pytest.mark.parametrize("is_rounded", [False, True])
+@pytest.mark.parametrize("shape", [(40, 12), (12, 40), (530, 600)])
+def test_it_agrees_with_torch_up_to_bfloat16(shape, is_rounded):
     ours, theirs = (torch.nn.Parameter(random(*shape).float()) for _ in range(2))
     start = ours.detach().clone()
     optimizers = (
-        (ours, Muon([ours], lr=0.03, momentum=0.95)),
+        (ours, Muon([ours], lr=0.03, momentum=0.95, is_rounded=is_rounded)),
         (theirs, torch.optim.Muon([theirs], lr=0.03, momentum=0.95, weight_decay=0.0, adjust_lr_fn="original")),
     )
     for step in range(5):
@@ -59,6 +60,6 @@ def test_it_agrees_with_torch_up_to_bfloat16(shape):
             parameter.grad = random(*shape, seed=step + 1).float()
             optimizer.step()
     moved = (theirs - start).norm()
-    assert (ours - theirs).norm() < 0.02 * moved
+    assert (ours - theirs).norm() < (0.04 if is_rounded else 0.02) * moved  # both rounded, each its own way
     momenta = [optimizer.state[parameter]["momentum_buffer"] for parameter, optimizer in optimizers]
     assert_close(momenta[0], momenta[1])

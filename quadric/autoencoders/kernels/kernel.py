@@ -26,9 +26,11 @@ from quadric.autoencoders.kernels.products import (
     add_gradient_product,
     csr_matrix,
     csr_product,
+    gradient_product,
     mirror,
     row_blocks,
     sampled_product,
+    symmetric_gradient_product,
     symmetric_part,
     symmetric_product,
     transposed_csr_product,
@@ -237,8 +239,10 @@ class _DenseKernel(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
         weight, half = ctx.saved_tensors
         share = torch.add(grad, grad.mT).mul_(0.5)
-        grad_weight = (share @ half).mul_(2) if ctx.needs_input_grad[0] else None
-        grad_gram = symmetric_product(weight.mT, share @ weight) if ctx.needs_input_grad[1] else None
+        grad_weight = gradient_product(share, half).mul_(2) if ctx.needs_input_grad[0] else None
+        grad_gram = None
+        if ctx.needs_input_grad[1]:
+            grad_gram = symmetric_gradient_product(weight.mT, gradient_product(share, weight))
         return grad_weight, grad_gram
 
 

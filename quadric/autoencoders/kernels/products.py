@@ -78,14 +78,14 @@ def symmetric_part(matrix: Float[Tensor, "m m"], rows: slice) -> Float[Tensor, "
     return torch.add(matrix[rows, rows.start :], matrix[rows.start :, rows].mT).mul_(0.5)
 
 
-# The error zᵀKz − 2‖z‖² + 1 cancels, so all of its terms stay in float32. The gradients of L and R are sums over
-# thousands of tokens or atoms that Muon then orthogonalizes; their factors may be rounded to bfloat16 where that is
-# faster. The sums are accumulated in float32.
+# The error zᵀKz − 2‖z‖² + 1 cancels, so all of its terms stay in float32. The gradients of L, R and dense C are sums
+# over thousands of tokens or atoms that Muon then orthogonalizes; their factors may be rounded to bfloat16 where that
+# is faster. The sums are accumulated in float32.
 
 
 @contextmanager
 def gradient_products_in(dtype: GradientDtype) -> Iterator[None]:
-    """Compute gradients of L and R from factors of this type, in the whole process.
+    """Compute gradients of L, R and dense C from factors of this type, in the whole process.
 
     Not a context variable: autograd runs the backward pass of a GPU in threads of its own, which would not see it.
     """
@@ -114,6 +114,18 @@ def add_gradient_product(
         target.add_(left.bfloat16() @ right.bfloat16(), alpha=scale)
     else:
         torch.addmm(target, left, right, alpha=scale, out=target)
+
+
+def gradient_product(left: Float[Tensor, "m c"], right: Float[Tensor, "c n"]) -> Float[Tensor, "m n"]:
+    """left @ right."""
+    return (left.bfloat16() @ right.bfloat16()).float() if _is_rounded(left) else left @ right
+
+
+def symmetric_gradient_product(left: Float[Tensor, "m n"], right: Float[Tensor, "n m"]) -> Float[Tensor, "m m"]:
+    """left @ right where it is known to be symmetric."""
+    if _is_rounded(left):
+        return symmetric_product(left.bfloat16(), right.bfloat16()).float()
+    return symmetric_product(left, right)
 
 
 def _is_rounded(target: Tensor) -> bool:
@@ -165,6 +177,28 @@ def csr_pattern(rows: Int[Tensor, " nnz"], columns: Int[Tensor, " nnz"], shape: 
 def _starts(indices: Tensor, size: int) -> Tensor:
     counts = torch.bincount(indices, minlength=size)
     return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+
+
+def dense_mix(weight: Float[Tensor, "k h"], atoms: Float[Tensor, "n h"]) -> Float[Tensor, "n k"]:
+    """yCᵀ for dense C, stored latent by latent."""
+    return _DenseMix.apply(weight, atoms.mT).mT  # type: ignore[no-untyped-call, no-any-return]
+
+
+class _DenseMix(torch.autograd.Function):
+    """A plain product, whose gradients are gradient products."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, by_atom: Tensor) -> Tensor:
+        ctx.save_for_backward(weight, by_atom)
+        return weight @ by_atom
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        weight, by_atom = ctx.saved_tensors
+        grad_weight = gradient_product(grad, by_atom.mT) if ctx.needs_input_grad[0] else None
+        grad_atoms = gradient_product(weight.mT, grad) if ctx.needs_input_grad[1] else None
+        return grad_weight, grad_atoms
 
 
 def csr_matmul(
