@@ -259,7 +259,7 @@ def affine_lens(found: Finished) -> str:
     return (
         f"paper's composite → default: {', '.join(said)}; active per token {composite['active_per_token']} → "
         f"{default['active_per_token']}. The default differs in its lens, in α, in the latents that it is trained "
-        "with and in an overlap penalty; which of these makes the difference is not measured here"
+        "with and in penalties on overlap and mean; which of these makes the difference is not measured here"
     )
 
 

@@ -136,7 +136,11 @@ def test_another_machine_goes_on_from_the_record(script: ModuleType, world: Path
     page = (results / "claims.md").read_text()
     with pytest.raises(ValueError, match=r"measured with other settings \(tokens=512, now 256\).*another --results"):
         script.run(script.parsed(arguments(world, tmp_path, "--page", "--tokens", "256")))
+    with pytest.raises(ValueError, match=r"measured with other settings \(widths=\[8, 24\], now \[24\]\)"):
+        script.run(script.parsed(arguments(world, tmp_path, "--page", "--widths", "24")))
     assert (results / "claims.md").read_text() == page
+    script.run(script.parsed(arguments(world, tmp_path, "--page", "--widths", "8", "12", "24", *moved)))
+    assert "3 of 20 cells are finished" in (results / "claims.md").read_text()
 
 
 @pytest.mark.parametrize(("results", "given"), [("large", []), ("large-128", ["--steps", "128", "--widths"])])

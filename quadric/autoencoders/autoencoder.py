@@ -121,11 +121,12 @@ class Autoencoder(nn.Module, ABC):
         mask: Tensor | None = None,
         overlap_penalty: float = 0.0,
         top_latents: int | None = None,
+        mean_penalty: float = 0.0,
     ) -> LossSums:
         """The sums that `loss` divides by the number of tokens; sums of parts of a batch can be added."""
-        if overlap_penalty or top_latents is not None:
-            given = f"overlap_penalty={overlap_penalty}" if overlap_penalty else f"top_latents={top_latents}"
-            raise ValueError(f"{given} needs quadratic forms; a '{self.kind}' has none")
+        asked = {"overlap_penalty": overlap_penalty, "top_latents": top_latents, "mean_penalty": mean_penalty}
+        if given := [f"{name}={value}" for name, value in asked.items() if value]:
+            raise ValueError(f"{given[0]} needs quadratic forms; a '{self.kind}' has none")
         tokens = self.prepare(tokens, mask)
         latents = self.encode_prepared(tokens)
         if self.training:

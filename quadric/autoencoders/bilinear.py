@@ -297,8 +297,10 @@ class BilinearAutoencoder(Autoencoder):
         mask: Tensor | None = None,
         overlap_penalty: float = 0.0,
         top_latents: int | None = None,
+        mean_penalty: float = 0.0,
     ) -> LossTerms:
-        """Mean error of x̃x̃ᵀ + alpha · mean density + overlap_penalty · Σ_{i≠j} cos²(W_i, W_j)/k; differentiable.
+        """Mean error of x̃x̃ᵀ + alpha · mean density + overlap_penalty · Σ_{i≠j} cos²(W_i, W_j)/k
+        + mean_penalty · ‖mean of X̃̂ − mean of x̃x̃ᵀ‖²; differentiable.
 
         Args:
             tokens: activations (n, d).
@@ -307,15 +309,18 @@ class BilinearAutoencoder(Autoencoder):
             overlap_penalty: weight of the resemblance between latents; keeps several latents from learning one form.
             top_latents: how many latents reconstruct each token, the strongest by |z_i|·‖W_i‖; all by default, and
                 if there are fewer.
+            mean_penalty: weight of the error of all latents together on the mean of the batch; keeps latents that no
+                token is reconstructed from from adding up to a constant.
 
         Returns:
             `LossTerms(total, error, density)`; the error is that of the lens's own coordinates.
         """
         check_weight("alpha", alpha, "the paper uses 0.3")
         check_weight("overlap_penalty", overlap_penalty, "0 leaves it out")
+        check_weight("mean_penalty", mean_penalty, "0 leaves it out")
         if top_latents is not None:
             check_positive("top_latents", top_latents)
-        return self.loss_sums(tokens, mask, overlap_penalty, top_latents).terms(alpha)
+        return self.loss_sums(tokens, mask, overlap_penalty, top_latents, mean_penalty).terms(alpha)
 
     def loss_sums(
         self,
@@ -323,6 +328,7 @@ class BilinearAutoencoder(Autoencoder):
         mask: Tensor | None = None,
         overlap_penalty: float = 0.0,
         top_latents: int | None = None,
+        mean_penalty: float = 0.0,
         share: Share | None = None,
     ) -> LossSums:
         """The sums that `loss` divides by the number of tokens; sums of parts of a batch can be added.
@@ -332,6 +338,7 @@ class BilinearAutoencoder(Autoencoder):
             mask: (n,) of torch.bool, True where a token counts; all by default.
             overlap_penalty: as in `loss`.
             top_latents: as in `loss`.
+            mean_penalty: as in `loss`.
             share: this process's part of the work on the kernel, if all processes of a torch.distributed job call this
                 together, each with its own tokens. Gradients must then be added up over processes. By default the
                 kernel is computed by this process alone.
@@ -343,9 +350,37 @@ class BilinearAutoencoder(Autoencoder):
         if top_latents is not None and top_latents >= self.n_latents:
             top_latents = None
         if self.error_path == "blocked":
-            return self._blocked_sums(inputs, overlap_penalty, top_latents)
-        if self.error_path == "lifted":
-            return self._lifted_sums(inputs, overlap_penalty, top_latents)
+            latents, sums = self._blocked_sums(inputs, overlap_penalty, top_latents)
+        elif self.error_path == "lifted":
+            latents, sums = self._lifted_sums(inputs, overlap_penalty, top_latents)
+        else:
+            latents, sums = self._kernel_sums(inputs, overlap_penalty, top_latents, share)
+        if not mean_penalty:
+            return sums
+        mean_error = self._mean_error(inputs, latents, share)
+        return sums._replace(objective=sums.objective + len(inputs) * mean_penalty * mean_error)
+
+    def _mean_error(
+        self, inputs: Float[Tensor, "n w"], latents: Float[Tensor, "n k"], share: Share | None
+    ) -> Float[Tensor, ""]:
+        """‖mean of X̃̂ − mean of x̃x̃ᵀ‖² with the means over the whole batch, of which other processes have parts."""
+        (n, width), n_latents = inputs.shape, latents.shape[1]
+        sums = torch.cat([latents.sum(0), (inputs.mT @ inputs).flatten(), inputs.new_tensor([n])])
+        if share is not None:
+            sums = sum_of_parts(sums)
+        means = sums[:-1] / sums[-1]
+        left, right = self._used_factors(inputs.dtype)
+        weights, used = self.mixing.unmix(means[None, :n_latents])[0], self.mixing.used_atoms
+        if used is not None:
+            weights = weights.index_select(0, used)
+        # X̃̂ is linear in z, so its mean is that of the mean latents.
+        rebuilt = (left * weights[:, None]).mT @ right
+        rebuilt = (rebuilt + rebuilt.mT) / 2 if self.symmetric else rebuilt
+        return (rebuilt - means[n_latents:].view(width, width)).square().sum()
+
+    def _kernel_sums(
+        self, inputs: Float[Tensor, "n w"], overlap_penalty: float, top_latents: int | None, share: Share | None
+    ) -> "_LatentsAndSums":
         left, right = self._used_factors(inputs.dtype)
         # K before Z: the backward pass runs in reverse and has freed the latents when G's gradient needs memory.
         kernel = self._kernel(left, right, share)
@@ -358,7 +393,7 @@ class BilinearAutoencoder(Autoencoder):
         error = objective = sums.error.sum()
         if overlap_penalty:
             objective = error + len(inputs) * overlap_penalty * kernel_overlap(kernel)
-        return LossSums(objective, error, sums.l1, sums.l2_squared, len(inputs))
+        return _LatentsAndSums(latents, LossSums(objective, error, sums.l1, sums.l2_squared, len(inputs)))
 
     def _kernel(self, left: Float[Tensor, "u w"], right: Float[Tensor, "u w"], share: Share | None) -> Tensor:
         """K of the used atoms, computed by this process alone or together with others."""
@@ -366,7 +401,9 @@ class BilinearAutoencoder(Autoencoder):
             return self.mixing.kernel(atom_gram(left, right, self.symmetric))
         return sum_of_parts(self.mixing.kernel_part(gram_rows(left, right, self.symmetric, share)))
 
-    def _blocked_sums(self, inputs: Float[Tensor, "n w"], overlap_penalty: float, top_latents: int | None) -> LossSums:
+    def _blocked_sums(
+        self, inputs: Float[Tensor, "n w"], overlap_penalty: float, top_latents: int | None
+    ) -> "_LatentsAndSums":
         if overlap_penalty or top_latents is not None:
             given = f"overlap_penalty={overlap_penalty}" if overlap_penalty else f"top_latents={top_latents}"
             raise ValueError(
@@ -375,7 +412,7 @@ class BilinearAutoencoder(Autoencoder):
             )
         latents = self._latents(inputs)
         error = kernel_error(self._quadratic_form(latents), latents).sum()
-        return LossSums(error, error, *density_norms(latents, self.offset), len(inputs))
+        return _LatentsAndSums(latents, LossSums(error, error, *density_norms(latents, self.offset), len(inputs)))
 
     def _remedy_for_blocks(self) -> str:
         """What else would help where the kernel is not formed: a C that is sparse from the start."""
@@ -383,7 +420,9 @@ class BilinearAutoencoder(Autoencoder):
             return ""
         return f", or start with an initial_density below {SPARSE_BELOW}"
 
-    def _lifted_sums(self, inputs: Float[Tensor, "n w"], overlap_penalty: float, top_latents: int | None) -> LossSums:
+    def _lifted_sums(
+        self, inputs: Float[Tensor, "n w"], overlap_penalty: float, top_latents: int | None
+    ) -> "_LatentsAndSums":
         left, right = self._used_factors(inputs.dtype)
         rows = self.mixing.sparse_rows(inputs)
         assert rows is not None
@@ -399,7 +438,8 @@ class BilinearAutoencoder(Autoencoder):
         if overlap_penalty:
             overlap = lifted_overlap(left, right, rows, self.symmetric)
             objective = error + len(inputs) * overlap_penalty * overlap
-        return LossSums(objective, error, *latent_norms(latents, self.offset.to(inputs.dtype)), len(inputs))
+        density_sums = latent_norms(latents, self.offset.to(inputs.dtype))
+        return _LatentsAndSums(latents, LossSums(objective, error, *density_sums, len(inputs)))
 
     def errors_of(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> TokenErrors:
         if self.error_path == "lifted":
@@ -653,6 +693,11 @@ def reference_loss(
     norm_ratio = (z - offset).abs().sum(0) / (z - offset).square().sum(0).sqrt()
     density = (norm_ratio - 1) / (len(x) ** 0.5 - 1)
     return LossTerms(error.mean() + alpha * density.mean(), error.mean(), density.mean())
+
+
+class _LatentsAndSums(NamedTuple):
+    latents: Tensor
+    sums: LossSums
 
 
 class _Parts(NamedTuple):

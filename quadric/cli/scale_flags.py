@@ -42,7 +42,7 @@ def _defaults(name: str) -> str:
 SIZES = {each.name: _defaults(each.name) for each in fields(Scale) if each.name != "alpha"}
 DICTIONARY_SIZES = (
     "lens", "n_latents", "n_hidden", "atoms_per_latent", "mixing_density", "initial_density", "overlap_penalty",
-    "top_latents", "tied", "n_active",
+    "top_latents", "mean_penalty", "tied", "n_active",
 )  # fmt: skip
 
 

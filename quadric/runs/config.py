@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from quadric._files import read_versioned_json, write_json
-from quadric._records import record_from_json
+from quadric._records import fields_added_after, record_from_json
 from quadric.activations import ActivationConfig, find_model
 from quadric.activations.models import load_shape
 from quadric.corpus import TokenBlocks
@@ -17,14 +17,15 @@ from quadric.training import AutoencoderConfig, TrainingConfig
 
 FILE_NAME = RUN_CONFIG_NAME
 FORMAT = "quadric-run"
-FORMAT_VERSION = 6
+FORMAT_VERSION = 7
 ADDED_IN_VERSION_2: dict[str, Any] = {"tokens_per_step": None, "continued_from": [], "started_from": None}
-ADDED_BY_VERSION_4: dict[str, Any] = {"lens": "paper", "overlap_penalty": 0.0, "top_latents": None}
-"""Fields of every autoencoder that earlier files lack, some or all."""
-ADDED_IN_VERSION_5: dict[str, Any] = {"initial_density": 1.0}
-"""The same for version 5."""
-ADDED_IN_VERSION_6: dict[str, Any] = {"gradient_dtype": "auto"}
-"""The same for version 6."""
+ADDED_BY_VERSION: dict[int, dict[str, Any]] = {
+    4: {"lens": "paper", "overlap_penalty": 0.0, "top_latents": None},
+    5: {"initial_density": 1.0},
+    6: {"gradient_dtype": "auto"},
+    7: {"mean_penalty": 0.0},
+}
+"""Fields of every autoencoder that files of earlier versions lack, some or all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,8 +91,7 @@ def read_run_config(folder: Path) -> RunConfig:
         record |= ADDED_IN_VERSION_2
     version = record["format_version"]
     if version < FORMAT_VERSION and isinstance(record.get("autoencoders"), list):
-        missing = ADDED_IN_VERSION_6 | (ADDED_IN_VERSION_5 if version < 5 else {})
-        missing |= ADDED_BY_VERSION_4 if version < 4 else {}
+        missing = fields_added_after(version, ADDED_BY_VERSION)
         record["autoencoders"] = [missing | each if isinstance(each, dict) else each for each in record["autoencoders"]]
     del record["format"], record["format_version"]
     return record_from_json(RunConfig, record, str(path))

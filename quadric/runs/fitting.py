@@ -24,9 +24,9 @@ from quadric.training import AutoencoderConfig, StepReport, TrainingConfig, trai
 from quadric.training.lenses import estimate_lenses
 from quadric.training.loop import remark
 
-FRACTIONAL = {"atoms_per_latent", "initial_density", "alpha", "overlap_penalty"}
+FRACTIONAL = {"atoms_per_latent", "initial_density", "alpha", "overlap_penalty", "mean_penalty"}
 """Arguments that may be given as whole numbers."""
-CHANGEABLE = ("alpha", "overlap_penalty", "top_latents", "gradient_dtype", "seed")
+CHANGEABLE = ("alpha", "overlap_penalty", "top_latents", "mean_penalty", "gradient_dtype", "seed")
 """Arguments that may differ when a trained dictionary is continued."""
 Callback = Callable[[int, StepReport], object]
 
@@ -43,6 +43,7 @@ def fit(
     alpha: int | float | None = None,
     overlap_penalty: int | float | None = None,
     top_latents: int | None = None,
+    mean_penalty: int | float | None = None,
     tied: bool | None = None,
     n_active: int | None = None,
     steps: int = 300,
@@ -76,6 +77,8 @@ def fit(
             and none in the paper.
         top_latents: How many latents the training error reconstructs each token from, the strongest; 32 by default,
             and all of them in the paper, which are `n_latents` or more.
+        mean_penalty: Weight of the error of all latents together on the mean of each batch, which keeps latents that
+            are not among a token's strongest from adding up to a constant; 1 by default for over 600 latents, else 0.
         tied: L = R, so that every atom is a square (w·x)²; False by default.
         n_active: Latents that fire per token, in the linear baselines; 32 by default.
         steps: Number of training steps, one batch each. The schedules of alpha and of the density of C span all steps.
@@ -108,7 +111,7 @@ def fit(
     asked: dict[str, Any] = {
         "n_latents": n_latents, "prior": prior, "n_hidden": n_hidden, "atoms_per_latent": atoms_per_latent,
         "initial_density": initial_density, "lens": lens, "alpha": alpha, "overlap_penalty": overlap_penalty,
-        "top_latents": top_latents, "tied": tied, "n_active": n_active,
+        "top_latents": top_latents, "mean_penalty": mean_penalty, "tied": tied, "n_active": n_active,
         "gradient_dtype": gradient_dtype, "seed": seed,
     }  # fmt: skip
     own = _config_of(begun, asked) if begun is not None else _config(**asked)
@@ -227,6 +230,7 @@ def _config(
     alpha: int | float | None,
     overlap_penalty: int | float | None,
     top_latents: int | None,
+    mean_penalty: int | float | None,
     tied: bool | None,
     n_active: int | None,
     gradient_dtype: GradientDtype | None,
@@ -237,7 +241,8 @@ def _config(
     asked = {
         "n_latents": n_latents, "n_hidden": n_hidden, "atoms_per_latent": atoms_per_latent,
         "initial_density": initial_density, "lens": lens, "alpha": alpha, "overlap_penalty": overlap_penalty,
-        "top_latents": top_latents, "tied": tied, "n_active": n_active, "gradient_dtype": gradient_dtype,
+        "top_latents": top_latents, "mean_penalty": mean_penalty, "tied": tied, "n_active": n_active,
+        "gradient_dtype": gradient_dtype,
     }  # fmt: skip
     given = {name: value for name, value in asked.items() if value is not None}
     _refuse_ignored(prior, given)
@@ -268,16 +273,19 @@ def _config_of(start: Autoencoder, asked: dict[str, Any]) -> AutoencoderConfig:
             hook_point=ROWS, kind=kind, n_latents=start.n_latents, n_active=architecture.n_active, alpha=0.0
         )
     default = _defaults(start.lens.kind)
+    losses = ("alpha", "overlap_penalty", "top_latents", "mean_penalty")
+    default = replace(default, **{name: asked[name] for name in losses if asked[name] is not None})
     return AutoencoderConfig(
         hook_point=ROWS,
         prior=start.prior,
         n_latents=start.n_latents,
         n_hidden=start.n_hidden,
         mixing_density=start.mixing_density if start.prior == "composite" else AutoencoderConfig.mixing_density,
-        alpha=default.alpha if asked["alpha"] is None else asked["alpha"],
+        alpha=default.alpha,
         lens=start.lens.kind,
-        overlap_penalty=default.overlap_penalty if asked["overlap_penalty"] is None else asked["overlap_penalty"],
-        top_latents=default.top_latents if asked["top_latents"] is None else asked["top_latents"],
+        overlap_penalty=default.overlap_penalty,
+        top_latents=default.top_latents,
+        mean_penalty=default.mean_penalty_of(start.n_latents),
         symmetric=start.symmetric,
         tied=start.tied,
         init=architecture.init,

@@ -189,6 +189,7 @@ def _autoencoder(scale: Scale, config: AutoencoderConfig, dictionary: Dictionary
         lens=scale.lens,
         overlap_penalty=scale.overlap_penalty,
         top_latents=scale.top_latents,
+        mean_penalty=scale.mean_penalty_of(scale.n_latents),
         tied=scale.tied,
         gradient_dtype=scale.gradient_dtype,
     )

@@ -15,6 +15,10 @@ LINEAR: tuple[Dictionary, ...] = ("topk", "batch_topk")
 WARMUP_SHARE = 8
 """The warm-up of alpha takes at most 1/8 of the steps if a run is shortened."""
 
+MOST_WITHOUT_MEAN_PENALTY = 600
+"""Latents up to which those that are left out of the training error do not add up to much: their constant makes up 3 %
+of the constant block's error at 576 latents, and all of it at 4,608 (docs/results/large/claims.md)."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
@@ -44,12 +48,15 @@ class Scale:
     """Weight of the density penalty, where the grid gives none."""
     top_latents: int | None = None
     """How many latents the training error reconstructs each token from, the strongest; --n-latents or more are all."""
+    mean_penalty: float | None = None
+    """Weight of the error of all latents together on the mean of each batch, which keeps latents that are not among a
+    token's strongest from adding up to a constant; by default 1 with --top-latents and over 600 latents, else 0."""
     tied: bool = False
     """L = R: every atom is a square (w·x)², with half the parameters and a cheaper step."""
     n_active: int = 32
     """Active latents per token, for the linear baselines."""
     gradient_dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Number type of the products that give the gradients of the atoms; auto is bfloat16 on CUDA devices alone."""
+    """Number type of the products that give the gradients of atoms and of dense C; auto is bfloat16 on CUDA alone."""
     # The paper names 2¹¹ steps of 32 × 256 tokens and "8M tokens"; the steps make 16.8 M. We keep the steps.
     steps: int = 2048
     """Number of training steps, one batch each."""
@@ -70,6 +77,13 @@ class Scale:
                 f"atoms_per_latent={self.atoms_per_latent} and mixing_density={self.mixing_density} both decide how "
                 "many entries C keeps; give exactly one of them"
             )
+
+    def mean_penalty_of(self, n_latents: int) -> float:
+        """Weight of the penalty on the mean; by default none where few latents are left out of the training error."""
+        if self.mean_penalty is not None:
+            return self.mean_penalty
+        leaves_out = self.top_latents is not None and self.top_latents < n_latents
+        return float(leaves_out and n_latents > MOST_WITHOUT_MEAN_PENALTY)
 
     def density_of(self, n_hidden: int) -> float:
         """Fraction of the entries of C that a composite dictionary with so many atoms keeps."""
@@ -119,7 +133,7 @@ USED_BY: dict[str, tuple[Dictionary, ...]] = {
     "n_hidden": ("composite", "quadratic"),
     **dict.fromkeys(("atoms_per_latent", "mixing_density", "initial_density"), ("composite",)),
     **dict.fromkeys(("lens", "overlap_penalty", "alpha", "alphas", "alpha_warmup_steps"), BILINEAR),
-    **dict.fromkeys(("top_latents", "tied", "gradient_dtype"), BILINEAR),
+    **dict.fromkeys(("top_latents", "mean_penalty", "tied", "gradient_dtype"), BILINEAR),
     "n_active": LINEAR,
 }
 """Dictionaries that a setting of a scale or a grid changes, where it does not change all."""

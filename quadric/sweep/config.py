@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from quadric._files import read_versioned_json, write_atomically
-from quadric._records import record_from_json
+from quadric._records import fields_added_after, record_from_json
 from quadric.activations import ActivationConfig
 from quadric.activations.provenance import differences
 from quadric.runs.config import RunConfig
@@ -15,16 +15,17 @@ from quadric.runs.recipes import Grid, Scale, make_run_config
 FILE_NAME = "sweep.json"
 ACTIVATIONS = "activations"
 FORMAT = "quadric-sweep"
-FORMAT_VERSION = 5
-ADDED_BY_VERSION_3: dict[str, Any] = {
-    "atoms_per_latent": None, "lens": "paper", "overlap_penalty": 0.0, "tied": False, "alpha": 0.3,
-    "top_latents": None,
+FORMAT_VERSION = 6
+ADDED_BY_VERSION: dict[int, dict[str, Any]] = {
+    3: {
+        "atoms_per_latent": None, "lens": "paper", "overlap_penalty": 0.0, "tied": False, "alpha": 0.3,
+        "top_latents": None,
+    },
+    4: {"initial_density": 1.0},
+    5: {"gradient_dtype": "auto"},
+    6: {"mean_penalty": 0.0},
 }  # fmt: skip
-"""Fields of the scale that earlier files lack, some or all."""
-ADDED_IN_VERSION_4: dict[str, Any] = {"initial_density": 1.0}
-"""The same for version 4."""
-ADDED_IN_VERSION_5: dict[str, Any] = {"gradient_dtype": "auto"}
-"""The same for version 5."""
+"""Fields of the scale that files of earlier versions lack, some or all."""
 MAY_CHANGE = ("grid", "cells_together", "live")
 """Fields that may differ when a sweep is resumed or extended, because they do not affect finished cells."""
 
@@ -104,9 +105,7 @@ def read_sweep_config(folder: Path) -> SweepConfig:
     record = read_versioned_json(path, FORMAT, FORMAT_VERSION, "a sweep", "restore it")
     version = record["format_version"]
     if version < FORMAT_VERSION and isinstance(record.get("scale"), dict):
-        missing = ADDED_IN_VERSION_5 | (ADDED_IN_VERSION_4 if version < 4 else {})
-        missing |= ADDED_BY_VERSION_3 if version < 3 else {}
-        record["scale"] = missing | record["scale"]
+        record["scale"] = fields_added_after(version, ADDED_BY_VERSION) | record["scale"]
     del record["format"], record["format_version"]
     return record_from_json(SweepConfig, record, str(path))
 

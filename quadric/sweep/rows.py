@@ -42,6 +42,7 @@ def cell_row(
         "mixing_density": autoencoder.mixing_density if bilinear else None,
         "n_active": None if bilinear else cell.n_active,
         "top_latents": cell.top_latents,
+        "mean_penalty": cell.mean_penalty if bilinear else None,
         "overlap_penalty": cell.overlap_penalty if bilinear else None,
         "steps": config.training.steps,
         "sequences_per_step": config.sequences_per_step,

@@ -66,15 +66,20 @@ class AutoencoderConfig:
     top_latents: int | None = None
     """How many latents the training error reconstructs each token from, the strongest; None for all of them,
     as in the paper."""
+    mean_penalty: float = 0.0
+    """Weight of the error of all latents together on the mean of each batch: latents that are not among a token's
+    strongest may otherwise add up to a constant, which grows with their number."""
     gradient_dtype: GradientDtype = "auto"
-    """Number type of the products that give the gradients of L and R: bfloat16 is faster on hardware that has it, and
-    rounds gradients, never the error. auto is bfloat16 on CUDA devices, and float32 elsewhere."""
+    """Number type of the products that give the gradients of L, R and dense C: bfloat16 is faster on hardware that has
+    it, and rounds gradients, never the error. auto is bfloat16 on CUDA devices, and float32 elsewhere. Unless auto
+    chose it, Muon runs its rounds on a dense C in bfloat16 too."""
 
     def __post_init__(self) -> None:
         check_density(self.mixing_density)
         check_seed(self.seed)
         check_weight("alpha", self.alpha, "the paper uses 0.3")
         check_weight("overlap_penalty", self.overlap_penalty, "the paper uses none: 0")
+        check_weight("mean_penalty", self.mean_penalty, "the paper uses none: 0")
         if self.top_latents is not None:
             check_positive("top_latents", self.top_latents)
         self._check_gradient_dtype()
@@ -139,9 +144,10 @@ class AutoencoderConfig:
         sizes = f"k{self.n_latents}{hidden}{density}"
         overlap = f"-overlap{self.overlap_penalty:g}" if self.overlap_penalty else ""
         top = "" if self.top_latents is None else f"-top{self.top_latents}"
+        mean = f"-mean{self.mean_penalty:g}" if self.mean_penalty else ""
         dtype = "" if self.gradient_dtype == "auto" else f"-gradients-{self.gradient_dtype}"
         penalties = f"alpha{self.alpha:g}{overlap}"
-        return f"{self.hook_point}-{self.prior}{variant}-{sizes}-{penalties}{top}{dtype}-seed{self.seed}"
+        return f"{self.hook_point}-{self.prior}{variant}-{sizes}-{penalties}{top}{mean}{dtype}-seed{self.seed}"
 
     def build(self, d_model: int, lens: Lens | None = None) -> Autoencoder:
         """The untrained autoencoder; a composite one has `initial_density` of C.

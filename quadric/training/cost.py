@@ -41,6 +41,7 @@ class StepSize:
     has_overlap_penalty: bool = False
     top_latents: int | None = None
     """Latents that reconstruct each token; None for all."""
+    has_mean_penalty: bool = False
     n_processes: int = 1
     """Processes that share the work on the kernel and Muon."""
 
@@ -155,6 +156,7 @@ def phases(config: AutoencoderConfig, d_model: int, n_tokens: int, steps: int, n
             mixing_density=density,
             symmetric=config.symmetric,
             has_overlap_penalty=config.overlap_penalty > 0,
+            has_mean_penalty=config.mean_penalty > 0,
             top_latents=config.top_latents if (config.top_latents or hidden) < config.n_latents else None,
             n_processes=n_processes,
         )
@@ -211,7 +213,8 @@ def _own_flops(size: StepSize, share: Share) -> StepFlops:
         kernel={"kernel": _kernel_flops(size, share), "blocked": 0.0, "lifted": _form_flops(size)}[size.error_path],
         error={"kernel": 2 * n * k**2 * (1 + half_share(k)), "blocked": 0.0, "lifted": _lifted_flops(size)}[
             size.error_path
-        ],
+        ]
+        + mean_flops(size),
         optimizer=_optimizer_flops(size, share),
     )
 
@@ -254,6 +257,16 @@ def overlap_flops(size: StepSize) -> float:
         return 0.0
     forms, p = 2 * size.n_entries * size.d_model**2, size.product_width
     return 4 * forms + 2 * size.n_latents * p**2 * (1 + half_share(p))
+
+
+def mean_flops(size: StepSize) -> float:
+    """FLOPs of the penalty on the mean: the mean of x̃x̃ᵀ; and what reconstructs it, with two gradients: a product with C
+    and one of the factors."""
+    if not size.has_mean_penalty:
+        return 0.0
+    entries = size.n_entries if size.is_sparse else size.n_latents * size.n_hidden
+    mixing = 0 if size.prior == "atomic" else entries
+    return float(2 * size.n_tokens * size.d_model**2 + 6 * (mixing + size.n_used_atoms * size.d_model**2))
 
 
 def _lifted_flops(size: StepSize) -> float:

@@ -109,7 +109,13 @@ class Learner:
         own_sums: Callable[..., LossSums] = self.autoencoder.loss_sums
         if self.n_processes > 1 and isinstance(self.autoencoder, BilinearAutoencoder):
             own_sums = partial(own_sums, share=Share(*current_rank()))
-        sums = own_sums(tokens, overlap_penalty=self.config.overlap_penalty, top_latents=self.config.top_latents)
+        config = self.config
+        sums = own_sums(
+            tokens,
+            overlap_penalty=config.overlap_penalty,
+            top_latents=config.top_latents,
+            mean_penalty=config.mean_penalty,
+        )
         return sum_over_processes(sums) if self.n_processes > 1 else sums
 
     def _on_device(self, tokens: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from quadric.autoencoders.kernels.latents import TOKENS_AT_ONCE, latent_norms, s
 from quadric.autoencoders.kernels.lifted import SparseRows, few_latents_form, form_norms, lifted_reconstruction
 from quadric.autoencoders.kernels.products import csr_matrix, csr_product, sampled_product
 from quadric.autoencoders.mixing import Entries, Sparse, scattered_mixing
-from quadric.training.cost import StepSize, overlap_flops
+from quadric.training.cost import StepSize, mean_flops, overlap_flops
 from quadric.training.optimizers import ROUNDS, Muon, column_pairs, orthogonalized_on_pattern
 
 ATOMS = 2**14
@@ -44,8 +44,8 @@ class StepWork(NamedTuple):
     """Numbers in L and R: Muon, and what becomes of their gradients before it."""
     pair_rounds: float
     """Pairs of entries that share a column, times rounds, in SparseMuon."""
-    overlap: float
-    """FLOPs of the overlap penalty, nearly all of which are dense products."""
+    penalties: float
+    """FLOPs of the penalties on overlap and mean, nearly all of which are dense products."""
 
     def seconds(self, rates: "StepWork") -> float:
         """Time of this work at these rates."""
@@ -65,7 +65,7 @@ def lifted_work(size: StepSize) -> StepWork:
         forms=float(size.n_entries if few else 0),
         factors=float(2 * size.n_hidden * size.d_model),
         pair_rounds=float(ROUNDS * size.n_pairs),
-        overlap=overlap_flops(size),
+        penalties=overlap_flops(size) + mean_flops(size),
     )
 
 
@@ -88,7 +88,7 @@ def measure_rates(size: StepSize, seconds: float = 0.1) -> StepWork:
         forms=len(sample.rows.values) / _fastest(lambda: form_norms(*sample.arguments), seconds),
         factors=_factor_rate(sample, seconds),
         pair_rounds=_pair_rate(sample, seconds),
-        overlap=_product_rate(sample, seconds),
+        penalties=_product_rate(sample, seconds),
     )
 
 

@@ -1,5 +1,7 @@
 """The autoencoder against the materialized d×d form: values, gradients, storage forms, precision, bad input."""
 
+from itertools import product
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -371,6 +373,34 @@ def test_the_overlap_penalty_is_the_sum_of_squared_cosines(variety):
     cosines = torch.nn.functional.normalize(forms) @ torch.nn.functional.normalize(forms).mT
     expected = (cosines.square().sum() - cosines.diagonal().square().sum()) / ae.n_latents
     ours = ae.loss(x, 0.3, overlap_penalty=0.7).total - ae.loss(x, 0.3).total
+    assert_close(ours, 0.7 * expected)
+    wanted = torch.autograd.grad(0.7 * expected, parameters.values(), allow_unused=True)
+    for name, got, want in zip(parameters, torch.autograd.grad(ours, parameters.values()), wanted, strict=True):
+        assert_close(got, torch.zeros_like(got) if want is None else want, msg=f"gradient of {name}")
+
+
+def mean_error(ae, x):
+    """‖mean of X̂ − mean of X‖², with every X̂ materialized."""
+    latents, forms = naive.unit_latents(ae, x), naive.forms(ae)
+    inputs = torch.nn.functional.normalize(naive.seen(ae, x))
+    rebuilt = torch.einsum("ni,ide->nde", latents, forms)
+    return (rebuilt - naive.lift(inputs).view_as(rebuilt)).mean(0).square().sum()
+
+
+WAYS = [*product(zoo.VARIETIES, ["kernel"], [3, None]), *product(LIFTED, ["lifted"], [3, None])]
+WAYS += product(zoo.VARIETIES, ["blocked"], [None])
+
+
+@pytest.mark.parametrize(("variety", "path", "top_latents"), WAYS)
+def test_the_mean_penalty_is_the_error_of_the_mean(variety, path, top_latents, monkeypatch):
+    monkeypatch.setattr(bilinear, "error_path", lambda **_: path)
+    ae, x = zoo.make(variety), zoo.tokens()
+    parameters = dict(ae.named_parameters())
+    expected = mean_error(ae, x)
+    ours = (
+        ae.loss(x, 0.3, top_latents=top_latents, mean_penalty=0.7).total
+        - ae.loss(x, 0.3, top_latents=top_latents).total
+    )
     assert_close(ours, 0.7 * expected)
     wanted = torch.autograd.grad(0.7 * expected, parameters.values(), allow_unused=True)
     for name, got, want in zip(parameters, torch.autograd.grad(ours, parameters.values()), wanted, strict=True):

@@ -1,6 +1,7 @@
 """run.json holds every setting of a run, and other keys are refused."""
 
 import json
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -49,7 +50,11 @@ def test_a_faulty_file_is_refused(change, message, config, tmp_path):
 
 @pytest.mark.parametrize(
     ("version", "added"),
-    [*(product([1, 2, 3, 4], ["initial_density"])), *product([1, 2, 3, 4, 5], ["gradient_dtype"])],
+    [
+        *product([1, 2, 3, 4], ["initial_density"]),
+        *product([1, 2, 3, 4, 5], ["gradient_dtype"]),
+        *product([1, 2, 3, 4, 5, 6], ["mean_penalty"]),
+    ],
 )
 def test_fields_that_earlier_files_lack_have_the_value_of_that_time(version, added, config, tmp_path):
     write_run_config(config, tmp_path)
@@ -58,7 +63,9 @@ def test_fields_that_earlier_files_lack_have_the_value_of_that_time(version, add
     for each in record["autoencoders"]:
         del each[added]
     path.write_text(json.dumps(record))
-    assert read_run_config(tmp_path) == config
+    of_that_time = {added: getattr(AutoencoderConfig(hook_point="3"), added)}
+    expected = tuple(replace(each, **of_that_time) for each in config.autoencoders)
+    assert read_run_config(tmp_path) == replace(config, autoencoders=expected)
     path.write_text(json.dumps(record | {"format_version": FORMAT_VERSION}))
     with pytest.raises(ValueError, match=rf"lacks the keys \['{added}'\]"):
         read_run_config(tmp_path)

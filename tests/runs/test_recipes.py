@@ -24,7 +24,7 @@ from quadric.runs.recipes import (
     small,
 )
 from quadric.runs.running import create_run, is_finished, train_run
-from quadric.runs.scales import BILINEAR, LINEAR, Dictionary, ignored, resized
+from quadric.runs.scales import BILINEAR, DEMO, FIT, LARGE, LINEAR, Dictionary, ignored, resized
 from quadric.training import AutoencoderConfig
 from tests.activations.tiny import save_tiny
 from tests.tiny_runs import make_tiny_world
@@ -72,7 +72,7 @@ def test_the_papers_recipe_is_the_print_and_the_others_depart_from_it_as_documen
     [
         {"n_latents": 64}, {"n_hidden": 64}, {"atoms_per_latent": 3.0}, {"mixing_density": 0.5},
         {"initial_density": 0.5}, {"lens": "affine"}, {"overlap_penalty": 0.5}, {"alpha": 0.7}, {"top_latents": 8},
-        {"tied": True}, {"gradient_dtype": "bfloat16"}, {"n_active": 7},
+        {"mean_penalty": 0.5}, {"tied": True}, {"gradient_dtype": "bfloat16"}, {"n_active": 7},
     ],
     ids=lambda changes: next(iter(changes)),
 )  # fmt: skip
@@ -84,6 +84,17 @@ def test_a_setting_changes_the_dictionaries_that_use_it_and_no_other(
 
     is_changed = trained(resized(PAPER, changes)) != trained(PAPER)
     assert is_changed == (not ignored(changes, (dictionary,)))
+
+
+def test_many_latents_trained_by_their_strongest_get_a_mean_penalty():
+    def penalty(scale: Scale, **changes: Any) -> float:
+        return autoencoders(("rows",), resized(scale, changes), Grid())[0].mean_penalty
+
+    assert [penalty(each) for each in (PAPER, LARGE, SMALL, DEMO, FIT)] == [0, 1, 1, 0, 0]
+    assert [penalty(FIT, n_latents=size) for size in (600, 601)] == [0, 1]
+    assert penalty(LARGE, mean_penalty=0.0) == 0
+    assert [penalty(LARGE, top_latents=each) for each in (None, 8192, 8191)] == [0, 0, 1]
+    assert penalty(DEMO, mean_penalty=0.5) == 0.5
 
 
 def test_alphas_of_the_grid_replace_the_scales():

@@ -35,6 +35,7 @@ def learner_of(size: StepSize, initial_density: float = 1.0) -> Learner:
         initial_density=initial_density,
         overlap_penalty=0.01 if size.has_overlap_penalty else 0.0,
         top_latents=size.top_latents,
+        mean_penalty=1.0 if size.has_mean_penalty else 0.0,
     )
     autoencoder = config.build(size.d_model)
     if size.prior == "composite":
@@ -58,6 +59,8 @@ def sized(prior, n, d, k, h, density=1.0, **others):
         sized("quadratic", 64, 300, 300, 700),
         sized("composite", 64, 24, 300, 600, 0.2),
         sized("composite", 200, 24, 320, 800, 0.005),
+        sized("atomic", 96, 24, 640, 640, has_mean_penalty=True),
+        sized("quadratic", 64, 300, 300, 700, has_mean_penalty=True),
     ],
     ids=str,
 )
@@ -242,13 +245,15 @@ def test_linear_baselines_are_refused():
 
 @pytest.mark.parametrize("top_latents", [None, 5])
 @pytest.mark.parametrize("has_overlap_penalty", [False, True])
-@pytest.mark.parametrize("symmetric", [False, True])
-def test_flops_in_the_product_space_are_those_counted(top_latents, has_overlap_penalty, symmetric, monkeypatch):
+@pytest.mark.parametrize(("symmetric", "has_mean_penalty"), [(False, False), (True, False), (True, True)])
+def test_flops_in_the_product_space_are_those_counted(
+    top_latents, has_overlap_penalty, symmetric, has_mean_penalty, monkeypatch
+):
     monkeypatch.setattr(bilinear, "LARGEST_DENSE_GRAM", 500)
     # Eight atoms in every latent, so that no block of latents is padded, and some latents in every atom.
     size = sized(
         "composite", 200, 8, 1600, 1000, 0.008, top_latents=top_latents, has_overlap_penalty=has_overlap_penalty,
-        symmetric=symmetric,
+        symmetric=symmetric, has_mean_penalty=has_mean_penalty,
     )  # fmt: skip
     assert size.error_path == "lifted"
     learner, tokens = learner_of(size, initial_density=size.mixing_density), tokens_of(size)

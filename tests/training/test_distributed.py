@@ -149,7 +149,8 @@ for variety in zoo.VARIETIES:
     x = zoo.tokens(30)
     for name, batch in (("ours", x[:11] if rank.is_first else x[11:]), ("whole", x)):
         ae = zoo.make(variety)
-        sums = ae.loss_sums(batch, overlap_penalty=0.1, top_latents=5, share=Share(*rank) if name == "ours" else None)
+        share = Share(*rank) if name == "ours" else None
+        sums = ae.loss_sums(batch, overlap_penalty=0.1, top_latents=5, mean_penalty=0.5, share=share)
         terms = (sum_over_processes(sums) if name == "ours" else sums).terms(0.3)
         terms.total.backward()
         if name == "ours":
@@ -187,10 +188,9 @@ bilinear.LARGEST_DENSE_GRAM = 100
 torch.set_num_threads(1)
 rank = join_job()
 saved, shared = {}, {"hook_point": "x", "n_latents": 120, "n_hidden": 800, "mixing_density": 3 / 800, "lens": "paper"}
-for top_latents, overlap_penalty in ((8, 0.0), (None, 0.01)):
-    config = AutoencoderConfig(
-        **shared, initial_density=6 / 800, top_latents=top_latents, overlap_penalty=overlap_penalty
-    )
+for top_latents, overlap_penalty, mean_penalty in ((8, 0.0, 1.0), (None, 0.01, 0.0)):
+    penalties = {"overlap_penalty": overlap_penalty, "mean_penalty": mean_penalty}
+    config = AutoencoderConfig(**shared, initial_density=6 / 800, top_latents=top_latents, **penalties)
     learner = Learner(config.build(8), config, TrainingConfig(steps=12, alpha_warmup_steps=2))
     assert learner.autoencoder.error_path == "lifted"
     batches = torch.randn(12, 96, 8, generator=torch.Generator().manual_seed(0)) * torch.arange(1, 9)

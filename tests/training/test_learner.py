@@ -130,3 +130,17 @@ def test_tied_factors_are_saved_once_and_derived_buffers_not_at_all():
         sparse.step(batch.activations["planted"])
     stored = {key.removeprefix("autoencoder.mixing.") for key in sparse.state() if ".mixing." in key and "auto" in key}
     assert stored == {"values", "row_starts", "columns", "column_starts", "rows_by_column", "by_column", "by_row"}
+
+
+def test_latents_outside_the_strongest_add_up_to_nothing_with_a_mean_penalty():
+    """Many latents, and an error of three of them: without the penalty all latents together miss the mean."""
+    settings = {"hook_point": "rows", "prior": "atomic", "n_latents": 96, "top_latents": 3, "alpha": 0.0}
+    x = torch.randn(512, 12, generator=torch.Generator().manual_seed(0)) + 2
+    missed = []
+    for mean_penalty in (0.0, 1.0):
+        config = AutoencoderConfig(**settings, mean_penalty=mean_penalty)
+        learner = Learner(config.build(12), config, TrainingConfig(steps=60, alpha_warmup_steps=1))
+        reports = [learner.step(x) for _ in range(60)]
+        assert reports[-1].error < 0.5 * reports[0].error
+        missed.append(float(learner.autoencoder.error(x).mean().detach()))
+    assert missed[1] < 0.5 * missed[0]

@@ -29,7 +29,7 @@ def test_work_follows_from_the_sizes():
     assert work.activations + work.entries == 2048 * 2**20
     assert work.reconstruction == 2048 * 32 * 16
     assert work.pair_rounds == 5 * (2**20 + 2**40 // 131_072)
-    assert work.overlap == 0
+    assert work.penalties == 0
 
 
 def test_work_on_tokens_doubles_with_them_and_work_on_entries_does_not():
@@ -44,7 +44,12 @@ def test_all_latents_need_no_norms_and_the_overlap_is_products():
     work = lifted_work(replace(SIZE, top_latents=None, has_overlap_penalty=True))
     assert work.forms == 0
     assert work.reconstruction == 2048 * 65_536
-    assert work.overlap == pytest.approx(step_flops(replace(SIZE, has_overlap_penalty=True)).kernel, rel=0.01)
+    assert work.penalties == pytest.approx(step_flops(replace(SIZE, has_overlap_penalty=True)).kernel, rel=0.01)
+
+
+def test_the_mean_penalty_is_products():
+    work = lifted_work(replace(SIZE, has_mean_penalty=True))
+    assert work.penalties == step_flops(replace(SIZE, has_mean_penalty=True)).error - step_flops(SIZE).error > 0
 
 
 def test_an_atomic_dictionary_has_one_entry_per_latent():

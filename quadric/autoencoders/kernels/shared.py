@@ -292,11 +292,11 @@ def _columns(pattern: CsrPattern, columns: slice) -> _Columns:
     return _Columns(csr_pattern(rows[inside], pattern.columns[inside] - columns.start, shape), inside)
 
 
-def sum_of_parts(part: Float[Tensor, "k k"]) -> Float[Tensor, "k k"]:
-    """K from the parts of all processes.
+def sum_of_parts(part: Float[Tensor, "*s"]) -> Float[Tensor, "*s"]:
+    """K, or a sum over the tokens of the batch, from the parts of all processes.
 
-    The gradient is summed as well: a process has that of the loss of its own tokens, and its part of K is needed for
-    those of all processes.
+    The gradient is summed as well: a process has that of the loss of its own tokens, and its part of the sum is needed
+    for those of all processes.
     """
     return _SumOfParts.apply(part)  # type: ignore[no-untyped-call, no-any-return]
 
