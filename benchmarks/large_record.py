@@ -22,7 +22,7 @@ PARTS = ("rows", "curves", "linear", "comparisons", "over_training")
 FLOOR = "floor.json"
 REMEDY = "restore it from git, or delete it to measure all cells again"
 SCHEDULING = ("checkpoint_every",)
-"""Settings on which neither the cells nor their results depend. `widths` is none: fewer would drop cells."""
+"""Settings on which neither the cells nor their results depend."""
 
 
 def write_record(configs: list[RunConfig], settings: Settings, work: Path, results: Path) -> None:
@@ -47,6 +47,8 @@ def _cells_of(path: Path, measured: dict[str, Any]) -> set[str]:
 def read_record(settings: Settings, results: Path) -> dict[str, Any]:
     """All recorded measurements, by their paths in the work folder; none without a record.
 
+    More `widths` than recorded add cells; fewer would drop some.
+
     Raises:
         ValueError: the record is one of other settings, whose page would be lost.
     """
@@ -55,6 +57,8 @@ def read_record(settings: Settings, results: Path) -> dict[str, Any]:
         return {}
     record = read_json(path, REMEDY)
     stored, asked = record["settings"], _comparable(settings)
+    if set(stored["widths"]) <= set(asked["widths"]):
+        stored["widths"] = asked["widths"]
     if different := [name for name in asked if stored.get(name) != asked[name]]:
         values = ", ".join(f"{name}={stored.get(name)}, now {asked[name]}" for name in different)
         raise ValueError(f"'{path}' was measured with other settings ({values}); give the same, or another --results")
