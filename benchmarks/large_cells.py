@@ -88,6 +88,8 @@ def cells(settings: Settings, work: Path) -> list[RunConfig]:
         found += [*_paper(settings, k, (*PRIORS, "quadratic")), _default(settings, k)]
     found += [*_paper(settings, main, ("quadratic",)), *_paper(settings, main, ("composite",), seed=1)]
     found += [_default(settings, main, seed=1)]
+    if _default(settings, main) != (unpenalized := _default(settings, main, mean_penalty=0.0)):
+        found += [unpenalized]
     for alpha in ALPHAS:
         found += _paper(settings, main, ("composite",), alpha=alpha)
     for k in (k for k in others if k >= main / 2):
@@ -103,8 +105,10 @@ def _paper(
     return [_run(scale, settings, Grid(dictionaries=(kind,), alphas=(alpha,), seeds=(seed,))) for kind in kinds]
 
 
-def _default(settings: Settings, n_latents: int, seed: int = 0) -> RunConfig:
-    return _run(_sized(LARGE, settings, n_latents), settings, Grid(seeds=(seed,)))
+def _default(settings: Settings, n_latents: int, seed: int = 0, mean_penalty: float | None = None) -> RunConfig:
+    """The default; with a penalty on the mean of 0, what the penalty that it has for many latents does."""
+    scale = replace(_sized(LARGE, settings, n_latents), mean_penalty=mean_penalty)
+    return _run(scale, settings, Grid(seeds=(seed,)))
 
 
 def _sized(recipe: Scale, settings: Settings, n_latents: int) -> Scale:

@@ -28,8 +28,10 @@ from quadric.figures.style import AFFINE_LOOKS, LOOKS, Drawn, Look, panels, save
 from quadric.figures.widths import at_one_layer, crossings, over_width
 from quadric.figures.widths import draw as draw_widths
 from quadric.runs.config import RunConfig
+from quadric.runs.scales import LARGE
 from quadric.sweep.results import as_csv, read_rows
 from quadric.sweep.rows import Row
+from quadric.training import AutoencoderConfig
 
 FLAT = 0.02
 """A curve counts as flat if the error falls by less than this share over the last quarter of the steps."""
@@ -44,11 +46,12 @@ AGREEMENTS = {
     "alignment": "alignment", "alignment_without_mean": "alignment without the mean",
 }  # fmt: skip
 """Measures of agreement; those without the mean are of the forms' quadratic blocks alone."""
+NO_PENALTY = ", no penalty on the mean"
 PRIORS = ("atomic", "composite", "quadratic")
 PRIMER = f"""\
 Errors are ‖X̂ − xxᵀ‖²/‖xxᵀ‖² on held-out documents, with 95 % intervals over sequences. The blocks are those about the
 mean token: constant α²mmᵀ, linear α(myᵀ + ymᵀ), quadratic yyᵀ. *Active* is the smallest of 1, 2, 4, … latents per
-token that come within 10 % of the error of all; *error of 32* keeps the 32 strongest latents of every token. *Linear
+token that come within 10 % of the error of all; *error of 32* keeps the 32 largest |z| of every token. *Linear
 R²* is the median share of a latent's variance that the best linear function of the unit token explains, fitted on one
 half of the held-out tokens and measured on the other; in brackets, how many latents have more than {LINEAR:.0%}. The
 floor bounds the three priors with the paper's lens only: TopK is not linear in xxᵀ, and an affine lens has a constant
@@ -70,11 +73,21 @@ class Finished(NamedTuple):
 
     def cell(self, kind: str, n_latents: int, *, lens: str | None = "paper") -> Row | None:
         """The row of the first seed at the paper's alpha; for linear and affine cells, alpha does not select."""
-        for row in self.rows:
+        for row in self.recipes:
             same = (row["kind"], row["lens"], row["seed"], row["n_latents"]) == (kind, lens, 0, n_latents)
             if same and (lens != "paper" or row["alpha"] == PAPER_ALPHA):
                 return row
         return None
+
+    @property
+    def recipes(self) -> list[Row]:
+        """All rows but the default's without its penalty on the mean, which answers only what the penalty does."""
+        return [row for row in self.rows if not _lacks_penalty(row)]
+
+    @property
+    def unpenalized(self) -> Row | None:
+        """The default without its penalty on the mean."""
+        return next(filter(_lacks_penalty, self.rows), None)
 
     @property
     def topk(self) -> Row | None:
@@ -89,6 +102,14 @@ class Finished(NamedTuple):
         """The main cells of the priors and of the default, as far as they are finished."""
         rows = {prior: self.main(prior) for prior in PRIORS} | {"default": self.default}
         return {name: row for name, row in rows.items() if row is not None}
+
+
+def _lacks_penalty(row: Row) -> bool:
+    return row["lens"] == "affine" and LARGE.mean_penalty_of(row["n_latents"]) > (row.get("mean_penalty") or 0)
+
+
+def _is_unpenalized(cell: AutoencoderConfig) -> bool:
+    return cell.lens == "affine" and LARGE.mean_penalty_of(cell.n_latents) > cell.mean_penalty
 
 
 def read_finished(configs: list[RunConfig], work: Path, settings: Settings) -> Finished:
@@ -148,11 +169,12 @@ def against_topk(found: Finished) -> str:
     if found.topk is None or not measured:
         return NOT_YET
     better = [name for name, row in measured.items() if row["error"] < found.topk["error"]]
+    worse = [name for name in measured if name not in better]
     said = [
-        f"TopK {_error(found.topk)}; better than it: {', '.join(better) or 'none'} of {', '.join(measured)}",
+        f"TopK {_error(found.topk)}; lower: {', '.join(better) or 'none'}; higher: {', '.join(worse) or 'none'}",
     ]
     columns = {f"{block.capitalize()} block": f"error_{block}" for block in ("constant", "linear", "quadratic")}
-    for words, column in (columns | {"With the 32 strongest latents of every token": "error_of_32_active"}).items():
+    for words, column in (columns | {"With the 32 largest latents of every token": "error_of_32_active"}).items():
         if found.topk[column] is None or any(row[column] is None for row in measured.values()):
             continue
         values = ", ".join(f"{name} {row[column]:.3f}" for name, row in {"TopK": found.topk, **measured}.items())
@@ -258,9 +280,18 @@ def affine_lens(found: Finished) -> str:
     ]
     return (
         f"paper's composite → default: {', '.join(said)}; active per token {composite['active_per_token']} → "
-        f"{default['active_per_token']}. The default differs in its lens, in α, in the latents that it is trained "
-        "with and in penalties on overlap and mean; which of these makes the difference is not measured here"
+        f"{default['active_per_token']}. {_unpenalized(found)}The default differs in its lens, in α, in the latents "
+        "that it is trained with and in penalties on overlap and mean; which of the others makes the difference is "
+        "not measured here"
     )
+
+
+def _unpenalized(found: Finished) -> str:
+    without = found.unpenalized
+    if without is None:
+        return ""
+    error, constant = without["error"], without["error_constant"]
+    return f"Without its penalty on the mean the default has {error:.3f}, and {constant:.3f} in the constant block. "
 
 
 class Claim(NamedTuple):
@@ -297,7 +328,7 @@ CLAIMS = (
 def where_lines_cross(found: Finished) -> list[str]:
     """Sentences on the widths at which each bilinear line crosses TopK's, whole and in the quadratic block."""
     series = {
-        each.look.label: over_width(each) for each in all_series(at_one_layer(FigureData(rows=tuple(found.rows))))
+        each.look.label: over_width(each) for each in all_series(at_one_layer(FigureData(rows=tuple(found.recipes))))
     }
     topk = series.pop(LOOKS["topk"].label, [])
     said = []
@@ -377,6 +408,7 @@ def draw_convergence(configs: list[RunConfig], rows: list[Row]) -> Drawn:
                 steps, errors = zip(*line, strict=True)
                 cell = only_autoencoder(config)
                 marker = ALPHA_MARKERS.get(cell.alpha, look.marker) if look is LOOKS["composite"] else look.marker
+                marker = "x" if _is_unpenalized(cell) else marker
                 style: dict[str, Any] = {"color": look.colour, "marker": marker, "markersize": 3, "linewidth": 1}
                 axes.plot(steps, errors, look.dashes, alpha=1 - 0.5 * cell.seed, label=_label(config, look), **style)
         axes.set_xlabel("steps")
@@ -401,7 +433,8 @@ def in_words(configs: list[RunConfig]) -> dict[str, str]:
 def _label(config: RunConfig, look: Look) -> str:
     cell = only_autoencoder(config)
     alpha = f", α = {cell.alpha:g}" if cell.kind == "bilinear" else ""
-    return f"{look.label}{alpha}" + (f", seed {cell.seed}" if cell.seed else "")
+    penalty = NO_PENALTY if _is_unpenalized(cell) else ""
+    return f"{look.label}{alpha}{penalty}" + (f", seed {cell.seed}" if cell.seed else "")
 
 
 def write_page(configs: list[RunConfig], settings: Settings, work: Path, results: Path, command: str) -> Path:
@@ -414,7 +447,7 @@ def write_page(configs: list[RunConfig], settings: Settings, work: Path, results
     figures = [save(draw_convergence(main, drawable), results, "convergence")[0].stem] if drawable else []
     try:
         with styled():
-            drawn = draw_widths(FigureData(rows=tuple(found.rows)))
+            drawn = draw_widths(FigureData(rows=tuple(found.recipes)))
         figures.append(save(drawn, results, "widths")[0].stem)
     except MissingDataError:
         pass  # fewer than two sizes so far
@@ -503,8 +536,9 @@ def _cell_table(found: Finished) -> Iterator[str]:
         captured = "/".join(_percent(row[f"captured_{rank}"]) for rank in (1, 3, 5)) if row["captured_1"] else "–"
         blocks = " | ".join(_number(row[f"error_{block}"]) for block in ("constant", "linear", "quadratic"))
         alpha = "–" if row["alpha"] is None else f"{row['alpha']:g}"
+        kind = row["kind"] + (NO_PENALTY if _lacks_penalty(row) else "")
         yield (
-            f"| {row['n_latents']:,} | {row['kind']} | {row['lens'] or '–'} | {alpha} | {row['seed']} | "
+            f"| {row['n_latents']:,} | {kind} | {row['lens'] or '–'} | {alpha} | {row['seed']} | "
             f"{_error(row)} | {blocks} | {row['active_per_token']} | {row['error_of_32_active']:.3f} | {captured} | "
             f"{row['dense_share']:.1%} | {row['n_distinct']:,} | {_linear(row)} |"
         )

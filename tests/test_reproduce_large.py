@@ -76,7 +76,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_page(
     assert "All 15 cells are finished" in page
     assert importlib.import_module("paper_claims").NOT_YET not in page
     assert "After 8 steps, the last that composite, topk, atomic, quadratic have all reached: " in page
-    assert "With the 32 strongest latents of every token: TopK 0." in page
+    assert "With the 32 largest latents of every token: TopK 0." in page
     seeds = page.split("over the course of training:")[1].splitlines()
     by_step = dict(line.strip("| ").split(" | ", 1) for line in seeds[4:9])
     assert list(by_step) == ["0", "2", "4", "6", "8"]
@@ -113,6 +113,23 @@ def test_the_last_point_of_a_curve_is_the_error_of_the_cell(script: ModuleType, 
     page = (tmp_path / "elsewhere" / "claims.md").read_text()
     assert "0 of 15 cells are finished" in page
     assert "seeds, default" not in page
+
+
+def test_what_the_penalty_on_the_mean_does_is_a_cell_where_the_default_has_one(
+    script: ModuleType, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("quadric.runs.scales.MOST_WITHOUT_MEAN_PENALTY", 10)
+    sizes = ("--k", "40", "--widths", "40")
+    only = ("--only", "composite-k40-h80-density0.2-alpha0.3-seed0", "affine-k40-")
+    script.run(script.parsed(arguments(world, tmp_path, *sizes, *only)))
+    rows = [json.loads(path.read_text()) for path in (tmp_path / "work" / "rows").iterdir()]
+    default = {row["mean_penalty"]: row for row in rows if row["lens"] == "affine" and row["seed"] == 0}
+    page = (tmp_path / "results" / "claims.md").read_text()
+    assert "4 of 11 cells are finished" in page
+    (claim,) = (line for line in page.splitlines() if line.startswith("| What changes with the affine lens"))
+    assert f"→ {default[1.0]['error']:.3f}, constant" in claim
+    assert f"Without its penalty on the mean the default has {default[0.0]['error']:.3f}, and" in claim
+    assert page.count("no penalty on the mean |") == 1  # of its row; its curve names its size too
 
 
 def test_another_machine_goes_on_from_the_record(script: ModuleType, world: Path, tmp_path: Path) -> None:

@@ -309,8 +309,8 @@ class BilinearAutoencoder(Autoencoder):
             overlap_penalty: weight of the resemblance between latents; keeps several latents from learning one form.
             top_latents: how many latents reconstruct each token, the strongest by |z_i|·‖W_i‖; all by default, and
                 if there are fewer.
-            mean_penalty: weight of the error of all latents together on the mean of the batch; keeps latents that no
-                token is reconstructed from from adding up to a constant.
+            mean_penalty: weight of the error of all latents together on the mean of the batch; keeps latents that are
+                not among a token's strongest from adding up to a constant.
 
         Returns:
             `LossTerms(total, error, density)`; the error is that of the lens's own coordinates.
@@ -338,7 +338,8 @@ class BilinearAutoencoder(Autoencoder):
             mask: (n,) of torch.bool, True where a token counts; all by default.
             overlap_penalty: as in `loss`.
             top_latents: as in `loss`.
-            mean_penalty: as in `loss`.
+            mean_penalty: as in `loss`. Parts of a batch can then be added only if they are those of processes with a
+                share, which know the mean of the whole batch.
             share: this process's part of the work on the kernel, if all processes of a torch.distributed job call this
                 together, each with its own tokens. Gradients must then be added up over processes. By default the
                 kernel is computed by this process alone.
