@@ -355,11 +355,13 @@ def _crossing(line: list[Row], topk: list[Row], column: str) -> str:
 
 
 def convergence(configs: list[RunConfig], work: Path) -> list[Row]:
-    """Held-out error by step of every cell, also of those that are still being trained."""
+    """Held-out error by step of every cell, also of those that are still being trained; none from its start alone."""
+    curves = {name_of(config): read_curve(curve_path(work, name_of(config))) for config in configs}
     return [
-        {"cell": name_of(config), "step": step, "error": error}
-        for config in configs
-        for step, error in read_curve(curve_path(work, name_of(config))).items()
+        {"cell": name, "step": step, "error": error}
+        for name, curve in curves.items()
+        for step, error in curve.items()
+        if len(curve) > 1
     ]
 
 
@@ -400,7 +402,7 @@ def order_at_equal_steps(configs: list[RunConfig], rows: list[Row], settings: Se
 def draw_convergence(configs: list[RunConfig], rows: list[Row]) -> Drawn:
     """One line for each main cell."""
     with styled():
-        figure, ((axes,),) = panels(1, 1, 3.2, width=5.6)
+        figure, ((axes,),) = panels(1, 1, 4.2, width=5.6)
         for config in configs:
             name, look = name_of(config), _look(config)
             line = [(row["step"], row["error"]) for row in rows if row["cell"] == name]
@@ -414,7 +416,7 @@ def draw_convergence(configs: list[RunConfig], rows: list[Row]) -> Drawn:
         axes.set_xlabel("steps")
         axes.set_ylabel("held-out error")
         axes.set_ylim(bottom=0)
-        figure.legend(loc="outside right upper")
+        figure.legend(loc="outside lower center", ncols=2)
     return Drawn(figure, rows)
 
 
