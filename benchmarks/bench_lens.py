@@ -36,6 +36,7 @@ PAPER = {"lens": "paper", "overlap_penalty": 0, **ALL}
 DICTIONARIES: dict[str, dict[str, Any]] = {
     "paper, 6 atoms (the demo before)": {**PAPER, "atoms_per_latent": 6},
     "affine, 32 strongest (default)": {},
+    "affine, 32 strongest, mean penalty": {"mean_penalty": 1},
     "TopK, K = 32": {"prior": "topk"},
     "affine, all latents": ALL,
     "affine, all latents, no penalty": {**ALL, "overlap_penalty": 0},
