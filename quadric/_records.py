@@ -42,7 +42,8 @@ def _field(value: object, hint: Any, where: str) -> object:
         member = get_args(hint)[1]
         return {name: _field(each, member, f"{where}[{shown(name)}]") for name, each in value.items()}
     _check_type(where, value, hint)
-    return value
+    types = get_args(hint) or (hint,)
+    return float(value) if isinstance(value, int) and float in types and int not in types else value
 
 
 def _check_type(where: str, value: object, hint: Any) -> None:

@@ -55,4 +55,6 @@ def test_other_keys_and_types_are_refused_by_name(change: dict[str, object], mes
 
 def test_a_whole_number_may_stand_for_a_float() -> None:
     values = json.loads(json.dumps(asdict(OUTER))) | {"share": 1}
-    assert record_from_json(Outer, values, "file").share == 1
+    share = record_from_json(Outer, values, "file").share
+    assert share == 1
+    assert isinstance(share, float)
