@@ -17,6 +17,7 @@ cases = [
     lambda: quadric.export(quadric.BilinearAutoencoder(d_model=4, n_latents=8), to="elsewhere", out="exported"),
     lambda: quadric.export(quadric.BilinearAutoencoder(d_model=4, n_latents=8), to="delphi", out="e", side="both"),
     lambda: quadric.fit(torch.randn(64, 4), 8, gradient_dtype="float16"),
+    lambda: quadric.fit(torch.randn(64, 4), 8, mean_penalty="much"),
 ]
 for case in cases:
     try:
@@ -42,4 +43,5 @@ def test_wrong_types_are_named_with_the_remedy():
         "to='elsewhere' is unknown; choose one of saelens, saebench, neuronpedia, delphi",
         "side='both' is unknown; choose one of positive, negative",
         "gradient_dtype='float16' is unknown; choose one of auto, float32, bfloat16",
+        "mean_penalty='much' is not a number; give one, or leave it out",
     ]

@@ -246,9 +246,15 @@ def _config(
     }  # fmt: skip
     given = {name: value for name, value in asked.items() if value is not None}
     _refuse_ignored(prior, given)
-    scale = resized(_defaults(lens), given | {name: float(given[name]) for name in FRACTIONAL & given.keys()})
+    scale = resized(_defaults(lens), given | {name: _number(name, given[name]) for name in FRACTIONAL & given.keys()})
     (config,) = autoencoders((ROWS,), scale, Grid(dictionaries=(prior,), seeds=(seed,)))
     return config
+
+
+def _number(name: str, value: object) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise ValueError(f"{name}={value!r} is not a number; give one, or leave it out")
+    return float(value)
 
 
 def _defaults(lens: LensKind | None) -> Scale:
