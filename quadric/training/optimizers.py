@@ -132,8 +132,8 @@ class Muon(torch.optim.Optimizer):
         momentum: of the gradients.
         share: part of the work that this process does, if several have the same matrices and gradients. A single
             large matrix is orthogonalized by all of them together, others by one process each.
-        is_rounded: run the rounds on the whole matrix in bfloat16, as torch.optim.Muon does. That is faster on hardware
-            that has it for a matrix of many rows and columns, and slower for a tall one.
+        is_rounded: run the rounds on the whole matrix in bfloat16, as torch.optim.Muon does; faster on hardware that
+            has it.
     """
 
     def __init__(
