@@ -17,7 +17,7 @@ WARMUP_SHARE = 8
 
 MOST_WITHOUT_MEAN_PENALTY = 600
 """Latents up to which those that are left out of the training error do not add up to much: without the penalty, the
-error of the constant block is 0.03 with 576 latents and 1.1 with 4,608 (docs/results/large/, docs/results/large-128/)."""
+error of the constant block is 0.03 with 576 latents and 1.1 with 4,608 (docs/results/large, large-128)."""
 
 
 @dataclass(frozen=True, kw_only=True)
