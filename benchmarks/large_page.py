@@ -104,12 +104,13 @@ class Finished(NamedTuple):
         return {name: row for name, row in rows.items() if row is not None}
 
 
-def _lacks_penalty(row: Row) -> bool:
-    return row["lens"] == "affine" and LARGE.mean_penalty_of(row["n_latents"]) > (row.get("mean_penalty") or 0)
-
-
 def _is_unpenalized(cell: AutoencoderConfig) -> bool:
     return cell.lens == "affine" and LARGE.mean_penalty_of(cell.n_latents) > cell.mean_penalty
+
+
+def _lacks_penalty(row: Row) -> bool:
+    """The same of a row; rows of earlier versions do not name the penalty, and had none."""
+    return row["lens"] == "affine" and LARGE.mean_penalty_of(row["n_latents"]) > (row.get("mean_penalty") or 0)
 
 
 def read_finished(configs: list[RunConfig], work: Path, settings: Settings) -> Finished:

@@ -124,8 +124,9 @@ class Autoencoder(nn.Module, ABC):
         mean_penalty: float = 0.0,
     ) -> LossSums:
         """The sums that `loss` divides by the number of tokens; sums of parts of a batch can be added."""
-        asked = {"overlap_penalty": overlap_penalty, "top_latents": top_latents, "mean_penalty": mean_penalty}
-        if given := [f"{name}={value}" for name, value in asked.items() if value]:
+        asked = {"overlap_penalty": overlap_penalty or None, "mean_penalty": mean_penalty or None}
+        asked["top_latents"] = top_latents
+        if given := [f"{name}={value}" for name, value in asked.items() if value is not None]:
             raise ValueError(f"{given[0]} needs quadratic forms; a '{self.kind}' has none")
         tokens = self.prepare(tokens, mask)
         latents = self.encode_prepared(tokens)

@@ -103,3 +103,10 @@ def test_baselines_and_bilinear_offer_the_same_questions(kind):
 def test_repr_is_one_short_line(autoencoder):
     text = repr(autoencoder(d_model=6, n_latents=20, n_active=3))
     assert text == f"{autoencoder.__name__}(d_model=6, n_latents=20, n_active=3)"
+
+
+@pytest.mark.parametrize("asked", [{"overlap_penalty": 0.1}, {"mean_penalty": 1.0}, {"top_latents": 0}])
+def test_what_needs_quadratic_forms_is_refused(asked):
+    ae = TopKAutoencoder(d_model=4, n_latents=8, n_active=2)
+    with pytest.raises(ValueError, match=f"{next(iter(asked))}=.* needs quadratic forms; a 'topk' has none"):
+        ae.loss_sums(torch.ones(3, 4), **asked)
