@@ -68,6 +68,8 @@ class Settings:
     gradient_dtype: GradientDtype
     """Number type of the products that give the gradients of the atoms."""
     steps: int
+    learning_rate: float
+    learning_rate_decay: float
     sequences_per_step: int
     tokens: int
     """Training tokens to store; they are read as often as the steps need."""
@@ -118,6 +120,7 @@ def _sized(recipe: Scale, settings: Settings, n_latents: int) -> Scale:
         "initial_density": min(1.0, (settings.initial_atoms or 2 * n_latents) / (2 * n_latents)),
         "n_active": min(settings.n_active, n_latents), "gradient_dtype": settings.gradient_dtype,
         "steps": settings.steps, "epochs": settings.epochs,
+        "learning_rate": settings.learning_rate, "learning_rate_decay": settings.learning_rate_decay,
         "sequences_per_step": settings.sequences_per_step, "checkpoint_every": settings.checkpoint_every,
         "keep_checkpoints": 1,
     }  # fmt: skip

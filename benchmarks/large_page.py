@@ -492,7 +492,7 @@ def _lines(
     yield from ("## Convergence", "")
     yield from (
         f"Held-out error (the first {CURVE_TOKENS:,} tokens at most) at three quarters of the steps and at the end. "
-        "*Flat*: it changes by less than 2 %. The learning rate is constant.",
+        f"*Flat*: it changes by less than 2 %. {_learning_rate(settings)}",
         "",
     )
     yield from ("| cell | steps | at ¾ | at the end | fall | |", "|---|---|---|---|---|---|")
@@ -510,12 +510,23 @@ def _lines(
     yield from ("The command:", "", "```", command, "```", "")
 
 
+def _learning_rate(settings: Settings) -> str:
+    if not settings.learning_rate_decay:
+        return f"The learning rate is constant, {settings.learning_rate:g}."
+    return (
+        f"The learning rate is {settings.learning_rate:g} and falls linearly to 0 over the last "
+        f"{settings.learning_rate_decay:.0%} of the steps; curves flatten with it, so a flat one does not say that a "
+        "longer training would change nothing."
+    )
+
+
 def _title(found: Finished) -> str:
-    """Only k = 8 d is the paper's; the length of training tells pages of one size apart."""
+    """Only k = 8 d is the paper's; length of training and learning rate tell pages of one size apart."""
     settings = found.settings
     is_papers = all(settings.n_latents == 8 * row["d_model"] for row in found.rows)
     size = "At the paper's proportions" if is_papers else f"{settings.n_latents:,} latents"
-    return f"# {size}: {settings.steps:,} steps"
+    decay = ", decaying learning rate" if settings.learning_rate_decay else ""
+    return f"# {size}: {settings.steps:,} steps{decay}"
 
 
 def _missing(configs: list[RunConfig], found: Finished) -> list[str]:

@@ -46,6 +46,7 @@ from quadric.autoencoders.kernels.products import GradientDtype
 from quadric.cli.progress import Display, progress
 from quadric.corpus import CorpusConfig
 from quadric.runs.config import RunConfig
+from quadric.runs.scales import PAPER
 from quadric.sweep.results import row_path
 from quadric.training.machine import matmul_rate
 from quadric.training.plan import plan_run
@@ -74,6 +75,8 @@ def settings_of(options: argparse.Namespace) -> Settings:
         initial_atoms=None if isinf(options.initial_atoms) else options.initial_atoms,
         gradient_dtype=options.gradient_dtype,
         steps=options.steps,
+        learning_rate=options.learning_rate,
+        learning_rate_decay=options.learning_rate_decay,
         sequences_per_step=options.sequences_per_step,
         tokens=options.tokens,
         held_out_tokens=options.held_out_tokens,
@@ -213,6 +216,13 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
         help="of the products that give the gradients of the atoms; auto on CPUs without bfloat16",
     )
     parser.add_argument("--steps", type=int, default=256)
+    parser.add_argument("--learning-rate", type=float, default=PAPER.learning_rate)
+    parser.add_argument(
+        "--learning-rate-decay",
+        type=float,
+        default=PAPER.learning_rate_decay,
+        help="share of the steps, the last ones, over which the learning rate falls to 0; by default 0, as printed",
+    )
     parser.add_argument("--sequences-per-step", type=int, default=16)
     parser.add_argument("--tokens", type=int, default=524_288, help="training tokens to store")
     parser.add_argument("--held-out-tokens", type=int, default=32_768)

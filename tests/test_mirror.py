@@ -32,7 +32,6 @@ COVERED_BY: dict[str, str] = {
     "runs/planning": "cli/test_plan",
     "runs/scales": "cli/test_flags",
     "evidence/endpoints": "evidence/test_labelling",
-    "sweep/config": "cli/test_sweep",
     "training/config": "training/test_loop",
     "version": "cli/test_main",
     # Parts of one function, which is tested as a whole.

@@ -96,6 +96,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_page(
 
 def test_the_last_point_of_a_curve_is_the_error_of_the_cell(script: ModuleType, world: Path, tmp_path: Path) -> None:
     more = ("--only", "affine-k24-", "--initial-atoms", "20", "--gradient-dtype", "bfloat16")
+    more += ("--learning-rate", "0.05", "--learning-rate-decay", "0.5")
     script.run(script.parsed(arguments(world, tmp_path, *more)))
     rows = [json.loads(path.read_text()) for path in (tmp_path / "work" / "rows").iterdir()]
     assert {row["seed"] for row in rows} == {0, 1}
@@ -108,6 +109,11 @@ def test_the_last_point_of_a_curve_is_the_error_of_the_cell(script: ModuleType, 
     assert "seeds, default" in page
     assert "start with 20 atoms per latent instead of all" in page
     assert "gradients of the atoms are rounded to bfloat16" in page
+    assert "8 steps, decaying learning rate" in page.splitlines()[0]
+    assert "The learning rate is 0.05 and falls linearly to 0 over the last 50% of the steps" in page
+    (run,) = (tmp_path / "work" / "runs").glob("*-seed1")
+    training = json.loads((run / "run.json").read_text())["training"]
+    assert (training["learning_rate"], training["learning_rate_decay"]) == (0.05, 0.5)
     elsewhere = ("--results", str(tmp_path / "elsewhere"))
     script.run(script.parsed(arguments(world, tmp_path, "--page", *elsewhere)))  # other settings, the same work
     page = (tmp_path / "elsewhere" / "claims.md").read_text()

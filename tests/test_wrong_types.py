@@ -18,6 +18,8 @@ cases = [
     lambda: quadric.export(quadric.BilinearAutoencoder(d_model=4, n_latents=8), to="delphi", out="e", side="both"),
     lambda: quadric.fit(torch.randn(64, 4), 8, gradient_dtype="float16"),
     lambda: quadric.fit(torch.randn(64, 4), 8, mean_penalty="much"),
+    lambda: quadric.fit(torch.randn(64, 4), 8, learning_rate="fast"),
+    lambda: quadric.fit(torch.randn(64, 4), 8, learning_rate_decay=True),
 ]
 for case in cases:
     try:
@@ -44,4 +46,6 @@ def test_wrong_types_are_named_with_the_remedy():
         "side='both' is unknown; choose one of positive, negative",
         "gradient_dtype='float16' is unknown; choose one of auto, float32, bfloat16",
         "mean_penalty='much' is not a number; give one, or leave it out",
+        "learning_rate='fast' is not a number; give one, or leave it out",
+        "learning_rate_decay=True is not a number; give one, or leave it out",
     ]

@@ -189,7 +189,7 @@ def _print_result(folder: Path) -> None:
         if line["error"] > EXPLODED:
             say(
                 f"quadric: the error of {name} is {line['error']:.2g}, where reconstructing nothing has 1; train again "
-                "with a lower learning rate",
+                "with a lower --learning-rate",
                 file=sys.stderr,
             )
     console = safe_console()

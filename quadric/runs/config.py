@@ -17,7 +17,7 @@ from quadric.training import AutoencoderConfig, TrainingConfig
 
 FILE_NAME = RUN_CONFIG_NAME
 FORMAT = "quadric-run"
-FORMAT_VERSION = 7
+FORMAT_VERSION = 8
 ADDED_IN_VERSION_2: dict[str, Any] = {"tokens_per_step": None, "continued_from": [], "started_from": None}
 ADDED_BY_VERSION: dict[int, dict[str, Any]] = {
     4: {"lens": "paper", "overlap_penalty": 0.0, "top_latents": None},
@@ -26,6 +26,8 @@ ADDED_BY_VERSION: dict[int, dict[str, Any]] = {
     7: {"mean_penalty": 0.0},
 }
 """Fields of every autoencoder that files of earlier versions lack, some or all."""
+TRAINING_ADDED_BY_VERSION: dict[int, dict[str, Any]] = {8: {"learning_rate_decay": 0.0}}
+"""Fields of the training that files of earlier versions lack."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +95,8 @@ def read_run_config(folder: Path) -> RunConfig:
     if version < FORMAT_VERSION and isinstance(record.get("autoencoders"), list):
         missing = fields_added_after(version, ADDED_BY_VERSION)
         record["autoencoders"] = [missing | each if isinstance(each, dict) else each for each in record["autoencoders"]]
+    if isinstance(record.get("training"), dict):
+        record["training"] = fields_added_after(version, TRAINING_ADDED_BY_VERSION) | record["training"]
     del record["format"], record["format_version"]
     return record_from_json(RunConfig, record, str(path))
 

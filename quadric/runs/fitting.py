@@ -48,7 +48,8 @@ def fit(
     n_active: int | None = None,
     steps: int = 300,
     batch_tokens: int = 2048,
-    learning_rate: float = 0.03,
+    learning_rate: int | float = 0.03,
+    learning_rate_decay: int | float = 0.0,
     gradient_dtype: GradientDtype | None = None,
     seed: int = 0,
     hook_point: str | None = None,
@@ -83,8 +84,10 @@ def fit(
         n_active: Latents that fire per token, in the linear baselines; 32 by default.
         steps: Number of training steps, one batch each. The schedules of alpha and of the density of C span all steps.
         batch_tokens: Rows per batch.
-        learning_rate: Learning rate of Muon, constant. Every step moves an atom by about this much, and atoms start at
-            length √(d/h): if C starts sparse, 0.03 is too much for 400 atoms per coordinate, and a warning says so.
+        learning_rate: Learning rate of Muon. Every step moves an atom by about this much, and atoms start at length
+            √(d/h): if C starts sparse, 0.03 is too much for 400 atoms per coordinate, and a warning says so.
+        learning_rate_decay: Share of the steps, the last ones, over which the learning rate falls linearly to 0; 0 by
+            default, which keeps it constant, as in the paper.
         gradient_dtype: `bfloat16` makes a step about a fifth faster on CPUs with instructions for it, by rounding
             gradients; the error stays in float32. By default `auto`: bfloat16 on CUDA devices, float32 elsewhere.
         seed: Seed of the initial weights and of the order of the rows.
@@ -121,7 +124,8 @@ def fit(
         training=TrainingConfig(
             steps=steps,
             alpha_warmup_steps=0 if begun is not None else min(256, steps // 8),
-            learning_rate=learning_rate,
+            learning_rate=_number("learning_rate", learning_rate),
+            learning_rate_decay=_number("learning_rate_decay", learning_rate_decay),
             checkpoint_every=max(1, min(256, steps // 4)),
         ),
         tokens_per_step=batch_tokens,
@@ -180,7 +184,8 @@ def _continue_with(config: RunConfig, folder: Path) -> None:
             f"steps={config.training.steps} is fewer than the {before.training.steps} of the run in '{folder}'; "
             f"give at least {before.training.steps}"
         )
-    training = replace(before.training, learning_rate=config.training.learning_rate)
+    now = config.training
+    training = replace(before.training, learning_rate=now.learning_rate, learning_rate_decay=now.learning_rate_decay)
     same = replace(config, training=training, continued_from=before.continued_from)
     if same != before:
         raise ValueError(

@@ -152,6 +152,8 @@ def training_config(scale: Scale) -> TrainingConfig:
     return TrainingConfig(
         steps=scale.steps,
         alpha_warmup_steps=scale.alpha_warmup_steps,
+        learning_rate=scale.learning_rate,
+        learning_rate_decay=scale.learning_rate_decay,
         checkpoint_every=scale.checkpoint_every,
         keep_checkpoints=scale.keep_checkpoints,
     )

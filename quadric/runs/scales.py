@@ -62,6 +62,10 @@ class Scale:
     """Number of training steps, one batch each."""
     alpha_warmup_steps: int = 256
     """Steps over which alpha grows from 0. A smaller --steps shortens it to at most an eighth of the steps."""
+    learning_rate: float = 0.03
+    """Learning rate of Muon."""
+    learning_rate_decay: float = 0.0
+    """Share of the steps, the last ones, over which the learning rate falls linearly to 0; 0 keeps it constant."""
     sequences_per_step: int = 32
     """Sequences per batch, over all processes together."""
     epochs: int = 1

@@ -15,7 +15,7 @@ from quadric.runs.recipes import Grid, Scale, make_run_config
 FILE_NAME = "sweep.json"
 ACTIVATIONS = "activations"
 FORMAT = "quadric-sweep"
-FORMAT_VERSION = 6
+FORMAT_VERSION = 7
 ADDED_BY_VERSION: dict[int, dict[str, Any]] = {
     3: {
         "atoms_per_latent": None, "lens": "paper", "overlap_penalty": 0.0, "tied": False, "alpha": 0.3,
@@ -24,6 +24,7 @@ ADDED_BY_VERSION: dict[int, dict[str, Any]] = {
     4: {"initial_density": 1.0},
     5: {"gradient_dtype": "auto"},
     6: {"mean_penalty": 0.0},
+    7: {"learning_rate": 0.03, "learning_rate_decay": 0.0},
 }  # fmt: skip
 """Fields of the scale that files of earlier versions lack, some or all."""
 MAY_CHANGE = ("grid", "cells_together", "live")

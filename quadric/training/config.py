@@ -186,7 +186,10 @@ class TrainingConfig:
     alpha_warmup_steps: int = 256
     """Steps over which alpha rises linearly from 0."""
     learning_rate: float = 0.03
-    """Constant learning rate of Muon; too large by default if C starts sparse with over 400 atoms per coordinate."""
+    """Learning rate of Muon; too large by default if C starts sparse with over 400 atoms per coordinate."""
+    learning_rate_decay: float = 0.0
+    """Share of the steps, the last ones, over which all learning rates fall linearly to 0; none in the paper, whose
+    learning rate is constant."""
     momentum: float = 0.95
     """Momentum of Muon."""
     checkpoint_every: int = 256
@@ -206,4 +209,9 @@ class TrainingConfig:
             raise ValueError(
                 f"learning_rate={self.learning_rate} must exceed 0 and momentum={self.momentum} lie in [0, 1); "
                 "the paper uses 0.03 and 0.95"
+            )
+        if not 0 <= self.learning_rate_decay <= 1:
+            raise ValueError(
+                f"learning_rate_decay={self.learning_rate_decay} is outside [0, 1]; it is the share of the steps over "
+                "which the learning rate falls to 0, and 0 for a constant one"
             )

@@ -37,6 +37,12 @@ def is_mask_frozen(step: int, steps: int) -> bool:
     return 5 * step >= 4 * steps
 
 
+def decay_at(step: int, steps: int, decay: float) -> float:
+    """Factor of all learning rates: 1, then linearly down over the last `decay` of the steps, to 0 after the last."""
+    falling = decay * steps
+    return min(1.0, (steps - step) / falling) if falling else 1.0
+
+
 class StepReport(NamedTuple):
     """Measurements of one step, over the whole batch of all processes."""
 
@@ -100,7 +106,7 @@ class Learner:
             terms.total.backward()  # type: ignore[no-untyped-call]
         if self.n_processes > 1:
             sum_gradients(self.autoencoder)
-        self.optimizers.step()
+        self.optimizers.step(decay_at(step, self.training.steps, self.training.learning_rate_decay))
         self.next_step += 1
         return StepReport(step, error, mean_density, alpha, density, sums.n_tokens)
 

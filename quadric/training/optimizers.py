@@ -71,9 +71,11 @@ class Optimizers:
         parts = {"matrices": self.matrices, "vectors": self.vectors, "mixing": self.mixing}
         return {name: optimizer for name, optimizer in parts.items() if optimizer is not None}
 
-    def step(self) -> None:
-        """Update every parameter and clear its gradient."""
-        for optimizer in self.all().values():
+    def step(self, decay: float = 1.0) -> None:
+        """Update every parameter, with its learning rate times `decay`, and clear its gradient."""
+        for name, optimizer in self.all().items():
+            for group in optimizer.param_groups:
+                group["lr"] = decay * (VECTOR_LEARNING_RATE if name == "vectors" else self.learning_rate)
             optimizer.step()
             optimizer.zero_grad()
 

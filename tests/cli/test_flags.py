@@ -12,6 +12,7 @@ from quadric.cli.flags import attribute_docs, check_resumes_with, flag_group, gi
 from quadric.cli.train import Output, Train
 from quadric.corpus.config import CorpusConfig
 from quadric.evaluation.settings import EvaluationSettings
+from quadric.runs.recipes import training_config
 from quadric.runs.scales import PAPER, SMALL, Grid, Scale, resized
 
 
@@ -61,6 +62,13 @@ def test_sizes_come_from_the_recipe_and_the_warm_up_follows_the_steps() -> None:
     assert parse("--recipe", "small", "--n-latents", "64").scale() == resized(SMALL, {"n_latents": 64})
     assert parse("--recipe", "paper", "--steps", "80").scale().alpha_warmup_steps == 10
     assert parse("--recipe", "paper", "--steps", "80", "--alpha-warmup-steps", "3").scale().alpha_warmup_steps == 3
+
+
+def test_the_learning_rate_reaches_the_training() -> None:
+    flags = ("--recipe", "small", "--learning-rate", "0.1", "--learning-rate-decay", "0.5")
+    training = training_config(parse(*flags).scale())
+    assert (training.learning_rate, training.learning_rate_decay) == (0.1, 0.5)
+    assert training_config(parse("--recipe", "small").scale()).learning_rate_decay == 0
 
 
 @pytest.mark.parametrize(

@@ -175,6 +175,8 @@ def test_a_cache_gives_a_run_too(world: Path, tmp_path: Path, capsys: pytest.Cap
         (["--prior", "composite", "--n-hidden", "-3"], "n_hidden=-3"),
         (["--mixing-density", "7"], "mixing density 7.0"),
         (["--alpha-warmup-steps", "9"], "alpha_warmup_steps=9 exceeds steps=8"),
+        (["--learning-rate", "0"], "learning_rate=0.0 must exceed 0"),
+        (["--learning-rate-decay", "2"], "learning_rate_decay=2.0 is outside [0, 1]"),
         (["--layer", "77"], "names layer 77"),
         (["--sequences-per-step", "0"], "sequences_per_step=0"),
         (["--prior", "topk", "--n-active", "25"], "n_active=25"),

@@ -71,6 +71,21 @@ def test_fields_that_earlier_files_lack_have_the_value_of_that_time(version, add
         read_run_config(tmp_path)
 
 
+@pytest.mark.parametrize("version", range(1, 8))
+def test_runs_from_before_the_decay_had_a_constant_learning_rate(version, config, tmp_path):
+    decayed = replace(config, training=replace(config.training, learning_rate_decay=0.5))
+    write_run_config(decayed, tmp_path)
+    assert read_run_config(tmp_path) == decayed
+    path = tmp_path / "run.json"
+    record = json.loads(path.read_text())
+    del record["training"]["learning_rate_decay"]
+    path.write_text(json.dumps(record | {"format_version": version}))
+    assert read_run_config(tmp_path) == config
+    path.write_text(json.dumps(record))
+    with pytest.raises(ValueError, match=r"training lacks the keys \['learning_rate_decay'\]"):
+        read_run_config(tmp_path)
+
+
 def test_a_folder_without_a_config_is_an_error_with_the_remedy(tmp_path):
     with pytest.raises(FileNotFoundError, match="quadric train"):
         read_run_config(tmp_path)

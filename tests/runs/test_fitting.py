@@ -57,7 +57,10 @@ def test_an_iterator_that_ends_early_is_an_error() -> None:
         quadric.fit(iter([rows(50, seed=seed) for seed in range(3)]), **SMALL)
 
 
-def test_a_run_resumed_after_an_interruption_equals_an_uninterrupted_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("decay", [0.0, 1.0])
+def test_a_run_resumed_after_an_interruption_equals_an_uninterrupted_one(decay: float, tmp_path: Path) -> None:
+    small = {**SMALL, "learning_rate_decay": decay}
+
     class StoppedError(Exception):
         pass
 
@@ -66,15 +69,15 @@ def test_a_run_resumed_after_an_interruption_equals_an_uninterrupted_one(tmp_pat
             raise StoppedError
 
     with pytest.raises(StoppedError):
-        quadric.fit(rows(), **SMALL, out=tmp_path / "run", callback=stop_at_five)
+        quadric.fit(rows(), **small, out=tmp_path / "run", callback=stop_at_five)
     with pytest.raises(FileExistsError, match=r"exists and is not empty"):
-        quadric.fit(rows(), **SMALL, out=tmp_path / "run")
+        quadric.fit(rows(), **small, out=tmp_path / "run")
     seen: list[int] = []
     resumed = quadric.fit(
-        rows(), **SMALL, out=tmp_path / "run", resume=True, callback=lambda step, _: seen.append(step)
+        rows(), **small, out=tmp_path / "run", resume=True, callback=lambda step, _: seen.append(step)
     )
     assert seen == [5, 6, 7, 8]  # checkpoints are two steps apart, the last one was at step 4
-    assert same_weights(resumed, quadric.fit(rows(), **SMALL))
+    assert same_weights(resumed, quadric.fit(rows(), **small))
     assert same_weights(resumed, quadric.load(tmp_path / "run"))
 
 
@@ -85,6 +88,8 @@ def test_resuming_with_other_rows_or_other_arguments_is_refused(tmp_path: Path) 
         quadric.fit(rows(), **again, alpha=0.1)
     with pytest.raises(ValueError, match=r"\(learning_rate: 0.03 before, 0.1 now\)"):
         quadric.fit(rows(), **again, learning_rate=0.1)
+    with pytest.raises(ValueError, match=r"\(learning_rate_decay: 0.0 before, 0.5 now\)"):
+        quadric.fit(rows(), **again, learning_rate_decay=0.5)
     with pytest.raises(ValueError, match=r"steps=4 is fewer than the 8"):
         quadric.fit(rows(), **again | {"steps": 4})
     with pytest.raises(ValueError, match=r"began with other activations \(rows_sha256"):

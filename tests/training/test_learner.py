@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from quadric.training import AutoencoderConfig, TrainingConfig
-from quadric.training.learner import Learner, alpha_at, is_mask_frozen, mixing_density_at
+from quadric.training.learner import Learner, alpha_at, decay_at, is_mask_frozen, mixing_density_at
 from tests.training import job
 
 
@@ -106,6 +106,31 @@ def test_dictionaries_that_differ_in_their_start_have_different_names():
 
 def test_mask_freezes_for_the_last_fifth():
     assert [is_mask_frozen(step, 10) for step in range(10)] == [False] * 8 + [True] * 2
+
+
+def test_the_learning_rate_is_constant_and_then_falls_to_zero():
+    assert [decay_at(step, 8, 0.5) for step in range(8)] == pytest.approx([1, 1, 1, 1, 1, 0.75, 0.5, 0.25])
+    assert decay_at(8, 8, 0.5) == 0
+    assert [decay_at(step, 4, 1.0) for step in range(4)] == pytest.approx([1, 0.75, 0.5, 0.25])
+    assert {decay_at(step, 8, 0.0) for step in range(9)} == {1.0}
+
+
+def test_decay_scales_the_update_of_every_parameter():
+    """The same gradients at half the learning rate move every parameter half as far."""
+    moved = {}
+    for steps in (2, 4):  # the second of two steps has half the rate, the second of four three quarters
+        config = AutoencoderConfig(hook_point="rows", prior="quadratic", n_latents=6, alpha=0.3)
+        training = TrainingConfig(steps=steps, alpha_warmup_steps=0, learning_rate_decay=1.0)
+        learner = Learner(config.build(8), config, training)
+        x = torch.randn(64, 8, generator=torch.Generator().manual_seed(0))
+        learner.step(x)
+        before = {name: value.detach().clone() for name, value in learner.autoencoder.named_parameters()}
+        learner.step(x)
+        moved[steps] = {name: value.detach() - before[name] for name, value in learner.autoencoder.named_parameters()}
+    assert moved[2].keys() == {"left", "right", "mixing.weight", "offset"}
+    for name, change in moved[2].items():
+        assert change.abs().max() > 0
+        torch.testing.assert_close(change / 0.5, moved[4][name] / 0.75, rtol=1e-3, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["sparse", "dense", "quadratic", "atomic", "topk"])

@@ -114,6 +114,9 @@ def test_too_little_text_is_named(tmp_path):
         ({"steps": 0}, "steps=0 is not positive"),
         ({"checkpoint_every": 0}, "checkpoint_every=0 is not positive"),
         ({"learning_rate": 0.0}, "learning_rate=0.0 must exceed 0"),
+        ({"learning_rate_decay": 1.5}, r"learning_rate_decay=1.5 is outside \[0, 1\]"),
+        ({"learning_rate_decay": -0.1}, r"learning_rate_decay=-0.1 is outside \[0, 1\]"),
+        ({"learning_rate_decay": float("nan")}, r"learning_rate_decay=nan is outside \[0, 1\]"),
         ({"momentum": 1.0}, r"momentum=1.0 lie in \[0, 1\)"),
     ],
 )
