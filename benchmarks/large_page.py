@@ -524,7 +524,9 @@ def _title(found: Finished) -> str:
     """Only k = 8 d is the paper's; length of training and learning rate tell pages of one size apart."""
     settings = found.settings
     is_papers = all(settings.n_latents == 8 * row["d_model"] for row in found.rows)
-    size = "At the paper's proportions" if is_papers else f"{settings.n_latents:,} latents"
+    sizes = sorted({settings.n_latents, *settings.widths})
+    widths = " to ".join(f"{size:,}" for size in dict.fromkeys((sizes[0], sizes[-1])))
+    size = "At the paper's proportions" if is_papers else f"{widths} latents"
     decay = ", decaying learning rate" if settings.learning_rate_decay else ""
     return f"# {size}: {settings.steps:,} steps{decay}"
 

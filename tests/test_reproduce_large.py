@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.tiny_runs import make_tiny_world
 pytestmark = pytest.mark.slow  # trains a dozen dictionaries
 
 ROOT = Path(__file__).parents[1]
+PAGES = sorted((ROOT / "docs" / "results").glob("large*/claims.md"))
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +111,7 @@ def test_the_last_point_of_a_curve_is_the_error_of_the_cell(script: ModuleType, 
     assert "seeds, default" in page
     assert "start with 20 atoms per latent instead of all" in page
     assert "gradients of the atoms are rounded to bfloat16" in page
-    assert "8 steps, decaying learning rate" in page.splitlines()[0]
+    assert page.splitlines()[0] == "# 8 to 24 latents: 8 steps, decaying learning rate"
     assert "The learning rate is 0.05 and falls linearly to 0 over the last 50% of the steps" in page
     (run,) = (tmp_path / "work" / "runs").glob("*-seed1")
     training = json.loads((run / "run.json").read_text())["training"]
@@ -166,18 +168,21 @@ def test_another_machine_goes_on_from_the_record(script: ModuleType, world: Path
     assert "3 of 20 cells are finished" in (results / "claims.md").read_text()
 
 
-@pytest.mark.parametrize(("results", "given"), [("large", []), ("large-128", ["--steps", "128", "--widths"])])
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.parent.name)
 def test_the_printed_command_goes_on_from_the_committed_record(
-    script: ModuleType, results: str, given: list[str], monkeypatch: pytest.MonkeyPatch
+    script: ModuleType, page: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Settings that differ from the record's would be an error."""
     smollm2 = SimpleNamespace(d_model=576, n_layers=30)  # the model itself would have to be downloaded
     for module in (script, importlib.import_module("large_cells")):
         monkeypatch.setattr(module, "find_model", lambda name: name)
         monkeypatch.setattr(module, "load_shape", lambda name: smollm2)
-    options = script.parsed([*given, "--results", str(ROOT / "docs" / "results" / results)])
-    record = script.read_record(script.settings_of(options), options.results)
-    assert len(script.recorded_cells(record)) > 4
+    (command,) = (line for line in page.read_text().splitlines() if line.startswith("python benchmarks/"))
+    options = script.parsed(shlex.split(command)[2:])
+    assert ROOT / options.results == page.parent
+    assert not options.only
+    record = script.read_record(script.settings_of(options), page.parent)
+    assert script.recorded_cells(record)
 
 
 def test_a_curve_is_judged_only_at_its_end(script: ModuleType) -> None:
