@@ -68,6 +68,8 @@ class Settings:
     gradient_dtype: GradientDtype
     """Number type of the products that give the gradients of the atoms."""
     steps: int
+    alpha_warmup_steps: int | None
+    """Steps over which α rises to its value; None shortens the paper's 256 with the steps, as recipes do."""
     learning_rate: float
     learning_rate_decay: float
     sequences_per_step: int
@@ -124,6 +126,8 @@ def _sized(recipe: Scale, settings: Settings, n_latents: int) -> Scale:
         "sequences_per_step": settings.sequences_per_step, "checkpoint_every": settings.checkpoint_every,
         "keep_checkpoints": 1,
     }  # fmt: skip
+    if settings.alpha_warmup_steps is not None:
+        changes["alpha_warmup_steps"] = settings.alpha_warmup_steps
     return resized(recipe, changes)
 
 

@@ -483,6 +483,7 @@ def _lines(
             f"Factors of the products that give the gradients of the atoms are rounded to {settings.gradient_dtype}; "
             "[Whole runs](../../speed.md#whole-runs) compares this too."
         )
+    yield f"α rises to its value over the first {configs[0].training.alpha_warmup_steps:,} steps."
     yield from ("", *_missing(configs, found), "", PRIMER, "")
     yield from ("| claim | paper | measured here |", "|---|---|---|")
     for each in CLAIMS:
@@ -580,7 +581,7 @@ def _agreement_table(found: Finished, words: dict[str, str]) -> Iterator[str]:
 
 
 def _agreement_over_training(found: Finished) -> Iterator[str]:
-    if not found.over_training:
+    if len(found.over_training) < 2:  # the end alone is in the table above
         return
     yield from ("Two seeds of the composite dictionary over the course of training:", "")
     yield from (f"| steps | {' | '.join(AGREEMENTS.values())} |", "|---" * (1 + len(AGREEMENTS)) + "|")

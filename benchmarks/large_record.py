@@ -22,7 +22,9 @@ PARTS = ("rows", "curves", "linear", "comparisons", "over_training")
 """Folders of the work folder whose files are small."""
 FLOOR = "floor.json"
 REMEDY = "restore it from git, or delete it to measure all cells again"
-BEFORE_DECAY = {"learning_rate": PAPER.learning_rate, "learning_rate_decay": PAPER.learning_rate_decay}
+BEFORE_THE_CHOICE = {
+    "learning_rate": PAPER.learning_rate, "learning_rate_decay": PAPER.learning_rate_decay, "alpha_warmup_steps": None,
+}  # fmt: skip
 """Settings that records lack which were made before there was a choice."""
 SCHEDULING = ("checkpoint_every",)
 """Settings on which neither the cells nor their results depend."""
@@ -59,7 +61,7 @@ def read_record(settings: Settings, results: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     record = read_json(path, REMEDY)
-    stored, asked = BEFORE_DECAY | record["settings"], _comparable(settings)
+    stored, asked = BEFORE_THE_CHOICE | record["settings"], _comparable(settings)
     if set(stored["widths"]) <= set(asked["widths"]):
         stored["widths"] = asked["widths"]
     if different := [name for name in asked if stored.get(name) != asked[name]]:

@@ -39,8 +39,8 @@ SEEDS = "0 1 2"
 # Sixteen atoms per latent, as many as the paper's 0.1 % of 16,384. The paper's constant learning rate of 0.03 ends far
 # from where 2,048 steps end, for bilinear dictionaries further than for TopK; one that falls comes close to it.
 TRAINING = (
-    "--atoms-per-latent 16 --steps 256 --learning-rate 0.06 --learning-rate-decay 0.5 --sequences-per-step 8 --epochs 2 "
-    "--checkpoint-every 64 --keep-checkpoints 1 --held-out-tokens 8192"
+    "--atoms-per-latent 16 --steps 256 --learning-rate 0.06 --learning-rate-decay 0.5 --sequences-per-step 8 "
+    "--epochs 2 --checkpoint-every 64 --keep-checkpoints 1 --held-out-tokens 8192"
 )
 
 

@@ -75,6 +75,7 @@ def settings_of(options: argparse.Namespace) -> Settings:
         initial_atoms=None if isinf(options.initial_atoms) else options.initial_atoms,
         gradient_dtype=options.gradient_dtype,
         steps=options.steps,
+        alpha_warmup_steps=options.alpha_warmup,
         learning_rate=options.learning_rate,
         learning_rate_decay=options.learning_rate_decay,
         sequences_per_step=options.sequences_per_step,
@@ -216,6 +217,12 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
         help="of the products that give the gradients of the atoms; auto on CPUs without bfloat16",
     )
     parser.add_argument("--steps", type=int, default=256)
+    parser.add_argument(
+        "--alpha-warmup",
+        type=int,
+        default=None,
+        help="steps over which α rises; default: the paper's 256, or an eighth of the steps if that is less",
+    )
     parser.add_argument("--learning-rate", type=float, default=PAPER.learning_rate)
     parser.add_argument(
         "--learning-rate-decay",

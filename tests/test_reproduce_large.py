@@ -98,7 +98,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_page(
 
 def test_the_last_point_of_a_curve_is_the_error_of_the_cell(script: ModuleType, world: Path, tmp_path: Path) -> None:
     more = ("--only", "affine-k24-", "--initial-atoms", "20", "--gradient-dtype", "bfloat16")
-    more += ("--learning-rate", "0.05", "--learning-rate-decay", "0.5")
+    more += ("--learning-rate", "0.05", "--learning-rate-decay", "0.5", "--alpha-warmup", "6")
     script.run(script.parsed(arguments(world, tmp_path, *more)))
     rows = [json.loads(path.read_text()) for path in (tmp_path / "work" / "rows").iterdir()]
     assert {row["seed"] for row in rows} == {0, 1}
@@ -116,6 +116,8 @@ def test_the_last_point_of_a_curve_is_the_error_of_the_cell(script: ModuleType, 
     (run,) = (tmp_path / "work" / "runs").glob("*-seed1")
     training = json.loads((run / "run.json").read_text())["training"]
     assert (training["learning_rate"], training["learning_rate_decay"]) == (0.05, 0.5)
+    assert training["alpha_warmup_steps"] == 6
+    assert "α rises to its value over the first 6 steps." in page
     elsewhere = ("--results", str(tmp_path / "elsewhere"))
     script.run(script.parsed(arguments(world, tmp_path, "--page", *elsewhere)))  # other settings, the same work
     page = (tmp_path / "elsewhere" / "claims.md").read_text()
