@@ -98,7 +98,7 @@ bench: $(READY) browser  ## Run all benchmarks and rewrite benchmarks/results/
 bench-interop: $(INTEROP)/.installed  ## Those that need the other libraries; after make demo and bench_lens.py
 	@for script in $(OF_INTEROP); do echo "== $$script"; PYTHONPATH=. $(INTEROP)/bin/python $$script || exit 1; done
 
-reproduce: $(READY)  ## Reproduce the paper at small size into docs/results/ (35 minutes on two cores, resumable; MODEL=path for another model)
+reproduce: $(READY)  ## Reproduce the paper at small size into docs/results/ (under an hour on two cores, resumable; MODEL=path for another model)
 	$(BIN)/python benchmarks/reproduce.py $(if $(MODEL),--model "$(MODEL)") $(if $(RESULTS),--results "$(RESULTS)")
 
 reproduce-large: $(READY)  ## The same at the paper's proportions, into docs/results/large/ (hours, resumable; ARGS=--plan shows the cost)
