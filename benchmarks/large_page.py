@@ -366,19 +366,26 @@ def convergence(configs: list[RunConfig], work: Path) -> list[Row]:
     ]
 
 
+def fall_over_the_last_quarter(curve: dict[int, float], steps: int) -> float | None:
+    """Share of the error that the last quarter of the steps removes; None for a curve that has not reached its end."""
+    before = [step for step in curve if step <= 0.75 * steps]
+    if steps not in curve or not before:
+        return None
+    earlier = curve[max(before)]
+    return (earlier - curve[steps]) / earlier
+
+
 def flatness(rows: list[Row], steps: int, words: dict[str, str]) -> Iterator[str]:
     """How far each curve still falls over its last quarter; `words` by the names of the cells."""
     for name in dict.fromkeys(row["cell"] for row in rows):
         curve = {row["step"]: row["error"] for row in rows if row["cell"] == name}
-        last = max(curve)
-        before = [step for step in curve if step <= 0.75 * last]
-        if last < steps or not before:
+        last, fall = max(curve), fall_over_the_last_quarter(curve, steps)
+        if fall is None:
             yield f"| {words[name]} | {last} | – | {curve[last]:.4f} | – | unfinished |"
             continue
-        earlier, final = curve[max(before)], curve[last]
-        fall = (earlier - final) / earlier
+        earlier = curve[max(step for step in curve if step <= 0.75 * last)]
         verdict = "flat" if abs(fall) < FLAT else "still falling" if fall > 0 else "rising"
-        yield f"| {words[name]} | {last} | {earlier:.4f} | {final:.4f} | {fall:+.1%} | {verdict} |"
+        yield f"| {words[name]} | {last} | {earlier:.4f} | {curve[last]:.4f} | {fall:+.1%} | {verdict} |"
 
 
 def order_at_equal_steps(configs: list[RunConfig], rows: list[Row], settings: Settings) -> str:

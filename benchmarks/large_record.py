@@ -14,6 +14,7 @@ from large_cells import Settings, name_of
 from large_comparisons import RANDOM
 
 from quadric._files import read_json, write_json
+from quadric.corpus import CorpusConfig
 from quadric.runs.config import RunConfig
 from quadric.runs.scales import PAPER
 
@@ -69,6 +70,13 @@ def read_record(settings: Settings, results: Path) -> dict[str, Any]:
         raise ValueError(f"'{path}' was measured with other settings ({values}); give the same, or another --results")
     measured: dict[str, Any] = record["measured"]
     return measured
+
+
+def read_settings(record: dict[str, Any]) -> Settings:
+    """The settings that a record was measured with."""
+    stored = BEFORE_THE_CHOICE | record["settings"]
+    stored |= {"corpus": CorpusConfig(**stored["corpus"]), "widths": tuple(stored["widths"])}
+    return Settings(**stored, checkpoint_every=1)  # not recorded: no result depends on it
 
 
 def recorded_cells(record: dict[str, Any]) -> set[str]:

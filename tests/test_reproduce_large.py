@@ -195,6 +195,44 @@ def test_a_curve_is_judged_only_at_its_end(script: ModuleType) -> None:
     assert verdicts == ["unfinished", "still falling", "flat"]
 
 
+def test_the_page_of_lengths_is_what_the_committed_records_say(script: ModuleType) -> None:
+    lengths = importlib.import_module("large_lengths")
+    page = (ROOT / "docs" / "results" / "lengths.md").read_text()
+    (command,) = (line for line in page.splitlines() if line.startswith("python benchmarks/"))
+    assert page == "\n".join(lengths.lines(lengths.read_trainings(ROOT / "docs" / "results"), command)) + "\n"
+
+
+def test_lengths_stand_side_by_side(script: ModuleType, world: Path, tmp_path: Path) -> None:
+    """Two short trainings: bold is below TopK, an asterisk is a flat curve, and other texts are refused."""
+    lengths = importlib.import_module("large_lengths")
+    for steps in ("4", "8"):
+        more = ("--only", "topk-k24-", "atomic-k24-", "--widths", "24", "--steps", steps)
+        folders = ("--work", str(tmp_path / f"work-{steps}"), "--results", str(tmp_path / "pages" / steps))
+        script.run(script.parsed(arguments(world, tmp_path, *more, *folders)))
+    record = tmp_path / "pages" / "8" / "measured.json"
+    stored = json.loads(record.read_text())
+    for name, value in stored["measured"].items():
+        if name.startswith("rows/") and "atomic" in name:
+            value["error"] = 1e-3
+        if name.startswith("curves/"):
+            value.update({"6": 0.5, "8": 0.501 if "topk" in name else 0.4})
+    record.write_text(json.dumps(stored))
+    short, long = lengths.read_trainings(tmp_path / "pages")
+    assert (short.label, long.label) == ("4 steps", "8 steps")
+    _, _, atomic, topk = lengths.table([short, long], 24, "error")
+    assert atomic.endswith("| **0.001** |")
+    assert topk.endswith(f"| {long.row('TopK', 24)['error']:.3f}* |")
+    lengths.write(tmp_path / "pages", "python benchmarks/large_lengths.py")
+    assert "## 24 latents" in (tmp_path / "pages" / "lengths.md").read_text()
+    assert (tmp_path / "pages" / "lengths.png").is_file()
+    stored["settings"]["tokens"] = 1024
+    record.write_text(json.dumps(stored))
+    with pytest.raises(ValueError, match="differ in tokens"):
+        lengths.read_trainings(tmp_path / "pages")
+    with pytest.raises(ValueError, match=r"has no folder with measured\.json; run make reproduce-large"):
+        lengths.read_trainings(tmp_path / "pages" / "4")
+
+
 def test_a_linear_latent_is_told_from_a_square(script: ModuleType) -> None:
     tokens = torch.randn(4000, 6, generator=torch.Generator().manual_seed(0))
     latents = torch.stack(
