@@ -1,9 +1,9 @@
-"""Learning rates: the paper's constant one, larger ones, and larger ones that fall to 0.
+"""Learning rates: the paper's constant one, and rates that fall to 0. Does the one of `make reproduce` favour a kind?
 
-Trains the default dictionary, the paper's composite one and TopK on tokens of `make reproduce-large`, at the size of
-`quadric.fit`. Finished trainings are kept in the work folder, so an interrupted benchmark goes on.
+Trains TopK, two of the paper's priors and the default on tokens of `make reproduce-large`, at the size of `make
+reproduce`. Finished trainings are kept in the work folder, so an interrupted benchmark goes on.
 
-    python benchmarks/bench_learning_rate.py [--k 512] [--steps 150] [--seeds 0 1 2]
+    python benchmarks/bench_learning_rate.py [--k 288] [--steps 256] [--seeds 0 1 2]
 """
 
 import argparse
@@ -22,13 +22,14 @@ from quadric._files import write_json
 from quadric.evaluation.active import error_at
 
 KINDS: dict[str, dict[str, Any]] = {
-    "default": {},
-    "composite, as printed": {"lens": "paper"},
     "topk": {"prior": "topk"},
+    "quadratic, as printed": {"prior": "quadratic", "lens": "paper"},
+    "composite, as printed": {"lens": "paper"},
+    "default": {},
 }
-RATES = ((0.03, 0.0), (0.1, 0.0), (0.06, 0.5), (0.1, 0.5))
+RATES = ((0.03, 0.0), (0.03, 0.5), (0.06, 0.5), (0.1, 0.5))
 """Learning rates, and the share of the steps over which they fall to 0; the paper's first."""
-BATCH_TOKENS, HELD_OUT_TOKENS = 4096, 8192
+BATCH_TOKENS, HELD_OUT_TOKENS = 2048, 8192
 OF_32 = "error_of_32_active"
 MEASURES = {
     "error": "error", "error_constant": "constant", "error_linear": "linear", "error_quadratic": "quadratic",
@@ -79,8 +80,8 @@ def table(found: dict[Cell, dict[str, float]]) -> list[list[str]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--k", type=int, default=512)
-    parser.add_argument("--steps", type=int, nargs="+", default=[150])
+    parser.add_argument("--k", type=int, default=288)
+    parser.add_argument("--steps", type=int, nargs="+", default=[256])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--work", type=Path, default=Path("runs/reproduce-large"), help="that of make reproduce-large")
     options = parser.parse_args()

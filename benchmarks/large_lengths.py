@@ -6,17 +6,16 @@ A page of `make reproduce-large` has one length. Side by side, the pages show wh
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from large_cells import Settings
-from large_page import FLAT, Finished, fall_over_the_last_quarter
-from large_record import NAME, read_settings
+from large_page import AGREEMENTS, FLAT, Finished, fall_over_the_last_quarter
+from large_record import NAME, REMEDY, read_settings
 
-from quadric._files import write_atomically
+from quadric._files import read_json, write_atomically
 from quadric.figures.style import AFFINE_LOOKS, LOOKS, Drawn, panels, save, styled
 from quadric.sweep.rows import Row
 
@@ -33,10 +32,8 @@ MEASURES = {
 }  # fmt: skip
 TITLES = ("whole product space", "quadratic block", "32 latents per token")
 """Of the measures, in a figure."""
-AGREEMENTS = {
-    "frobenius": "Sim_F", "frobenius_without_mean": "Sim_F without the mean", "alignment": "alignment",
-    "alignment_without_mean": "alignment without the mean",
-}  # fmt: skip
+TELLING = {name: words for name, words in AGREEMENTS.items() if words != "Sim_H"}
+"""Measures of agreement, but for Sim_H, which is as high for a random initialization."""
 CHANCE = "chance: random initialization"
 SCHEDULE = ("steps", "alpha_warmup_steps", "learning_rate", "learning_rate_decay")
 """Settings in which trainings may differ."""
@@ -105,7 +102,7 @@ def _differences(first: Settings, second: Settings) -> list[str]:
 
 
 def _training(path: Path) -> Training:
-    record = json.loads(path.read_text())
+    record = read_json(path, REMEDY)
     parts: dict[str, dict[str, Any]] = {"rows": {}, "curves": {}, "comparisons": {}}
     for name, value in record["measured"].items():
         part, _, cell = name.partition("/")
@@ -148,12 +145,12 @@ def _cell(training: Training, name: str, n_latents: int, measure: str) -> str:
 
 def agreement(trainings: list[Training]) -> Iterator[str]:
     """Sim_F and alignment of composite dictionaries that differ in seed, or in α by little, beside chance."""
-    yield f"| k | training | pair | {' | '.join(AGREEMENTS.values())} |"
-    yield "|---" * (3 + len(AGREEMENTS)) + "|"
+    yield f"| k | training | pair | {' | '.join(TELLING.values())} |"
+    yield "|---" * (3 + len(TELLING)) + "|"
     for training in sorted(trainings, key=lambda each: -each.settings.n_latents):
         pairs = {words: each for each in training.found.comparisons if (words := _pair(each))}
         for words, compared in pairs.items() if pairs.keys() - {CHANCE} else ():
-            values = " | ".join(f"{compared[name]:.3f}" if name in compared else "–" for name in AGREEMENTS)
+            values = " | ".join(f"{compared[name]:.3f}" if name in compared else "–" for name in TELLING)
             yield f"| {training.settings.n_latents:,} | {training.label} | {words} | {values} |"
 
 
