@@ -27,7 +27,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "composite, as printed": {"lens": "paper"},
     "default": {},
 }
-RATES = ((0.03, 0.0), (0.03, 0.5), (0.06, 0.5), (0.1, 0.5))
+RATES = ((0.03, 0.0), (0.015, 0.5), (0.03, 0.5), (0.06, 0.5), (0.1, 0.5))
 """Learning rates, and the share of the steps over which they fall to 0; the paper's first."""
 BATCH_TOKENS, HELD_OUT_TOKENS = 2048, 8192
 OF_32 = "error_of_32_active"

@@ -28,7 +28,9 @@ from quadric.training.checkpoints import checkpoint_steps, read_checkpoint
 
 RANDOM = "random initialization"
 SAMPLE_TOKENS = 8192
-"""Tokens that the mean token is computed from, and at least as many for the floor's components."""
+"""Tokens that the mean token is computed from."""
+FLOOR_TOKENS = 18_432
+"""At least this many tokens give the floor's components, whatever the number of latents: fewer widen its bounds."""
 WITHOUT_MEAN = ("frobenius", "alignment")
 """Measures of agreement that are also taken of the quadratic blocks alone."""
 
@@ -158,9 +160,10 @@ def read_comparisons(work: Path) -> list[dict[str, Any]]:
 def measure_floor(settings: Settings, work: Path) -> None:
     """Bounds of the PCA floor for every width, from training tokens and on held-out ones."""
     largest = max((*settings.widths, settings.n_latents))
-    n_tokens = min(max(SAMPLE_TOKENS, TOKENS_PER_LATENT * largest), settings.tokens)
+    n_tokens = min(max(FLOOR_TOKENS, TOKENS_PER_LATENT * largest), settings.tokens)
     sizes = sorted(size for size in {*settings.widths, settings.n_latents} if size < n_tokens)
-    if {each["n_latents"] for each in read_floor(work)["bounds"]} >= set(sizes):
+    stored = read_floor(work)
+    if stored["sample_tokens"] >= n_tokens and {each["n_latents"] for each in stored["bounds"]} >= set(sizes):
         return
     sample = unit_tokens(stored_tokens(settings, work, "train", n_tokens))
     rest = unit_tokens(stored_tokens(settings, work, "held_out", settings.held_out_tokens))

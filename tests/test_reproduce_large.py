@@ -170,6 +170,23 @@ def test_another_machine_goes_on_from_the_record(script: ModuleType, world: Path
     assert "3 of 20 cells are finished" in (results / "claims.md").read_text()
 
 
+def test_a_floor_of_fewer_tokens_is_measured_again(
+    script: ModuleType, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a record would keep the wider bounds that an earlier number of tokens gave."""
+    work = tmp_path / "work"
+    options = script.parsed(arguments(world, tmp_path, "--only", "topk-k8-"))
+    with monkeypatch.context() as patch:
+        patch.setattr("large_comparisons.FLOOR_TOKENS", 128)
+        script.run(options)
+    fewer = json.loads((work / "floor.json").read_text())
+    script.measure_floor(script.settings_of(options), work)
+    more = json.loads((work / "floor.json").read_text())
+    assert (fewer["sample_tokens"], more["sample_tokens"]) == (128, 512)
+    for before, after in zip(fewer["bounds"], more["bounds"], strict=True):
+        assert after["fitted"] > before["fitted"]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.parent.name)
 def test_the_printed_command_goes_on_from_the_committed_record(
     script: ModuleType, page: Path, monkeypatch: pytest.MonkeyPatch
