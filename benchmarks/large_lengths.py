@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from large_cells import Settings
-from large_page import AGREEMENTS, FLAT, Finished, fall_over_the_last_quarter
+from large_curves import FLAT, fall_over_the_last_quarter
+from large_measured import AGREEMENTS, Finished
 from large_record import NAME, REMEDY, read_settings
 
 from quadric._files import read_json, write_atomically

@@ -1,53 +1,33 @@
 """Page of `make reproduce-large`: the paper's claims at its own proportions, from the cells that are finished.
 
-Every sentence is made from measured numbers. Cells and comparisons that are missing are named.
+Cells and comparisons that are missing are named.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from large_cells import (
-    CURVE_TOKENS,
-    LINEAR,
-    PAPER_ALPHA,
-    Settings,
-    curve_path,
-    name_of,
-    only_autoencoder,
-    read_curve,
-    read_linearity,
-)
-from large_comparisons import RANDOM, read_comparisons, read_floor, read_over_training
-from paper_claims import NOT_YET, machine, spread
+from large_cells import CURVE_TOKENS, LINEAR, Settings, name_of, only_autoencoder
+from large_claims import CLAIMS
+from large_comparisons import RANDOM
+from large_curves import NO_PENALTY, convergence, draw_convergence, flatness, in_words, order_at_equal_steps
+from large_measured import AGREEMENTS, Finished, error_with_interval, lacks_penalty, read_finished
+from paper_claims import NOT_YET, machine
 
 from quadric._files import write_atomically
 from quadric.figures import FigureData, MissingDataError
 from quadric.figures.series import all_series
-from quadric.figures.style import AFFINE_LOOKS, LOOKS, Drawn, Look, panels, save, styled
+from quadric.figures.style import LOOKS, save, styled
 from quadric.figures.widths import at_one_layer, crossings, over_width
 from quadric.figures.widths import draw as draw_widths
 from quadric.runs.config import RunConfig
-from quadric.runs.scales import LARGE
-from quadric.sweep.results import as_csv, read_rows
+from quadric.sweep.results import as_csv
 from quadric.sweep.rows import Row
-from quadric.training import AutoencoderConfig
 
-FLAT = 0.02
-"""A curve counts as flat if the error falls by less than this share over the last quarter of the steps."""
 COLUMNS = (
     "k", "kind", "lens", "α", "seed", "error", "constant", "linear", "quadratic", "active", "error of 32",
     "captured 1/3/5", "dense", "distinct", "linear R²",
 )  # fmt: skip
-ALPHA_MARKERS = {0.0: "v", 0.1: "<", 1.0: ">"}
-"""Of the composite cells at other weights of the density penalty than the paper's."""
-AGREEMENTS = {
-    "frobenius": "Sim_F", "frobenius_without_mean": "Sim_F without the mean", "hungarian_symmetric": "Sim_H",
-    "alignment": "alignment", "alignment_without_mean": "alignment without the mean",
-}  # fmt: skip
-"""Measures of agreement; those without the mean are of the forms' quadratic blocks alone."""
-NO_PENALTY = ", no penalty on the mean"
-PRIORS = ("atomic", "composite", "quadratic")
 PRIMER = f"""\
 Errors are ‖X̂ − xxᵀ‖²/‖xxᵀ‖² on held-out documents, with 95 % intervals over sequences. The blocks are those about the
 mean token: constant α²mmᵀ, linear α(myᵀ + ymᵀ), quadratic yyᵀ. *Active* is the smallest of 1, 2, 4, … latents per
@@ -56,395 +36,6 @@ R²* is the median share of a latent's variance that the best linear function of
 half of the held-out tokens and measured on the other; in brackets, how many latents have more than {LINEAR:.0%}. The
 floor bounds the three priors with the paper's lens only: TopK is not linear in xxᵀ, and an affine lens has a constant
 that xxᵀ has not."""
-
-
-class Finished(NamedTuple):
-    """What is known so far."""
-
-    rows: list[Row]
-    comparisons: list[dict[str, Any]]
-    over_training: list[dict[str, Any]]
-    floor: dict[str, Any]
-    settings: Settings
-
-    def main(self, kind: str, *, lens: str | None = "paper") -> Row | None:
-        """The row of one main cell."""
-        return self.cell(kind, self.settings.n_latents, lens=lens)
-
-    def cell(self, kind: str, n_latents: int, *, lens: str | None = "paper") -> Row | None:
-        """The row of the first seed at the paper's alpha; for linear and affine cells, alpha does not select."""
-        for row in self.recipes:
-            same = (row["kind"], row["lens"], row["seed"], row["n_latents"]) == (kind, lens, 0, n_latents)
-            if same and (lens != "paper" or row["alpha"] == PAPER_ALPHA):
-                return row
-        return None
-
-    @property
-    def recipes(self) -> list[Row]:
-        """All rows but the default's without its penalty on the mean, which answers only what the penalty does."""
-        return [row for row in self.rows if not _lacks_penalty(row)]
-
-    @property
-    def unpenalized(self) -> Row | None:
-        """The default without its penalty on the mean."""
-        return next(filter(_lacks_penalty, self.rows), None)
-
-    @property
-    def topk(self) -> Row | None:
-        return self.main("topk", lens=None)
-
-    @property
-    def default(self) -> Row | None:
-        return self.main("composite", lens="affine")
-
-    @property
-    def bilinear(self) -> dict[str, Row]:
-        """The main cells of the priors and of the default, as far as they are finished."""
-        rows = {prior: self.main(prior) for prior in PRIORS} | {"default": self.default}
-        return {name: row for name, row in rows.items() if row is not None}
-
-
-def _is_unpenalized(cell: AutoencoderConfig) -> bool:
-    return cell.lens == "affine" and LARGE.mean_penalty_of(cell.n_latents) > cell.mean_penalty
-
-
-def _lacks_penalty(row: Row) -> bool:
-    """The same of a row; rows of earlier versions do not name the penalty, and had none."""
-    return row["lens"] == "affine" and LARGE.mean_penalty_of(row["n_latents"]) > (row.get("mean_penalty") or 0)
-
-
-def read_finished(configs: list[RunConfig], work: Path, settings: Settings) -> Finished:
-    """Rows of the finished cells with the bounds of the floor for their size, and comparisons between them.
-
-    Cells of other settings may lie in the same folder; they are left out.
-    """
-    floor, names = read_floor(work), set(map(name_of, configs))
-    bounds = {each["n_latents"]: each for each in floor["bounds"]}
-    linear = read_linearity(work)
-    rows = [
-        _with_floor(row, bounds.get(row["n_latents"])) | _with_linearity(linear.get(row["cell"]))
-        for row in read_rows(work)
-        if row["cell"] in names
-    ]
-    comparisons = [each for each in read_comparisons(work) if {each["first"], each["second"]} <= names | {RANDOM}]
-    over_training = [each for each in read_over_training(work) if {each["first"], each["second"]} <= names]
-    return Finished(rows, comparisons, over_training, floor, settings)
-
-
-def _with_floor(row: Row, bounds: dict[str, float] | None) -> Row:
-    found = {"floor": None, "floor_fitted": None}
-    return row | (found if bounds is None else {"floor": bounds["held_out"], "floor_fitted": bounds["fitted"]})
-
-
-def _with_linearity(found: dict[str, float] | None) -> Row:
-    shares = {"median": None, "linear": None} if found is None else found
-    return {"linear_r2": shares["median"], "linear_share": shares["linear"]}
-
-
-def ordering(found: Finished) -> str:
-    """Errors of the priors in order: of the main cells, and at the largest k where all three are finished."""
-    main = found.settings.n_latents
-    wide = [k for k in found.settings.widths if all(found.cell(prior, k) for prior in PRIORS)]
-    largest = [k for k in wide[-1:] if k != main]
-    said = [_order_at(found, k) for k in (main, *largest)]
-    return ". ".join(each for each in said if each) or NOT_YET
-
-
-def _order_at(found: Finished, n_latents: int) -> str:
-    rows = {prior: row for prior in PRIORS if (row := found.cell(prior, n_latents)) is not None}
-    if len(rows) < 2:
-        return ""
-    missing = [prior for prior in PRIORS if prior not in rows]
-    whole, block = (" < ".join(_sorted_by(rows, column)) for column in ("error", "error_quadratic"))
-    gap = f" ({', '.join(missing)} not measured yet)" if missing else ""
-    return f"k = {n_latents:,}: {whole}{gap}; in the quadratic block {block}"
-
-
-def _sorted_by(rows: dict[str, Row], column: str) -> list[str]:
-    return [f"{prior} {rows[prior][column]:.4f}" for prior in sorted(rows, key=lambda prior: rows[prior][column])]
-
-
-def against_topk(found: Finished) -> str:
-    """Each prior and the default against TopK, whole, by block, and with as few latents per token."""
-    measured = found.bilinear
-    if found.topk is None or not measured:
-        return NOT_YET
-    better = [name for name, row in measured.items() if row["error"] < found.topk["error"]]
-    worse = [name for name in measured if name not in better]
-    said = [
-        f"TopK {_error(found.topk)}; lower: {', '.join(better) or 'none'}; higher: {', '.join(worse) or 'none'}",
-    ]
-    columns = {f"{block.capitalize()} block": f"error_{block}" for block in ("constant", "linear", "quadratic")}
-    for words, column in (columns | {"With the 32 largest latents of every token": "error_of_32_active"}).items():
-        if found.topk[column] is None or any(row[column] is None for row in measured.values()):
-            continue
-        values = ", ".join(f"{name} {row[column]:.3f}" for name, row in {"TopK": found.topk, **measured}.items())
-        said.append(f"{words}: {values}")
-    return ". ".join(said)
-
-
-def low_rank(found: Finished) -> str:
-    """Median share captured by 1, 3 and 5 eigenvalues."""
-    rows = {"composite": found.main("composite"), "quadratic": found.main("quadratic"), "default": found.default}
-    said = [
-        f"{name}: {row['captured_1']:.0%} by 1, {row['captured_3']:.0%} by 3, {row['captured_5']:.0%} by 5"
-        for name, row in rows.items()
-        if row is not None
-    ]
-    return "; ".join(said) or NOT_YET
-
-
-def dense(found: Finished) -> str:
-    """Shares of dense, dead and distinct latents."""
-    said = [
-        f"{name}: {row['dense_share']:.1%} dense, {row['dead_share']:.1%} dead, {row['n_distinct']:,} of "
-        f"{row['n_latents']:,} distinct ({row['n_empty']:,} empty, {row['n_copies']:,} copies)"
-        for name, row in found.bilinear.items()
-    ]
-    return "; ".join(said) or NOT_YET
-
-
-def linearity(found: Finished) -> str:
-    """How linear the median latent is, and how many latents are."""
-    said = [
-        f"{name}: {row['linear_r2']:.0%} of the median latent's variance, and over {LINEAR:.0%} in "
-        f"{row['linear_share']:.0%} of the latents"
-        for name, row in found.bilinear.items()
-        if row["linear_r2"] is not None
-    ]
-    return "; ".join(said) or NOT_YET
-
-
-def agreement_of(found: Finished, about: str, chance: str | None) -> str:
-    """The three measures of agreement of all pairs of one sort, beside chance."""
-    pairs = [each for each in found.comparisons if each["about"] == about]
-    if not pairs:
-        return NOT_YET
-    null = next((each for each in found.comparisons if each["about"] == chance), {})
-    said = [
-        f"{label} {spread([each[column] for each in pairs]) if len(pairs) > 1 else f'{pairs[0][column]:.2f}'}"
-        + (f", chance {null[column]:.2f}" if column in null else "")
-        for column, label in AGREEMENTS.items()
-        if all(column in each for each in pairs)
-    ]
-    return f"{len(pairs)} pairs: {'; '.join(said)}" if len(pairs) > 1 else "; ".join(said)
-
-
-def over_alpha(found: Finished) -> str:
-    """Agreement between composite dictionaries of different alpha."""
-    near = [
-        each
-        for each in found.comparisons
-        if each["about"] == "alphas, composite" and abs(each["alpha"] - each["other_alpha"]) < 0.25
-    ]
-    whole = agreement_of(found, "alphas, composite", "chance, composite")
-    if not near:
-        return whole
-    values = ", ".join(f"{each['alpha']:g} and {each['other_alpha']:g}: {each['frobenius']:.2f}" for each in near)
-    return f"{whole}. Sim_F of neighbouring α: {values}"
-
-
-def over_seeds(found: Finished) -> str:
-    """Agreement between two seeds, of the paper's recipe and of the default."""
-    said = [
-        f"{name}: {agreement_of(found, f'seeds, {name}', f'chance, {name}')}"
-        for name in ("composite", "default")
-        if any(each["about"] == f"seeds, {name}" for each in found.comparisons)
-    ]
-    return ". ".join(said) or NOT_YET
-
-
-def across_priors(found: Finished) -> str:
-    """Agreement of the composite dictionary with the other priors."""
-    said = [
-        f"composite with {each['other_prior']}: "
-        + ", ".join(f"{label} {each[column]:.2f}" for column, label in AGREEMENTS.items() if column in each)
-        for each in found.comparisons
-        if each["about"] == "priors"
-    ]
-    return "; ".join(said) or NOT_YET
-
-
-def affine_lens(found: Finished) -> str:
-    """The default against the paper's composite dictionary."""
-    composite, default = found.main("composite"), found.default
-    if composite is None or default is None:
-        return NOT_YET
-    columns = {
-        "error": "error", "constant": "error_constant", "linear": "error_linear", "quadratic": "error_quadratic",
-        "error of 32 active": "error_of_32_active", "dense share": "dense_share", "captured by 3": "captured_3",
-    }  # fmt: skip
-    said = [
-        f"{name} {composite[column]:.3f} → {default[column]:.3f}"
-        for name, column in columns.items()
-        if composite[column] is not None and default[column] is not None
-    ]
-    return (
-        f"paper's composite → default: {', '.join(said)}; active per token {composite['active_per_token']} → "
-        f"{default['active_per_token']}. {_unpenalized(found)}The default differs in its lens, in α, in the latents "
-        "that it is trained with and in penalties on overlap and mean; which of the others makes the difference is "
-        "not measured here"
-    )
-
-
-def _unpenalized(found: Finished) -> str:
-    without = found.unpenalized
-    if without is None:
-        return ""
-    error, constant = without["error"], without["error_constant"]
-    return f"Without its penalty on the mean the default has {error:.3f}, and {constant:.3f} in the constant block. "
-
-
-class Claim(NamedTuple):
-    """One claim, what the paper says, and a function that reads our measurement."""
-
-    claim: str
-    paper: str
-    measured: Callable[[Finished], str]
-
-
-CLAIMS = (
-    Claim("Order of the priors", "quadratic < composite < atomic", ordering),
-    Claim(
-        "Against TopK (K = 32), in the product space and by block", "bilinear better across most layers", against_topk
-    ),
-    Claim(
-        "Median latent captured by its leading eigenvalues",
-        "most composite latents are well captured by 5 dimensions; most quadratic ones are full-rank",
-        low_rank,
-    ),
-    Claim("Dense latents", "about 10 % (composite, layer 18, 64 M tokens)", dense),
-    Claim("What a linear function of the token says of a latent", "–", linearity),
-    Claim(
-        "Agreement across α (composite)",
-        "Sim_F above 90 % for similar sparsity; latents agree only 15–50 %",
-        over_alpha,
-    ),
-    Claim("Agreement across seeds", "–", over_seeds),
-    Claim("Agreement across priors", "latents agree even less, global similarity remains high", across_priors),
-    Claim("What changes with the affine lens and the default recipe", "–", affine_lens),
-)
-
-
-def where_lines_cross(found: Finished) -> list[str]:
-    """Sentences on the widths at which each bilinear line crosses TopK's, whole and in the quadratic block."""
-    series = {
-        each.look.label: over_width(each) for each in all_series(at_one_layer(FigureData(rows=tuple(found.recipes))))
-    }
-    topk = series.pop(LOOKS["topk"].label, [])
-    said = []
-    for label, line in series.items():
-        shared = {row["n_latents"] for row in topk} & {row["n_latents"] for row in line}
-        if len(shared) > 1:
-            whole, block = (_crossing(line, topk, column) for column in ("error", "error_quadratic"))
-            said.append(f"- **{label}**: in the whole product space {whole}; in the quadratic block {block}.")
-    return said
-
-
-def _crossing(line: list[Row], topk: list[Row], column: str) -> str:
-    others = {row["n_latents"]: row[column] for row in topk if row[column] is not None}
-    mine = [row for row in line if row["n_latents"] in others and row[column] is not None]
-    if not mine:
-        return "not measured"
-    if found := crossings(mine, topk, column):
-        after = "below" if mine[-1][column] < others[mine[-1]["n_latents"]] else "above"
-        return f"it crosses TopK at k ≈ {', '.join(f'{k:,.0f}' for k in found)} and ends {after} it"
-    below = mine[0][column] < others[mine[0]["n_latents"]]
-    return (
-        f"it stays {'below' if below else 'above'} TopK from k = {mine[0]['n_latents']:,} to {mine[-1]['n_latents']:,}"
-    )
-
-
-def convergence(configs: list[RunConfig], work: Path) -> list[Row]:
-    """Held-out error by step of every cell, also of those that are still being trained; none from its start alone."""
-    curves = {name_of(config): read_curve(curve_path(work, name_of(config))) for config in configs}
-    return [
-        {"cell": name, "step": step, "error": error}
-        for name, curve in curves.items()
-        for step, error in curve.items()
-        if len(curve) > 1
-    ]
-
-
-def fall_over_the_last_quarter(curve: dict[int, float], steps: int) -> float | None:
-    """Share of the error that the last quarter of the steps removes; None for a curve that has not reached its end."""
-    before = [step for step in curve if step <= 0.75 * steps]
-    if steps not in curve or not before:
-        return None
-    earlier = curve[max(before)]
-    return (earlier - curve[steps]) / earlier
-
-
-def flatness(rows: list[Row], steps: int, words: dict[str, str]) -> Iterator[str]:
-    """How far each curve still falls over its last quarter; `words` by the names of the cells."""
-    for name in dict.fromkeys(row["cell"] for row in rows):
-        curve = {row["step"]: row["error"] for row in rows if row["cell"] == name}
-        last, fall = max(curve), fall_over_the_last_quarter(curve, steps)
-        if fall is None:
-            yield f"| {words[name]} | {last} | – | {curve[last]:.4f} | – | unfinished |"
-            continue
-        earlier = curve[max(step for step in curve if step <= 0.75 * last)]
-        verdict = "flat" if abs(fall) < FLAT else "still falling" if fall > 0 else "rising"
-        yield f"| {words[name]} | {last} | {earlier:.4f} | {curve[last]:.4f} | {fall:+.1%} | {verdict} |"
-
-
-def order_at_equal_steps(configs: list[RunConfig], rows: list[Row], settings: Settings) -> str:
-    """Errors of the priors and TopK at the last step that all of them have reached, also of unfinished cells."""
-    curves = {}
-    for config in configs:
-        cell = only_autoencoder(config)
-        is_linear = cell.kind != "bilinear"
-        printed = is_linear or (cell.lens, cell.alpha) == ("paper", PAPER_ALPHA)
-        if printed and (cell.n_latents, cell.seed) == (settings.n_latents, 0):
-            curve = {row["step"]: row["error"] for row in rows if row["cell"] == name_of(config)}
-            curves[cell.kind if is_linear else cell.prior] = curve
-    started = {kind: curve for kind, curve in curves.items() if len(curve) > 1}
-    if len(started) < 2:
-        return ""
-    step = max(set.intersection(*map(set, started.values())))
-    order = sorted(started, key=lambda kind: started[kind][step])
-    said = " < ".join(f"{kind} {started[kind][step]:.4f}" for kind in order)
-    return f"After {step} steps, the last that {', '.join(started)} have all reached: {said}."
-
-
-def draw_convergence(configs: list[RunConfig], rows: list[Row]) -> Drawn:
-    """One line for each main cell."""
-    with styled():
-        figure, ((axes,),) = panels(1, 1, 4.2, width=5.6)
-        for config in configs:
-            name, look = name_of(config), _look(config)
-            line = [(row["step"], row["error"]) for row in rows if row["cell"] == name]
-            if line:
-                steps, errors = zip(*line, strict=True)
-                cell = only_autoencoder(config)
-                marker = ALPHA_MARKERS.get(cell.alpha, look.marker) if look is LOOKS["composite"] else look.marker
-                marker = "x" if _is_unpenalized(cell) else marker
-                style: dict[str, Any] = {"color": look.colour, "marker": marker, "markersize": 3, "linewidth": 1}
-                axes.plot(steps, errors, look.dashes, alpha=1 - 0.5 * cell.seed, label=_label(config, look), **style)
-        axes.set_xlabel("steps")
-        axes.set_ylabel("held-out error")
-        axes.set_ylim(bottom=0)
-        figure.legend(loc="outside lower center", ncols=2)
-    return Drawn(figure, rows)
-
-
-def _look(config: RunConfig) -> Look:
-    cell = only_autoencoder(config)
-    if cell.kind != "bilinear":
-        return LOOKS[cell.kind]
-    return (LOOKS if cell.lens == "paper" else AFFINE_LOOKS)[cell.prior]
-
-
-def in_words(configs: list[RunConfig]) -> dict[str, str]:
-    """What each cell is, by its name, which is too long for a table."""
-    return {name_of(each): f"{_label(each, _look(each))}, k = {only_autoencoder(each).n_latents:,}" for each in configs}
-
-
-def _label(config: RunConfig, look: Look) -> str:
-    cell = only_autoencoder(config)
-    alpha = f", α = {cell.alpha:g}" if cell.kind == "bilinear" else ""
-    penalty = NO_PENALTY if _is_unpenalized(cell) else ""
-    return f"{look.label}{alpha}{penalty}" + (f", seed {cell.seed}" if cell.seed else "")
 
 
 def write_page(configs: list[RunConfig], settings: Settings, work: Path, results: Path, command: str) -> Path:
@@ -551,6 +142,35 @@ def _missing(configs: list[RunConfig], found: Finished) -> list[str]:
     ]
 
 
+def where_lines_cross(found: Finished) -> list[str]:
+    """Sentences on the widths at which each bilinear line crosses TopK's, whole and in the quadratic block."""
+    series = {
+        each.look.label: over_width(each) for each in all_series(at_one_layer(FigureData(rows=tuple(found.recipes))))
+    }
+    topk = series.pop(LOOKS["topk"].label, [])
+    said = []
+    for label, line in series.items():
+        shared = {row["n_latents"] for row in topk} & {row["n_latents"] for row in line}
+        if len(shared) > 1:
+            whole, block = (_crossing(line, topk, column) for column in ("error", "error_quadratic"))
+            said.append(f"- **{label}**: in the whole product space {whole}; in the quadratic block {block}.")
+    return said
+
+
+def _crossing(line: list[Row], topk: list[Row], column: str) -> str:
+    others = {row["n_latents"]: row[column] for row in topk if row[column] is not None}
+    mine = [row for row in line if row["n_latents"] in others and row[column] is not None]
+    if not mine:
+        return "not measured"
+    if found := crossings(mine, topk, column):
+        after = "below" if mine[-1][column] < others[mine[-1]["n_latents"]] else "above"
+        return f"it crosses TopK at k ≈ {', '.join(f'{k:,.0f}' for k in found)} and ends {after} it"
+    below = mine[0][column] < others[mine[0]["n_latents"]]
+    return (
+        f"it stays {'below' if below else 'above'} TopK from k = {mine[0]['n_latents']:,} to {mine[-1]['n_latents']:,}"
+    )
+
+
 def _cell_table(found: Finished) -> Iterator[str]:
     yield f"| {' | '.join(COLUMNS)} |"
     yield "|" + "---|" * len(COLUMNS)
@@ -560,11 +180,11 @@ def _cell_table(found: Finished) -> Iterator[str]:
         captured = "/".join(_percent(row[f"captured_{rank}"]) for rank in (1, 3, 5)) if row["captured_1"] else "–"
         blocks = " | ".join(_number(row[f"error_{block}"]) for block in ("constant", "linear", "quadratic"))
         alpha = "–" if row["alpha"] is None else f"{row['alpha']:g}"
-        kind = row["kind"] + (NO_PENALTY if _lacks_penalty(row) else "")
+        kind = row["kind"] + (NO_PENALTY if lacks_penalty(row) else "")
         yield (
             f"| {row['n_latents']:,} | {kind} | {row['lens'] or '–'} | {alpha} | {row['seed']} | "
-            f"{_error(row)} | {blocks} | {row['active_per_token']} | {row['error_of_32_active']:.3f} | {captured} | "
-            f"{row['dense_share']:.1%} | {row['n_distinct']:,} | {_linear(row)} |"
+            f"{error_with_interval(row)} | {blocks} | {row['active_per_token']} | {row['error_of_32_active']:.3f} | "
+            f"{captured} | {row['dense_share']:.1%} | {row['n_distinct']:,} | {_linear(row)} |"
         )
 
 
@@ -605,10 +225,6 @@ def _figure(figures: list[str], name: str, caption: str) -> list[str]:
     if name not in figures:
         return []
     return [f"![{caption}]({name}.png)", "", f"{caption} [SVG]({name}.svg), [CSV]({name}.csv)", ""]
-
-
-def _error(row: Row) -> str:
-    return f"{row['error']:.4f} ({row['error_low']:.4f}–{row['error_high']:.4f})"
 
 
 def _number(value: float | None) -> str:

@@ -205,7 +205,7 @@ def test_the_printed_command_goes_on_from_the_committed_record(
 
 
 def test_a_curve_is_judged_only_at_its_end(script: ModuleType) -> None:
-    flatness = importlib.import_module("large_page").flatness
+    flatness = importlib.import_module("large_curves").flatness
     errors = {"short": (0.9, 0.5), "falling": (0.9, 0.5, 0.4), "level": (0.9, 0.5, 0.495)}
     rows = [{"cell": name, "step": 3 * i, "error": e} for name, each in errors.items() for i, e in enumerate(each)]
     verdicts = [line.split(" | ")[-1].removesuffix(" |") for line in flatness(rows, 6, {name: name for name in errors})]
