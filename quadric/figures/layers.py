@@ -61,7 +61,7 @@ def summary(series: Series, found: list[Row]) -> Row:
     low, high = student_interval(errors)[1:] if len(errors) > 1 else (found[0]["error_low"], found[0]["error_high"])
     return {
         "kind": series.kind, "lens": series.lens, "n_latents": found[0]["n_latents"], "seeds": len(errors),
-        "error": mean(errors), "low": low, "high": high,
+        "error": mean(errors), "low": max(low, 0.0), "high": high,  # Student's t does not know that errors are positive
         "interval": "over seeds" if len(errors) > 1 else "over sequences",
         "smallest": min(errors), "largest": max(errors),
         **{name: mean_of(found, name) for name in MEASURES},
