@@ -15,6 +15,7 @@ from large_measured import AGREEMENTS, Finished, error_with_interval, lacks_pena
 from paper_claims import NOT_YET, machine
 
 from quadric._files import write_atomically
+from quadric.evaluation.active import TOKENS as ACTIVE_TOKENS
 from quadric.figures import FigureData, MissingDataError
 from quadric.figures.series import all_series
 from quadric.figures.style import LOOKS, save, styled
@@ -29,13 +30,14 @@ COLUMNS = (
     "captured 1/3/5", "dense", "distinct", "linear R²",
 )  # fmt: skip
 PRIMER = f"""\
-Errors are ‖X̂ − xxᵀ‖²/‖xxᵀ‖² on held-out documents, with 95 % intervals over sequences. The blocks are those about the
-mean token: constant α²mmᵀ, linear α(myᵀ + ymᵀ), quadratic yyᵀ. *Active* is the smallest of 1, 2, 4, … latents per
-token that come within 10 % of the error of all; *error of 32* keeps the 32 largest |z| of every token. *Linear
-R²* is the median share of a latent's variance that the best linear function of the unit token explains, fitted on one
-half of the held-out tokens and measured on the other; in brackets, how many latents have more than {LINEAR:.0%}. The
-floor bounds the three priors with the paper's lens only: TopK is not linear in xxᵀ, and an affine lens has a constant
-that xxᵀ has not."""
+Errors are ‖X̂ − xxᵀ‖²/‖xxᵀ‖² on held-out documents, with 95 % intervals over sequences. The blocks are those about
+the mean token: constant α²mmᵀ, linear α(myᵀ + ymᵀ), quadratic yyᵀ. *Active* is the smallest of 1, 2, 4, … latents per
+token that come within 10 % of the error of all; *error of 32* keeps the 32 largest |z| of every token. Both are
+measured on the first {ACTIVE_TOKENS:,} held-out tokens, so for TopK *error of 32* differs a little from the error on
+all of them. *Linear R²* is the median share of a latent's variance that the best linear function of the unit token
+explains, fitted on one half of the held-out tokens and measured on the other; in brackets, how many latents have more
+than {LINEAR:.0%}. The floor bounds the three priors with the paper's lens only: TopK is not linear in xxᵀ, and an
+affine lens has a constant that xxᵀ has not."""
 
 
 def write_page(configs: list[RunConfig], settings: Settings, work: Path, results: Path, command: str) -> Path:

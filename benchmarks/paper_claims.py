@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import torch
 
+from quadric.evaluation.active import TOKENS as ACTIVE_TOKENS
+
 Rows = list[dict[str, str]]
 NOT_YET = "not measured yet"
 DEFAULT_SWEEP = "sweep-default"
@@ -164,17 +166,14 @@ def redundant(results: Path, sweep: Path) -> str:
 
 
 def active(results: Path, sweep: Path) -> str:
-    """Latents per token that come within 10 % of the error of all, and the error of the 32 strongest."""
-    return (
-        "; ".join(
-            f"{name}: {median(float(row['active_per_token']) for row in rows):.0f} per token come within 10 % of the "
-            f"error of all ({average(rows, 'error'):.3f}); the 32 strongest have "
-            f"{average(rows, 'error_of_32_active'):.3f}"
-            for name, rows in by_name(sweep, main_layer(sweep)).items()
-            if average(rows, "active_per_token") is not None
-        )
-        or NOT_YET
-    )
+    """Latents per token that come within 10 % of the error of all, and the error of the 32 largest |z|."""
+    said = [
+        f"{name}: {median(float(row['active_per_token']) for row in rows):.0f} per token come within 10 % of the "
+        f"error of all; the 32 largest \\|z\\| have {average(rows, 'error_of_32_active'):.3f}"
+        for name, rows in by_name(sweep, main_layer(sweep)).items()
+        if average(rows, "active_per_token") is not None
+    ]
+    return f"On the first {ACTIVE_TOKENS:,} held-out tokens: {'; '.join(said)}" if said else NOT_YET
 
 
 def low_rank(results: Path, sweep: Path) -> str:
