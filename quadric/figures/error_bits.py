@@ -1,18 +1,22 @@
 """Error against description length: the cost of a simpler prior. The paper mentions the idea but has no such figure."""
 
 from collections import Counter
+from typing import TYPE_CHECKING
 
 from quadric.figures.figure_data import FigureData, MissingDataError
 from quadric.figures.series import lens_of
 from quadric.figures.style import LOOKS, Drawn, panels
 from quadric.sweep.rows import Row
 
+if TYPE_CHECKING:
+    from matplotlib.ticker import Locator
+
 COLUMNS = ("cell", "kind", "n_latents", "n_hidden", "alpha", "seed", "bits", "bits_a_latent", "error")
 
 
 def draw(data: FigureData) -> Drawn:
     """Bilinear cells at the most common layer and lens: bits of the whole dictionary, and per latent stored alone."""
-    from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
+    from matplotlib.ticker import EngFormatter, NullLocator
 
     rows = _rows(data)
     figure, ((whole, alone),) = panels(1, 2, 2.6, sharey=True)
@@ -32,7 +36,7 @@ def draw(data: FigureData) -> Drawn:
                 [], [], alpha=0.9, label=look.label, **mark
             )  # legend entry: always at full opacity, whatever the alpha of the first point
         axes.set_xscale("log")
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_major_locator(_ticks([row[column] for row in rows]))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     whole.set_xlabel("bits of the dictionary, atoms shared")
@@ -42,6 +46,13 @@ def draw(data: FigureData) -> Drawn:
     title = f"{rows[0]['hook_point']}; pale: alpha other than {data.main_alpha:g}"
     figure.legend(handles, labels, loc="outside upper center", ncols=3, title=title)
     return Drawn(figure, [{name: row[name] for name in COLUMNS} for row in rows])
+
+
+def _ticks(values: list[float]) -> "Locator":
+    """At 1, 2 and 5 of every decade; evenly spaced in a narrow range, where these would be too few."""
+    from matplotlib.ticker import LogLocator, MaxNLocator
+
+    return LogLocator(subs=(1, 2, 5)) if max(values) > 10 * min(values) else MaxNLocator(4)
 
 
 def _rows(data: FigureData) -> list[Row]:
