@@ -76,8 +76,6 @@ COVERED_BY: dict[str, str] = {
     # Every figure is drawn from the same sweep, which is made once.
     "figures/ablation": "figures/test_drawing",
     "figures/captured": "figures/test_drawing",
-    "figures/error_bits": "figures/test_drawing",
-    "figures/layers": "figures/test_drawing",
     "figures/figure_data": "figures/test_drawing",
     "figures/probing": "cli/test_probe",
     "figures/random_latents": "figures/test_drawing",
