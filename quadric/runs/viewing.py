@@ -144,8 +144,11 @@ def view(
         webbrowser.open(viewer.address)
     if wait:
         shown = "The viewer" if isinstance(target, Autoencoder) else target
-        print(f"{printable(str(shown))} is at {viewer.address}  (Ctrl-C stops it)", flush=True)
-        viewer.wait()
+        try:
+            print(f"{printable(str(shown))} is at {viewer.address}  (Ctrl-C stops it)", flush=True)
+            viewer.wait()
+        except KeyboardInterrupt:  # after the line is printed and before the wait has begun
+            viewer.close()
     return viewer
 
 

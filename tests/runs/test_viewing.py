@@ -32,6 +32,18 @@ def test_a_site_is_served_until_it_is_closed(site: Path) -> None:
         get(viewer.address)
 
 
+def test_an_interrupt_while_the_address_is_printed_stops_the_server(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(line: str, flush: bool) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("quadric.runs.viewing.print", interrupted, raising=False)
+    viewer = view(site, port=0, open_browser=False)
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(viewer.address, timeout=5)
+
+
 def test_the_browser_opens_the_page_of_the_latent(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
     monkeypatch.setattr(webbrowser, "open", opened.append)
