@@ -120,4 +120,4 @@ format: $(READY)  ## Format the code in place
 	$(BIN)/ruff check --fix .
 
 clean:  ## Remove the virtual environment and all caches
-	rm -rf $(VENV) $(INTEROP) web/node_modules quadric/site/static .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis site-build
+	rm -rf $(VENV) $(INTEROP) web/node_modules quadric/viewer/static .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis site-build

@@ -16,10 +16,10 @@ from measure import write_table
 from torch import Tensor
 
 import quadric
-from quadric.activations import find_model
-from quadric.activations.models import load_shape
-from quadric.autoencoders.objective import unit_tokens
-from quadric.figures.style import BLACK, GREY, SKY, VERMILION, Drawn, panels, save, styled
+from quadric.data import find_model
+from quadric.data.models import load_shape
+from quadric.model.objective import unit_tokens
+from quadric.studies.figures.style import BLACK, GREY, SKY, VERMILION, Drawn, panels, save, styled
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 TOKENS = 8192

@@ -21,11 +21,11 @@ from quadric.evidence import Evidence
 from quadric.evidence.clusters import MADE_BY_DRAW, MOST_LATENTS, LatentClusters, clusters_of, gaussian_points
 from quadric.evidence.patterns.cones import with_heavy_tails
 from quadric.geometry import DictionaryGeometry, with_signs
-from quadric.runs.demonstration import default_demonstration, demonstrate
-from quadric.runs.folder import autoencoder_folders, evidence_folder, load
-from quadric.runs.geometry import geometry_of_run
-from quadric.runs.sites import SITE
-from quadric.site.writer import is_site
+from quadric.run.demonstration import default_demonstration, demonstrate
+from quadric.run.folder import autoencoder_folders, evidence_folder, load
+from quadric.run.geometry import geometry_of_run
+from quadric.run.sites import SITE
+from quadric.viewer.writer import is_site
 
 DEGREES = (6, 4)
 """Degrees of freedom of the t distributions; fewer have heavier tails."""

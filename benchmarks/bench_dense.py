@@ -18,11 +18,11 @@ from measure import write_table
 from torch import Tensor
 
 import quadric
-from quadric.activations.sources import ActivationsOnDisk
-from quadric.autoencoders import BilinearAutoencoder
-from quadric.autoencoders.objective import unit_tokens
-from quadric.figures.style import SKY, VERMILION, Drawn, panels, save, styled
+from quadric.data.sources import ActivationsOnDisk
 from quadric.geometry import redundancy, spectrum
+from quadric.model import BilinearAutoencoder
+from quadric.model.objective import unit_tokens
+from quadric.studies.figures.style import SKY, VERMILION, Drawn, panels, save, styled
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 SHOWN = {"paper, 6 atoms (the demo before)": VERMILION, "affine, 32 strongest (default)": SKY}

@@ -15,7 +15,6 @@ import numpy as np
 from dictionaries import gaussian_composite
 from measure import peak_memory, write_table
 
-from quadric.autoencoders import BilinearAutoencoder, Provenance
 from quadric.evidence import (
     Contexts,
     Evidence,
@@ -27,8 +26,9 @@ from quadric.evidence import (
     weights_sha256,
 )
 from quadric.evidence.firing import PROBABILITIES
-from quadric.site.export import SiteInput, site_parts
-from quadric.site.writer import write_site
+from quadric.model import BilinearAutoencoder, Provenance
+from quadric.viewer.export import SiteInput, site_parts
+from quadric.viewer.writer import write_site
 
 D_MODEL, N_LATENTS, DENSITY = 576, 8192, 0.001
 N_TOKENS, VOCABULARY, BLOCK = 200_000, 20_000, 256

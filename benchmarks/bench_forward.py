@@ -30,15 +30,15 @@ from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
 import quadric
-from quadric.activations import ActivationConfig, BatchSize, LanguageModel, LiveStream
-from quadric.activations import length_groups as groups_module
-from quadric.activations.capture import capture
-from quadric.activations.hook_points import HookPoint
-from quadric.activations.length_groups import PASS_COST, groups_of, length_groups, pass_cost
-from quadric.activations.live_stream import padded
-from quadric.activations.models import find_model, load_model
-from quadric.activations.token_rules import Sequences, keep_tokens
-from quadric.corpus import Block, CorpusConfig, TokenBlocks
+from quadric.data import ActivationConfig, BatchSize, LanguageModel, LiveStream
+from quadric.data import length_groups as groups_module
+from quadric.data.capture import capture
+from quadric.data.corpus import Block, CorpusConfig, TokenBlocks
+from quadric.data.hook_points import HookPoint
+from quadric.data.length_groups import PASS_COST, groups_of, length_groups, pass_cost
+from quadric.data.live_stream import padded
+from quadric.data.models import find_model, load_model
+from quadric.data.token_rules import Sequences, keep_tokens
 
 LAYER, LENGTH, SEQUENCES = 15, 256, 8
 FLOAT32, BFLOAT16 = "float32 (default)", "bfloat16 (`--model-dtype bfloat16`)"

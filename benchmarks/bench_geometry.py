@@ -7,8 +7,8 @@ import torch
 from dictionaries import gaussian_composite
 from measure import peak_memory, write_table
 
-from quadric.autoencoders import BilinearAutoencoder
 from quadric.geometry import hungarian_similarity, neighbours, spectra, statistics
+from quadric.model import BilinearAutoencoder
 
 D_MODEL, N_LATENTS, N_HIDDEN, DENSITY = 1024, 8192, 16384, 0.001
 DENSE_SAMPLE = 24

@@ -14,10 +14,10 @@ from unittest.mock import patch
 import torch
 from measure import write_table
 
-from quadric.activations import ActivationConfig, BatchSize, HarvestConfig, LanguageModel, LiveStream, live_stream
-from quadric.activations.harvesting import fill_folder
-from quadric.activations.live_stream import ForwardPass, padded
-from quadric.corpus import Block, TokenBlocks
+from quadric.data import ActivationConfig, BatchSize, HarvestConfig, LanguageModel, LiveStream, live_stream
+from quadric.data.corpus import Block, TokenBlocks
+from quadric.data.harvesting import fill_folder
+from quadric.data.live_stream import ForwardPass, padded
 
 LAYER, SEQUENCES, PASSES, ROUNDS = 15, 8, 3, 6
 BARE, STREAM, HARVEST = "(b) bare loop, stopped at the layer", "quadric's stream", "quadric's harvest to disk"

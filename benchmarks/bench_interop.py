@@ -37,9 +37,9 @@ from torch.nn.functional import cosine_similarity, normalize  # noqa: E402
 
 import quadric  # noqa: E402
 import quadric.interop.saelens  # noqa: E402 - registers the architecture
-from quadric.activations.models import find_model, load_shape  # noqa: E402
+from quadric.data.models import find_model, load_shape  # noqa: E402
 from quadric.interop.saebench import BenchSAE, load  # noqa: E402
-from quadric.probing.catalogue import read_csv  # noqa: E402
+from quadric.studies.probing.catalogue import read_csv  # noqa: E402
 
 HELD_OUT = 8192
 SETS = ("161_agnews_0", "139_news_class_Politics", "159_code_Python")

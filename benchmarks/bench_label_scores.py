@@ -13,12 +13,12 @@ import numpy as np
 from measure import write_table
 
 from quadric.evidence import Evidence
+from quadric.evidence.labels.scoring import score_rules
 from quadric.evidence.record import LabelScore
-from quadric.evidence.scoring import score_rules
-from quadric.runs.demonstration import default_demonstration, demonstrate
-from quadric.runs.folder import autoencoder_folders, evidence_folder
-from quadric.runs.sites import SITE
-from quadric.site.writer import is_site
+from quadric.run.demonstration import default_demonstration, demonstrate
+from quadric.run.folder import autoencoder_folders, evidence_folder
+from quadric.run.sites import SITE
+from quadric.viewer.writer import is_site
 
 PROBABILITIES = (0.1, 0.25, 0.5, 0.75, 0.9)
 

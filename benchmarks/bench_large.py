@@ -22,10 +22,10 @@ from measure import peak_and_result, write_table
 from torch import Tensor
 
 import quadric
-from quadric.activations.sources import as_activations
-from quadric.autoencoders.objective import product_space_error, unit_tokens
-from quadric.training.cost import StepSize, step_flops, step_memory
-from quadric.training.timing import lifted_work, measure_rates
+from quadric.data.sources import as_activations
+from quadric.model.objective import product_space_error, unit_tokens
+from quadric.train.cost import StepSize, step_flops, step_memory
+from quadric.train.timing import lifted_work, measure_rates
 
 WORK = Path(tempfile.gettempdir()) / "quadric-benchmarks"
 WIDTH, ATOMS, STRONGEST = 128, 16, 32
@@ -146,7 +146,7 @@ def main() -> None:
         f"per latent from the start, {STRONGEST} strongest latents, {options.steps} steps, "
         f"batches of {options.tokens:,} tokens, learning rate {options.learning_rate:g}. "
         "Steps are medians of the second half; predictions are those of "
-        "`quadric plan` (`quadric.training.timing`), memory is the whole process's with libraries and tokens, each in "
+        "`quadric plan` (`quadric.train.timing`), memory is the whole process's with libraries and tokens, each in "
         f"a fresh process. The mean training token in every token's place has a held-out error of {mean_error():.3f}; "
         f"the held-out error is that of all latents on {HELD_OUT} tokens. `python benchmarks/bench_large.py`",
     )  # fmt: skip

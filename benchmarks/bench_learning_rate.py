@@ -18,7 +18,7 @@ from measure import write_table
 from reproduce_large import parsed, settings_of
 
 import quadric
-from quadric._files import write_json
+from quadric._io.files import write_json
 from quadric.evaluation.active import error_at
 
 KINDS: dict[str, dict[str, Any]] = {

@@ -21,13 +21,13 @@ from typing import Any
 from measure import RESULTS, environment
 
 import quadric
-from quadric._files import write_atomically
-from quadric.activations.sources import as_activations
-from quadric.autoencoders import Autoencoder
+from quadric._io.files import write_atomically
 from quadric.cli import main as command
-from quadric.concepts.finding import Named, find_concepts
+from quadric.data.sources import as_activations
+from quadric.evidence.concepts.finding import Named, find_concepts
 from quadric.evidence.ranking import worth
 from quadric.geometry.copies import redundancy
+from quadric.model import Autoencoder
 
 WORK = Path(tempfile.gettempdir()) / "quadric-benchmarks"
 STEPS, BATCH, N_LATENTS = 300, 2048, 512

@@ -18,9 +18,9 @@ from measure import write_table
 from torch import Tensor
 
 import quadric
-from quadric.activations.sources import as_activations
-from quadric.autoencoders import Autoencoder
-from quadric.site.comparisons import SMALLEST_OVERLAP, compare_dictionaries
+from quadric.data.sources import as_activations
+from quadric.model import Autoencoder
+from quadric.viewer.comparisons import SMALLEST_OVERLAP, compare_dictionaries
 
 CACHES = Path(tempfile.gettempdir()) / "quadric-benchmarks"
 N_LATENTS, N_ACTIVE, STEPS, BATCH, TOKENS = 512, 32, 330, 4096, 12_000

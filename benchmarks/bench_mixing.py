@@ -6,8 +6,8 @@ from statistics import median
 import torch
 from measure import alternate, median_and_spread, write_table
 
-from quadric.autoencoders import mixing
-from quadric.autoencoders.mixing import Masked, Sparse, with_density
+from quadric.model import mixing
+from quadric.model.mixing import Masked, Sparse, with_density
 
 N_TOKENS, N_LATENTS, N_HIDDEN = 2048, 1024, 2048
 DENSITIES = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)

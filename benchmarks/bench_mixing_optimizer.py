@@ -16,11 +16,11 @@ import torch
 from measure import write_table
 from smollm2_activations import LAYER, batches, held_out, layer_activations
 
-from quadric.autoencoders import mixing
-from quadric.autoencoders.mixing import Sparse
-from quadric.training import AutoencoderConfig, Learner, TrainingConfig, optimizers
-from quadric.training.learner import mixing_density_at
-from quadric.training.optimizers import ROUNDS, SparseMuon
+from quadric.model import mixing
+from quadric.model.mixing import Sparse
+from quadric.train import AutoencoderConfig, Learner, TrainingConfig, optimizers
+from quadric.train.learner import mixing_density_at
+from quadric.train.optimizers import ROUNDS, SparseMuon
 
 MakeOptimizer = Callable[[torch.nn.Parameter, Sparse, float, float], torch.optim.Optimizer]
 

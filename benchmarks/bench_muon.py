@@ -9,7 +9,7 @@ from statistics import median
 import torch
 from measure import alternate, median_and_spread, write_table
 
-from quadric.training.optimizers import Muon
+from quadric.train.optimizers import Muon
 
 SHAPES = {"L or R, k = 256, d = 128": (512, 128), "L or R, k = d = 576": (1152, 576), "C, k = 2,304": (2304, 4608)}
 

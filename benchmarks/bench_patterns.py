@@ -24,16 +24,16 @@ from bench_clusters import structureless, with_points_of
 from measure import RESULTS, write_table
 
 import quadric
-from quadric._files import write_atomically
-from quadric.autoencoders import Autoencoder
+from quadric._io.files import write_atomically
 from quadric.evidence import Evidence, collect_in_memory, open_cached, text_behind
 from quadric.evidence.patterns import PATTERNS, DictionaryPatterns, find_patterns, patterns_csv
 from quadric.evidence.patterns.cones import HEAVY_TAILS
 from quadric.geometry import DictionaryGeometry, dictionary_geometry, with_signs
-from quadric.runs.demonstration import default_demonstration, demonstrate
-from quadric.runs.folder import autoencoder_folders, evidence_folder, load
-from quadric.runs.sites import SITE
-from quadric.site.writer import is_site
+from quadric.model import Autoencoder
+from quadric.run.demonstration import default_demonstration, demonstrate
+from quadric.run.folder import autoencoder_folders, evidence_folder, load
+from quadric.run.sites import SITE
+from quadric.viewer.writer import is_site
 
 EXAMPLES = 4
 Row = dict[str, Any]

@@ -19,9 +19,7 @@ from measure import RESULTS, write_table
 from planted_objectives import train_subspaces
 from torch import Tensor
 
-from quadric.activations.planted import PlantedConfig, PlantedManifold, PlantedStream, plant, planted_centres
-from quadric.autoencoders import Autoencoder, BilinearAutoencoder
-from quadric.autoencoders.lens import AffineLens, affine_lens, token_moments
+from quadric.data.planted import PlantedConfig, PlantedManifold, PlantedStream, plant, planted_centres
 from quadric.geometry.quadrics import AffineForm, lens_affine_form, raw_affine_form
 from quadric.geometry.recovery import (
     KnownManifold,
@@ -31,9 +29,11 @@ from quadric.geometry.recovery import (
     recover,
     unit_directions,
 )
-from quadric.runs.recipes import Grid, Scale, autoencoders
-from quadric.runs.scales import FIT
-from quadric.training import AutoencoderConfig, Learner, TrainingConfig, train
+from quadric.model import Autoencoder, BilinearAutoencoder
+from quadric.model.lens import AffineLens, affine_lens, token_moments
+from quadric.run.recipes import Grid, Scale, autoencoders
+from quadric.run.scales import FIT
+from quadric.train import AutoencoderConfig, Learner, TrainingConfig, train
 
 KINDS = ("direction", "circle", "sphere", "cone", "cluster", "shifted circle", "shifted sphere", "paraboloid")
 LARGEST_RANK = 3

@@ -11,15 +11,15 @@ from pathlib import Path
 
 from measure import write_table
 
-from quadric.activations import ActivationConfig, HarvestConfig, harvest_to_folder
-from quadric.autoencoders import load_pretrained
 from quadric.cli.progress import TrainingProgress, progress
+from quadric.data import ActivationConfig, HarvestConfig, harvest_to_folder
 from quadric.evaluation import Evaluation, EvaluationSettings, evaluate
 from quadric.evaluation.evaluating import Candidate
-from quadric.runs.config import RunConfig
-from quadric.runs.folder import autoencoder_folders
-from quadric.runs.recipes import SMALL, Grid, make_run_config
-from quadric.runs.running import create_run, is_finished, train_run
+from quadric.model import load_pretrained
+from quadric.run.config import RunConfig
+from quadric.run.folder import autoencoder_folders
+from quadric.run.recipes import SMALL, Grid, make_run_config
+from quadric.run.running import create_run, is_finished, train_run
 
 LAYER = "15"
 

@@ -17,17 +17,17 @@ import numpy as np
 import torch
 from measure import RESULTS
 
-from quadric._files import write_atomically
-from quadric.figures.probing import draw
-from quadric.figures.style import save, styled
-from quadric.probing import probe, summary_of
-from quadric.probing.catalogue import IDENTICAL, described_sets, load_sets
-from quadric.probing.classifying import word_scores
-from quadric.probing.files import VECTORS, write_probing
-from quadric.probing.labelled import class_split, sample
-from quadric.probing.record import TRIVIAL
-from quadric.probing.report import markdown_table, report_of
-from quadric.runs.folder import load
+from quadric._io.files import write_atomically
+from quadric.run.folder import load
+from quadric.studies.figures.probing import draw
+from quadric.studies.figures.style import save, styled
+from quadric.studies.probing import probe, summary_of
+from quadric.studies.probing.catalogue import IDENTICAL, described_sets, load_sets
+from quadric.studies.probing.classifying import word_scores
+from quadric.studies.probing.files import VECTORS, write_probing
+from quadric.studies.probing.labelled import class_split, sample
+from quadric.studies.probing.record import TRIVIAL
+from quadric.studies.probing.report import markdown_table, report_of
 
 ROWS, SEEDS = 300, 3
 

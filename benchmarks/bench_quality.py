@@ -14,9 +14,9 @@ from measure import RESULTS, write_table
 from paper_algorithm import PaperAutoencoder, PaperLearner
 from smollm2_activations import LAYER, batches, held_out, layer_activations
 
-from quadric.autoencoders.mixing import Prior
-from quadric.training import AutoencoderConfig, Learner, TrainingConfig
-from quadric.training.learner import alpha_at, is_mask_frozen, mixing_density_at
+from quadric.model.mixing import Prior
+from quadric.train import AutoencoderConfig, Learner, TrainingConfig
+from quadric.train.learner import alpha_at, is_mask_frozen, mixing_density_at
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt

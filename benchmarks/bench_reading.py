@@ -24,8 +24,8 @@ from sae_lens.training.sae_trainer import SAETrainer
 from torch import Tensor
 
 import quadric
-from quadric.activations.sources import as_activations
-from quadric.autoencoders.objective import product_space_error
+from quadric.data.sources import as_activations
+from quadric.model.objective import product_space_error
 
 CACHES = Path(tempfile.gettempdir()) / "quadric-benchmarks"
 """Made by bench_lens.py: layer 15 of SmolLM2."""

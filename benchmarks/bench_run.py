@@ -21,15 +21,15 @@ from smollm2_activations import LAYER, batches, held_out, layer_activations
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from quadric.autoencoders import bilinear
-from quadric.autoencoders.lens import affine_lens, token_moments
-from quadric.autoencoders.mixing import scattered_mixing
-from quadric.autoencoders.objective import hoyer_density, unit_tokens
-from quadric.runs.scales import BETTER
-from quadric.training import AutoencoderConfig, Learner, TrainingConfig
-from quadric.training.cost import phases, step_flops
-from quadric.training.counting import counted_flops
-from quadric.training.learner import alpha_at, is_mask_frozen, mixing_density_at
+from quadric.model import bilinear
+from quadric.model.lens import affine_lens, token_moments
+from quadric.model.mixing import scattered_mixing
+from quadric.model.objective import hoyer_density, unit_tokens
+from quadric.run.scales import BETTER
+from quadric.train import AutoencoderConfig, Learner, TrainingConfig
+from quadric.train.cost import phases, step_flops
+from quadric.train.counting import counted_flops
+from quadric.train.learner import alpha_at, is_mask_frozen, mixing_density_at
 
 ATOMS, ALPHA = 16, 0.3
 PRINTED = "printed, float32"

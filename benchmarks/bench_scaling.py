@@ -12,8 +12,8 @@ from statistics import linear_regression, median
 import torch
 from measure import alternate, peak_memory, write_table
 
-from quadric.training import AutoencoderConfig, Learner, TrainingConfig
-from quadric.training.cost import StepSize, step_flops, step_memory
+from quadric.train import AutoencoderConfig, Learner, TrainingConfig
+from quadric.train.cost import StepSize, step_flops, step_memory
 
 BASE = StepSize(
     d_model=512, n_tokens=2048, n_latents=1024, n_hidden=2048, prior="composite", mixing_density=0.001
@@ -127,7 +127,7 @@ def main() -> None:
         f"Around d={BASE.d_model}, n={BASE.n_tokens}, k={BASE.n_latents}, h={BASE.n_hidden}, density "
         f"{BASE.mixing_density:.1%} (atomic: k=h), random tokens; medians of three interleaved rounds; memory is the "
         "increase from creating the autoencoder to the end of its first step, each in a fresh process. "
-        "Exponents are log-log slopes over the range. The predicted ones are the slopes of `quadric.training.cost`, "
+        "Exponents are log-log slopes over the range. The predicted ones are the slopes of `quadric.train.cost`, "
         "which `quadric plan` uses, over the same range, because a sum of terms of different degrees has no single "
         "exponent. `python benchmarks/bench_scaling.py`",
     )

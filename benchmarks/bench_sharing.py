@@ -22,10 +22,10 @@ import torch
 from measure import write_table
 from training_steps import D_MODEL, DENSITY
 
-from quadric.autoencoders.mixing import Prior
-from quadric.training import AutoencoderConfig, Learner, TrainingConfig
-from quadric.training.cost import StepSize, step_flops
-from quadric.training.distributed import join_job, leave_job
+from quadric.model.mixing import Prior
+from quadric.train import AutoencoderConfig, Learner, TrainingConfig
+from quadric.train.cost import StepSize, step_flops
+from quadric.train.distributed import join_job, leave_job
 
 WORLD_SIZES, ROUNDS, STEPS = (1, 2), 3, 4
 PAPER_TOKENS, PAPER_PROCESSES = 8192, (2, 4, 8)

@@ -22,15 +22,15 @@ from typing import Any
 from measure import RESULTS, environment
 
 import quadric
-from quadric._files import write_atomically
-from quadric.autoencoders import Autoencoder
+from quadric._io.files import write_atomically
 from quadric.cli import main as command
 from quadric.evaluation.measures import Interval, student_interval
-from quadric.steering.ablation import AblationRow, Harm, ablation_study, sparsest_distinct, summarize
-from quadric.steering.curve import N_TEXTS, TEXT_LENGTH
-from quadric.steering.cyclic import QUESTIONS, WAYS, cyclic_study
-from quadric.steering.of_run import OpenedRun, load_linear, open_run, read_prompts
-from quadric.steering.reading import text_tokens
+from quadric.model import Autoencoder
+from quadric.studies.steering.ablation import AblationRow, Harm, ablation_study, sparsest_distinct, summarize
+from quadric.studies.steering.curve import N_TEXTS, TEXT_LENGTH
+from quadric.studies.steering.cyclic import QUESTIONS, WAYS, cyclic_study
+from quadric.studies.steering.of_run import OpenedRun, load_linear, open_run, read_prompts
+from quadric.studies.steering.reading import text_tokens
 
 WORK = Path(tempfile.gettempdir()) / "quadric-benchmarks"
 PROMPTS = Path(__file__).parent / "steering_prompts.txt"

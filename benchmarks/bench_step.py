@@ -30,9 +30,9 @@ from training_steps import (
     step,
 )
 
-from quadric.autoencoders.mixing import Prior
-from quadric.training.cost import StepSize, step_flops
-from quadric.training.machine import emulates_bfloat16
+from quadric.model.mixing import Prior
+from quadric.train.cost import StepSize, step_flops
+from quadric.train.machine import emulates_bfloat16
 
 ROUNDS, LAYER, TOO_SLOW_TO_REPEAT = 3, 15, 5.0
 MOST_ENTRIES = 4_000_000
@@ -218,7 +218,7 @@ def bfloat16_table(size: Size, name: str) -> None:
 
 def live_table(n_batches: int, rounds: int, name: str) -> None:
     """The early-stopped language model alone, and with a composite step on every batch."""
-    from quadric.activations import ActivationConfig, BatchSize, LiveStream
+    from quadric.data import ActivationConfig, BatchSize, LiveStream
 
     sequences = 16
     config = ActivationConfig(hook_points=str(LAYER), sequences_per_forward=8)

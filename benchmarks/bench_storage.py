@@ -23,12 +23,12 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 import quadric
-from quadric.activations import ActivationCache, BatchSize, CachedStream
-from quadric.activations.cache import COLUMNS
-from quadric.activations.manifest import CacheError, Layout, Manifest, write_manifest
-from quadric.activations.settings import StoredDtype
-from quadric.activations.shards import stored_vectors
 from quadric.cli import main as command
+from quadric.data import ActivationCache, BatchSize, CachedStream
+from quadric.data.cache import COLUMNS
+from quadric.data.manifest import CacheError, Layout, Manifest, write_manifest
+from quadric.data.settings import StoredDtype
+from quadric.data.shards import stored_vectors
 
 WORK = Path(tempfile.gettempdir()) / "quadric-benchmarks"
 TRAIN, HELD_OUT, STEPS, BATCH = 32_768, 8_192, 150, 2_048

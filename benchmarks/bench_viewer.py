@@ -11,9 +11,9 @@ from measure import write_table
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from playwright.sync_api import Page, sync_playwright
 
-from quadric.site.writer import STATIC, write_site
-from tests.site.browser import launch, served
-from tests.site.synthetic import synthetic_dictionary, synthetic_text
+from quadric.viewer.writer import STATIC, write_site
+from tests.viewer.browser import launch, served
+from tests.viewer.synthetic import synthetic_dictionary, synthetic_text
 
 SIZE = {"width": 1360, "height": 900}
 SECONDS = 5

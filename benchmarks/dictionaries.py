@@ -2,7 +2,7 @@
 
 import torch
 
-from quadric.autoencoders import BilinearArchitecture, BilinearAutoencoder
+from quadric.model import BilinearArchitecture, BilinearAutoencoder
 
 
 def gaussian_composite(

@@ -20,25 +20,25 @@ from jaxtyping import Float
 from linearity import linear_share
 from torch import Tensor
 
-from quadric._files import write_json
-from quadric.activations import ActivationConfig, HarvestConfig, find_model, harvest_to_folder, parse_hook_points
-from quadric.activations.harvesting import Progress
-from quadric.activations.models import load_shape
-from quadric.activations.sources import as_activations
-from quadric.autoencoders import load_pretrained
-from quadric.autoencoders.kernels.products import GradientDtype
-from quadric.autoencoders.objective import unit_tokens
-from quadric.corpus import CorpusConfig
+from quadric._io.files import write_json
+from quadric.data import ActivationConfig, HarvestConfig, find_model, harvest_to_folder, parse_hook_points
+from quadric.data.corpus import CorpusConfig
+from quadric.data.harvesting import Progress
+from quadric.data.models import load_shape
+from quadric.data.sources import as_activations
 from quadric.evaluation import evaluate
-from quadric.runs.config import RunConfig, read_run_config
-from quadric.runs.folder import autoencoder_folder
-from quadric.runs.recipes import Grid, make_run_config
-from quadric.runs.running import CHECKPOINTS, is_finished, new_run, train_run
-from quadric.runs.scales import LARGE, PAPER, Dictionary, Scale, resized
-from quadric.sweep.results import row_path, write_row
-from quadric.sweep.rows import cell_row
-from quadric.training import AutoencoderConfig, Learner, StepReport
-from quadric.training.checkpoints import newest_checkpoint, newest_step
+from quadric.model import load_pretrained
+from quadric.model.fast.products import GradientDtype
+from quadric.model.objective import unit_tokens
+from quadric.run.config import RunConfig, read_run_config
+from quadric.run.folder import autoencoder_folder
+from quadric.run.recipes import Grid, make_run_config
+from quadric.run.running import CHECKPOINTS, is_finished, new_run, train_run
+from quadric.run.scales import LARGE, PAPER, Dictionary, Scale, resized
+from quadric.studies.sweep.results import row_path, write_row
+from quadric.studies.sweep.rows import cell_row
+from quadric.train import AutoencoderConfig, Learner, StepReport
+from quadric.train.checkpoints import newest_checkpoint, newest_step
 
 ATOMS_PER_LATENT = 16.0
 """The paper's 0.1 % of 16,384 atoms."""

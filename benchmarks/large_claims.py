@@ -10,7 +10,7 @@ from large_cells import LINEAR
 from large_measured import AGREEMENTS, PRIORS, Finished, error_with_interval
 from paper_claims import NOT_YET, spread
 
-from quadric.sweep.rows import Row
+from quadric.studies.sweep.rows import Row
 
 
 def ordering(found: Finished) -> str:

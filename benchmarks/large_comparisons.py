@@ -9,22 +9,22 @@ from jaxtyping import Float
 from large_cells import PAPER_ALPHA, Settings, is_followed, name_of, only_autoencoder, stored_tokens
 from torch import Tensor
 
-from quadric._files import write_json
-from quadric.activations import find_model
-from quadric.activations.models import load_shape
-from quadric.autoencoders import BilinearAutoencoder, load_pretrained
-from quadric.autoencoders.lens import AffineLens
-from quadric.autoencoders.objective import unit_tokens
+from quadric._io.files import write_json
+from quadric.data import find_model
+from quadric.data.models import load_shape
 from quadric.evaluation.floor import TOKENS_PER_LATENT, floor_bounds
-from quadric.figures.similarity import measured
 from quadric.geometry.comparison import NULL_SEED, agreement, portrait
 from quadric.geometry.dictionary import require_bilinear
 from quadric.geometry.similarity import comparable, randomly_initialized, without_mean
-from quadric.runs.config import RunConfig
-from quadric.runs.folder import autoencoder_folder
-from quadric.runs.running import CHECKPOINTS, is_finished
-from quadric.training import Learner
-from quadric.training.checkpoints import checkpoint_steps, read_checkpoint
+from quadric.model import BilinearAutoencoder, load_pretrained
+from quadric.model.lens import AffineLens
+from quadric.model.objective import unit_tokens
+from quadric.run.config import RunConfig
+from quadric.run.folder import autoencoder_folder
+from quadric.run.running import CHECKPOINTS, is_finished
+from quadric.studies.figures.similarity import measured
+from quadric.train import Learner
+from quadric.train.checkpoints import checkpoint_steps, read_checkpoint
 
 RANDOM = "random initialization"
 SAMPLE_TOKENS = 8192

@@ -7,9 +7,9 @@ from typing import Any
 from large_cells import PAPER_ALPHA, Settings, curve_path, name_of, only_autoencoder, read_curve
 from large_measured import is_unpenalized
 
-from quadric.figures.style import AFFINE_LOOKS, LOOKS, Drawn, Look, panels, styled
-from quadric.runs.config import RunConfig
-from quadric.sweep.rows import Row
+from quadric.run.config import RunConfig
+from quadric.studies.figures.style import AFFINE_LOOKS, LOOKS, Drawn, Look, panels, styled
+from quadric.studies.sweep.rows import Row
 
 FLAT = 0.02
 """A curve counts as flat if the error falls by less than this share over the last quarter of the steps."""

@@ -16,9 +16,9 @@ from large_curves import FLAT, fall_over_the_last_quarter
 from large_measured import AGREEMENTS, Finished
 from large_record import NAME, REMEDY, read_settings
 
-from quadric._files import read_json, write_atomically
-from quadric.figures.style import AFFINE_LOOKS, LOOKS, Drawn, panels, save, styled
-from quadric.sweep.rows import Row
+from quadric._io.files import read_json, write_atomically
+from quadric.studies.figures.style import AFFINE_LOOKS, LOOKS, Drawn, panels, save, styled
+from quadric.studies.sweep.rows import Row
 
 ROOT = Path(__file__).parents[1]
 KINDS = {

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 from large_cells import PAPER_ALPHA, Settings, name_of, read_linearity
 from large_comparisons import RANDOM, read_comparisons, read_floor, read_over_training
 
-from quadric.runs.config import RunConfig
-from quadric.runs.scales import LARGE
-from quadric.sweep.results import read_rows
-from quadric.sweep.rows import Row
-from quadric.training import AutoencoderConfig
+from quadric.run.config import RunConfig
+from quadric.run.scales import LARGE
+from quadric.studies.sweep.results import read_rows
+from quadric.studies.sweep.rows import Row
+from quadric.train import AutoencoderConfig
 
 AGREEMENTS = {
     "frobenius": "Sim_F", "frobenius_without_mean": "Sim_F without the mean", "hungarian_symmetric": "Sim_H",

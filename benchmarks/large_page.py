@@ -14,16 +14,16 @@ from large_curves import NO_PENALTY, convergence, draw_convergence, flatness, in
 from large_measured import AGREEMENTS, Finished, error_with_interval, lacks_penalty, read_finished
 from paper_claims import NOT_YET, machine
 
-from quadric._files import write_atomically
+from quadric._io.files import write_atomically
 from quadric.evaluation.active import TOKENS as ACTIVE_TOKENS
-from quadric.figures import FigureData, MissingDataError
-from quadric.figures.series import all_series
-from quadric.figures.style import LOOKS, save, styled
-from quadric.figures.widths import at_one_layer, crossings, over_width
-from quadric.figures.widths import draw as draw_widths
-from quadric.runs.config import RunConfig
-from quadric.sweep.results import as_csv
-from quadric.sweep.rows import Row
+from quadric.run.config import RunConfig
+from quadric.studies.figures import FigureData, MissingDataError
+from quadric.studies.figures.series import all_series
+from quadric.studies.figures.style import LOOKS, save, styled
+from quadric.studies.figures.widths import at_one_layer, crossings, over_width
+from quadric.studies.figures.widths import draw as draw_widths
+from quadric.studies.sweep.results import as_csv
+from quadric.studies.sweep.rows import Row
 
 COLUMNS = (
     "k", "kind", "lens", "α", "seed", "error", "constant", "linear", "quadratic", "active", "error of 32",

@@ -13,10 +13,10 @@ from typing import Any
 from large_cells import Settings, name_of
 from large_comparisons import RANDOM
 
-from quadric._files import read_json, write_json
-from quadric.corpus import CorpusConfig
-from quadric.runs.config import RunConfig
-from quadric.runs.scales import PAPER
+from quadric._io.files import read_json, write_json
+from quadric.data.corpus import CorpusConfig
+from quadric.run.config import RunConfig
+from quadric.run.scales import PAPER
 
 NAME = "measured.json"
 PARTS = ("rows", "curves", "linear", "comparisons", "over_training")

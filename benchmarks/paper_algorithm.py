@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from quadric.autoencoders.mixing import Prior
+from quadric.model.mixing import Prior
 
 LEARNING_RATE, MOMENTUM = 0.03, 0.95
 Precision = Literal["bfloat16", "float32"]

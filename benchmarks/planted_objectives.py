@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from quadric.training.optimizers import Muon
+from quadric.train.optimizers import Muon
 
 LEARNING_RATE, MOMENTUM = 0.03, 0.95
 Batches = Callable[[int], Tensor]

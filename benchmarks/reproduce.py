@@ -19,15 +19,15 @@ from pathlib import Path
 from large_cells import layers_at
 from paper_claims import DEFAULT_SWEEP, claims_page
 
-from quadric._files import write_atomically
-from quadric.activations import find_model
-from quadric.activations.models import load_shape
-from quadric.autoencoders import load_pretrained
+from quadric._io.files import write_atomically
 from quadric.cli import main as quadric
 from quadric.cli.progress import progress
+from quadric.data import find_model
+from quadric.data.models import load_shape
 from quadric.evidence import EvidenceSettings, collect, open_cached, text_behind
 from quadric.geometry.dictionary import require_bilinear
-from quadric.runs.folder import autoencoder_folders, evidence_folder
+from quadric.model import load_pretrained
+from quadric.run.folder import autoencoder_folders, evidence_folder
 
 ROOT = Path(__file__).parents[1]
 EMBEDDED = "smollm2"

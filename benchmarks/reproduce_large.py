@@ -39,17 +39,17 @@ from large_comparisons import compare_finished, compare_over_training, measure_f
 from large_page import write_page
 from large_record import read_record, recorded_cells, restore_record, write_record
 
-from quadric._locks import only_writer
-from quadric.activations import describe, find_model
-from quadric.activations.models import load_shape
-from quadric.autoencoders.kernels.products import GradientDtype
+from quadric._io.locks import only_writer
 from quadric.cli.progress import Display, progress
-from quadric.corpus import CorpusConfig
-from quadric.runs.config import RunConfig
-from quadric.runs.scales import PAPER
-from quadric.sweep.results import row_path
-from quadric.training.machine import matmul_rate
-from quadric.training.plan import plan_run
+from quadric.data import describe, find_model
+from quadric.data.corpus import CorpusConfig
+from quadric.data.models import load_shape
+from quadric.model.fast.products import GradientDtype
+from quadric.run.config import RunConfig
+from quadric.run.scales import PAPER
+from quadric.studies.sweep.results import row_path
+from quadric.train.machine import matmul_rate
+from quadric.train.plan import plan_run
 
 ROOT = Path(__file__).parents[1]
 

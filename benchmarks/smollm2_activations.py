@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from quadric.activations import ActivationCache
 from quadric.cli import main as quadric
+from quadric.data import ActivationCache
 
 CACHE = Path(tempfile.gettempdir()) / "quadric-benchmarks" / "smollm2-15"
 LAYER = 15

@@ -13,9 +13,9 @@ from paper_algorithm import PaperAutoencoder, PaperLearner
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from quadric.autoencoders.mixing import Prior
-from quadric.training import AutoencoderConfig, Learner, TrainingConfig
-from quadric.training.counting import counted_flops
+from quadric.model.mixing import Prior
+from quadric.train import AutoencoderConfig, Learner, TrainingConfig
+from quadric.train.counting import counted_flops
 
 DENSITY, D_MODEL = 0.001, 576
 IMPLEMENTATIONS = ("printed", "printed, float32", "ours")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
 
-from quadric.site.serve import address_of, site_folder, site_server
+from quadric.viewer.serve import address_of, site_folder, site_server
 
 IMAGES = Path(__file__).parent / "images"
 SIZE = {"width": 1400, "height": 900}

@@ -21,21 +21,18 @@ The front door, in the order in which one uses it:
 
 The rooms behind it, in the order in which data flows through them:
 
-    quadric.corpus        text becomes blocks of tokens in a fixed order
-    quadric.activations   a language model and tokens become a stream of token vectors (n, d)
-    quadric.autoencoders  dictionaries whose latents are quadratic forms, and linear baselines
-    quadric.training      fits autoencoders to any stream of batches
-    quadric.runs          what a run is: its config, its folder, and how it continues
+    quadric.data          text becomes blocks of tokens, and with a language model a stream of token vectors (n, d)
+    quadric.model         dictionaries whose latents are quadratic forms, and linear baselines
+    quadric.train         fits dictionaries to any stream of batches
+    quadric.run           what a run is: its config, its folder, and how it continues
     quadric.evaluation    how good a dictionary is, on text it was not trained on
     quadric.geometry      the shape of every latent, from weights alone
     quadric.evidence      what data says about every latent: points, contexts, statistics, labels
     quadric.explanations  which latents explain each token of a text, and where in it every latent fires
     quadric.interventions activations moved along a latent's level sets, also inside the language model
-    quadric.steering      what interventions do to predictions, what they cost, and what controls do
-    quadric.probing       which labels a few latents hold, beside linear, random and dictionary-free features
-    quadric.site          both as a static site, and one latent in a notebook
+    quadric.viewer        all of it as a static or a live site, and one latent in a notebook
     quadric.interop       dictionaries of other libraries, read as ours, and ours written as theirs
-    quadric.live          the site with the language model behind it
+    quadric.studies       what measures: probing, steering curves, sweeps, figures, reports
 """
 
 from importlib import import_module
@@ -45,53 +42,53 @@ from quadric.version import __version__
 
 if TYPE_CHECKING:
     from quadric import geometry
-    from quadric.activations.reading import harvest
-    from quadric.activations.sources import Activations
-    from quadric.autoencoders import BatchTopKAutoencoder, BilinearAutoencoder, LossTerms, TopKAutoencoder
+    from quadric.data.reading import harvest
+    from quadric.data.sources import Activations
     from quadric.evaluation.on_activations import evaluate
     from quadric.evidence import Evidence, collect_evidence
+    from quadric.evidence.table import latents
     from quadric.explanations import explain
     from quadric.interop.reading import linear_dictionary
     from quadric.interventions.in_model import intervene
-    from quadric.latent_table import latents
-    from quadric.probing.probing import probe
-    from quadric.runs.exporting import export
-    from quadric.runs.fitting import fit
-    from quadric.runs.folder import load
-    from quadric.runs.hub import push
-    from quadric.runs.sites import export_site
-    from quadric.runs.viewing import view
-    from quadric.site.notebook import show
-    from quadric.steering.curve import steering_curve
+    from quadric.model import BatchTopKAutoencoder, BilinearAutoencoder, LossTerms, TopKAutoencoder
+    from quadric.run.exporting import export
+    from quadric.run.fitting import fit
+    from quadric.run.folder import load
+    from quadric.run.hub import push
+    from quadric.run.sites import export_site
+    from quadric.run.viewing import view
+    from quadric.studies.probing.probing import probe
+    from quadric.studies.steering.curve import steering_curve
+    from quadric.viewer.notebook import show
 
 # Resolved on first use: `quadric --help` must not wait for torch.
 _HOME = {
-    "Activations": "quadric.activations.sources",
-    "BatchTopKAutoencoder": "quadric.autoencoders",
-    "BilinearAutoencoder": "quadric.autoencoders",
+    "Activations": "quadric.data.sources",
+    "BatchTopKAutoencoder": "quadric.model",
+    "BilinearAutoencoder": "quadric.model",
     "Evidence": "quadric.evidence",
-    "LossTerms": "quadric.autoencoders",
-    "TopKAutoencoder": "quadric.autoencoders",
+    "LossTerms": "quadric.model",
+    "TopKAutoencoder": "quadric.model",
     "collect_evidence": "quadric.evidence.on_activations",
     "evaluate": "quadric.evaluation.on_activations",
     "explain": "quadric.explanations.explaining",
-    "export": "quadric.runs.exporting",
-    "export_site": "quadric.runs.sites",
-    "fit": "quadric.runs.fitting",
-    "harvest": "quadric.activations.reading",
+    "export": "quadric.run.exporting",
+    "export_site": "quadric.run.sites",
+    "fit": "quadric.run.fitting",
+    "harvest": "quadric.data.reading",
     "intervene": "quadric.interventions.in_model",
-    "latents": "quadric.latent_table",
+    "latents": "quadric.evidence.table",
     "linear_dictionary": "quadric.interop.reading",
-    "load": "quadric.runs.folder",
-    "probe": "quadric.probing.probing",
-    "push": "quadric.runs.hub",
-    "show": "quadric.site.notebook",
-    "steering_curve": "quadric.steering.curve",
-    "view": "quadric.runs.viewing",
+    "load": "quadric.run.folder",
+    "probe": "quadric.studies.probing.probing",
+    "push": "quadric.run.hub",
+    "show": "quadric.viewer.notebook",
+    "steering_curve": "quadric.studies.steering.curve",
+    "view": "quadric.run.viewing",
 }
 _ROOMS = (
-    "activations", "autoencoders", "corpus", "evaluation", "evidence", "explanations", "geometry",
-    "interop", "interventions", "live", "probing", "runs", "site", "steering", "training",
+    "data", "evaluation", "evidence", "explanations", "geometry", "interop", "interventions", "model", "run", "studies",
+    "train", "viewer",
 )  # fmt: skip
 
 __all__ = [

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).parents[1]
 LARGEST_REQUEST = 1 << 17
 
-TORCH = ("torch", "torch._dynamo", "scipy.optimize", "quadric.training", "quadric.activations.harvesting")
+TORCH = ("torch", "torch._dynamo", "scipy.optimize", "quadric.train", "quadric.data.harvesting")
 """Without huggingface_hub, which reads the address of its hub when it is imported."""
 
 TRANSFORMERS = (
@@ -35,8 +35,8 @@ TRANSFORMERS = (
     # What most of the children would import next.
     "pytest",
     "quadric.evidence.collecting",
-    "quadric.runs.running",
-    "quadric.site.export",
+    "quadric.run.running",
+    "quadric.viewer.export",
     "tests.tiny_runs",
 )
 

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from quadric.autoencoders import BilinearAutoencoder
-from quadric.autoencoders.lens import PaperLens
-from quadric.autoencoders.mixing import Dense, Identity, Sparse
+from quadric.model import BilinearAutoencoder
+from quadric.model.lens import PaperLens
+from quadric.model.mixing import Dense, Identity, Sparse
 
 
 def mixing_matrix(ae: BilinearAutoencoder) -> Tensor:

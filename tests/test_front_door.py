@@ -10,29 +10,16 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import quadric
-from tests.activations.tiny import SIZES, tiny_tokenizer
+from tests.data.tiny import SIZES, tiny_tokenizer
 
 FUNCTIONS = (
     "collect_evidence", "evaluate", "explain", "export", "export_site", "fit", "harvest", "intervene", "latents",
     "linear_dictionary", "load", "probe", "push", "show", "steering_curve", "view",
 )  # fmt: skip
 ROOMS = (
-    "corpus",
-    "activations",
-    "autoencoders",
-    "training",
-    "runs",
-    "evaluation",
-    "geometry",
-    "evidence",
-    "explanations",
-    "interventions",
-    "steering",
-    "probing",
-    "live",
-    "site",
-    "interop",
-)
+    "data", "model", "train", "run", "evaluation", "geometry", "evidence", "explanations", "interventions", "viewer",
+    "interop", "studies",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -76,7 +63,7 @@ def test_a_model_in_memory_and_strings_go_all_the_way_in_ten_lines(tmp_path: Pat
 @pytest.fixture
 def _without_map(monkeypatch: pytest.MonkeyPatch) -> None:
     """No UMAP, whose compilation takes seconds per process: runs/test_demonstration.py has a site with its map."""
-    monkeypatch.setattr("quadric.site.export.umap_layout", lambda neighbours, seed: None)
+    monkeypatch.setattr("quadric.viewer.export.umap_layout", lambda neighbours, seed: None)
 
 
 @pytest.mark.usefixtures("_without_map")
@@ -110,7 +97,7 @@ def test_the_two_line_program_works_quietly() -> None:
     "make",
     [
         lambda ae, x: ae,
-        lambda ae, x: quadric.activations.sources.as_activations(x),
+        lambda ae, x: quadric.data.sources.as_activations(x),
         lambda ae, x: quadric.evaluate(ae, x),
         lambda ae, x: quadric.collect_evidence(ae, x, points=20, progress=False),
         lambda ae, x: quadric.latents(ae),
@@ -126,3 +113,10 @@ def test_results_print_as_short_summaries(make: object) -> None:
     shown = repr(make(ae, x))  # type: ignore[operator]
     assert len(shown.splitlines()) <= 12
     assert len(shown) < 1200
+
+
+def test_no_room_has_the_name_of_a_public_function() -> None:
+    """Importing a package `quadric.evaluate` would replace the function of that name."""
+    package = Path(quadric.__file__).parent
+    rooms = {path.name for path in package.iterdir() if (path / "__init__.py").is_file()}
+    assert rooms.isdisjoint(FUNCTIONS)

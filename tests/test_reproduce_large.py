@@ -11,7 +11,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 import torch
 
-from quadric.training.loop import InterruptedTraining
+from quadric.train.loop import InterruptedTraining
 from tests.tiny_runs import make_tiny_world
 
 pytestmark = pytest.mark.slow  # trains a dozen dictionaries
@@ -128,7 +128,7 @@ def test_the_last_point_of_a_curve_is_the_error_of_the_cell(script: ModuleType, 
 def test_what_the_penalty_on_the_mean_does_is_a_cell_where_the_default_has_one(
     script: ModuleType, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("quadric.runs.scales.MOST_WITHOUT_MEAN_PENALTY", 10)
+    monkeypatch.setattr("quadric.run.scales.MOST_WITHOUT_MEAN_PENALTY", 10)
     sizes = ("--k", "40", "--widths", "40")
     only = ("--only", "composite-k40-h80-density0.2-alpha0.3-seed0", "affine-k40-")
     script.run(script.parsed(arguments(world, tmp_path, *sizes, *only)))

@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from quadric.autoencoders import Provenance
-from quadric.autoencoders.kernels.kernel import atom_gram, n_kept_overlaps
+from quadric.model import Provenance
+from quadric.model.fast.kernel import atom_gram, n_kept_overlaps
 from tests.shape_checks import names_a_shape
 
 
@@ -20,7 +20,7 @@ def test_dimensions_of_one_name_have_one_size() -> None:
 
 
 def test_a_result_is_checked_with_the_sizes_of_the_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quadric.autoencoders.kernels.kernel._AtomGram.apply", lambda *_: torch.ones(3, 5))
+    monkeypatch.setattr("quadric.model.fast.kernel._AtomGram.apply", lambda *_: torch.ones(3, 5))
     with pytest.raises(TypeError, match="atom_gram"):
         atom_gram(torch.ones(3, 4), torch.ones(3, 4))
 

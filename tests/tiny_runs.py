@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.activations.tiny import save_tiny
+from tests.data.tiny import save_tiny
 
 WORDS = "All happy families are alike; each unhappy family is unhappy in its own way. "
 

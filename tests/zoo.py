@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from quadric import BilinearAutoencoder
-from quadric.autoencoders.lens import AffineLens
+from quadric.model.lens import AffineLens
 
 _SPARSE = {"prior": "composite", "n_latents": 16, "n_hidden": 400, "mixing_density": 0.009}
 VARIETIES: dict[str, dict[str, Any]] = {

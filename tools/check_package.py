@@ -66,7 +66,7 @@ def build(folder: Path) -> Path:
     subprocess.run(run, check=True, env=environment, stdout=subprocess.DEVNULL)
     (wheel,) = (folder / "dist").glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
-    assert "quadric/site/static/index.html" in names, "the wheel has no viewer"
+    assert "quadric/viewer/static/index.html" in names, "the wheel has no viewer"
     assert "quadric/py.typed" in names
     outside = [name for name in names if not name.startswith(("quadric/", "quadric-"))]
     assert not outside, f"the wheel installs {outside[:3]}"

@@ -23,8 +23,8 @@ GENERATED = "<!-- Written by tools/write_reference.py; do not edit. -->\n"
 COLUMNS = "100"
 """Width of the help pages."""
 ROOMS = (
-    "corpus", "activations", "autoencoders", "training", "evaluation", "geometry", "evidence", "explanations",
-    "interventions", "steering", "probing", "sweep", "figures", "concepts",
+    "data.corpus", "data", "model", "train", "evaluation", "geometry", "evidence", "evidence.concepts", "explanations",
+    "interventions", "studies.steering", "studies.probing", "studies.sweep", "studies.figures",
 )  # fmt: skip
 """Rooms that have public names of their own, in the order in which data flows through them."""
 EXAMPLE_NAMES = """\
@@ -103,7 +103,7 @@ def command_line_page() -> str:
 
 def pages() -> dict[str, str]:
     """The text of every generated page by its file name."""
-    rooms = {f"{room}.md": room_page(room) for room in ROOMS}
+    rooms = {f"{room.replace('.', '-')}.md": room_page(room) for room in ROOMS}
     return {"quadric.md": front_door_page(), **rooms, "command-line.md": command_line_page()}
 
 

@@ -1,11 +1,11 @@
-// Bundles the viewer into quadric/site/static: node build.mjs [folder]
+// Bundles the viewer into quadric/viewer/static: node build.mjs [folder]
 import { build } from "esbuild";
 import { cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const here = dirname(fileURLToPath(import.meta.url));
-const out = resolve(process.argv[2] ?? join(here, "../quadric/site/static"));
+const out = resolve(process.argv[2] ?? join(here, "../quadric/viewer/static"));
 const fonts = join(here, "node_modules/@fontsource-variable/inter");
 const shared = {
   absWorkingDir: here,

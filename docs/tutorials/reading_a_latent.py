@@ -91,7 +91,7 @@ rows[0][2].set_title("random axes")
 # model predicts. `quadric ablate` does this for many latents, beside two controls at the same tokens. Here are the six sparsest.
 
 # %%
-from quadric.steering import ablate_run
+from quadric.studies.steering import ablate_run
 
 harms = ablate_run("runs/demo", latents=6, sequences=2, texts=40)
 print("extra nats per token        where it fires   elsewhere   other latent   same form, turned")

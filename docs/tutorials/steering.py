@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 import quadric
-from quadric.activations import find_model, load_model
+from quadric.data import find_model, load_model
 
 ae = quadric.load("runs/demo")
 (folder,) = Path("runs/demo/evidence").iterdir()
@@ -78,7 +78,7 @@ for name, intervention in {"projected": latent.project(to=high), "ablated": late
 # between predictions) equals that of the quadric; numbers are of the other half. Damage is measured on unrelated text.
 
 # %%
-from quadric.steering import steer_run
+from quadric.studies.steering import steer_run
 
 lines = Path("benchmarks/steering_prompts.txt").read_text(encoding="utf-8").splitlines()
 prompts = [line for line in lines if line and not line.startswith("#")][:6]

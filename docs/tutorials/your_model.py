@@ -18,7 +18,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import quadric
-from quadric.activations import find_model
+from quadric.data import find_model
 
 folder = find_model("smollm2").location  # any folder that save_pretrained wrote
 model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import tyro
 
-from quadric._terminal import NARROWEST
+from quadric._io.terminal import NARROWEST
 from quadric.cli.ablate import Ablate
 from quadric.cli.compare import Compare
 from quadric.cli.concepts import Concepts

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from quadric.evaluation.measures import Interval
-    from quadric.steering import AblationRow
+    from quadric.studies.steering import AblationRow
 
 NAMES = {"own": "the latent itself", "other": "another latent", "turned": "same form, turned"}
 
@@ -57,10 +57,10 @@ class Ablate:
 
     def run(self) -> int:
         announce("ablate", f"loading {self.run_folder}")
-        from quadric._terminal import safe_console
+        from quadric._io.terminal import safe_console
         from quadric.cli.progress import progress
-        from quadric.steering.files import check_curve_paths, write_ablation
-        from quadric.steering.of_run import ablate_run
+        from quadric.studies.steering.files import check_curve_paths, write_ablation
+        from quadric.studies.steering.of_run import ablate_run
 
         check_curve_paths(self.out)
         with progress() as display:
@@ -90,7 +90,7 @@ class Ablate:
 def _table(rows: "list[AblationRow]") -> "Table":
     from rich.table import Table
 
-    from quadric.steering.ablation import summarize
+    from quadric.studies.steering.ablation import summarize
 
     caption = (
         f"{len(rows)} latents, mode {rows[0].mode}. Increase of cross-entropy (CE) and KL per token at the tokens on "

@@ -5,9 +5,9 @@ from typing import Annotated, Any, TypeAlias
 
 import tyro
 
-from quadric.activations.settings import ActivationConfig, TokenRules
 from quadric.cli.flags import FlagGroup, Taken, flag_group, take
-from quadric.corpus.config import CorpusConfig
+from quadric.data.corpus.config import CorpusConfig
+from quadric.data.settings import ActivationConfig, TokenRules
 
 DEFAULT_LAYERS = "15"
 

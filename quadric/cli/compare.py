@@ -9,7 +9,7 @@ from quadric.cli.flags import Paths, Texts
 from quadric.cli.output import say, say_json
 
 if TYPE_CHECKING:
-    from quadric.runs.folder import Loaded
+    from quadric.run.folder import Loaded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,11 +39,11 @@ class Compare:
     def run(self) -> int:
         import sys
 
-        from quadric._terminal import safe_console
+        from quadric._io.terminal import safe_console
         from quadric.cli.progress import progress
-        from quadric.reports.files import check_comparison_paths, write_comparison
-        from quadric.reports.run_comparison import compare_runs, steps_to_compare
-        from quadric.reports.terminal import comparison_in_terminal
+        from quadric.studies.reports.files import check_comparison_paths, write_comparison
+        from quadric.studies.reports.run_comparison import compare_runs, steps_to_compare
+        from quadric.studies.reports.terminal import comparison_in_terminal
 
         check_comparison_paths(self.out)
         loaded = self._loaded()
@@ -66,8 +66,8 @@ class Compare:
 
     def _loaded(self) -> "list[Loaded]":
         """Linear baselines are left out if their run has others, whose baselines they are."""
-        from quadric.autoencoders import BilinearAutoencoder
-        from quadric.runs.folder import load_all
+        from quadric.model import BilinearAutoencoder
+        from quadric.run.folder import load_all
 
         loaded = load_all(self.run_folders, self.name)
         bilinear = [each for each in loaded if isinstance(each.autoencoder, BilinearAutoencoder)]

@@ -13,7 +13,7 @@ from quadric.cli.output import say, say_json
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from quadric.concepts import Finding
+    from quadric.evidence.concepts import Finding
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,14 +50,13 @@ class Concepts:
 
     def run(self) -> int:
         announce("concepts", f"loading {', '.join(self.run_folders)}")
-        from quadric._files import write_atomically
-        from quadric._terminal import safe_console
+        from quadric._io.files import check_endings, write_atomically
+        from quadric._io.terminal import safe_console
         from quadric.cli.progress import progress
-        from quadric.concepts import find_concepts
-        from quadric.concepts.finding import Named
-        from quadric.reports.files import check_endings
-        from quadric.runs.folder import load_all
-        from quadric.sweep.results import as_csv
+        from quadric.evidence.concepts import find_concepts
+        from quadric.evidence.concepts.finding import Named
+        from quadric.run.folder import load_all
+        from quadric.studies.sweep.results import as_csv
 
         check_endings([self.out] if self.out else [], [".csv"])
         named = [Named(name, autoencoder) for _, name, autoencoder in load_all(self.run_folders, self.name)]

@@ -8,10 +8,10 @@ import tyro
 from quadric.cli.flags import FlagGroup, OptionalInt, OptionalText, flag_group, take
 from quadric.cli.invocation import this_command
 from quadric.cli.output import say, say_json
-from quadric.corpus.config import CorpusConfig
+from quadric.data.corpus.config import CorpusConfig
 
 if TYPE_CHECKING:
-    from quadric.corpus import CorpusStatistics
+    from quadric.data.corpus import CorpusStatistics
 
 
 TextFlags = flag_group(
@@ -67,7 +67,7 @@ class Corpus:
         return 0
 
     def _list(self) -> int:
-        from quadric.corpus.packaged import CORPORA
+        from quadric.data.corpus.packaged import CORPORA
 
         resources = [corpus.resource for corpus in CORPORA.values()]
         if self.output.json:
@@ -81,7 +81,7 @@ class Corpus:
     def _show(self, config: CorpusConfig) -> None:
         from itertools import islice
 
-        from quadric.corpus import ordered_documents
+        from quadric.data.corpus import ordered_documents
 
         documents = list(islice(ordered_documents(config), self.output.show))
         if self.output.json:
@@ -92,11 +92,11 @@ class Corpus:
             say(f"document {document.index}{topic}\n{document.text}\n")
 
     def _stats(self, config: CorpusConfig) -> None:
-        from quadric.corpus import corpus_statistics
+        from quadric.data.corpus import corpus_statistics
 
         encoder = None
         if self.output.model is not None:
-            from quadric.activations.models import find_model, load_shape
+            from quadric.data.models import find_model, load_shape
 
             encoder = load_shape(find_model(self.output.model)).tokenizer
         statistics = corpus_statistics(config, encoder, self.output.limit)
@@ -110,7 +110,7 @@ class Corpus:
 def _print_table(name: str, statistics: "CorpusStatistics") -> None:
     from rich.table import Table
 
-    from quadric._terminal import safe_console
+    from quadric._io.terminal import safe_console
 
     table = Table("", name, show_header=True)
     for label, value in _rows(statistics):

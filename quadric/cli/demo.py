@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from quadric._files import read_json
+from quadric._io.files import read_json
 from quadric.cli.invocation import announce, this_command
 from quadric.cli.output import say
 
@@ -39,9 +39,9 @@ class Demo:
         return 0
 
     def _made(self) -> list[dict[str, Any]]:
-        from quadric.activations.models import preparation
         from quadric.cli.progress import progress
-        from quadric.runs.demonstration import PARTS, default_demonstration, demonstrate
+        from quadric.data.models import preparation
+        from quadric.run.demonstration import PARTS, default_demonstration, demonstrate
 
         if (first := preparation("smollm2")) is not None:
             say(first, file=sys.stderr)

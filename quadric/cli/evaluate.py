@@ -64,7 +64,7 @@ class Evaluate:
         from quadric.evaluation import evaluate_on_text
         from quadric.evaluation.evaluating import Candidate
         from quadric.evaluation.files import check_evaluation_paths, write_evaluations
-        from quadric.runs.folder import load_all
+        from quadric.run.folder import load_all
 
         check_evaluation_paths(self.output.out)
         candidates = [Candidate(*each) for each in load_all(self.run_folders, self.name)]
@@ -79,7 +79,7 @@ class Evaluate:
         return 0
 
     def _show(self, found: "list[Evaluation]") -> None:
-        from quadric._terminal import safe_console
+        from quadric._io.terminal import safe_console
 
         if self.output.json:
             say_json([each.as_json() for each in found], indent=1, allow_nan=True)

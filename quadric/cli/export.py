@@ -55,7 +55,7 @@ class Export:
     def run(self) -> int:
         announce("export", f"loading {self.run_folder}")
         from quadric.cli.progress import progress
-        from quadric.runs.exporting import export
+        from quadric.run.exporting import export
 
         with progress() as display, display.tokens("activations") as show:
             found = export(

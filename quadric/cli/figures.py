@@ -10,7 +10,7 @@ import tyro
 from quadric.cli.output import say
 
 if TYPE_CHECKING:
-    from quadric.figures import MissingDataError
+    from quadric.studies.figures import MissingDataError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,7 @@ class Figures:
 
         if find_spec("matplotlib") is None:
             raise ValueError("figures need matplotlib; install it with: pip install 'quadric[figures]'")
-        from quadric.figures import draw_figures, read_figure_data
+        from quadric.studies.figures import draw_figures, read_figure_data
 
         draw_figures(read_figure_data(self.sources), self.out, self.only, on_drawn=_say_drawn, on_missing=_say_missing)
         return 0

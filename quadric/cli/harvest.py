@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import tyro
 
-from quadric.activations.settings import HarvestConfig
 from quadric.cli.activation_flags import ActivationFlags, layers_flag, model_flags
 from quadric.cli.flags import FlagGroup, flag_group, take
 from quadric.cli.invocation import announce
 from quadric.cli.output import say, say_json
+from quadric.data.settings import HarvestConfig
 
 if TYPE_CHECKING:
-    from quadric.activations.harvesting import HarvestReport
-    from quadric.activations.token_rules import TokenCounts
+    from quadric.data.harvesting import HarvestReport
+    from quadric.data.token_rules import TokenCounts
 
 
 ModelFlags = model_flags(layers_flag(default=None))
@@ -53,10 +53,10 @@ class Harvest(ActivationFlags):
 
     def run(self) -> int:
         announce("harvest", f"preparing to read {self.model_name}")
-        from quadric.activations import ActivationCache, harvest_to_folder
-        from quadric.activations.models import preparation
-        from quadric.activations.parts import verify_part
         from quadric.cli.progress import progress
+        from quadric.data import ActivationCache, harvest_to_folder
+        from quadric.data.models import preparation
+        from quadric.data.parts import verify_part
 
         storage, out = HarvestConfig(**self.storage.given(HarvestConfig)), self.output.out
         config = self.activation_config()

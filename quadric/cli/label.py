@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from quadric.evidence import Evidence
-    from quadric.evidence.endpoints import Endpoint
-    from quadric.evidence.judging import ScoringReport
-    from quadric.evidence.labelling import LabellingReport
+    from quadric.evidence.labels.endpoints import Endpoint
+    from quadric.evidence.labels.judging import ScoringReport
+    from quadric.evidence.labels.labelling import LabellingReport
     from quadric.evidence.record import LabelScore
 
 KEYS = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
@@ -59,9 +59,9 @@ class Label:
     def run(self) -> int:
         from quadric.cli.progress import progress
         from quadric.evidence import Evidence
-        from quadric.evidence.endpoints import Endpoint
-        from quadric.evidence.labelling import label_latents, prompt_for
-        from quadric.runs.folder import autoencoder_folder, evidence_folder
+        from quadric.evidence.labels.endpoints import Endpoint
+        from quadric.evidence.labels.labelling import label_latents, prompt_for
+        from quadric.run.folder import autoencoder_folder, evidence_folder
 
         if self.top < 1:
             raise ValueError(f"top={self.top} is not positive; give how many latents to label")
@@ -91,7 +91,7 @@ class Label:
         endpoint: "Endpoint",
         counted: "Callable[[str, int], Callable[[int], None]]",
     ) -> "ScoringReport | None":
-        from quadric.evidence.judging import score_labels
+        from quadric.evidence.labels.judging import score_labels
 
         if not self.score or not latents:
             return None

@@ -6,7 +6,7 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-from quadric._terminal import one_line, printable, printable_json
+from quadric._io.terminal import one_line, printable, printable_json
 
 
 def say(text: str = "", *, file: Any = None, flush: bool = False) -> None:

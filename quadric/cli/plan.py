@@ -5,20 +5,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from quadric.activations.settings import ActivationConfig
 from quadric.cli.flags import OptionalInt
 from quadric.cli.output import say_json
 from quadric.cli.scale_flags import ScaleFlags
 from quadric.cli.train import Output
+from quadric.data.settings import ActivationConfig
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from quadric.activations.model_cost import ReadingCost
-    from quadric.runs.planning import CombinedPlan
-    from quadric.runs.scales import Scale
-    from quadric.training.plan import RunPlan
-    from quadric.training.timing import StepWork
+    from quadric.data.model_cost import ReadingCost
+    from quadric.run.planning import CombinedPlan
+    from quadric.run.scales import Scale
+    from quadric.train.plan import RunPlan
+    from quadric.train.timing import StepWork
 
 UNITS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1.0, ""))
 
@@ -55,9 +55,9 @@ class Plan(ScaleFlags):
     """What is planned beyond the flags of quadric train."""
 
     def run(self) -> int:
-        from quadric._terminal import safe_console
-        from quadric.training.machine import matmul_rate
-        from quadric.training.timing import measure_rates
+        from quadric._io.terminal import safe_console
+        from quadric.train.machine import matmul_rate
+        from quadric.train.timing import measure_rates
 
         self._check()
         reading = self._reading()
@@ -93,8 +93,8 @@ class Plan(ScaleFlags):
         """The language model's part, unless activations are stored or the user's own."""
         if self.output.cache is not None or self.planning.d_model is not None:
             return None
-        from quadric.activations.model_cost import reading_cost
-        from quadric.activations.models import find_model
+        from quadric.data.model_cost import reading_cost
+        from quadric.data.models import find_model
 
         config = self.activation_config()
         source = find_model(config.model, config.model_revision)
@@ -103,14 +103,14 @@ class Plan(ScaleFlags):
     def _width(self) -> int:
         if self.planning.d_model is not None:
             return self.planning.d_model
-        from quadric.activations import ActivationCache
+        from quadric.data import ActivationCache
 
         assert self.output.cache is not None
         return ActivationCache(self.output.cache).manifest.layout.d_model
 
     def _plan(self, width: int, reading: "ReadingCost | None") -> "CombinedPlan":
-        from quadric.runs.planning import plan_autoencoders
-        from quadric.runs.recipes import autoencoders, training_config
+        from quadric.run.planning import plan_autoencoders
+        from quadric.run.recipes import autoencoders, training_config
 
         scale, config = self.scale(), self.activation_config()
         layers = tuple(config.hook_points.split(",")) if self.planning.d_model is None else ("rows",)

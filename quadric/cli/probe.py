@@ -14,9 +14,9 @@ from quadric.cli.output import say, say_json
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
-    from quadric.autoencoders import Autoencoder
-    from quadric.probing import LabelledSet
-    from quadric.probing.report import Table
+    from quadric.model import Autoencoder
+    from quadric.studies.probing import LabelledSet
+    from quadric.studies.probing.report import Table
 
 OptionalNumber = Annotated[float | None, tyro.conf.arg(metavar="FLOAT", help_behavior_hint="")]
 
@@ -89,11 +89,11 @@ class Probe:
         if self.data.list:
             return self._list()
         announce("probe", f"loading {', '.join(self.run_folders)}")
-        from quadric._terminal import safe_console
+        from quadric._io.terminal import safe_console
         from quadric.cli.progress import progress
-        from quadric.probing import probe
-        from quadric.probing.files import VECTORS, check_folder, write_probing
-        from quadric.probing.report import short_tables, verdicts
+        from quadric.studies.probing import probe
+        from quadric.studies.probing.files import VECTORS, check_folder, write_probing
+        from quadric.studies.probing.report import short_tables, verdicts
 
         check_folder(self.output.out)
         dictionaries, wanted = self._dictionaries(), self._wanted()
@@ -125,8 +125,8 @@ class Probe:
 
     def _dictionaries(self) -> "dict[str, Autoencoder]":
         """The autoencoders by a short name: that of the run, where it has only one."""
-        from quadric.activations.hook_points import parse_hook_point
-        from quadric.runs.folder import load_all
+        from quadric.data.hook_points import parse_hook_point
+        from quadric.run.folder import load_all
 
         loaded = load_all(self.run_folders, self.name)
         if self.layer is not None:
@@ -144,7 +144,7 @@ class Probe:
         return dict(zip(names, (each.autoencoder for each in loaded), strict=True))
 
     def _wanted(self) -> "list[str | LabelledSet] | None":
-        from quadric.probing.own_data import read_labelled
+        from quadric.studies.probing.own_data import read_labelled
 
         chosen = self.data
         if not chosen.data:
@@ -156,8 +156,8 @@ class Probe:
         return [*chosen.sets, *(read_labelled(path, **fields) for path in chosen.data)]  # type: ignore[arg-type]
 
     def _list(self) -> int:
-        from quadric._terminal import safe_console
-        from quadric.probing.catalogue import described_sets
+        from quadric._io.terminal import safe_console
+        from quadric.studies.probing.catalogue import described_sets
 
         rows = described_sets()
         if self.output.json:

@@ -161,7 +161,7 @@ def bars() -> "Iterator[RichProgress]":
     from rich.console import RenderableType
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    from quadric._terminal import safe_console
+    from quadric._io.terminal import safe_console
 
     class Bars(Progress):
         table: RenderableType | None = None

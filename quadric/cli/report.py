@@ -35,12 +35,12 @@ class Report:
     def run(self) -> int:
         import sys
 
-        from quadric._terminal import safe_console
+        from quadric._io.terminal import safe_console
         from quadric.cli.progress import progress
         from quadric.geometry.shapes import check_tolerance
-        from quadric.reports.files import check_report_paths, write_report
-        from quadric.reports.run_report import report_on_run
-        from quadric.reports.terminal import report_in_terminal
+        from quadric.studies.reports.files import check_report_paths, write_report
+        from quadric.studies.reports.run_report import report_on_run
+        from quadric.studies.reports.terminal import report_in_terminal
 
         if self.top < 1:
             raise ValueError(f"top={self.top} is not positive; give how many latents to print")

@@ -7,7 +7,7 @@ import tyro
 
 from quadric.cli.activation_flags import ActivationFlags
 from quadric.cli.flags import FlagGroup, flag_group, take
-from quadric.runs.scales import LARGE, PAPER, SMALL, Grid, Scale, ignored, resized
+from quadric.run.scales import LARGE, PAPER, SMALL, Grid, Scale, ignored, resized
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +92,6 @@ class ScaleFlags(ActivationFlags):
             raise ValueError(f"{flags} has no meaning for --prior {' '.join(priors)}; leave it out")
 
     def _on_cpu(self) -> bool:
-        from quadric.activations.models import chosen_device
+        from quadric.data.models import chosen_device
 
         return chosen_device(self.device).type == "cpu"

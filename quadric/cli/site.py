@@ -62,9 +62,9 @@ class Site:
             raise ValueError("a site of several runs belongs to none of them; name its folder with --out")
         announce("site", f"loading {', '.join(map(str, self.runs))}")
         from quadric.cli.progress import progress
-        from quadric.runs.evidence import WantedEvidence
-        from quadric.runs.sites import site_of_runs
-        from quadric.site.checking import HostingLimits
+        from quadric.run.evidence import WantedEvidence
+        from quadric.run.sites import site_of_runs
+        from quadric.viewer.checking import HostingLimits
 
         out = self.out or self.runs[0] / "site"
         wanted = WantedEvidence(**{field.name: getattr(self, field.name) for field in fields(WantedEvidence)})

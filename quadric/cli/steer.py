@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from quadric.evaluation.measures import Interval
-    from quadric.steering import SteeringCurve
+    from quadric.studies.steering import SteeringCurve
 
 EFFECTS = {"Hellinger": "hellinger", "KL": "divergence", "own": "own", "following": "following"}
 DAMAGES = {
@@ -75,10 +75,10 @@ class Steer:
 
     def run(self) -> int:
         announce("steer", f"loading {self.run_folder}")
-        from quadric._terminal import safe_console
+        from quadric._io.terminal import safe_console
         from quadric.cli.progress import progress
-        from quadric.steering.files import check_curve_paths, write_curve
-        from quadric.steering.of_run import read_prompts, steer_run
+        from quadric.studies.steering.files import check_curve_paths, write_curve
+        from quadric.studies.steering.of_run import read_prompts, steer_run
 
         check_curve_paths(self.out)
         prompts = read_prompts(self.prompts)

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import tyro
 
-from quadric.activations.settings import ActivationConfig, TokenRules
 from quadric.cli.activation_flags import layers_flag, model_flags
 from quadric.cli.flags import FlagGroup, OptionalPath, check_resumes_with
 from quadric.cli.invocation import announce, this_command
 from quadric.cli.output import say
 from quadric.cli.scale_flags import ScaleFlags, dictionary_flags
-from quadric.corpus.config import CorpusConfig
-from quadric.runs.scales import Grid, Scale
+from quadric.data.corpus.config import CorpusConfig
+from quadric.data.settings import ActivationConfig, TokenRules
+from quadric.run.scales import Grid, Scale
 
 if TYPE_CHECKING:
-    from quadric.sweep import SweepConfig
+    from quadric.studies.sweep import SweepConfig
 
 PAPER_PRIORS = "composite; atomic composite quadratic topk with --paper"
 ModelFlags = model_flags(layers_flag("15; `even`, every second layer, with --paper"))
@@ -74,8 +74,8 @@ class Sweep(ScaleFlags):
         announce("sweep", f"preparing {folder}")
         from quadric.cli.progress import progress
         from quadric.cli.sweep_table import sweep_watcher
-        from quadric.runs.running import Moved
-        from quadric.sweep import read_rows, start_sweep, sweep
+        from quadric.run.running import Moved
+        from quadric.studies.sweep import read_rows, start_sweep, sweep
 
         moved = None
         if self.output.resume is None:
@@ -104,14 +104,14 @@ class Sweep(ScaleFlags):
         return self.model.given(ActivationConfig).get("model")
 
     def _announce_preparation(self) -> None:
-        from quadric.activations.models import preparation
+        from quadric.data.models import preparation
 
         if self.output.paper is None and (first := preparation(self.model_name)) is not None:
             say(first, file=sys.stderr)
 
     def sweep_config(self) -> "SweepConfig":
         """What the flags ask for, or the paper's choices where they ask for nothing."""
-        from quadric.sweep import SweepConfig
+        from quadric.studies.sweep import SweepConfig
 
         output = self.output
         scale = self.scale(recipe="paper" if output.paper else None)
@@ -127,13 +127,13 @@ class Sweep(ScaleFlags):
         )
 
     def _cells(self) -> tuple[ActivationConfig, Grid]:
-        from quadric.runs.recipes import with_layers
+        from quadric.run.recipes import with_layers
 
         config = self.activation_config()
         return with_layers(config, config.hook_points), self.grid()
 
     def _paper_cells(self, paper: str, scale: Scale) -> tuple[ActivationConfig, Grid]:
-        from quadric.runs.recipes import FINEWEB, PAPER_GRID, PAPER_RECIPES
+        from quadric.run.recipes import FINEWEB, PAPER_GRID, PAPER_RECIPES
 
         text, reading = self.text.given(CorpusConfig), self.model.given(ActivationConfig)
         corpus = CorpusConfig(**text) if "source" in text else replace(FINEWEB, **text)

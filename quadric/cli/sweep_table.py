@@ -2,13 +2,13 @@
 
 import sys
 
-from quadric.activations.harvesting import Progress
 from quadric.cli.output import say
 from quadric.cli.progress import Display, TrainingProgress
-from quadric.sweep import Watcher
-from quadric.sweep.rows import Row
-from quadric.training import StepReport
-from quadric.training.checkpoints import Damaged
+from quadric.data.harvesting import Progress
+from quadric.studies.sweep import Watcher
+from quadric.studies.sweep.rows import Row
+from quadric.train import StepReport
+from quadric.train.checkpoints import Damaged
 
 SHOWN = 24
 

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from quadric.activations.settings import ActivationConfig
 from quadric.cli.flags import OptionalPath, OptionalText, check_resumes_with
 from quadric.cli.invocation import announce, this_command
 from quadric.cli.output import say
 from quadric.cli.scale_flags import ScaleFlags
-from quadric.corpus.config import CorpusConfig
-from quadric.runs.scales import Scale
+from quadric.data.corpus.config import CorpusConfig
+from quadric.data.settings import ActivationConfig
+from quadric.run.scales import Scale
 
 if TYPE_CHECKING:
-    from quadric.runs.config import RunConfig
-    from quadric.runs.running import Moved
+    from quadric.run.config import RunConfig
+    from quadric.run.running import Moved
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,7 @@ class Train(ScaleFlags):
         if resume is not None:
             check_resumes_with(self, *WITH_RESUME)
         announce("train", f"continuing {resume}" if resume else f"preparing to read {self.model_name}")
-        from quadric.training.distributed import join_job, leave_job
+        from quadric.train.distributed import join_job, leave_job
 
         rank = join_job(self.device)
         try:
@@ -75,13 +75,13 @@ class Train(ScaleFlags):
 
     def _own_device(self) -> str:
         """The device of this process, which in a job is its own GPU."""
-        from quadric.training.distributed import is_job, local_device
+        from quadric.train.distributed import is_job, local_device
 
         return str(local_device(self.device)) if is_job() else self.device
 
     def _create(self, is_first: bool, unless_it_fails: ExitStack) -> Path:
-        from quadric.runs.recipes import make_run_config
-        from quadric.training.distributed import barrier
+        from quadric.run.recipes import make_run_config
+        from quadric.train.distributed import barrier
 
         self.refuse_ignored()
         config = make_run_config(self.scale(), self.activation_config(), self.grid(), cache=self.output.cache)
@@ -92,8 +92,8 @@ class Train(ScaleFlags):
         return folder
 
     def _start(self, config: "RunConfig", folder: Path, unless_it_fails: ExitStack) -> None:
-        from quadric.activations.models import preparation
-        from quadric.runs.running import new_run
+        from quadric.data.models import preparation
+        from quadric.run.running import new_run
 
         if (first := preparation(self.model_name)) is not None:
             say(first, file=sys.stderr)
@@ -107,11 +107,11 @@ class Train(ScaleFlags):
 
     def _extend(self, folder: Path, is_first: bool) -> Path:
         """A larger number of steps is recorded in the run before it continues."""
-        from quadric.training.distributed import barrier
+        from quadric.train.distributed import barrier
 
         steps = self.training.given(Scale).get("steps")
         if steps is not None:
-            from quadric.runs.running import extend_run
+            from quadric.run.running import extend_run
 
             if is_first:
                 extend_run(folder, steps)
@@ -119,7 +119,7 @@ class Train(ScaleFlags):
         return folder
 
     def _moved(self) -> "Moved | None":
-        from quadric.runs.running import Moved
+        from quadric.run.running import Moved
 
         if self.output.resume is None:
             return None
@@ -128,10 +128,10 @@ class Train(ScaleFlags):
 
     def _train(self, folder: Path, is_first: bool) -> int:
         from quadric.cli.progress import Display, TrainingProgress, progress
-        from quadric.runs.config import read_run_config
-        from quadric.runs.running import is_finished, repeated_work, train_run
-        from quadric.training import InterruptedTraining
-        from quadric.training.distributed import current_rank
+        from quadric.run.config import read_run_config
+        from quadric.run.running import is_finished, repeated_work, train_run
+        from quadric.train import InterruptedTraining
+        from quadric.train.distributed import current_rank
 
         config = read_run_config(folder)
         if is_finished(folder):
@@ -177,10 +177,10 @@ def _default_folder(config: "RunConfig") -> Path:
 def _print_result(folder: Path) -> None:
     from rich.table import Table
 
-    from quadric._terminal import safe_console
-    from quadric.runs.folder import autoencoder_folders
-    from quadric.runs.telemetry import read_metrics
-    from quadric.training.loop import EXPLODED
+    from quadric._io.terminal import safe_console
+    from quadric.run.folder import autoencoder_folders
+    from quadric.run.telemetry import read_metrics
+    from quadric.train.loop import EXPLODED
 
     last = {line["autoencoder"]: line for line in read_metrics(folder)}
     table = Table("autoencoder", "error", "density", title=LAST_BATCH, title_justify="left")

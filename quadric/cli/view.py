@@ -43,8 +43,8 @@ class View:
 
     def run(self) -> int:
         from quadric.cli.site import Site
-        from quadric.runs.folder import autoencoder_folder
-        from quadric.runs.viewing import needs_site, view
+        from quadric.run.folder import autoencoder_folder
+        from quadric.run.viewing import needs_site, view
 
         if needs_site(self.site):
             if self.name is not None:

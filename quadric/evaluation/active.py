@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from quadric.autoencoders import Autoencoder, BilinearAutoencoder
-from quadric.autoencoders.kernels.products import slices
+from quadric.model import Autoencoder, BilinearAutoencoder
+from quadric.model.fast.products import slices
 
 TOKENS = 1024
 """Tokens that the curve is measured on."""

@@ -14,9 +14,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from quadric.autoencoders import Autoencoder, BilinearAutoencoder, bilinear
-from quadric.autoencoders.kernels.kernel import atom_gram
-from quadric.autoencoders.topk import LinearAutoencoder
+from quadric.model import Autoencoder, BilinearAutoencoder, bilinear
+from quadric.model.fast.kernel import atom_gram
+from quadric.model.linear import LinearAutoencoder
 
 
 class Blocks(NamedTuple):

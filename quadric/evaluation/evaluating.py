@@ -7,17 +7,17 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from quadric.activations import ActivationConfig, BatchSize, LiveStream, parse_hook_point
-from quadric.activations.config import config_from
-from quadric.activations.hook_points import HookPoint
-from quadric.activations.live_stream import ForwardPass
-from quadric.activations.provenance import ProvenanceError
-from quadric.activations.splicing import Replacement, predictions
-from quadric.autoencoders import Autoencoder, BilinearAutoencoder
+from quadric.data import ActivationConfig, BatchSize, LiveStream, parse_hook_point
+from quadric.data.config import config_from
+from quadric.data.hook_points import HookPoint
+from quadric.data.live_stream import ForwardPass
+from quadric.data.provenance import ProvenanceError
+from quadric.data.splicing import Replacement, predictions
 from quadric.evaluation.measures import ErrorAccumulator
 from quadric.evaluation.record import Evaluation, kind_of, lens_of
 from quadric.evaluation.recovered import PredictionSums, Recovered
 from quadric.evaluation.settings import EvaluationSettings
+from quadric.model import Autoencoder, BilinearAutoencoder
 
 OnProgress = Callable[[str, int, int], None]
 """Name of the stage, tokens done, and tokens in total."""

@@ -5,10 +5,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from quadric._csv import csv_of_rows
-from quadric._files import read_json, write_atomically
+from quadric._io.csv import csv_of_rows
+from quadric._io.files import check_endings, read_json, write_atomically
 from quadric.evaluation.record import Evaluation
-from quadric.reports.files import check_endings
 
 ENDINGS = (".csv", ".json")
 IN_RUN = "evaluation.json"

@@ -8,13 +8,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from quadric.autoencoders import Autoencoder
-from quadric.autoencoders.objective import density_from_norms, density_norms
 from quadric.evaluation.active import TOKENS as ACTIVE_TOKENS
 from quadric.evaluation.active import ActiveError, error_by_active
 from quadric.evaluation.blocks import BlockAccumulator, BlockErrors, can_be_split
 from quadric.evaluation.floor import floor_tokens, product_space_floor
 from quadric.geometry.copies import redundancy
+from quadric.model import Autoencoder
+from quadric.model.objective import density_from_norms, density_norms
 
 DENSE = 0.5
 """A latent is dense if its Hoyer density exceeds this; Gaussian noise has 0.8."""

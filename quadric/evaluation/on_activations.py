@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from quadric._progress import progress_bar
-from quadric.activations.sources import as_activations
-from quadric.autoencoders import Autoencoder
+from quadric._io.progress import progress_bar
+from quadric.data.sources import as_activations
 from quadric.evaluation.measures import ErrorAccumulator
 from quadric.evaluation.record import Evaluation, kind_of, lens_of
+from quadric.model import Autoencoder
 
 BATCH_TOKENS = 4096
 

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
-from quadric.autoencoders import Autoencoder, BilinearAutoencoder
 from quadric.evaluation.blocks import Blocks
 from quadric.evaluation.measures import Measures
 from quadric.evaluation.recovered import Recovered
+from quadric.model import Autoencoder, BilinearAutoencoder
 
 SETTINGS = ("run", "name", "kind", "n_latents", "n_hidden", "lens", "hook_point")
 """Columns that say what was evaluated."""

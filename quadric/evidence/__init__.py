@@ -28,7 +28,6 @@ evidence = collect(autoencoder, stream, folder, n_tokens=200_000)
 evidence.labels.of(17), evidence.points.coordinates[17]
 """
 
-from quadric.autoencoders.io import weights_sha256
 from quadric.evidence.calibration import Calibration, calibrate
 from quadric.evidence.collecting import Job, collect, collect_in_memory, collect_together, gather
 from quadric.evidence.collector import Collector, MemoryNeed, memory_need, merge
@@ -48,6 +47,7 @@ from quadric.evidence.record import (
 )
 from quadric.evidence.streams import open_cached, open_live
 from quadric.evidence.text import RowText, TextSource, text_behind
+from quadric.model.storage import weights_sha256
 
 __all__ = [
     "Calibration",

@@ -17,11 +17,11 @@ import torch
 from jaxtyping import Float, Float32
 from torch import Tensor
 
-from quadric.autoencoders import Autoencoder
-from quadric.autoencoders.lens import TokenMoments, token_moments
-from quadric.autoencoders.topk import LinearAutoencoder
 from quadric.geometry import Centre, Centring, centring_of
 from quadric.geometry.centring import as_read, prepared
+from quadric.model import Autoencoder
+from quadric.model.lens import TokenMoments, token_moments
+from quadric.model.linear import LinearAutoencoder
 
 Array = np.ndarray
 

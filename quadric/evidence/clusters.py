@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Float32, Float64, Int64
 
-from quadric.evidence.labels import SignTokens, Spellings, distinct_labels, preferences, sign_tokens, spellings
+from quadric.evidence.labels.stored import SignTokens, Spellings, distinct_labels, preferences, sign_tokens, spellings
 from quadric.evidence.ranking import worth
 from quadric.evidence.record import MISSING, Evidence, TextRead
 from quadric.geometry import DictionaryGeometry

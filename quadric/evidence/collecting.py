@@ -14,11 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from quadric._array_file import read_arrays, sha256_of_arrays, write_arrays
-from quadric._locks import only_writer
-from quadric.activations.batches import ActivationBatch, ActivationStream
-from quadric.activations.harvesting import Progress
-from quadric.autoencoders import Autoencoder
+from quadric._io.array_file import read_arrays, sha256_of_arrays, write_arrays
+from quadric._io.locks import only_writer
+from quadric.data.batches import ActivationBatch, ActivationStream
+from quadric.data.harvesting import Progress
 from quadric.evidence.collector import Collector, GeometryOf
 from quadric.evidence.finishing import evidence_of
 from quadric.evidence.places import POSITION_BITS, place_of, window_hashes
@@ -26,6 +25,7 @@ from quadric.evidence.record import Evidence, EvidenceSettings
 from quadric.evidence.streams import hook_point_here, provenance_here
 from quadric.evidence.text import TextSource, text_behind
 from quadric.geometry import Decomposition
+from quadric.model import Autoencoder
 
 STATE = "collecting.safetensors"
 

@@ -9,8 +9,6 @@ import torch
 from jaxtyping import Float32, Int64, UInt64
 from torch import Tensor
 
-from quadric.autoencoders import Autoencoder, BilinearAutoencoder
-from quadric.autoencoders.io import weights_sha256
 from quadric.evidence.calibration import MEDIAN_TOKENS, TOKENS_AT_ONCE, Calibration, calibrate
 from quadric.evidence.contexts import StrongestContexts
 from quadric.evidence.firing import BINS_PER_SIGN, SUMS, FiringSums
@@ -18,6 +16,8 @@ from quadric.evidence.record import EvidenceSettings
 from quadric.evidence.reservoir import CONTROL_AXES, Block, Reservoir, control_frame, token_counters
 from quadric.geometry import Centre, Centring, Decomposition, leading_axes
 from quadric.geometry.centring import as_read, given_sha256, prepared
+from quadric.model import Autoencoder, BilinearAutoencoder
+from quadric.model.storage import weights_sha256
 
 Array = np.ndarray
 
@@ -220,7 +220,7 @@ def merge(first: Collector, *others: Collector) -> Collector:
         What one pass over all of these tokens would have gathered.
 
     Example:
-        >>> from quadric.activations import ActivationCache, BatchSize, CachedStream
+        >>> from quadric.data import ActivationCache, BatchSize, CachedStream
         >>> from quadric.evidence import Collector, EvidenceSettings, calibrate, gather, merge, text_behind
         >>> stored = quadric.harvest("my-model", "texts.jsonl", layer=2, tokens=1000, out="cache")
         >>> parts = [Collector(ae, EvidenceSettings(), calibration=calibrate(ae, x)) for _ in range(2)]

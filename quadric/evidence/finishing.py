@@ -6,13 +6,12 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 
-from quadric.autoencoders import Provenance
-from quadric.autoencoders.io import weights_sha256
-from quadric.corpus.packaged import CORPORA
+from quadric.data.corpus.packaged import CORPORA
 from quadric.evidence.collector import Collector, Seen
 from quadric.evidence.contexts import SIGNS
 from quadric.evidence.firing import PROBABILITIES
-from quadric.evidence.labels import (
+from quadric.evidence.labels.scoring import held_out, score_rules
+from quadric.evidence.labels.stored import (
     METHOD,
     SignTokens,
     Spellings,
@@ -24,8 +23,9 @@ from quadric.evidence.labels import (
 )
 from quadric.evidence.places import NumberedText, position_of, sequence_of, text_read
 from quadric.evidence.record import MISSING, Contexts, Evidence, FiringStatistics, Labels, Points, TextRead
-from quadric.evidence.scoring import held_out, score_rules
 from quadric.evidence.text import TextSource
+from quadric.model import Provenance
+from quadric.model.storage import weights_sha256
 
 Array = np.ndarray
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from jaxtyping import Float32, Float64, Int64
 
-from quadric.autoencoders.objective import density_from_norms
+from quadric.model.objective import density_from_norms
 
 Array = np.ndarray
 

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from quadric._progress import progress_bar
-from quadric.activations.harvesting import Progress
-from quadric.activations.sources import Activations, ActivationsInMemory, ActivationsOnDisk, as_activations
-from quadric.activations.tokenizer import Tokenizer
-from quadric.autoencoders import Autoencoder
+from quadric._io.progress import progress_bar
+from quadric.data.harvesting import Progress
+from quadric.data.sources import Activations, ActivationsInMemory, ActivationsOnDisk, as_activations
+from quadric.data.tokenizer import Tokenizer
 from quadric.evidence.collecting import collect_in_memory
 from quadric.evidence.record import Evidence, EvidenceSettings
 from quadric.evidence.text import CachedText, HarvestedText, RowText, TextSource, text_behind
+from quadric.model import Autoencoder
 
 BATCH_TOKENS = 4096
 

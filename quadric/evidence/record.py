@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Float32, Int32, Int64
 
-from quadric.autoencoders import Provenance
 from quadric.evidence.calibration import Calibration
+from quadric.model import Provenance
 
 POSITIVE, NEGATIVE = 0, 1
 MISSING = -1
@@ -164,7 +164,7 @@ class FiringStatistics:
 
 @dataclass(frozen=True, kw_only=True)
 class LabelScore:
-    """How well a label tells where its latent fires, see `quadric.evidence.scoring`; chance is 0.5."""
+    """How well a label tells where its latent fires, see `quadric.evidence.labels.scoring`; chance is 0.5."""
 
     detection: float
     """Balanced accuracy of telling texts in which the latent fires from others."""

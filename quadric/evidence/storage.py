@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from quadric._array_file import read_arrays, write_arrays
-from quadric._files import (
+from quadric._io.array_file import read_arrays, write_arrays
+from quadric._io.files import (
     is_plain_name,
     name_disk_errors,
     read_versioned_json,
@@ -18,8 +18,7 @@ from quadric._files import (
     sha256_of_file,
     write_atomically,
 )
-from quadric._records import record_from_json
-from quadric.autoencoders import Provenance
+from quadric._io.records import record_from_json
 from quadric.evidence.calibration import Calibration
 from quadric.evidence.record import (
     Contexts,
@@ -31,6 +30,7 @@ from quadric.evidence.record import (
     Points,
     TextRead,
 )
+from quadric.model import Provenance
 
 FORMAT = "quadric-evidence"
 FORMAT_VERSION = 2

@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from quadric.activations import ActivationCache, BatchSize, CachedStream, LiveStream
-from quadric.activations.batches import ActivationStream
-from quadric.activations.config import config_from
-from quadric.autoencoders import Autoencoder, Provenance
+from quadric.data import ActivationCache, BatchSize, CachedStream, LiveStream
+from quadric.data.batches import ActivationStream
+from quadric.data.config import config_from
+from quadric.model import Autoencoder, Provenance
 
 MUST_MATCH = ("model", "model_revision", "hook_point", "tokenizer_fingerprint")
 """Parts of a provenance that must be the same for an autoencoder and a stream; the text may be another."""

@@ -14,12 +14,12 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Int32
 
-from quadric.activations import ActivationCache, CachedStream, LiveStream
-from quadric.activations.batches import ActivationStream
-from quadric.activations.models import find_model, load_shape
-from quadric.activations.sources import ActivationsInMemory
-from quadric.activations.tokenizer import Tokenizer
-from quadric.corpus import Block, TokenBlocks
+from quadric.data import ActivationCache, CachedStream, LiveStream
+from quadric.data.batches import ActivationStream
+from quadric.data.corpus import Block, TokenBlocks
+from quadric.data.models import find_model, load_shape
+from quadric.data.sources import ActivationsInMemory
+from quadric.data.tokenizer import Tokenizer
 
 Array = np.ndarray
 

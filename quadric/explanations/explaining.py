@@ -9,9 +9,8 @@ import torch
 from jaxtyping import Bool, Float32, Float64
 from torch import Tensor
 
-from quadric.activations.identity import check_same_model
-from quadric.activations.models import LanguageModel, find_model, load_model, model_in_memory
-from quadric.autoencoders import Autoencoder
+from quadric.data.identity import check_same_model
+from quadric.data.models import LanguageModel, find_model, load_model, model_in_memory
 from quadric.evidence import Evidence, weights_sha256
 from quadric.evidence.reservoir import control_frame
 from quadric.explanations.quantiles import quantiles_of, surprise
@@ -20,6 +19,7 @@ from quadric.explanations.record import Explanation, Firing, TextLatent, Token, 
 from quadric.geometry.centring import as_read, prepared
 from quadric.geometry.decomposition import latent_frame
 from quadric.geometry.kernels import reconstruction_gram
+from quadric.model import Autoencoder
 
 Array = np.ndarray
 
@@ -140,7 +140,7 @@ class Explainer:
         evidence: What data says about its latents.
 
     Example:
-        >>> from quadric.activations import find_model, load_model
+        >>> from quadric.data import find_model, load_model
         >>> from quadric.explanations import Explainer
         >>> explainer = Explainer(ae, load_model(find_model("my-model")), evidence)
         >>> found = explainer.explain(["Monday comes", "and then comes Tuesday"], top=3)

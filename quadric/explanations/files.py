@@ -4,11 +4,10 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from quadric._csv import csv_text
-from quadric._files import write_atomically
+from quadric._io.csv import csv_text
+from quadric._io.files import check_endings, write_atomically
 from quadric.explanations.page import explanations_as_page
 from quadric.explanations.record import Explanation
-from quadric.reports.files import check_endings
 
 COLUMNS = ("text", "position", "token", "rank", "latent", "label", "value", "quantile", "share", "strength")
 

@@ -13,15 +13,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from quadric.activations import LanguageModel, TokenRules
-from quadric.activations.capture import capture, check_hook_points
-from quadric.activations.hook_points import HookPoint, parse_hook_point
-from quadric.activations.length_groups import length_groups, pass_cost
-from quadric.activations.live_stream import padded
-from quadric.activations.token_rules import keep_tokens
-from quadric.activations.tokenizer import Tokenizer
-from quadric.autoencoders import Autoencoder
-from quadric.corpus.blocks import Block
+from quadric.data import LanguageModel, TokenRules
+from quadric.data.capture import capture, check_hook_points
+from quadric.data.corpus.blocks import Block
+from quadric.data.hook_points import HookPoint, parse_hook_point
+from quadric.data.length_groups import length_groups, pass_cost
+from quadric.data.live_stream import padded
+from quadric.data.token_rules import keep_tokens
+from quadric.data.tokenizer import Tokenizer
+from quadric.model import Autoencoder
 
 SEQUENCES_AT_ONCE = 8
 LONGEST_TEXT = 50_000
@@ -59,7 +59,7 @@ class TextReader:
         autoencoder: The dictionary, which records hook point, token rules and how its text was packed.
 
     Example:
-        >>> from quadric.activations import find_model, load_model
+        >>> from quadric.data import find_model, load_model
         >>> from quadric.explanations import TextReader
         >>> reader = TextReader(load_model(find_model("my-model")), ae)
         >>> (reading,) = reader.read(["Monday comes"])

@@ -4,7 +4,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from quadric.evidence.labels import readable
+from quadric.evidence.labels.stored import readable
 from quadric.explanations.record import Explanation, Firing, TextLatent, Token, TokenLatent
 
 SHOWN_LATENTS = 8

@@ -23,12 +23,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from quadric.autoencoders import Autoencoder, BilinearAutoencoder
-from quadric.autoencoders.lens import AffineLens, TokenMoments
-from quadric.autoencoders.mixing import Dense
-from quadric.autoencoders.scaling import encoder_input
-from quadric.autoencoders.topk import LinearAutoencoder
 from quadric.geometry.dictionary import CHEAP_IN_DOUBLE, require_bilinear
+from quadric.model import Autoencoder, BilinearAutoencoder
+from quadric.model.lens import AffineLens, TokenMoments
+from quadric.model.linear import LinearAutoencoder
+from quadric.model.mixing import Dense
+from quadric.model.scaling import encoder_input
 
 SMALLEST_VARIANCE = 1e-6
 """Of all directions together, if the mean token has unit norm: variances must stay positive."""

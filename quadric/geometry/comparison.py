@@ -6,7 +6,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from quadric.autoencoders import Autoencoder, BilinearAutoencoder
 from quadric.geometry.chance import expected_cross_energy
 from quadric.geometry.eigenspaces import Eigenspace, leading_eigenspace
 from quadric.geometry.kernels import cross_kernel, squared_norm, traces
@@ -17,6 +16,7 @@ from quadric.geometry.similarity import (
     hungarian_from_kernels,
     randomly_initialized,
 )
+from quadric.model import Autoencoder, BilinearAutoencoder
 
 EIGENSPACE_DIMENSION = 64
 NULL_SEED = 1_000_003

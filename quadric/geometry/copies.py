@@ -6,11 +6,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from quadric.autoencoders import Autoencoder, BilinearAutoencoder
-from quadric.autoencoders.kernels.lifted import form_norms, packed_forms
-from quadric.autoencoders.kernels.products import slices
-from quadric.autoencoders.topk import LinearAutoencoder
 from quadric.geometry.kernels import cross_kernel
+from quadric.model import Autoencoder, BilinearAutoencoder
+from quadric.model.fast.lifted import form_norms, packed_forms
+from quadric.model.fast.products import slices
+from quadric.model.linear import LinearAutoencoder
 
 COPY = 0.95
 """|cosine| between two forms above which the later one counts as a copy; the sign of a form is free."""

@@ -23,9 +23,6 @@ import torch
 from jaxtyping import Float, Float32, Int
 from torch import Tensor
 
-from quadric.autoencoders import Autoencoder, BilinearAutoencoder
-from quadric.autoencoders.io import weights_sha256
-from quadric.autoencoders.topk import LinearAutoencoder
 from quadric.geometry.axes import EIGENVECTOR, LINEAR_DIRECTION, NO_AXIS, orthonormal, with_fixed_signs
 from quadric.geometry.centring import Centre, CentreLike, Centring, as_centre, centred_factors, centring_of
 from quadric.geometry.dictionary import Progress, Terms, no_progress, require_bilinear, support, term_batches
@@ -47,6 +44,9 @@ from quadric.geometry.shapes import (
     read_shapes,
 )
 from quadric.geometry.spectra import SpectrumBatch, padded_table
+from quadric.model import Autoencoder, BilinearAutoencoder
+from quadric.model.linear import LinearAutoencoder
+from quadric.model.storage import weights_sha256
 
 KEPT_AXES = 8
 """Axes kept per latent; by default neighbours and evidence use as many."""
@@ -59,7 +59,7 @@ class Decomposition:
     """Every latent of one dictionary about the centre: eigenvalues of Q, axes, shape."""
 
     weights_sha256: str
-    """Hash of the weights that were decomposed, see `quadric.autoencoders.io.weights_sha256`."""
+    """Hash of the weights that were decomposed, see `quadric.model.storage.weights_sha256`."""
     centre_sha256: str
     """Hash of the centre about which a raw dictionary was read; empty for the origin and for a lens's own centre."""
     centre: Centre | None

@@ -11,9 +11,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from quadric.autoencoders import Autoencoder, BilinearAutoencoder
-from quadric.autoencoders.mixing import Composite, Dense
 from quadric.geometry.dictionary import as_forms, support
+from quadric.model import Autoencoder, BilinearAutoencoder
+from quadric.model.mixing import Composite, Dense
 
 
 class DescriptionLength(NamedTuple):

@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from quadric.autoencoders import Autoencoder, BilinearAutoencoder
-from quadric.autoencoders.mixing import Composite, Dense
-from quadric.autoencoders.topk import LinearAutoencoder
+from quadric.model import Autoencoder, BilinearAutoencoder
+from quadric.model.linear import LinearAutoencoder
+from quadric.model.mixing import Composite, Dense
 
 BATCH_NUMBERS = 4_000_000
 """Numbers in the factors of one batch (32 MB in float64): large enough to be fast, small enough for any machine."""

@@ -6,13 +6,13 @@ again. `quadric.geometry.stored` keeps it in a run folder.
 
 from dataclasses import dataclass
 
-from quadric.autoencoders import Autoencoder
 from quadric.geometry.centring import CentreLike
 from quadric.geometry.copies import Redundancy, redundancy
 from quadric.geometry.decomposition import Decomposition, decompose
 from quadric.geometry.dictionary import Progress, no_progress
 from quadric.geometry.neighbours import Neighbours, closest
 from quadric.geometry.statistics import LatentStatistics, statistics_of
+from quadric.model import Autoencoder
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -13,11 +13,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from quadric.autoencoders import Autoencoder, BilinearAutoencoder
-from quadric.autoencoders.lens import AffineLens
-from quadric.autoencoders.topk import LinearAutoencoder
 from quadric.geometry.dictionary import require_bilinear
 from quadric.geometry.kernels import cross_kernel
+from quadric.model import Autoencoder, BilinearAutoencoder
+from quadric.model.lens import AffineLens
+from quadric.model.linear import LinearAutoencoder
 
 
 @torch.no_grad()

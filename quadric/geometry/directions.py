@@ -24,10 +24,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from quadric.autoencoders.topk import LinearAutoencoder
 from quadric.geometry.axes import LINEAR_DIRECTION, NO_AXIS, PRINCIPAL_COMPONENT, READING_DIRECTION, orthonormal
 from quadric.geometry.eigenspaces import leading_eigenpairs
 from quadric.geometry.shapes import CONSTANT, EMPTY, HALF_SPACE, Readings
+from quadric.model.linear import LinearAutoencoder
 
 LATENTS_AT_ONCE = 256
 

@@ -13,10 +13,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from quadric.autoencoders import Autoencoder
-from quadric.autoencoders.kernels.kernel import cross_gram
 from quadric.geometry.dictionary import as_forms
 from quadric.geometry.eigenpairs import Eigenpairs, eigenpairs
+from quadric.model import Autoencoder
+from quadric.model.fast.kernel import cross_gram
 
 
 @dataclass(frozen=True, eq=False, repr=False)

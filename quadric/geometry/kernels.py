@@ -10,11 +10,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from quadric.autoencoders import Autoencoder, BilinearAutoencoder
-from quadric.autoencoders.kernels.kernel import cross_gram
-from quadric.autoencoders.lens import AffineLens
-from quadric.autoencoders.topk import LinearAutoencoder
 from quadric.geometry.dictionary import require_bilinear
+from quadric.model import Autoencoder, BilinearAutoencoder
+from quadric.model.fast.kernel import cross_gram
+from quadric.model.lens import AffineLens
+from quadric.model.linear import LinearAutoencoder
 
 ATOM_BLOCK = 1_024
 """Atoms of one side whose inner products with all atoms of the other are held at once."""

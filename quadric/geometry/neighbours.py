@@ -13,12 +13,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from quadric.autoencoders import Autoencoder
 from quadric.geometry.centring import CentreLike
 from quadric.geometry.decomposition import NO_AXIS, Decomposition, decompose
 from quadric.geometry.dictionary import Progress, no_progress
 from quadric.geometry.shapes import HALF_SPACE
 from quadric.geometry.statistics import effective_rank
+from quadric.model import Autoencoder
 
 DEFAULT_COUNT = 20
 LARGEST_RANK = 8

@@ -1,6 +1,6 @@
 """A latent as a quadric about a centre: its quadratic, linear and constant part, its shape, and how curved it is.
 
-In coordinates v about the centre, with a constant c beside them (see `quadric.autoencoders.lens`),
+In coordinates v about the centre, with a constant c beside them (see `quadric.model.lens`),
 
     z = vᵀQv + c·bᵀv + c²a.
 
@@ -20,12 +20,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from quadric.autoencoders import Autoencoder, BilinearAutoencoder
-from quadric.autoencoders.topk import LinearAutoencoder
 from quadric.geometry.centring import CentreLike, Centring, centred_factors, centring_of
 from quadric.geometry.dictionary import require_bilinear
 from quadric.geometry.directions import directions_of
 from quadric.geometry.shapes import DEFAULT_TOLERANCE, QuadricShape, Shape, read_shapes
+from quadric.model import Autoencoder, BilinearAutoencoder
+from quadric.model.linear import LinearAutoencoder
 
 
 class AffineForm(NamedTuple):

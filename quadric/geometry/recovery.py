@@ -23,10 +23,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from quadric.autoencoders import Autoencoder
 from quadric.geometry.decomposition import centred_spectra
 from quadric.geometry.dictionary import require_bilinear
 from quadric.geometry.quadrics import AffineForm
+from quadric.model import Autoencoder
 
 
 class Match(NamedTuple):

@@ -25,10 +25,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from quadric.autoencoders import Autoencoder, BilinearAutoencoder
-from quadric.autoencoders.lens import AffineLens
 from quadric.geometry.dictionary import as_forms
 from quadric.geometry.kernels import cross_kernel, inner, same_lens, squared_norm
+from quadric.model import Autoencoder, BilinearAutoencoder
+from quadric.model.lens import AffineLens
 
 
 class HungarianSimilarity(NamedTuple):

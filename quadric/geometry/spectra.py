@@ -11,10 +11,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from quadric.autoencoders import Autoencoder
 from quadric.geometry.dictionary import Progress, no_progress, term_batches
 from quadric.geometry.eigenpairs import Eigenpairs, eigenpairs, eigenvalues
 from quadric.geometry.forms import latent_form
+from quadric.model import Autoencoder
 
 
 class SpectrumBatch(NamedTuple):

@@ -10,12 +10,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from quadric.autoencoders import Autoencoder
 from quadric.geometry.centring import CentreLike
 from quadric.geometry.copies import Redundancy, redundancy
 from quadric.geometry.decomposition import Decomposition, decompose
 from quadric.geometry.dictionary import Progress, no_progress
 from quadric.geometry.shapes import DEFAULT_TOLERANCE, check_tolerance
+from quadric.model import Autoencoder
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

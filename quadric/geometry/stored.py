@@ -12,11 +12,9 @@ from typing import Any
 
 import torch
 
-from quadric._array_file import read_arrays, write_arrays
-from quadric._files import is_plain_name, name_disk_errors, read_versioned_json, sha256_of_file, write_json
-from quadric._records import record_from_json
-from quadric.autoencoders import Autoencoder
-from quadric.autoencoders.io import weights_sha256
+from quadric._io.array_file import read_arrays, write_arrays
+from quadric._io.files import is_plain_name, name_disk_errors, read_versioned_json, sha256_of_file, write_json
+from quadric._io.records import record_from_json
 from quadric.geometry.centring import Centre, CentreLike, given_sha256
 from quadric.geometry.copies import Redundancy
 from quadric.geometry.decomposition import KEPT_AXES
@@ -24,6 +22,8 @@ from quadric.geometry.dictionary import Progress, no_progress
 from quadric.geometry.dictionary_geometry import DictionaryGeometry, dictionary_geometry
 from quadric.geometry.neighbours import DEFAULT_COUNT, Neighbours
 from quadric.geometry.shapes import Readings
+from quadric.model import Autoencoder
+from quadric.model.storage import weights_sha256
 
 FORMAT = "quadric-geometry"
 FORMAT_VERSION = 3

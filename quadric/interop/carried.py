@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from quadric.autoencoders import Autoencoder, BilinearAutoencoder, LinearAutoencoder
-from quadric.autoencoders.lens import PaperLens
+from quadric.model import Autoencoder, BilinearAutoencoder, LinearAutoencoder
+from quadric.model.lens import PaperLens
 
 
 class Carried(NamedTuple):

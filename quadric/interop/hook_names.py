@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from quadric.activations.hook_points import CANONICAL
+from quadric.data.hook_points import CANONICAL
 
 MODULES = {"attn_out": "layers.{}.self_attn", "mlp_out": "layers.{}.mlp", "resid_post": "layers.{}"}
 """The module whose output a hook point is, below the model's own prefix."""

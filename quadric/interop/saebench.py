@@ -27,12 +27,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from quadric._files import read_versioned_json
-from quadric._records import check_keys
-from quadric.autoencoders import Autoencoder, BilinearAutoencoder, LinearAutoencoder, load_pretrained
+from quadric._io.files import read_versioned_json
+from quadric._io.records import check_keys
 from quadric.geometry import spectra
 from quadric.interop.carried import Carried, check_carried, decode, encode, is_linear, linear_decoder
 from quadric.interop.hook_names import transformer_lens_name
+from quadric.model import Autoencoder, BilinearAutoencoder, LinearAutoencoder, load_pretrained
 
 FORMAT = "quadric-saebench"
 FORMAT_VERSION = 1

@@ -17,12 +17,12 @@ from sae_lens import SAE, SAEConfig, register_sae_class
 from sae_lens.saes.sae import SAEMetadata
 from torch import Tensor, nn
 
-from quadric._records import record_from_json
-from quadric.autoencoders import BilinearArchitecture, BilinearAutoencoder
-from quadric.autoencoders.bilinear import tensor_shapes
+from quadric._io.records import record_from_json
 from quadric.interop.carried import Carried, check_carried, decode, encode
 from quadric.interop.reading.saelens import INTEGERS as INDICES
 from quadric.interop.writing.saelens import ARCHITECTURE
+from quadric.model import BilinearArchitecture, BilinearAutoencoder
+from quadric.model.bilinear import tensor_shapes
 
 LARGEST_INDEX = {torch.float64: 2**53, torch.float32: 2**24, torch.float16: 2**11, torch.bfloat16: 2**8}
 """Up to here, every integer is exact."""
@@ -35,7 +35,7 @@ class QuadricSAEConfig(SAEConfig):
 
     metadata: Any = field(default_factory=SAEMetadata)  # SAELens first passes a dict, then sets an SAEMetadata
     quadric: dict[str, Any] = field(default_factory=dict)
-    """The fields of `quadric.autoencoders.BilinearArchitecture`."""
+    """The fields of `quadric.model.BilinearArchitecture`."""
 
     @classmethod
     def architecture(cls) -> str:

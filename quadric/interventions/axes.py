@@ -18,10 +18,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from quadric.autoencoders import BilinearAutoencoder
 from quadric.geometry.centring import CentreLike, Centring, centring_of
 from quadric.geometry.eigenpairs import eigenpairs
 from quadric.geometry.shapes import check_tolerance, largest_shares
+from quadric.model import BilinearAutoencoder
 
 OUTSIDE = 1e-10
 """Share of b that may lie outside the eigenvectors by rounding alone."""

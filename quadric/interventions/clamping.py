@@ -14,8 +14,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from quadric.autoencoders.scaling import token_scale
-from quadric.autoencoders.topk import LinearAutoencoder
+from quadric.model.linear import LinearAutoencoder
+from quadric.model.scaling import token_scale
 
 
 def clamp(

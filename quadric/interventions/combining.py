@@ -19,8 +19,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from quadric.autoencoders import BilinearAutoencoder, check_tokens
 from quadric.interventions.axes import Axes, Placed
+from quadric.model import BilinearAutoencoder, check_tokens
 
 SAME_DIRECTION = 0.1
 """Relative size of a singular value of [U_1, U_2, …] below which directions count as one: angles of about 8°. Granting

@@ -13,14 +13,14 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from quadric.autoencoders import Autoencoder, check_tokens
-from quadric.autoencoders.checks import check_choice
 from quadric.geometry.centring import CentreLike
 from quadric.geometry.dictionary import require_bilinear
 from quadric.interventions.axes import Axes, Placed, latent_axes
 from quadric.interventions.combining import Intervention, unit_and_norm
 from quadric.interventions.motion import path_steps, slide_steps
 from quadric.interventions.projection import Reach, nearest_steps, reach
+from quadric.model import Autoencoder, check_tokens
+from quadric.model.checks import check_choice
 
 Target = float | Tensor | Callable[[Tensor], Tensor]
 """A value of z for all tokens, one for each, or a function from the present z to the wanted one."""

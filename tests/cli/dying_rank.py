@@ -6,7 +6,7 @@ import sys
 
 from quadric.__main__ import leave
 from quadric.cli import main
-from quadric.training.learner import Learner
+from quadric.train.learner import Learner
 
 own_step = Learner.step
 

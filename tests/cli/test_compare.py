@@ -6,9 +6,9 @@ import pytest
 import torch
 
 import quadric
-from quadric.autoencoders import Provenance, TopKAutoencoder
 from quadric.cli import main
 from quadric.geometry import frobenius_similarity
+from quadric.model import Provenance, TopKAutoencoder
 from tests.geometry.examples import planted_shapes, trained
 from tests.interop.reading.foreign_folders import saelens_tensors, write_saelens
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from quadric.activations import (
+from quadric.cli import main
+from quadric.data import (
     ActivationConfig,
     BatchSize,
     LiveStream,
@@ -16,11 +17,10 @@ from quadric.activations import (
     load_model,
     parse_hook_point,
 )
-from quadric.activations.capture import capture
-from quadric.cli import main
-from quadric.concepts import CONCEPTS, Concept
-from quadric.concepts.reading import concept_vectors, corpus_vectors, word_tokens
-from quadric.corpus import CorpusConfig
+from quadric.data.capture import capture
+from quadric.data.corpus import CorpusConfig
+from quadric.evidence.concepts import CONCEPTS, Concept
+from quadric.evidence.concepts.reading import concept_vectors, corpus_vectors, word_tokens
 from tests.tiny_runs import make_tiny_world, train_command
 
 pytestmark = pytest.mark.slow  # whole commands
@@ -101,7 +101,7 @@ def test_a_vector_is_that_of_the_words_last_token_whatever_the_padding(world: Pa
 
 
 def test_another_model_is_refused(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from tests.activations.tiny import save_tiny
+    from tests.data.tiny import save_tiny
 
     other = save_tiny(tmp_path / "tiny-llama", "gpt2")
     assert main(["concepts", str(world / "run"), "--model", str(other)]) == 1

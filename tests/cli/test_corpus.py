@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from quadric.cli import main
-from tests.activations.tiny import save_tiny
+from tests.data.tiny import save_tiny
 
 
 def test_without_flags_the_embedded_corpora_are_listed_with_their_licences(capsys: pytest.CaptureFixture[str]) -> None:

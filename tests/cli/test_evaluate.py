@@ -8,10 +8,10 @@ import pytest
 import torch
 
 import quadric
-from quadric.activations import ActivationConfig, BatchSize, LiveStream
-from quadric.activations.config import config_from
 from quadric.cli import main
-from quadric.corpus import CorpusConfig
+from quadric.data import ActivationConfig, BatchSize, LiveStream
+from quadric.data.config import config_from
+from quadric.data.corpus import CorpusConfig
 from quadric.evaluation import files
 from tests.cli.terminal import complaints, only_complaint
 from tests.interop.reading.foreign_folders import write

@@ -101,7 +101,7 @@ def test_bytes_and_terminals_that_hold_no_text_are_refused(
 
 
 def test_another_language_model_is_refused(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from tests.activations.tiny import save_tiny
+    from tests.data.tiny import save_tiny
 
     other = save_tiny(tmp_path / "tiny", "qwen3")
     assert main(["explain", str(run), "word", "--model", str(other), "--device", "cpu"]) == 1

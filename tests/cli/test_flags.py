@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 import tyro
 
-from quadric.activations.settings import ActivationConfig, HarvestConfig, TokenRules
 from quadric.cli.activation_flags import RuleFlags, TextFlags
 from quadric.cli.flags import attribute_docs, check_resumes_with, flag_group, given_flags, take
 from quadric.cli.train import Output, Train
-from quadric.corpus.config import CorpusConfig
+from quadric.data.corpus.config import CorpusConfig
+from quadric.data.settings import ActivationConfig, HarvestConfig, TokenRules
 from quadric.evaluation.settings import EvaluationSettings
-from quadric.runs.recipes import training_config
-from quadric.runs.scales import PAPER, SMALL, Grid, Scale, resized
+from quadric.run.recipes import training_config
+from quadric.run.scales import PAPER, SMALL, Grid, Scale, resized
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from pathlib import Path
 import huggingface_hub
 import pytest
 
-from quadric.activations import ActivationCache
 from quadric.cli import main
+from quadric.data import ActivationCache
 from tests import fresh_process
-from tests.activations.tiny import save_tiny
+from tests.data.tiny import save_tiny
 from tests.fresh_process import TRANSFORMERS
 
 

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from quadric.cli import main
-from quadric.training.cost import StepSize
-from quadric.training.plan import RunPlan
-from quadric.training.timing import StepWork, lifted_work
-from tests.activations.tiny import save_tiny
+from quadric.train.cost import StepSize
+from quadric.train.plan import RunPlan
+from quadric.train.timing import StepWork, lifted_work
+from tests.data.tiny import save_tiny
 from tests.tiny_runs import flags, make_tiny_world
 
 pytestmark = pytest.mark.slow  # whole commands
@@ -36,7 +36,7 @@ def test_json_is_for_programs(capsys):
 def test_the_time_of_a_large_dictionary_is_that_of_all_its_work(capsys, monkeypatch):
     rates = StepWork(1e9, 1e9, 1e9, 1e8, 1e7, 1e9, 1e7, 1e11)
     measured = []
-    monkeypatch.setattr("quadric.training.timing.measure_rates", lambda size: measured.append(size) or rates)
+    monkeypatch.setattr("quadric.train.timing.measure_rates", lambda size: measured.append(size) or rates)
     large = ["plan", "--d-model", "128", "--n-latents", "65536", "--initial-density", "0.0002", "--steps", "10"]
     large += ["--overlap-penalty", "0", "--batch-tokens", "2048"]
     assert main([*large, "--json"]) == 0

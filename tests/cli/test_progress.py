@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from quadric.activations.harvesting import Progress
 from quadric.cli import progress as module
 from quadric.cli.progress import LiveDisplay, PlainDisplay, TrainingProgress, progress
-from quadric.training import StepReport
+from quadric.data.harvesting import Progress
+from quadric.train import StepReport
 from tests.cli.terminal import run_on_a_terminal
 
 
@@ -149,8 +149,8 @@ def test_several_autoencoders_are_a_table_on_a_terminal(monkeypatch: pytest.Monk
 NESTED = """
 import time
 from quadric.cli.progress import TrainingProgress, progress
-from quadric.activations.harvesting import Progress
-from quadric.training import StepReport
+from quadric.data.harvesting import Progress
+from quadric.train import StepReport
 with progress(["geometry"]) as display:
     with progress() as inner, inner.tokens("evidence first") as show:
         for done in range(0, 1001, 100):

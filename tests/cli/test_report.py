@@ -13,14 +13,14 @@ from tests.geometry.examples import planted_shapes
 # A report must come from weights: any forward pass, encoding or heavy import makes this script fail.
 WATCHED = """
 import sys, torch
-from quadric import autoencoders
+from quadric.model import BilinearAutoencoder
 def forbidden(*args, **kwargs): raise AssertionError("a forward pass")
 torch.nn.Module.__call__ = forbidden
-autoencoders.BilinearAutoencoder.encode_prepared = forbidden
+BilinearAutoencoder.encode_prepared = forbidden
 from quadric.cli import main
 code = main(["report", sys.argv[1], "--out", sys.argv[2]])
-loaded = {"transformers", "datasets", "matplotlib", "quadric.training"} & set(sys.modules)
-loaded |= {name for name in sys.modules if name.startswith("quadric.activations.")} - {"quadric.activations.settings"}
+loaded = {"transformers", "datasets", "matplotlib", "quadric.train"} & set(sys.modules)
+loaded |= {name for name in sys.modules if name.startswith("quadric.data.")} - {"quadric.data.settings"}
 print(code, sorted(loaded))
 """
 

@@ -7,16 +7,16 @@ import pytest
 
 import quadric
 from quadric import BilinearAutoencoder, TopKAutoencoder
-from quadric.activations import ActivationConfig, HarvestConfig, describe, harvest_to_folder
-from quadric.autoencoders import Provenance
 from quadric.cli import main
-from quadric.corpus import CorpusConfig
+from quadric.data import ActivationConfig, HarvestConfig, describe, harvest_to_folder
+from quadric.data.corpus import CorpusConfig
 from quadric.evidence import Evidence
 from quadric.geometry import stored
-from quadric.site import writer
+from quadric.model import Provenance
+from quadric.viewer import writer
 from tests import fresh_process
-from tests.activations.tiny import D_MODEL, save_tiny
 from tests.cli.terminal import run_on_a_terminal
+from tests.data.tiny import D_MODEL, save_tiny
 
 pytestmark = pytest.mark.slow  # whole commands
 

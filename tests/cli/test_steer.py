@@ -78,7 +78,7 @@ def test_mistakes_are_one_line_and_write_nothing(
     (tmp_path / "none.txt").write_text("# nothing\n")
     (tmp_path / "odd.txt").write_bytes(b"\xff\xfe\x00")
     other = tmp_path / "other"
-    from tests.activations.tiny import save_tiny
+    from tests.data.tiny import save_tiny
 
     save_tiny(other, "qwen3")
     out = tmp_path / "curve.csv"

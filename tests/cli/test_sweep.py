@@ -9,13 +9,13 @@ import pytest
 import tyro
 from pyarrow import parquet
 
-from quadric import sweep as package
 from quadric.cli import main
 from quadric.cli.sweep import Sweep
-from quadric.runs.folder import autoencoder_folders
-from quadric.runs.recipes import PAPER
-from quadric.sweep import Watcher, read_rows, sweep
-from quadric.sweep.results import row_path
+from quadric.run.folder import autoencoder_folders
+from quadric.run.recipes import PAPER
+from quadric.studies import sweep as package
+from quadric.studies.sweep import Watcher, read_rows, sweep
+from quadric.studies.sweep.results import row_path
 from tests import fresh_process
 from tests.cli.terminal import only_complaint, run_on_a_terminal
 from tests.tiny_runs import make_tiny_world, sweep_command
@@ -77,7 +77,7 @@ def test_a_new_sweep_reads_activations_that_are_linked_into_its_folder(
     def no_model(*arguments: object, **options: object) -> None:
         raise AssertionError("the activations are stored already")
 
-    monkeypatch.setattr("quadric.activations.harvesting.load_model", no_model)
+    monkeypatch.setattr("quadric.data.harvesting.load_model", no_model)
     assert main(sweep_command(world, folder, "--layers", "2", "--prior", "topk", "--n-latents", "16")) == 0
     assert [row["n_latents"] for row in read_rows(folder)] == [16]
 

@@ -6,7 +6,7 @@ from rich.console import Console
 
 from quadric.cli.progress import Display
 from quadric.cli.sweep_table import SHOWN, LineWatcher, TableWatcher, sweep_watcher
-from quadric.training import StepReport
+from quadric.train import StepReport
 
 ROW = {"cell": "b", "error": 0.25, "error_low": 0.2, "error_high": 0.3, "density": 0.4}
 

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 import quadric
-from quadric.autoencoders import load_pretrained
 from quadric.cli import main
-from quadric.runs.folder import autoencoder_folders
-from quadric.runs.telemetry import read_metrics
+from quadric.model import load_pretrained
+from quadric.run.folder import autoencoder_folders
+from quadric.run.telemetry import read_metrics
 from tests import fresh_process
 from tests.cli.terminal import only_complaint, run_on_a_terminal
 from tests.fresh_process import TRANSFORMERS
@@ -106,7 +106,7 @@ def test_a_killed_run_resumes_to_the_same_bits_and_the_same_metrics(
     folder = tmp_path / "killed"
     command = train_command(world, folder, "--prior", "composite", "topk")
     dying = (
-        "import os, signal, sys; from quadric.runs import running; from quadric.cli import main\n"
+        "import os, signal, sys; from quadric.run import running; from quadric.cli import main\n"
         "write = running.values_of\n"
         "def values_of(report):\n"
         "    if report.step == int(sys.argv[1]): os.kill(os.getpid(), signal.SIGKILL)\n"

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from quadric.cli import main
 from quadric.evidence import Job
-from quadric.runs.evidence import WantedEvidence, evidence_for
-from quadric.runs.folder import autoencoder_folders, evidence_folder, load
-from tests.activations.tiny import save_tiny
+from quadric.run.evidence import WantedEvidence, evidence_for
+from quadric.run.folder import autoencoder_folders, evidence_folder, load
+from tests.data.tiny import save_tiny
 
 TOPICS = {"day": "Monday comes after Sunday, and then comes Tuesday.", "family": "All happy families are alike."}
 ACTIVATIONS = (

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from quadric.cli import main
-from quadric.runs.telemetry import read_metrics
+from quadric.run.telemetry import read_metrics
 from tests import fresh_process
 from tests.tiny_runs import flags, make_tiny_world, train_command
 

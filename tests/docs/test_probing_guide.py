@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from quadric.cli.probe import Data, Output, Probe
-from quadric.probing.catalogue import IDENTICAL
+from quadric.studies.probing.catalogue import IDENTICAL
 
 GUIDE = Path(__file__).parents[2] / "docs" / "probing.md"
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from quadric.activations import manifest
-from quadric.autoencoders import io
+from quadric.data import manifest
 from quadric.evidence import storage
-from quadric.runs import config as run
-from quadric.site import schema
-from quadric.sweep import config as sweep
+from quadric.model import storage as dictionaries
+from quadric.run import config as run
+from quadric.studies.sweep import config as sweep
 from quadric.version import __version__
+from quadric.viewer import schema
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "stability.md").read_text(encoding="utf-8")
@@ -20,7 +20,7 @@ PAGE = (ROOT / "docs" / "stability.md").read_text(encoding="utf-8")
 @pytest.mark.parametrize(
     ("file", "version"),
     [
-        ("autoencoder", io.FORMAT_VERSION),
+        ("autoencoder", dictionaries.FORMAT_VERSION),
         ("run", run.FORMAT_VERSION),
         ("sweep", sweep.FORMAT_VERSION),
         ("activation cache", manifest.FORMAT),

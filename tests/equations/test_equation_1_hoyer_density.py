@@ -5,7 +5,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from quadric.autoencoders.objective import hoyer_density
+from quadric.model.objective import hoyer_density
 from tests import naive, zoo
 
 finite = st.floats(-1e3, 1e3, allow_subnormal=False)

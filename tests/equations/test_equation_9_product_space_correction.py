@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from quadric.autoencoders.objective import product_space_error
+from quadric.model.objective import product_space_error
 from tests import naive, zoo
 
 

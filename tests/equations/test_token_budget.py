@@ -2,7 +2,7 @@
 
 import pytest
 
-from quadric.runs.recipes import paper
+from quadric.run.recipes import paper
 
 PRINTED_TOKENS = 8e6
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from quadric import BilinearAutoencoder, TopKAutoencoder
-from quadric.autoencoders.objective import unit_tokens
 from quadric.evaluation.active import ActiveError, error_at, error_by_active, fewest_active
+from quadric.model.objective import unit_tokens
 
 
 def unit(n: int = 40, d: int = 6) -> torch.Tensor:

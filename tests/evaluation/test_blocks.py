@@ -5,9 +5,9 @@ import torch
 from torch.testing import assert_close
 
 from quadric import BilinearAutoencoder, TopKAutoencoder
-from quadric.autoencoders.lens import AffineLens
-from quadric.autoencoders.objective import unit_tokens
 from quadric.evaluation.blocks import BlockAccumulator
+from quadric.model.lens import AffineLens
+from quadric.model.objective import unit_tokens
 
 D = 7
 LENS = AffineLens(torch.full((D,), 0.25), torch.tensor(0.3), torch.eye(D), torch.tensor(100))

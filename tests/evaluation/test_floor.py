@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import quadric
-from quadric.autoencoders.objective import unit_tokens
 from quadric.evaluation.floor import floor_bounds, product_space_basis, product_space_floor
+from quadric.model.objective import unit_tokens
 
 
 def tokens(n: int, d: int = 6, seed: int = 0) -> torch.Tensor:

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from quadric import BilinearAutoencoder
-from quadric.activations import ActivationBatch, StreamProvenance
+from quadric.data import ActivationBatch, StreamProvenance
 from quadric.evidence.text import ReadSequence
 from tests import zoo
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from quadric.autoencoders import Provenance
 from quadric.evidence import Evidence, EvidenceSettings, Job, collect, collect_together
 from quadric.evidence.collecting import STATE
+from quadric.model import Provenance
 from tests.evidence.streams import HOOK, RandomStream, RandomText, small_autoencoder
 from tests.evidence.test_collector import SETTINGS, assert_same
 

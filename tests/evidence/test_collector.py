@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from quadric import BilinearAutoencoder
-from quadric.autoencoders.objective import hoyer_density
 from quadric.evidence import (
     Calibration,
     Collector,
@@ -20,6 +19,7 @@ from quadric.evidence import (
 )
 from quadric.evidence.firing import SUMS
 from quadric.geometry import Centre, Decomposition, decompose, with_signs
+from quadric.model.objective import hoyer_density
 from tests.evidence import naive
 from tests.evidence.streams import HOOK, PROVENANCE, RandomStream, RandomText, small_autoencoder
 

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 import quadric
-from quadric.autoencoders.topk import JumpReLUAutoencoder, ReLUAutoencoder
 from quadric.geometry import latent_frame
 from quadric.interventions.clamping import clamp
+from quadric.model.linear import JumpReLUAutoencoder, ReLUAutoencoder
 from tests.geometry.linear_dictionary import tokens
 
 X = 5 * tokens(300)

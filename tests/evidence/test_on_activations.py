@@ -8,9 +8,9 @@ import pytest
 import torch
 
 import quadric
-from quadric.autoencoders.objective import hoyer_density
 from quadric.geometry import latent_frame
-from tests.activations.tiny import tiny_causal, tiny_tokenizer
+from quadric.model.objective import hoyer_density
+from tests.data.tiny import tiny_causal, tiny_tokenizer
 from tests.geometry.linear_dictionary import batch_topk, tokens, topk
 
 TEXTS = ["All happy families are alike.", "Each unhappy family is unhappy in its own way."] * 6

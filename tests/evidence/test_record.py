@@ -1,7 +1,7 @@
 """Summaries of evidence and its parts: short, and without arrays."""
 
 from quadric.evidence import ModelLabels
-from quadric.evidence.labelling import LabellingReport
+from quadric.evidence.labels.labelling import LabellingReport
 from tests.evidence.test_collector import collected, finished
 
 EVIDENCE = finished(collected())

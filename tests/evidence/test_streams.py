@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from quadric.activations import ActivationConfig, HarvestConfig, TokenRules, describe, harvest_to_folder
-from quadric.activations.config import config_from
-from quadric.autoencoders import Provenance
-from quadric.corpus import CorpusConfig
+from quadric.data import ActivationConfig, HarvestConfig, TokenRules, describe, harvest_to_folder
+from quadric.data.config import config_from
+from quadric.data.corpus import CorpusConfig
 from quadric.evidence import open_cached, open_live
-from tests.activations.tiny import save_tiny
+from quadric.model import Provenance
+from tests.data.tiny import save_tiny
 
 
 def test_a_config_made_from_provenance_has_that_provenance() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from quadric import BilinearAutoencoder
-from quadric.activations import (
+from quadric.data import (
     ActivationCache,
     ActivationConfig,
     BatchSize,
@@ -15,10 +15,10 @@ from quadric.activations import (
     LiveStream,
     harvest_to_folder,
 )
-from quadric.corpus import CorpusConfig
+from quadric.data.corpus import CorpusConfig
 from quadric.evidence import EvidenceSettings, collect, text_behind
 from quadric.evidence.places import as_text
-from tests.activations.tiny import D_MODEL, save_tiny
+from tests.data.tiny import D_MODEL, save_tiny
 from tests.evidence.test_collector import assert_same
 
 SETTINGS = EvidenceSettings(n_points=30, n_contexts=2, n_axes=3)

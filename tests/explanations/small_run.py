@@ -5,15 +5,15 @@ from pathlib import Path
 import torch
 
 from quadric import BilinearAutoencoder, TopKAutoencoder
-from quadric.activations import ActivationConfig, describe
-from quadric.autoencoders import load_pretrained
-from quadric.autoencoders.lens import affine_lens, token_moments
-from quadric.autoencoders.objective import unit_tokens
-from quadric.corpus import CorpusConfig
+from quadric.data import ActivationConfig, describe
+from quadric.data.corpus import CorpusConfig
 from quadric.evidence import EvidenceSettings, collect, open_live
 from quadric.explanations import Explainer
 from quadric.explanations.explaining import language_model_of
-from tests.activations.tiny import D_MODEL, save_tiny
+from quadric.model import load_pretrained
+from quadric.model.lens import affine_lens, token_moments
+from quadric.model.objective import unit_tokens
+from tests.data.tiny import D_MODEL, save_tiny
 
 NAME = "small"
 N_LATENTS = 24

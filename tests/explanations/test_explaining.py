@@ -8,11 +8,11 @@ import torch
 
 import quadric
 from quadric import BilinearAutoencoder
-from quadric.autoencoders.objective import unit_tokens
 from quadric.evidence import Evidence
 from quadric.explanations import RANKING, RANKING_WITHOUT_EVIDENCE, Explainer
 from quadric.explanations.explaining import energy_shares, language_model_of
-from tests.activations.tiny import D_MODEL, tiny_causal, tiny_tokenizer
+from quadric.model.objective import unit_tokens
+from tests.data.tiny import D_MODEL, tiny_causal, tiny_tokenizer
 from tests.explanations.small_run import N_LATENTS, NAME, make_linear_explainer
 
 TEXT = "Document 3: word 3 and more."

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from quadric._terminal import safe_console
+from quadric._io.terminal import safe_console
 from quadric.explanations import Explainer, Explanation
 from quadric.explanations.files import check_explanation_paths, write_explanations
 from quadric.explanations.page import explanations_as_page

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quadric import BilinearAutoencoder
-from quadric.activations import length_groups
-from quadric.activations.capture import capture
-from quadric.activations.hook_points import parse_hook_point
-from quadric.activations.tokenizer import Tokenizer
-from quadric.autoencoders import Provenance
+from quadric.data import length_groups
+from quadric.data.capture import capture
+from quadric.data.hook_points import parse_hook_point
+from quadric.data.tokenizer import Tokenizer
 from quadric.explanations import Explainer, TextReader
 from quadric.explanations.reading import LONGEST_TEXT, check_text, words_of
-from tests.activations.tiny import D_MODEL, N_LAYERS, tiny_model, tiny_tokenizer
+from quadric.model import Provenance
+from tests.data.tiny import D_MODEL, N_LAYERS, tiny_model, tiny_tokenizer
 
 RULES = {"prepend_bos": "never", "bos": "drop", "special_tokens": "drop", "outliers": "drop", "outlier_factor": 10.0}
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from quadric.cli import main
-from quadric.site import writer
+from quadric.viewer import writer
 from tests.tiny_runs import flags, make_tiny_world
 
 # The same cases every time: a failure here must not depend on the day.

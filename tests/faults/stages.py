@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import pytest
 
-from quadric._locks import LOCK
+from quadric._io.locks import LOCK
 from quadric.cli import main
-from quadric.site import writer
+from quadric.viewer import writer
 from tests.evidence.fake_endpoint import Reply, Request, openai_reply, serving
 from tests.tiny_runs import flags
 
@@ -53,7 +53,7 @@ def label(places: Places) -> int:
 
     with serving(answer) as server:
         # The address of the server is stored with the labels, so it has to be the same every time.
-        from quadric.evidence.endpoints import Endpoint
+        from quadric.evidence.labels.endpoints import Endpoint
 
         post = Endpoint._request
         Endpoint._request = lambda self, prompt: _to(post(self, prompt), server.url)  # type: ignore[method-assign]

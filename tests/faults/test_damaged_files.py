@@ -15,22 +15,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import quadric
-from quadric._records import record_from_json
-from quadric.activations import ActivationCache, BatchSize, CachedStream
-from quadric.autoencoders.io import read_folder, weights_sha256
+from quadric._io.records import record_from_json
+from quadric.data import ActivationCache, BatchSize, CachedStream
 from quadric.evaluation.files import kept_in_run
 from quadric.evidence import Evidence
 from quadric.evidence.collecting import STATE, State
 from quadric.evidence.collector import Collector
-from quadric.evidence.labelling import ANSWERS, AnswerError, label_in, stored_answers
+from quadric.evidence.labels.labelling import ANSWERS, AnswerError, label_in, stored_answers
 from quadric.evidence.record import EvidenceSettings
 from quadric.geometry import stored_geometry
-from quadric.runs.config import read_run_config
-from quadric.runs.running import PROVENANCE, _read_provenance
-from quadric.runs.telemetry import METRICS, read_metrics
-from quadric.runs.viewing import route
-from quadric.site.serve import site_folder
-from quadric.training.checkpoints import newest_checkpoint
+from quadric.model.storage import read_folder, weights_sha256
+from quadric.run.config import read_run_config
+from quadric.run.running import PROVENANCE, _read_provenance
+from quadric.run.telemetry import METRICS, read_metrics
+from quadric.run.viewing import route
+from quadric.train.checkpoints import newest_checkpoint
+from quadric.viewer.serve import site_folder
 from tests.faults.damage import damaged_bytes, damaged_json, outcome, replaced
 
 Count = Callable[[], None]
@@ -234,7 +234,7 @@ def test_labels_of_earlier_runs(tmp_path: Path, count: Count) -> None:
     )
 )
 def test_any_json_at_all_as_a_record(values: Any) -> None:
-    from quadric.training.config import AutoencoderConfig
+    from quadric.train.config import AutoencoderConfig
 
     with pytest.raises(ValueError, match=r"somewhere") as caught:
         record_from_json(AutoencoderConfig, values, "somewhere")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quadric.site.serve import site_server
+from quadric.viewer.serve import site_server
 
 SECRET = b"the user's own file"
 TARGETS = [

@@ -13,11 +13,11 @@ import torch
 
 import quadric
 from quadric import BilinearAutoencoder
-from quadric.activations import ActivationCache, BatchSize, CachedStream
 from quadric.cli import main
+from quadric.data import ActivationCache, BatchSize, CachedStream
 from quadric.evidence import Evidence
-from quadric.evidence.labelling import replace_labels
-from quadric.training.checkpoints import Checkpoint, newest_checkpoint, write_checkpoint
+from quadric.evidence.labels.labelling import replace_labels
+from quadric.train.checkpoints import Checkpoint, newest_checkpoint, write_checkpoint
 from tests.faults.stages import Places, evidence_and_site, harvest, result, train
 
 Count = Callable[[], None]

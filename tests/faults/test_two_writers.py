@@ -12,7 +12,7 @@ from tests.faults.stages import Places, result
 HELD = """
 import sys
 from pathlib import Path
-from quadric.training import loop
+from quadric.train import loop
 from tests.faults.stages import Places, train
 
 *places, gate = sys.argv[1:]

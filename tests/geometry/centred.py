@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from quadric import BilinearAutoencoder
-from quadric.autoencoders.lens import AffineLens
 from quadric.geometry import Centre
+from quadric.model.lens import AffineLens
 from tests import zoo
 
 ORIGIN, GIVEN, LENS = "origin", "centre", "lens"

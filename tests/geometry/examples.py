@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from quadric import BilinearAutoencoder
-from quadric.autoencoders import BilinearArchitecture, Provenance
+from quadric.model import BilinearArchitecture, Provenance
 
 
 def by_hand(left: Tensor, right: Tensor, mixing: Tensor, provenance: Provenance | None = None) -> BilinearAutoencoder:

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from quadric.autoencoders.lens import TokenMoments, token_moments
-from quadric.autoencoders.objective import unit_tokens
 from quadric.geometry.centring import Centre, as_centre, centre_sha256, centred_factors, centring_of, given_sha256
+from quadric.model.lens import TokenMoments, token_moments
+from quadric.model.objective import unit_tokens
 from tests import naive, zoo
 
 MEAN = unit_tokens(zoo.tokens() + 1).mean(0)

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from quadric import BilinearAutoencoder, TopKAutoencoder
-from quadric.autoencoders import bilinear
 from quadric.geometry import copies
 from quadric.geometry.copies import redundancy
+from quadric.model import bilinear
 from tests import zoo
 
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from quadric import BilinearAutoencoder
-from quadric.autoencoders.lens import token_moments
 from quadric.geometry import dictionary_geometry, neighbours, statistics
+from quadric.model.lens import token_moments
 from tests import zoo
 from tests.geometry.examples import planted_shapes, trained
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from quadric import BilinearAutoencoder, TopKAutoencoder
-from quadric.autoencoders.lens import affine_lens, token_moments
 from quadric.geometry.direction_overlaps import direction_overlaps
+from quadric.model.lens import affine_lens, token_moments
 from tests.geometry.linear_dictionary import D_MODEL, tokens, topk
 
 

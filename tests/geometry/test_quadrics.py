@@ -7,8 +7,8 @@ import torch
 from torch.testing import assert_close
 
 import quadric
-from quadric.autoencoders.lens import AffineLens
 from quadric.geometry.quadrics import AffineForm, lens_affine_form, raw_affine_form, read_quadric
+from quadric.model.lens import AffineLens
 
 D = 7
 

@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from quadric.autoencoders import BilinearAutoencoder
 from quadric.geometry import spectrum
 from quadric.geometry.quadrics import AffineForm, lens_affine_form, raw_affine_form
 from quadric.geometry.recovery import (
@@ -21,6 +20,7 @@ from quadric.geometry.recovery import (
     recover,
     unit_directions,
 )
+from quadric.model import BilinearAutoencoder
 from tests import zoo
 
 

@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 
 import quadric
 from quadric import BilinearAutoencoder, TopKAutoencoder
-from quadric.autoencoders import Provenance
-from quadric.autoencoders.lens import AffineLens
 from quadric.geometry import (
     compare,
     frobenius_similarity,
@@ -21,6 +19,8 @@ from quadric.geometry import (
     without_mean,
 )
 from quadric.geometry.similarity import comparable, randomly_initialized
+from quadric.model import Provenance
+from quadric.model.lens import AffineLens
 from tests.geometry.examples import by_hand, orthonormal, planted_shapes, trained
 from tests.naive import mixing_matrix
 from tests.zoo import VARIETIES, make

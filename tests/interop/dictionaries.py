@@ -2,7 +2,7 @@
 
 import torch
 
-from quadric.autoencoders import (
+from quadric.model import (
     Autoencoder,
     BatchTopKAutoencoder,
     JumpReLUAutoencoder,

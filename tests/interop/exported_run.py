@@ -8,12 +8,12 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 import quadric
 from quadric import BilinearAutoencoder, Evidence
-from quadric.activations.sources import ActivationsInMemory
-from quadric.autoencoders.lens import affine_lens, token_moments
+from quadric.data.sources import ActivationsInMemory
 from quadric.evidence import EvidenceSettings, collect_in_memory
 from quadric.evidence.on_activations import text_of
 from quadric.interop.writing.passes import Reading
-from tests.activations.tiny import D_MODEL, SIZES, tiny_tokenizer
+from quadric.model.lens import affine_lens, token_moments
+from tests.data.tiny import D_MODEL, SIZES, tiny_tokenizer
 
 HOOK_POINT = "resid_pre.2"
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from quadric.autoencoders import Autoencoder
 from quadric.interop.carried import check_carried, decode, encode, is_linear, linear_decoder
+from quadric.model import Autoencoder
 from tests.interop.dictionaries import AFFINE, BILINEAR, LINEAR, bilinear, linear, tokens
 
 EVERY = [*BILINEAR, *LINEAR]

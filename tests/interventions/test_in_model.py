@@ -5,11 +5,11 @@ import torch
 
 import quadric
 from quadric import BilinearAutoencoder
-from quadric.activations.capture import capture
-from quadric.activations.hook_points import HookPointError, parse_hook_point
-from quadric.activations.models import sampled_fingerprint
-from quadric.autoencoders import Provenance
-from tests.activations.tiny import ARCHITECTURES, D_MODEL, N_LAYERS, random_tokens, tiny_causal, tiny_model
+from quadric.data.capture import capture
+from quadric.data.hook_points import HookPointError, parse_hook_point
+from quadric.data.models import sampled_fingerprint
+from quadric.model import Provenance
+from tests.data.tiny import ARCHITECTURES, D_MODEL, N_LAYERS, random_tokens, tiny_causal, tiny_model
 
 POINTS = ("resid_pre.0", "resid_pre.2", "attn_out.1", "mlp_out.1", "resid_post.1", f"resid_post.{N_LAYERS - 1}")
 TOKENS = random_tokens(3, 9)

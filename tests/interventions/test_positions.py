@@ -5,7 +5,7 @@ import torch
 from transformers import DynamicCache
 
 from quadric.interventions.positions import check_positions, selected, token_positions
-from tests.activations.tiny import random_tokens, tiny_causal
+from tests.data.tiny import random_tokens, tiny_causal
 
 DECODER = tiny_causal().get_decoder()
 TOKENS = random_tokens(2, 5)

@@ -18,7 +18,7 @@ import { EIGENVECTOR, NO_AXIS, NOTHING } from "./data/schema.ts";
 import { visible } from "./data/vocabulary.ts";
 import { placeTooltip } from "./ui/tooltip.ts";
 
-/** What quadric/site/notebook.py puts into the page. */
+/** What quadric/viewer/notebook.py puts into the page. */
 export interface NotebookData {
   title: string;
   note: string;

@@ -18,7 +18,7 @@ from quadric.evidence.clusters import (
     is_available,
     latent_clusters,
 )
-from quadric.evidence.labels import readable
+from quadric.evidence.labels.stored import readable
 from quadric.evidence.patterns.chance import corrected, p_values
 from quadric.evidence.patterns.cones import HEAVY_TAILS, Ray, excess, leading_ray, with_heavy_tails
 from quadric.evidence.patterns.interpolations import Interpolation, interpolation

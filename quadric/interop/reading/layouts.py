@@ -14,9 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from quadric.autoencoders import Autoencoder, load_pretrained
-from quadric.autoencoders.io import CONFIG_NAME
 from quadric.interop.reading import published, saelens, sparsify
+from quadric.model import Autoencoder, load_pretrained
+from quadric.model.storage import CONFIG_NAME
 
 FOREIGN_CONFIG = "cfg.json"
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from torch import Tensor
 
-from quadric._files import shown
-from quadric.autoencoders import BilinearArchitecture, BilinearAutoencoder, Provenance
+from quadric._io.files import shown
 from quadric.interop.reading.weights import check_shape, read_config, read_weights, text_or_none, whole_number
+from quadric.model import BilinearArchitecture, BilinearAutoencoder, Provenance
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"

@@ -14,11 +14,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from quadric._files import shown
-from quadric._records import record_from_json
-from quadric.autoencoders import Autoencoder, BilinearArchitecture, BilinearAutoencoder, Provenance
-from quadric.autoencoders.bilinear import tensor_shapes
-from quadric.autoencoders.scaling import Input
+from quadric._io.files import shown
+from quadric._io.records import record_from_json
 from quadric.interop.reading.places import hook_point_of
 from quadric.interop.reading.tensors import linear_dictionary
 from quadric.interop.reading.weights import (
@@ -29,6 +26,9 @@ from quadric.interop.reading.weights import (
     text_or_none,
     whole_number,
 )
+from quadric.model import Autoencoder, BilinearArchitecture, BilinearAutoencoder, Provenance
+from quadric.model.bilinear import tensor_shapes
+from quadric.model.scaling import Input
 
 CONFIG = "cfg.json"
 WEIGHTS = "sae_weights.safetensors"

@@ -8,11 +8,11 @@ A training run is a folder of such folders, `layers.3`, `layers.6` …, beside a
 from pathlib import Path
 from typing import Any
 
-from quadric._files import shown
-from quadric.autoencoders import LinearAutoencoder
+from quadric._io.files import shown
 from quadric.interop.reading.places import hook_point_of
 from quadric.interop.reading.tensors import linear_dictionary
 from quadric.interop.reading.weights import check_shape, read_config, read_weights, text_or_none, whole_number
+from quadric.model import LinearAutoencoder
 
 CONFIG = "cfg.json"
 WEIGHTS = "sae.safetensors"

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from quadric.autoencoders import (
+from quadric.model import (
     JumpReLUAutoencoder,
     LinearArchitecture,
     LinearAutoencoder,
@@ -11,7 +11,7 @@ from quadric.autoencoders import (
     ReLUAutoencoder,
     TopKAutoencoder,
 )
-from quadric.autoencoders.scaling import Input
+from quadric.model.scaling import Input
 
 NORMALISATION: dict[Input, str] = {
     "unit": "unit norm per token",

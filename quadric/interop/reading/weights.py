@@ -9,7 +9,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from quadric._files import read_json, shown
+from quadric._io.files import read_json, shown
 
 BY_TENSORS = "or give its tensors to quadric.linear_dictionary"
 

@@ -17,12 +17,12 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from safetensors.numpy import save as serialize_arrays
 
-from quadric._files import write_atomically, write_json
-from quadric.autoencoders import Autoencoder
+from quadric._io.files import write_atomically, write_json
 from quadric.evidence import Evidence, RowText, TextSource
 from quadric.evidence.text import HarvestedText
 from quadric.interop.hook_names import module_name
 from quadric.interop.writing.passes import Reading, Side, away_from_rest, check_evidence, token_values
+from quadric.model import Autoencoder
 
 Array = np.ndarray
 

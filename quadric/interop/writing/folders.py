@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from quadric._files import name_disk_errors, read_versioned_json, sync_to_disk, write_json
-from quadric._records import check_keys
+from quadric._io.files import name_disk_errors, read_versioned_json, sync_to_disk, write_json
+from quadric._io.records import check_keys
 from quadric.version import __version__
 
 FORMAT = "quadric-export"

@@ -20,12 +20,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float32, Int64
 
-from quadric._files import is_plain_name, write_atomically
-from quadric.autoencoders import Autoencoder
+from quadric._io.files import is_plain_name, write_atomically
 from quadric.evidence import Evidence
 from quadric.evidence.record import MISSING, NEGATIVE, POSITIVE
 from quadric.interop.hook_names import transformer_lens_name
 from quadric.interop.writing.passes import Reading, Side, away_from_rest, check_evidence, token_values
+from quadric.model import Autoencoder
 
 Array = np.ndarray
 

@@ -11,13 +11,13 @@ import numpy as np
 import torch
 from jaxtyping import Float32, Int64
 
-from quadric.activations.batches import ActivationStream
-from quadric.activations.harvesting import Progress
-from quadric.autoencoders import Autoencoder
-from quadric.autoencoders.io import weights_sha256
+from quadric.data.batches import ActivationStream
+from quadric.data.harvesting import Progress
 from quadric.evidence import Evidence, TextSource
 from quadric.evidence.collecting import opened_batches
 from quadric.evidence.streams import hook_point_here, provenance_here
+from quadric.model import Autoencoder
+from quadric.model.storage import weights_sha256
 
 Array = np.ndarray
 

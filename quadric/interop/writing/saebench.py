@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from quadric._files import write_json
-from quadric.autoencoders import Autoencoder
+from quadric._io.files import write_json
 from quadric.interop.saebench import RECORD, bench_record
+from quadric.model import Autoencoder
 
 
 def write_saebench(folder: Path, autoencoder: Autoencoder, *, model_name: str | None = None) -> None:

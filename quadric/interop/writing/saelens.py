@@ -14,8 +14,10 @@ import torch
 from safetensors.torch import save as serialize_tensors
 from torch import Tensor
 
-from quadric._files import write_atomically, write_json
-from quadric.autoencoders import (
+from quadric._io.files import write_atomically, write_json
+from quadric.interop.carried import is_linear, linear_decoder
+from quadric.interop.hook_names import transformer_lens_name
+from quadric.model import (
     Autoencoder,
     BatchTopKAutoencoder,
     BilinearAutoencoder,
@@ -24,9 +26,7 @@ from quadric.autoencoders import (
     Provenance,
     TopKAutoencoder,
 )
-from quadric.autoencoders.scaling import Input
-from quadric.interop.carried import is_linear, linear_decoder
-from quadric.interop.hook_names import transformer_lens_name
+from quadric.model.scaling import Input
 from quadric.version import __version__
 
 ARCHITECTURE = "quadric"

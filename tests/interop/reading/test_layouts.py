@@ -7,7 +7,7 @@ import pytest
 
 import quadric
 from quadric.interop.reading import is_dictionary, read_dictionary
-from quadric.runs.folder import load_all
+from quadric.run.folder import load_all
 from tests.interop.reading.foreign_folders import saelens_tensors, write_published, write_saelens, write_sparsify
 
 

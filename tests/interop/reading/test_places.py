@@ -2,7 +2,7 @@
 
 import pytest
 
-from quadric.activations import parse_hook_point
+from quadric.data import parse_hook_point
 from quadric.interop.reading.places import hook_point_of
 
 

@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 
 import quadric
-from quadric.autoencoders import JumpReLUAutoencoder, ReLUAutoencoder
+from quadric.model import JumpReLUAutoencoder, ReLUAutoencoder
 from tests.interop.reading.foreign_folders import D, K, tokens
 
 

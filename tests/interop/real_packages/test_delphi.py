@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import quadric
-from tests.activations.tiny import tiny_tokenizer
+from tests.data.tiny import tiny_tokenizer
 from tests.interop.exported_run import Observed
 from tests.interop.real_packages.real import real_package
 

@@ -44,7 +44,7 @@ def made(variety: str, **settings: Any) -> Any:
     return sae
 
 
-def assert_same(sae: Any, folder: Path) -> quadric.autoencoders.LinearAutoencoder:
+def assert_same(sae: Any, folder: Path) -> quadric.model.LinearAutoencoder:
     sae.save_model(folder)
     ae, x = quadric.load(folder), tokens()
     with torch.no_grad():

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import quadric
-from quadric.autoencoders import Autoencoder
 from quadric.interop.saebench import BenchSAE, load
+from quadric.model import Autoencoder
 from tests.interop.dictionaries import BILINEAR, D_MODEL, LINEAR, bilinear, linear, tokens
 from tests.interop.real_packages.real import real_package
 

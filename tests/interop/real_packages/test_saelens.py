@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import quadric
-from quadric.autoencoders import Autoencoder, BilinearAutoencoder
+from quadric.model import Autoencoder, BilinearAutoencoder
 from tests.interop.dictionaries import BILINEAR, D_MODEL, LINEAR, bilinear, linear, tokens
 from tests.interop.real_packages.real import real_package
 

@@ -12,7 +12,7 @@ from quadric import TopKAutoencoder
 from quadric.evidence import RowText
 from quadric.interop.writing import delphi
 from quadric.interop.writing.delphi import FiringRule, firing_limits, load_lines, write_delphi
-from tests.activations.tiny import D_MODEL
+from tests.data.tiny import D_MODEL
 from tests.interop.exported_run import Observed
 
 

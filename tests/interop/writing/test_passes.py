@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from quadric import BilinearAutoencoder
-from quadric.activations.harvesting import Progress
+from quadric.data.harvesting import Progress
 from quadric.interop.writing.passes import away_from_rest, check_evidence, token_values
-from tests.activations.tiny import D_MODEL
+from tests.data.tiny import D_MODEL
 from tests.interop.exported_run import Observed
 
 

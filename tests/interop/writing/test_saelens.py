@@ -9,9 +9,9 @@ import torch
 from safetensors.torch import load_file
 
 import quadric
-from quadric.autoencoders import BatchTopKAutoencoder, BilinearAutoencoder
-from quadric.autoencoders.bilinear import tensor_shapes
 from quadric.interop.writing.saelens import load_lines, saelens_files, write_saelens
+from quadric.model import BatchTopKAutoencoder, BilinearAutoencoder
+from quadric.model.bilinear import tensor_shapes
 from tests.interop.dictionaries import AFFINE, BILINEAR, D_MODEL, LINEAR, bilinear, linear, tokens
 
 

@@ -1,4 +1,4 @@
-// Gzip'd safetensors and byte planes, as quadric/site/encoding.py writes them.
+// Gzip'd safetensors and byte planes, as quadric/viewer/encoding.py writes them.
 
 export interface Tensor {
   shape: number[];

@@ -1,4 +1,4 @@
-// Mirrors quadric/site/schema.py, which documents the format; tests/site/test_schema.py compares the two.
+// Mirrors quadric/viewer/schema.py, which documents the format; tests/viewer/test_schema.py compares the two.
 
 export const FORMAT = "quadric-site";
 export const SCHEMA_VERSION = 2;

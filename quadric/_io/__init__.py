@@ -1,0 +1,1 @@
+"""Files, locks, tables and progress: what every room needs and none is about."""

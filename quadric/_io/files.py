@@ -1,0 +1,179 @@
+"""Durable files: every file that Quadric writes is either complete on disk under its name, or absent.
+
+A file is written under a temporary name in the same folder, flushed to disk and renamed; then the folder is synced, so
+that the rename is on disk too. A crash or a power cut leaves the old file or the new one, never a part of either.
+"""
+
+import errno
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
+LARGEST_JSON = 1 << 30
+"""Bytes; every JSON file that Quadric writes is far smaller."""
+LONGEST_VALUE = 80
+"""Characters of a value in an error message."""
+
+
+class DiskFullError(OSError):
+    """The disk has no room for a file."""
+
+
+class NotWritableError(PermissionError):
+    """A file or folder that may not be written."""
+
+    def __init__(self, message: str, number: int) -> None:
+        super().__init__(message)
+        self.errno = number
+
+
+class WrittenFile(NamedTuple):
+    """Size and hash of a written file, to check later that it is complete."""
+
+    bytes: int
+    sha256: str
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file so that a reader sees the old content or the new, never a part."""
+    write_pieces(path, [content])
+
+
+def write_json(path: Path, values: object) -> None:
+    """Write an indented JSON file atomically."""
+    write_atomically(path, (json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode())
+
+
+def write_pieces(path: Path, pieces: Iterable[bytes | memoryview]) -> WrittenFile:
+    """Write a file piece by piece, for content too large to hold in memory twice; returns its size and hash."""
+    digest, size = hashlib.sha256(), 0
+    with _temporary_file(path) as file:
+        for piece in pieces:
+            file.write(piece)
+            digest.update(piece)
+            size += len(piece)
+    return WrittenFile(size, digest.hexdigest())
+
+
+@contextmanager
+def _temporary_file(path: Path) -> Iterator[BinaryIO]:
+    """A temporary file that gets its final name once it is complete and on disk."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with name_disk_errors(path):
+        try:
+            with temporary.open("wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+            sync_to_disk(path.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def name_disk_errors(path: Path) -> Iterator[None]:
+    """Name the path and a remedy if the disk is full or may not be written; the system's own message has neither."""
+    try:
+        yield
+    except (DiskFullError, NotWritableError):
+        raise
+    except OSError as problem:
+        if problem.errno in FULL:
+            raise DiskFullError(
+                f"no room for {path.name} in {path.parent}; earlier files are still valid: free some space and run "
+                "the same command again"
+            ) from problem
+        if problem.errno in NOT_WRITABLE:
+            raise NotWritableError(
+                f"{path} may not be written ({problem.strerror}); change its permissions, or give another folder",
+                problem.errno,
+            ) from problem
+        raise
+
+
+def remove_leftovers(folder: Path, names: str) -> None:
+    """Delete temporary files that killed writers left, for file names that match the pattern `names`."""
+    pattern = re.compile(rf"\.(?:{names})\.\d+")
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if pattern.fullmatch(path.name) and path.is_file():
+            path.unlink(missing_ok=True)
+
+
+def sync_to_disk(path: Path) -> None:
+    """Flush a file or a folder's entries to disk; a rename is durable only once its folder is flushed."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sha256_of_file(path: Path) -> str:
+    """SHA-256 of a file, as hex digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_json(path: Path, remedy: str) -> Any:
+    """Read a JSON file; whatever is wrong with it, the error is one line with the file and the remedy."""
+    try:
+        if (size := path.stat().st_size) > LARGEST_JSON:
+            raise ValueError(f"{size:,} bytes")
+        content = path.read_bytes()
+        values = json.loads(content)
+        if b"\\u" in content:
+            json.dumps(values, ensure_ascii=False).encode()  # raises for half of a surrogate pair, which is no text
+    except RecursionError:
+        raise ValueError(f"{path} is nested too deeply for JSON of Quadric; {remedy}") from None
+    except ValueError as problem:
+        raise ValueError(f"{path} is not valid JSON ({problem}); {remedy}") from None
+    return values
+
+
+def read_versioned_json(path: Path, format_name: str, version: int, what: str, remedy: str) -> dict[str, Any]:
+    """Read a JSON object of the given format; a version newer than `version` is an error."""
+    values = read_json(path, remedy)
+    if not isinstance(values, dict) or values.get("format") != format_name:
+        raise ValueError(f"{path} does not describe {what} (no format: {format_name!r}); {remedy}")
+    found = values.get("format_version")
+    if not isinstance(found, int) or isinstance(found, bool) or found < 1:
+        raise ValueError(f"{path} has format version {shown(found)}, which never existed; {remedy}")
+    if found > version:
+        raise ValueError(
+            f"{path} has format version {shown(found)}, newer than the {version} this Quadric reads; "
+            "upgrade with pip install -U quadric"
+        )
+    return values
+
+
+def is_plain_name(name: str) -> bool:
+    """Whether a name that was read from a file stays in its folder: no separators, no "..", no NUL."""
+    return name == os.path.basename(name) and name not in ("", ".", "..") and "\0" not in name
+
+
+def shown(value: object) -> str:
+    """A value for an error message: its repr, cut off where it is long."""
+    text = repr(value)
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"
+
+
+def check_endings(paths: Iterable[Path], known: Iterable[str]) -> None:
+    """Refuse unknown endings, folders, and endings whose package is not installed."""
+    needs = {".parquet": ("pyarrow", "tables"), ".png": ("matplotlib", "figures")}
+    for path in paths:
+        if path.suffix not in known:
+            raise ValueError(f"'{path}' ends in '{path.suffix}'; choose one of {', '.join(sorted(known))}")
+        if path.is_dir():
+            raise ValueError(f"'{path}' is a folder; give the name of a file")
+        package, extra = needs.get(path.suffix, ("json", ""))
+        if find_spec(package) is None:
+            raise ValueError(f"'{path}' needs {package}; install it with: pip install 'quadric[{extra}]'")

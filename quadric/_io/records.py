@@ -1,0 +1,69 @@
+"""Build dataclasses from JSON strictly: unknown keys, missing keys and values of the wrong type are errors."""
+
+import sys
+from dataclasses import fields, is_dataclass
+from types import UnionType
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from quadric._io.files import shown
+
+Record = TypeVar("Record")
+
+
+def record_from_json(record: type[Record], values: object, where: str) -> Record:
+    """Build a dataclass from a JSON object with exactly its fields; fields may be dataclasses or tuples of them."""
+    if not isinstance(values, dict):
+        raise ValueError(f"{where} is {shown(values)}; expected an object")
+    check_keys(values, {field.name for field in fields(record)}, where)  # type: ignore[arg-type]
+    hints = get_type_hints(record)
+    given = {name: _field(values[name], hints[name], f"{where}: {name}") for name in hints}
+    try:
+        return record(**given)
+    except ValueError as problem:  # the record's own checks know nothing of the file
+        raise ValueError(f"{where}: {problem}") from None
+
+
+def fields_added_after(version: int, added: dict[int, dict[str, Any]]) -> dict[str, Any]:
+    """The fields that a file of this version may lack, with the values that it means; `added` by the version."""
+    return {name: value for number in added if number > version for name, value in added[number].items()}
+
+
+def _field(value: object, hint: Any, where: str) -> object:
+    if get_origin(hint) is UnionType and value is not None:
+        records = [each for each in get_args(hint) if is_dataclass(each)]
+        hint = records[0] if records else hint
+    if is_dataclass(hint) and isinstance(hint, type):
+        return record_from_json(hint, value, where)
+    if get_origin(hint) in (tuple, list) and isinstance(value, list):
+        member = get_args(hint)[0]
+        made = [_field(each, member, f"{where}[{index}]") for index, each in enumerate(value)]
+        return tuple(made) if get_origin(hint) is tuple else made
+    if get_origin(hint) is dict and isinstance(value, dict) and get_args(hint)[1] is not Any:
+        member = get_args(hint)[1]
+        return {name: _field(each, member, f"{where}[{shown(name)}]") for name, each in value.items()}
+    _check_type(where, value, hint)
+    types = get_args(hint) or (hint,)
+    return float(value) if isinstance(value, int) and float in types and int not in types else value
+
+
+def _check_type(where: str, value: object, hint: Any) -> None:
+    """Raise if a JSON value has the wrong type for its field or is none of the choices of a Literal."""
+    options = get_args(hint) if get_origin(hint) is UnionType else (hint,)
+    types = [str if get_origin(each) is Literal else get_origin(each) or each for each in options]
+    fits = isinstance(value, (*types, int) if float in types else tuple(types))
+    if isinstance(value, int) and float in types and int not in types:
+        fits = fits and abs(value) <= sys.float_info.max
+    if not fits or (isinstance(value, bool) and bool not in types):
+        expected = " or ".join("null" if each is type(None) else each.__name__ for each in types)
+        raise ValueError(f"{where}={shown(value)} is not {expected}; was the file edited?")
+    choices = [choice for each in options if get_origin(each) is Literal for choice in get_args(each)]
+    if isinstance(value, str) and choices and str not in options and value not in choices:
+        raise ValueError(f"{where}={shown(value)} is unknown; choose one of {', '.join(map(str, choices))}")
+
+
+def check_keys(values: dict[str, Any], expected: set[str], where: str) -> None:
+    """Raise unless an object has exactly the expected keys."""
+    if unknown := sorted(values.keys() - expected):
+        raise ValueError(f"{where} has unknown keys {shown(unknown)}; expected only {sorted(expected)}")
+    if missing := sorted(expected - values.keys()):
+        raise ValueError(f"{where} lacks the keys {missing}; the file was edited or is incomplete")

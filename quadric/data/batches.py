@@ -1,0 +1,176 @@
+"""The batches that a stream yields, and the interface that live and cached streams share."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from quadric.data.provenance import StreamProvenance
+
+if TYPE_CHECKING:
+    from quadric.data.cache import CachedStream
+    from quadric.data.live_stream import LiveStream
+
+
+@dataclass(frozen=True)
+class ActivationBatch:
+    """Token vectors (unscaled, float32) and where each comes from; row i of every field belongs to the same token."""
+
+    activations: dict[str, Float[Tensor, "n d"]]
+    """One tensor per hook point, keyed by its canonical name."""
+    token_ids: Int[Tensor, " n"]
+    documents: Int[Tensor, " n"]
+    """Index of the document in its corpus."""
+    sequences: Int[Tensor, " n"]
+    """Index of the sequence in its epoch."""
+    positions: Int[Tensor, " n"]
+    """Position in the sequence that the language model read."""
+
+    def __len__(self) -> int:
+        return len(self.token_ids)
+
+    def rows(self, start: int, stop: int) -> "ActivationBatch":
+        """A slice of the rows."""
+        return ActivationBatch(
+            {name: vectors[start:stop] for name, vectors in self.activations.items()},
+            *(getattr(self, name)[start:stop] for name in COLUMNS),
+        )
+
+    def every(self, n: int, first: int) -> "ActivationBatch":
+        """Every n-th row, starting with row `first`."""
+        return ActivationBatch(
+            {name: vectors[first::n] for name, vectors in self.activations.items()},
+            *(getattr(self, name)[first::n] for name in COLUMNS),
+        )
+
+    def pinned(self) -> "ActivationBatch":
+        """A copy with its vectors in pinned memory, for fast transfer to a GPU; the batch itself if there is no GPU."""
+        if not torch.cuda.is_available():
+            return self
+        return replace(self, activations={name: vectors.pin_memory() for name, vectors in self.activations.items()})
+
+
+COLUMNS = ("token_ids", "documents", "sequences", "positions")
+
+
+def concatenated(batches: Sequence[ActivationBatch]) -> ActivationBatch:
+    """Several batches as one."""
+    if len(batches) == 1:
+        return batches[0]
+    return ActivationBatch(
+        {name: torch.cat([each.activations[name] for each in batches]) for name in batches[0].activations},
+        *(torch.cat([getattr(each, column) for each in batches]) for column in COLUMNS),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchSize:
+    """Size of a batch: exactly `tokens` rows, or all kept tokens of `sequences` whole sequences.
+
+    Example:
+        >>> from quadric.data import BatchSize
+        >>> BatchSize(tokens=4096).unit
+        'tokens'
+        >>> BatchSize(sequences=32).count
+        32
+    """
+
+    tokens: int | None = None
+    sequences: int | None = None
+
+    def __post_init__(self) -> None:
+        if (self.tokens is None) == (self.sequences is None):
+            raise ValueError(f"tokens={self.tokens} and sequences={self.sequences}; give exactly one of them")
+        if self.count < 1:
+            raise ValueError(f"a batch of {self.count} {self.unit} is empty; give at least 1")
+
+    @property
+    def unit(self) -> Literal["tokens", "sequences"]:
+        return "sequences" if self.tokens is None else "tokens"
+
+    @property
+    def count(self) -> int:
+        return self.sequences or self.tokens or 0
+
+
+@runtime_checkable
+class ActivationStream(Protocol):
+    """An iterable of batches with a cursor that can be saved and restored.
+
+    Iteration continues from the cursor. `state_dict()` is the cursor after the last batch received, however many
+    batches were prefetched. A stream created with the same arguments that loads this cursor continues with exactly the
+    next batch, bit for bit. The last batch of a stream that does not repeat may be smaller.
+    """
+
+    hook_points: tuple[str, ...]
+    d_model: int
+    provenance: StreamProvenance
+
+    def __iter__(self) -> Iterator[ActivationBatch]: ...
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
+class TokenShare:
+    """This process's share of the tokens of every batch: every n-th one.
+
+    For batches that cannot be divided into whole sequences, or whole forward passes, for every process. Every process
+    reads the whole stream, so only what follows is shared: harvest first if the language model is most of the work.
+    """
+
+    def __init__(self, stream: "CachedStream | LiveStream", rank: int, world_size: int) -> None:
+        check_rank(rank, world_size)
+        self.stream, self.rank, self.world_size = stream, rank, world_size
+        self.hook_points, self.d_model, self.provenance = stream.hook_points, stream.d_model, stream.provenance
+
+    def __iter__(self) -> Iterator[ActivationBatch]:
+        for batch in self.stream:
+            if len(batch) < self.world_size:
+                raise ValueError(
+                    f"a batch of {len(batch)} tokens cannot be shared by {self.world_size} processes; "
+                    "give a larger sequences_per_step"
+                )
+            yield batch.every(self.world_size, self.rank)
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.stream.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.stream.load_state_dict(state)
+
+    def load_cursors(self, cursors: Sequence[dict[str, Any]]) -> None:
+        self.stream.load_cursors(cursors)
+
+
+def check_rank(rank: int, world_size: int) -> None:
+    """Raise unless `rank` is one of `world_size` ranks."""
+    if not 0 <= rank < world_size:
+        raise ValueError(f"rank={rank} is not one of world_size={world_size} ranks; give 0 to {world_size - 1}")
+
+
+def check_same_batches(cursors: Sequence[dict[str, Any]], own: dict[str, Any]) -> None:
+    """Raise unless the streams of another number of processes had the same batches, all processes together."""
+    for saved in cursors:
+        check_same_setup(_of_all_processes(saved["setup"]), _of_all_processes(own))
+
+
+def _of_all_processes(setup: dict[str, Any]) -> dict[str, Any]:
+    count, unit = setup["batch"]
+    rest = {name: value for name, value in setup.items() if name not in ("rank", "world_size")}
+    return {**rest, "batch": [count * setup["world_size"], unit]}
+
+
+def check_same_setup(saved: dict[str, Any], own: dict[str, Any]) -> None:
+    """Raise if a cursor was saved by a stream with other batches, where it points to other rows."""
+    differing = [
+        f"{name}: saved {saved.get(name)}, here {value}" for name, value in own.items() if saved.get(name) != value
+    ]
+    if differing:
+        raise ValueError(
+            f"the cursor belongs to another stream ({'; '.join(differing)}); create the stream with its arguments"
+        )

@@ -1,0 +1,376 @@
+"""Read a cache of activations: memory-mapped, in any order, with the same batches for the same seed.
+
+Shuffling works in windows: shards are shuffled, consecutive shards are grouped into windows of up to a given number of
+rows, and rows are shuffled within each window. Only the row indices of a window or two are in memory, and only the
+pages that a batch needs are read from disk.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from quadric._io.files import sha256_of_file
+from quadric.data.batches import (
+    COLUMNS,
+    ActivationBatch,
+    BatchSize,
+    check_rank,
+    check_same_batches,
+    check_same_setup,
+)
+from quadric.data.manifest import CacheError, Manifest, Shard, damaged
+from quadric.data.parts import joined_manifest
+from quadric.data.prefetch import prefetched
+from quadric.data.provenance import StreamProvenance
+
+OPEN_SHARDS = 128
+WINDOW = 1 << 20
+
+
+class OpenShard(NamedTuple):
+    """A memory-mapped shard: a page is read from disk when it is first accessed."""
+
+    activations: dict[str, Tensor]
+    """As stored: directions if there are lengths, the vectors themselves otherwise."""
+    lengths: dict[str, Tensor]
+    columns: dict[str, Tensor]
+    sequence_tokens: Tensor
+    offsets: Tensor
+    """First row of each sequence, followed by the number of rows."""
+
+    def vectors(self, name: str, rows: Int[Tensor, " n"]) -> Float[Tensor, "n d"]:
+        """Some rows of a hook point in float32, at their own length."""
+        found = self.activations[name].index_select(0, rows).float()
+        return found.mul_(self.lengths[name].index_select(0, rows)[:, None]) if self.lengths else found
+
+
+class ActivationCache:
+    """A folder of activations written by `quadric harvest`.
+
+    Args:
+        folder: The folder.
+        expected: Where the activations should come from; anything else is an error. By default every cache is accepted.
+
+    Example:
+        >>> from quadric.data import ActivationCache
+        >>> stored = quadric.harvest("my-model", "texts.jsonl", layer=2, tokens=500, out="cache")
+        >>> cache = ActivationCache("cache")
+        >>> len(cache), cache.hook_points, cache.d_model
+        (500, ('resid_pre.2',), 32)
+        >>> cache.verify()
+    """
+
+    def __init__(self, folder: str | Path, *, expected: StreamProvenance | None = None) -> None:
+        self.folder = Path(folder)
+        self.manifest = joined_manifest(self.folder)
+        self.provenance = self.manifest.provenance
+        self.hook_points = self.provenance.hook_points
+        self.d_model = self.manifest.layout.d_model
+        if expected is not None:
+            self._check_expected(expected)
+        self.shard = lru_cache(maxsize=OPEN_SHARDS)(self._open_shard)
+        self._verified: set[int] = set()
+
+    def __len__(self) -> int:
+        return self.manifest.rows
+
+    def verify(self) -> None:
+        """Read every shard and compare it with its recorded checksum."""
+        for number in range(len(self.manifest.shards)):
+            self._verify(number)
+
+    def _verify(self, number: int, *, again: bool = True) -> None:
+        """Check the size of a shard and, the first time or `again`, its checksum."""
+        shard = self.manifest.shards[number]
+        path = self.folder / shard.file
+        whole = path.is_file() and path.stat().st_size == shard.bytes
+        if whole and (again or number not in self._verified):
+            whole = sha256_of_file(path) == shard.sha256
+        if not whole:
+            raise damaged(path)
+        self._verified.add(number)
+
+    def sequence_tokens(self, sequence: int) -> Int[Tensor, " l"]:
+        """All tokens of a sequence, including those that the token rules dropped: the context of the kept ones."""
+        for number, shard in enumerate(self.manifest.shards):
+            if shard.first_sequence <= sequence < shard.first_sequence + shard.sequences:
+                tokens = self.shard(number).sequence_tokens[sequence - shard.first_sequence]
+                return tokens[tokens >= 0]
+        raise CacheError(f"no sequence {sequence} in {self.folder}; it holds {self._n_sequences()}, counted from 0")
+
+    def _n_sequences(self) -> int:
+        return sum(shard.sequences for shard in self.manifest.shards)
+
+    def _check_expected(self, expected: StreamProvenance) -> None:
+        """Raise unless the cache matches; it may hold more hook points than expected."""
+        missing = [name for name in expected.hook_points if name not in self.hook_points]
+        found = [line for line in self.provenance.differences(expected) if not line.startswith("hook_points:")]
+        if missing:
+            found.append(f"hook_points: stored {', '.join(self.hook_points)}, asked for {', '.join(missing)} too")
+        if found:
+            raise CacheError(
+                f"the cache in {self.folder} does not match the requested activations ({'; '.join(found)}); "
+                "harvest again, or request what it holds"
+            )
+
+    def _open_shard(self, number: int) -> OpenShard:
+        """Map a shard into memory; the first time, it is read and compared with its recorded checksum."""
+        self._verify(number, again=False)
+        shard = self.manifest.shards[number]
+        path = self.folder / shard.file
+        try:
+            with safe_open(path, framework="pt") as file:
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, not a mapping
+        except (SafetensorError, OSError) as problem:
+            raise CacheError(f"{path} is damaged ({problem}); delete {path.parent} and harvest again") from None
+        if wrong := _wrong_shape(tensors, shard, self.manifest):
+            raise CacheError(f"{path} does not fit its manifest ({wrong}); delete {path.parent} and harvest again")
+        starts = torch.arange(shard.first_sequence, shard.first_sequence + shard.sequences + 1)
+        return OpenShard(
+            {name: tensors[f"activations.{name}"] for name in self.hook_points},
+            {name: tensors[f"lengths.{name}"] for name in self.hook_points if self.manifest.layout.unit_vectors},
+            {name: tensors[name] for name in COLUMNS},
+            tensors["sequence_tokens"],
+            torch.searchsorted(tensors["sequences"], starts),
+        )
+
+
+def _wrong_shape(tensors: dict[str, Tensor], shard: Shard, manifest: Manifest) -> str | None:
+    """The first tensor of a shard that is missing or has another shape than the manifest says; a shape that broadcasts
+    would otherwise repeat one row for all."""
+    expected: dict[str, tuple[int, ...]] = {
+        **{f"activations.{name}": (shard.rows, manifest.layout.d_model) for name in manifest.provenance.hook_points},
+        **dict.fromkeys(COLUMNS, (shard.rows,)),
+    }
+    if manifest.layout.unit_vectors:
+        expected |= {f"lengths.{name}": (shard.rows,) for name in manifest.provenance.hook_points}
+    for name, shape in expected.items():
+        if name not in tensors or tuple(tensors[name].shape) != shape:
+            found = tuple(tensors[name].shape) if name in tensors else "missing"
+            return f"{name} is {found}, expected {shape}"
+    tokens = tensors.get("sequence_tokens")
+    if tokens is None or tokens.ndim != 2 or len(tokens) != shard.sequences:
+        return f"sequence_tokens does not have {shard.sequences} rows"
+    return None
+
+
+class CachedStream:
+    """Batches of activations from a cache; see `ActivationStream` for its guarantees.
+
+    Batch b of an epoch belongs to rank b mod world_size.
+
+    Args:
+        cache: The stored activations.
+        batch: Size of a batch.
+        hook_points: Which hook points to read; all of the cache by default.
+        seed: Seed of the shuffling; None keeps the order in which the activations were stored.
+        rank: Number of this process.
+        world_size: Number of processes that share the stream.
+        repeat: Start again at the end, in another order.
+        prefetch: Batches read ahead.
+        window: Rows that are shuffled together.
+
+    Example:
+        >>> from quadric.data import ActivationCache, BatchSize, CachedStream
+        >>> stored = quadric.harvest("my-model", "texts.jsonl", layer=2, tokens=500, out="cache")
+        >>> stream = CachedStream(ActivationCache("cache"), batch=BatchSize(tokens=200))
+        >>> [len(batch) for batch in stream]
+        [200, 200, 100]
+    """
+
+    def __init__(
+        self,
+        cache: ActivationCache,
+        *,
+        batch: BatchSize,
+        hook_points: tuple[str, ...] | None = None,
+        seed: int | None = 0,
+        rank: int = 0,
+        world_size: int = 1,
+        repeat: bool = False,
+        prefetch: int = 2,
+        window: int = WINDOW,
+    ) -> None:
+        check_rank(rank, world_size)
+        self.cache = cache
+        self.batch = batch
+        self.hook_points = hook_points or cache.hook_points
+        self.d_model = cache.d_model
+        self.provenance = cache.provenance
+        self.seed = seed
+        """Seed of the shuffling; None keeps the order in which the activations were stored."""
+        self.rank, self.world_size = rank, world_size
+        self.repeat = repeat
+        self.prefetch = prefetch
+        self.window = window
+        for name in self.hook_points:
+            if name not in cache.hook_points:
+                raise CacheError(f"no hook point {name} in {cache.folder}; it holds {', '.join(cache.hook_points)}")
+        if repeat and self.n_batches <= rank:
+            raise CacheError(
+                f"{cache.folder} holds {self.n_batches} batches, too few for world_size={world_size}; "
+                "harvest more tokens, or give smaller batches"
+            )
+        self._epoch, self._next = 0, 0
+
+    @property
+    def n_batches(self) -> int:
+        """Batches per epoch, over all ranks."""
+        return self._n_batches_of(self.batch.count)
+
+    def _n_batches_of(self, size: int) -> int:
+        return -(-sum(self._units(shard) for shard in self.cache.manifest.shards) // size)
+
+    def __iter__(self) -> Iterator[ActivationBatch]:
+        ready = ((epoch, number, batch.pinned()) for epoch, number, batch in self._batches(self._epoch, self._next))
+        for epoch, number, batch in prefetched(ready, self.prefetch):
+            self._epoch, self._next = epoch, number + 1
+            yield batch
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"setup": self._setup(), "epoch": self._epoch, "batch": self._next}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._check_rows(state)
+        check_same_setup(state["setup"], self._setup())
+        self._epoch, self._next = state["epoch"], state["batch"]
+
+    def load_cursors(self, cursors: Sequence[dict[str, Any]]) -> None:
+        """Continue after the steps of a job with another number of processes, whose cursors these are.
+
+        The stream stands where it would if the job had had today's number of processes from its first step. In the
+        first epoch, and wherever an epoch is a whole number of steps, that is the next batch of the old job. Otherwise
+        the processes of the two jobs end their epochs at different steps, and a few batches are read twice or not.
+        """
+        self._check_rows(cursors[0])
+        check_same_batches(cursors, self._setup())
+        steps = {self._steps_of(saved) for saved in cursors}
+        if len(steps) > 1:
+            raise CacheError(f"the cursors are of different steps ({sorted(steps)}); resume from another checkpoint")
+        per_epoch = _batches_of(self.rank, self.world_size, self.n_batches)
+        self._epoch, index = divmod(steps.pop(), per_epoch)
+        self._next = self.rank + 1 + (index - 1) * self.world_size if index else 0
+        if self._epoch and not self.repeat:
+            self._epoch, self._next = 0, self.n_batches
+
+    def _steps_of(self, saved: dict[str, Any]) -> int:
+        """How many batches the stream of a process had yielded."""
+        rank, n, size = saved["setup"]["rank"], saved["setup"]["world_size"], saved["setup"]["batch"][0]
+        per_epoch = _batches_of(rank, n, self._n_batches_of(size))
+        return int(saved["epoch"] * per_epoch + (saved["batch"] - rank - 1) // n + 1)
+
+    def _check_rows(self, state: dict[str, Any]) -> None:
+        if (rows := state["setup"].get("rows")) != len(self.cache):
+            raise CacheError(
+                f"{self.cache.folder} holds {len(self.cache)} tokens and held {rows} when this run read it, so their "
+                f"order is another one; harvest --tokens {rows} into another folder and give that with --cache"
+            )
+
+    def _setup(self) -> dict[str, Any]:
+        return {
+            "kind": "cached",
+            "batch": [self.batch.count, self.batch.unit],
+            "rows": len(self.cache),
+            "seed": self.seed,
+            "window": self.window,
+            "rank": self.rank,
+            "world_size": self.world_size,
+        }
+
+    def _batches(self, epoch: int, start: int) -> Iterator[tuple[int, int, ActivationBatch]]:
+        while True:
+            order = _Order(self, epoch)
+            for number in range(start, self.n_batches):
+                if number % self.world_size == self.rank:
+                    yield epoch, number, self._read(order.units(number * self.batch.count, self.batch.count))
+            if not self.repeat:
+                return
+            epoch, start = epoch + 1, 0
+
+    def _units(self, shard: Shard) -> int:
+        return shard.rows if self.batch.unit == "tokens" else shard.sequences
+
+    def _read(self, units: Int[Tensor, "u 2"]) -> ActivationBatch:
+        """The rows of the given (shard, unit) pairs, in the given order; each shard is read once."""
+        shards, rows = self._rows(units)
+        vectors = {name: torch.empty(len(rows), self.d_model) for name in self.hook_points}
+        columns = {name: torch.empty(len(rows), dtype=torch.int64) for name in COLUMNS}
+        for number in sorted(set(shards.tolist())):
+            here = (shards == number).nonzero().squeeze(1)
+            shard = self.cache.shard(number)
+            for name, target in vectors.items():
+                target.index_copy_(0, here, shard.vectors(name, rows[here]))
+            for name, target in columns.items():
+                target.index_copy_(0, here, shard.columns[name].index_select(0, rows[here]).long())
+        return ActivationBatch(vectors, **columns)
+
+    def _rows(self, units: Int[Tensor, "u 2"]) -> tuple[Int[Tensor, " n"], Int[Tensor, " n"]]:
+        if self.batch.unit == "tokens":
+            return units[:, 0], units[:, 1]
+        starts = torch.stack([self.cache.shard(int(shard)).offsets[unit] for shard, unit in units])
+        ends = torch.stack([self.cache.shard(int(shard)).offsets[unit + 1] for shard, unit in units])
+        shards = units[:, 0].repeat_interleave(ends - starts)
+        return shards, torch.cat([torch.arange(int(a), int(b)) for a, b in zip(starts, ends, strict=True)])
+
+
+def _batches_of(rank: int, world_size: int, n_batches: int) -> int:
+    """How many of an epoch's batches belong to a rank."""
+    return len(range(rank, n_batches, world_size))
+
+
+class _Order:
+    """The order of one epoch: the (shard, unit) pair at each position. A unit is a row or a sequence."""
+
+    def __init__(self, stream: CachedStream, epoch: int) -> None:
+        self.seed = stream.seed
+        self.epoch = epoch
+        self.sizes = [stream._units(shard) for shard in stream.cache.manifest.shards]
+        self.windows = self._windows(stream)
+        self._members = lru_cache(maxsize=2)(self._members_of)
+
+    def units(self, start: int, count: int) -> Int[Tensor, "u 2"]:
+        """The units at positions `start` to `start + count`; fewer at the end of the epoch."""
+        found, first = [torch.empty(0, 2, dtype=torch.int64)], 0
+        for number, window in enumerate(self.windows):
+            size = sum(self.sizes[shard] for shard in window)
+            if first < start + count and start < first + size:
+                found.append(self._members(number)[max(0, start - first) : start + count - first])
+            first += size
+        return torch.cat(found)
+
+    def _windows(self, stream: CachedStream) -> list[list[int]]:
+        shards = list(range(len(self.sizes)))
+        if self.seed is None:
+            return [[shard] for shard in shards]
+        order = torch.randperm(len(shards), generator=self._generator(0)).tolist()
+        windows: list[list[int]] = []
+        rows = stream.window
+        for shard in order:
+            size = stream.cache.manifest.shards[shard].rows
+            if rows + size > stream.window:
+                windows.append([])
+                rows = 0
+            windows[-1].append(shard)
+            rows += size
+        return windows
+
+    def _members_of(self, number: int) -> Int[Tensor, "u 2"]:
+        window = self.windows[number]
+        members = torch.cat(
+            [torch.stack([torch.full((self.sizes[s],), s), torch.arange(self.sizes[s])], dim=1) for s in window]
+        )
+        if self.seed is None:
+            return members
+        return members[torch.randperm(len(members), generator=self._generator(number + 1))]
+
+    def _generator(self, part: int) -> torch.Generator:
+        # SeedSequence instead of a sum: epoch 1 of seed 0 must differ from epoch 0 of seed 1.
+        mixed = np.random.SeedSequence([self.seed or 0, self.epoch, part]).generate_state(1)[0]
+        return torch.Generator().manual_seed(int(mixed))

@@ -1,0 +1,133 @@
+"""Documents -> sequences of token ids for the language model."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from quadric.data.corpus.config import CorpusConfig, CorpusError, Document
+from quadric.data.corpus.order import ordered_documents
+
+DOCUMENTS_AT_ONCE = 64
+
+
+@runtime_checkable
+class TokenEncoder(Protocol):
+    """The only tokenizer method that packing needs."""
+
+    def encode(self, texts: list[str]) -> list[list[int]]: ...
+
+
+class Block(NamedTuple):
+    """One sequence for the language model, and the document that each of its tokens belongs to."""
+
+    tokens: list[int]
+    documents: list[int]
+
+
+class TokenBlocks:
+    """The blocks of one epoch of a corpus, in a fixed order.
+
+    Args:
+        config: Text, order and length of the blocks.
+        encoder: Tokenizer.
+        bos: Token prepended to every block; None prepends nothing.
+        separator: Token appended to every document when packing; None appends nothing.
+        epoch: Number of times that the text was read before; every epoch has its own order.
+        documents: Documents in memory to read instead of the config's source.
+
+    Example:
+        >>> from quadric.data import find_model, load_model
+        >>> from quadric.data.corpus import CorpusConfig, TokenBlocks
+        >>> encoder = load_model(find_model("my-model")).tokenizer
+        >>> config = CorpusConfig(source="texts.jsonl", block_length=64)
+        >>> blocks = TokenBlocks(config, encoder, bos=None, separator=encoder.separator)
+        >>> first = next(iter(blocks))
+        >>> len(first.tokens), len(first.documents)
+        (64, 64)
+    """
+
+    def __init__(
+        self,
+        config: CorpusConfig,
+        encoder: TokenEncoder,
+        *,
+        bos: int | None,
+        separator: int | None,
+        epoch: int = 0,
+        documents: Sequence[Document] | None = None,
+    ) -> None:
+        self.config = config
+        self.encoder = encoder
+        self.bos = bos
+        """Token prepended to every block; None prepends nothing."""
+        self.separator = separator
+        """Token appended to every document when packing; None appends nothing."""
+        self.epoch = epoch
+        self.documents = documents
+        """Documents in memory, read instead of the config's source."""
+        self.documents_read = 0
+        self.tokens_read = 0
+        self.tail_tokens = 0
+        """Tokens at the end that did not fill a block."""
+
+    def __iter__(self) -> Iterator[Block]:
+        self.documents_read = self.tokens_read = self.tail_tokens = 0
+        encoded = self._encoded(ordered_documents(self.config, self.epoch, self.documents))
+        empty = True
+        for block in self._packed(encoded) if self.config.packing == "packed" else self._separate(encoded):
+            empty = False
+            yield block
+        if empty:
+            raise CorpusError(self._empty_message())
+
+    def _encoded(self, documents: Iterable[Document]) -> Iterator[tuple[int, list[int]]]:
+        """Token ids of each document. Documents are encoded in groups because tokenizers are faster on a batch."""
+        documents = iter(documents)
+        while some := list(islice(documents, DOCUMENTS_AT_ONCE)):
+            for document, tokens in zip(some, self.encoder.encode([each.text for each in some]), strict=True):
+                self.documents_read += 1
+                self.tokens_read += len(tokens)
+                yield document.index, tokens
+
+    def _packed(self, encoded: Iterable[tuple[int, list[int]]]) -> Iterator[Block]:
+        tokens: list[int] = []
+        owners: list[int] = []
+        separator = [] if self.separator is None else [self.separator]
+        for index, document_tokens in encoded:
+            tokens += document_tokens + separator
+            owners += [index] * (len(document_tokens) + len(separator))
+            start = 0
+            while len(tokens) - start >= self._span:
+                yield self._block(tokens, owners, start)
+                start += self._span
+            del tokens[:start], owners[:start]
+        self.tail_tokens = len(tokens)
+
+    def _separate(self, encoded: Iterable[tuple[int, list[int]]]) -> Iterator[Block]:
+        """A document longer than a block continues in the next sequence."""
+        for index, tokens in encoded:
+            for start in range(0, len(tokens), self._span):
+                yield self._block(tokens, [index] * len(tokens), start)
+
+    @property
+    def _span(self) -> int:
+        return self.config.block_length - (self.bos is not None)
+
+    def _block(self, tokens: list[int], owners: list[int], start: int) -> Block:
+        own = tokens[start : start + self._span]
+        documents = owners[start : start + self._span]
+        if self.bos is None:
+            return Block(own, documents)
+        return Block([self.bos, *own], [documents[0], *documents])
+
+    def _empty_message(self) -> str:
+        source, split = self.config.source, self.config.split
+        if self.tokens_read:
+            return (
+                f"corpus '{source}' ({split}) has {self.tokens_read} tokens, fewer than one block of "
+                f"{self.config.block_length}; use more text, a smaller block_length, or packing=separate"
+            )
+        return (
+            f"corpus '{source}' has no text in its {split} split; use a corpus with text, another "
+            "held_out_fraction, or a document_separator that splits a single file into documents"
+        )

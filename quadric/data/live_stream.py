@@ -1,0 +1,270 @@
+"""The stream of activations straight from a language model.
+
+    blocks of a corpus -> forward passes of a few sequences -> token rules -> batches
+
+Forward passes are numbered within an epoch; pass f belongs to rank f mod world_size, so every pass is run by exactly
+one rank. A cursor is (epoch, forward pass, units of that pass already yielded). Resuming runs that pass again and skips
+what was already yielded; the result is the same to the bit, because a pass always holds the same sequences.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice
+from typing import Any, NamedTuple
+
+import torch
+
+from quadric.data.batches import (
+    ActivationBatch,
+    BatchSize,
+    check_rank,
+    check_same_batches,
+    check_same_setup,
+    concatenated,
+)
+from quadric.data.capture import capture, check_hook_points
+from quadric.data.config import ActivationConfig, provenance_of
+from quadric.data.corpus import Block, CorpusError, Document, TokenBlocks
+from quadric.data.hook_points import parse_hook_points
+from quadric.data.models import LanguageModel, find_model, load_model, load_shape
+from quadric.data.prefetch import prefetched
+from quadric.data.provenance import StreamProvenance
+from quadric.data.token_rules import Sequences, TokenCounts, keep_tokens
+
+
+class Cursor(NamedTuple):
+    """Position of a live stream: the next forward pass, and how many of its units were already yielded."""
+
+    epoch: int
+    forward: int
+    given: int
+    counts: TokenCounts
+    """Token counts of all passes before this one."""
+
+
+@dataclass(frozen=True)
+class ForwardPass:
+    """The kept activations of one forward pass, and the sequences it read."""
+
+    epoch: int
+    index: int
+    batch: ActivationBatch
+    kept_per_sequence: list[int]
+    sequences: Sequences
+    counts: TokenCounts
+
+    def units(self, size: BatchSize) -> int:
+        return len(self.batch) if size.unit == "tokens" else len(self.kept_per_sequence)
+
+    def select(self, start: int, stop: int, size: BatchSize) -> ActivationBatch:
+        """The rows of units `start` to `stop`."""
+        if size.unit == "tokens":
+            return self.batch.rows(start, stop)
+        return self.batch.rows(sum(self.kept_per_sequence[:start]), sum(self.kept_per_sequence[:stop]))
+
+
+class LiveStream:
+    """Batches of activations straight from a language model; see `ActivationStream` for its guarantees.
+
+    Args:
+        config: Text, hook points and token rules.
+        model: The language model; `LiveStream.open` loads the one that the config names.
+        batch: Size of a batch.
+        provenance: Where the activations come from.
+        rank: Number of this process.
+        world_size: Number of processes that share the stream.
+        repeat: Start again at the end of the text, in another order.
+        prefetch: Forward passes that a thread computes ahead; by default 2, and none on a CPU.
+        documents: Documents in memory to read instead of the config's corpus.
+
+    Example:
+        >>> from quadric.data import ActivationConfig, BatchSize, LiveStream
+        >>> from quadric.data.corpus import CorpusConfig
+        >>> config = ActivationConfig(model="my-model", hook_points="2", corpus=CorpusConfig(source="texts.jsonl"))
+        >>> stream = LiveStream.open(config, batch=BatchSize(tokens=200))
+        >>> next(iter(stream)).activations["resid_pre.2"].shape
+        torch.Size([200, 32])
+    """
+
+    def __init__(
+        self,
+        config: ActivationConfig,
+        model: LanguageModel,
+        *,
+        batch: BatchSize,
+        provenance: StreamProvenance,
+        rank: int = 0,
+        world_size: int = 1,
+        repeat: bool = False,
+        prefetch: int | None = None,
+        documents: Sequence[Document] | None = None,
+    ) -> None:
+        check_rank(rank, world_size)
+        self.config = config
+        self.model = model
+        self.batch = batch
+        self.provenance = provenance
+        self.rank, self.world_size = rank, world_size
+        self.repeat = repeat
+        self.prefetch = passes_ahead(model.device) if prefetch is None else prefetch
+        self.documents = documents
+        """Documents in memory to read instead of the config's corpus."""
+        self.points = parse_hook_points(config.hook_points, model.n_layers)
+        check_hook_points(model, self.points)
+        self.hook_points = tuple(map(str, self.points))
+        self.d_model = model.d_model
+        self.blocks: TokenBlocks | None = None
+        """The corpus that is being read."""
+        self._cursor = Cursor(0, 0, 0, TokenCounts())
+        self._current = TokenCounts()
+
+    @classmethod
+    def open(cls, config: ActivationConfig, *, device: str = "auto", **arguments: Any) -> "LiveStream":
+        """Load the model that a config names and stream from it."""
+        source = find_model(config.model, config.model_revision)
+        provenance = provenance_of(config, source, load_shape(source), device)
+        model = load_model(source, device=device, dtype=config.model_dtype)
+        return cls(config, model, provenance=provenance, **arguments)
+
+    @property
+    def counts(self) -> TokenCounts:
+        """Tokens kept and dropped in all forward passes used so far."""
+        return self._cursor.counts + self._current
+
+    def __iter__(self) -> Iterator[ActivationBatch]:
+        parts: list[ActivationBatch] = []
+        held = 0
+        before = self._cursor.counts
+        given = self._cursor.given
+        for forward in prefetched(self.passes(self._cursor.epoch, self._cursor.forward), self.prefetch):
+            units = forward.units(self.batch)
+            while given < units:
+                take = min(self.batch.count - held, units - given)
+                parts.append(forward.select(given, given + take, self.batch))
+                held, given = held + take, given + take
+                if held == self.batch.count:
+                    self._advance(forward, given, before)
+                    yield concatenated(parts)
+                    parts, held = [], 0
+            before, given = before + forward.counts, 0
+            last = forward
+        if parts:
+            self._cursor = Cursor(last.epoch, last.index + 1, 0, before)
+            self._current = TokenCounts()
+            yield concatenated(parts)
+
+    def passes(
+        self, epoch: int = 0, start: int = 0, belongs: Callable[[int], bool] | None = None
+    ) -> Iterator[ForwardPass]:
+        """This rank's forward passes, starting with pass `start` of an epoch; or those whose number `belongs`."""
+        belongs = belongs or (lambda index: index % self.world_size == self.rank)
+        size = self.config.sequences_per_forward
+        while True:
+            self.blocks = TokenBlocks(
+                self.config.corpus,
+                self.model.tokenizer,
+                bos=self.config.rules.bos_of(self.model.tokenizer),
+                separator=self.model.tokenizer.separator,
+                epoch=epoch,
+                documents=self.documents,
+            )
+            blocks, index = iter(self.blocks), -1
+            while group := list(islice(blocks, size)):
+                index += 1
+                if index >= start and belongs(index):
+                    yield self._run(epoch, index, group)
+            if not self.repeat:
+                return
+            if index < self.rank:
+                raise CorpusError(
+                    f"corpus '{self.config.corpus.source}' fills {index + 1} forward passes, too few for "
+                    f"world_size={self.world_size}; give more text or a smaller sequences_per_forward"
+                )
+            epoch, start = epoch + 1, 0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "setup": self._setup(),
+            "epoch": self._cursor.epoch,
+            "forward": self._cursor.forward,
+            "given": self._cursor.given,
+            "counts": asdict(self._cursor.counts),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        check_same_setup(state["setup"], self._setup())
+        counts = TokenCounts(**state["counts"])
+        self._cursor = Cursor(state["epoch"], state["forward"], state["given"], counts)
+        self._current = TokenCounts()
+
+    def load_cursors(self, cursors: Sequence[dict[str, Any]]) -> None:
+        """Continue after the steps of a job with another number of processes, whose cursors these are.
+
+        The next forward pass is the first one that no process had run. In the first epoch these are exactly the passes
+        that the old job would have run next. Later its processes may have ended their epochs at different steps; then
+        a few passes are left out, fewer than there were processes.
+        """
+        check_same_batches(cursors, self._setup())
+        if self.batch.unit != "sequences":
+            raise ValueError("batches of tokens cannot be divided again; resume with as many processes as before")
+        furthest = max(cursors, key=lambda saved: (saved["epoch"], saved["forward"], saved["given"]))
+        shared = furthest["setup"]["world_size"] > 1
+        counts = sum((TokenCounts(**saved["counts"]) for saved in (cursors if shared else cursors[:1])), TokenCounts())
+        own = counts if self.rank == 0 else TokenCounts()
+        self._cursor = Cursor(furthest["epoch"], furthest["forward"], furthest["given"], own)
+        self._current = TokenCounts()
+
+    def _setup(self) -> dict[str, Any]:
+        return {
+            "kind": "live",
+            "batch": [self.batch.count, self.batch.unit],
+            "sequences_per_forward": self.config.sequences_per_forward,
+            "rank": self.rank,
+            "world_size": self.world_size,
+        }
+
+    def _advance(self, forward: ForwardPass, given: int, before: TokenCounts) -> None:
+        if given < forward.units(self.batch):
+            self._cursor = Cursor(forward.epoch, forward.index, given, before)
+            self._current = forward.counts
+        else:
+            self._cursor = Cursor(forward.epoch, forward.index + 1, 0, before + forward.counts)
+            self._current = TokenCounts()
+
+    def _run(self, epoch: int, index: int, group: list[Block]) -> ForwardPass:
+        first = index * self.config.sequences_per_forward
+        sequences = padded(group, first, self.model.device)
+        activations = capture(self.model, self.points, sequences.tokens, sequences.mask)
+        kept = keep_tokens(activations, sequences, self.config.rules, self.model.tokenizer)
+        place = kept.mask.nonzero()
+        batch = ActivationBatch(
+            kept.activations,
+            sequences.tokens[kept.mask],
+            sequences.documents[kept.mask],
+            place[:, 0] + first,
+            place[:, 1],
+        )
+        return ForwardPass(epoch, index, batch, kept.mask.sum(dim=1).tolist(), sequences, kept.counts)
+
+
+def passes_ahead(device: torch.device) -> int:
+    """How many forward passes a thread runs ahead of whoever reads the stream.
+
+    None on a CPU: there the thread has no cores of its own. Its team of threads and the reader's wait for each other,
+    and a harvest took 3 % longer.
+    """
+    return 0 if device.type == "cpu" else 2
+
+
+def padded(blocks: list[Block], first: int, device: torch.device) -> Sequences:
+    """Blocks stacked into one batch; shorter ones are padded on the right, where causal attention does not see it."""
+    length = max(len(block.tokens) for block in blocks)
+    tokens = torch.zeros(len(blocks), length, dtype=torch.int64)
+    documents = torch.zeros_like(tokens)
+    mask = torch.zeros_like(tokens, dtype=torch.bool)
+    for row, block in enumerate(blocks):
+        size = len(block.tokens)
+        tokens[row, :size] = torch.tensor(block.tokens)
+        documents[row, :size] = torch.tensor(block.documents)
+        mask[row, :size] = True
+    return Sequences(tokens.to(device), documents.to(device), mask.to(device), first)

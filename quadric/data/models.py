@@ -1,0 +1,336 @@
+"""A language model from the hub, a local folder, a local GGUF file, or the embedded default."""
+
+import hashlib
+import re
+import shutil
+import struct
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from quadric._io.files import sha256_of_file, sync_to_disk
+from quadric.data.model_errors import ModelError, plain_errors, quiet
+from quadric.data.resources import SMOLLM2, Resource, cache_folder, open_member
+from quadric.data.settings import ModelDtype
+from quadric.data.tokenizer import Tokenizer
+
+EMBEDDED = {SMOLLM2.name: SMOLLM2}
+HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
+SAMPLED_VALUES = 4096
+WEIGHTS = ("*.safetensors", "*.bin", "config.json")
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """Location of a model's files, and the name and revision that provenance records."""
+
+    name: str
+    revision: str
+    location: str
+    """A folder or a hub id."""
+    gguf_file: str | None = None
+    hub_revision: str | None = None
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Keyword arguments for every `from_pretrained` call."""
+        return {"gguf_file": self.gguf_file} if self.gguf_file else {"revision": self.hub_revision or "main"}
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """Sizes and tokenizer of a model, known without its weights."""
+
+    n_layers: int
+    d_model: int
+    longest: int | None
+    """Length in tokens of the longest sequence that the model can read; None if there is no limit."""
+    checkpoint_dtype: str
+    tokenizer: Tokenizer
+
+
+@dataclass(frozen=True)
+class LanguageModel:
+    """A causal language model, ready for forward passes."""
+
+    name: str
+    revision: str
+    causal: nn.Module
+    """The whole model including the head, for predictions and cross-entropy."""
+    tokenizer: Tokenizer
+
+    @property
+    def decoder(self) -> nn.Module:
+        """The model up to the final norm; activations do not need the head."""
+        return decoder_of(self.causal)
+
+    @property
+    def layers(self) -> nn.ModuleList:
+        """The decoder's layers, whatever the architecture calls them."""
+        return layers_of(self.decoder)
+
+    @property
+    def n_layers(self) -> int:
+        return len(self.layers)
+
+    @property
+    def d_model(self) -> int:
+        return int(self.causal.config.get_text_config().hidden_size)  # type: ignore[union-attr, operator]
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.causal.parameters()).device
+
+    @property
+    def dtype(self) -> str:
+        return str(next(self.causal.parameters()).dtype).removeprefix("torch.")
+
+
+def decoder_of(causal: Any) -> nn.Module:
+    """The decoder of a `transformers` model with a head."""
+    if not isinstance(causal, nn.Module) or not hasattr(causal, "get_decoder"):
+        raise ModelError(
+            f"a model in memory is a {type(causal).__name__}; give a transformers causal language model, e.g. from "
+            "AutoModelForCausalLM.from_pretrained"
+        )
+    decoder: nn.Module = causal.get_decoder()  # type: ignore[operator]
+    return decoder
+
+
+def layers_of(decoder: nn.Module) -> nn.ModuleList:
+    """The layers of a decoder, whatever the architecture calls them."""
+    for name in ("layers", "h", "blocks"):
+        layers = getattr(decoder, name, None)
+        if isinstance(layers, nn.ModuleList):
+            return layers
+    raise ModelError(
+        f"cannot find the layers of {type(decoder).__name__} (looked for layers, h, blocks); "
+        "give a decoder-only language model"
+    )
+
+
+def find_model(model: str, revision: str | None = None) -> ModelSource:
+    """Locate a model by its name: embedded, `.gguf` file, folder or hub id; an existing path wins over a hub id.
+
+    Args:
+        model: The embedded `smollm2`, a `.gguf` file, a folder, or a hub id.
+        revision: Commit, branch or tag of a hub model; the newest by default.
+
+    Returns:
+        The place, for `load_model`, with the revision that provenance records.
+
+    Example:
+        >>> from quadric.data import find_model
+        >>> source = find_model("my-model")
+        >>> source.name, source.location
+        ('my-model', 'my-model')
+    """
+    if model in EMBEDDED:
+        resource = EMBEDDED[model]
+        return ModelSource(resource.name, resource.revision, str(_converted(resource)))
+    path = Path(model).expanduser()
+    if model.endswith(".gguf"):
+        return _find_gguf(path)
+    if path.is_dir():
+        return ModelSource(path.resolve().name, folder_fingerprint(path), str(path))
+    if path.is_file():
+        raise ModelError(f"{path} is not a model; give a folder with config.json, or a .gguf file")
+    if model.startswith((".", "/", "~")) or not HUB_ID.fullmatch(model):
+        raise ModelError(
+            f"no model '{model}'; give a hub id such as Qwen/Qwen3.5-0.8B, a folder that exists, a .gguf "
+            f"file, or {' or '.join(EMBEDDED)}"
+        )
+    commit = _hub_commit(model, revision)
+    return ModelSource(model, commit, model, hub_revision=commit)
+
+
+def preparation(model: str) -> str | None:
+    """A description of the one-time setup that an embedded model still needs; None if it is ready."""
+    if model not in EMBEDDED or _converted_folder(EMBEDDED[model]).is_dir():
+        return None
+    return f"fetching and unpacking {model} into {cache_folder()} (once, about a minute)"
+
+
+def load_shape(source: ModelSource) -> ModelShape:
+    """Sizes and tokenizer of a model, without loading its weights."""
+    with plain_errors(source.name, source.location, source.gguf_file):
+        from transformers import AutoConfig
+
+        config = AutoConfig.from_pretrained(source.location, **source.arguments).get_text_config()
+        dtype = str(config.dtype or torch.float32).removeprefix("torch.")
+        longest = getattr(config, "max_position_embeddings", None)
+        return ModelShape(
+            int(config.num_hidden_layers), int(config.hidden_size), longest, dtype, _load_tokenizer(source)
+        )
+
+
+def load_model(source: ModelSource, *, device: str = "auto", dtype: ModelDtype = "auto") -> LanguageModel:
+    """Load a language model in eval mode; its parameters need no gradient, since it is never trained.
+
+    Args:
+        source: Result of `find_model`.
+        device: `cpu`, `cuda`, …; `auto` selects an accelerator if there is one.
+        dtype: Data type of the weights; `auto` is float32 on a CPU and the checkpoint's own type on an accelerator.
+
+    Returns:
+        The model with its tokenizer.
+
+    Example:
+        >>> from quadric.data import find_model, load_model
+        >>> loaded = load_model(find_model("my-model"), device="cpu")
+        >>> loaded.n_layers, loaded.d_model, loaded.dtype
+        (4, 32, 'float32')
+    """
+    place = chosen_device(device)
+    with plain_errors(source.name, source.location, source.gguf_file):
+        from transformers import AutoModelForCausalLM
+
+        model = AutoModelForCausalLM.from_pretrained(
+            source.location, dtype=resolved_dtype(dtype, place), **source.arguments, **_unpacked(source)
+        )
+        tokenizer = _load_tokenizer(source)
+    ready: nn.Module = nn.Module.to(model, place).requires_grad_(False).train(False)
+    return LanguageModel(source.name, source.revision, ready, tokenizer)
+
+
+def model_in_memory(causal: Any, tokenizer: Any, name: str | None = None) -> LanguageModel:
+    """Wrap a `transformers` model and tokenizer in memory, without changing device, precision or weights."""
+    decoder_of(causal)  # checks its type
+    if tokenizer is None:
+        raise ModelError("a model in memory needs its tokenizer; give tokenizer=AutoTokenizer.from_pretrained(...)")
+    config: Any = causal.config
+    known = name or config.name_or_path or type(causal).__name__
+    return LanguageModel(known, sampled_fingerprint(causal), causal, Tokenizer(tokenizer))
+
+
+def shape_of(model: LanguageModel) -> ModelShape:
+    """Sizes and tokenizer of a loaded model."""
+    config = model.causal.config.get_text_config()  # type: ignore[union-attr, operator]
+    longest = getattr(config, "max_position_embeddings", None)
+    return ModelShape(model.n_layers, model.d_model, longest, model.dtype, model.tokenizer)
+
+
+def sampled_fingerprint(causal: nn.Module) -> str:
+    """Identify a model in memory by name, shape and a few thousand evenly spaced values of every parameter.
+
+    Hashing all weights of a large model, possibly on a GPU, would take longer than running it on a page of text.
+    """
+    digest = hashlib.sha256()
+    for name, parameter in causal.named_parameters():
+        flat = parameter.detach().flatten()
+        values = flat[:: max(1, len(flat) // SAMPLED_VALUES)].float().cpu().numpy()
+        digest.update(f"{name} {tuple(parameter.shape)} {parameter.dtype}".encode())
+        digest.update(values.tobytes())
+    return f"sampled-sha256:{digest.hexdigest()}"
+
+
+def chosen_device(device: str) -> torch.device:
+    """The device with this name; `auto` selects an accelerator if there is one.
+
+    A GPU always has its number: the current GPU is a property of a thread, and the thread that reads ahead would take
+    `cuda` for the first one.
+    """
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if device == "auto":
+        device = next(name for name, available in there.items() if available)
+    kind = device.partition(":")[0]
+    if not there.get(kind, False):
+        names = ", ".join(name for name, available in there.items() if available)
+        raise ModelError(f"no device '{device}' here; give auto or {names}")
+    return torch.device("cuda", torch.cuda.current_device()) if device == "cuda" else torch.device(device)
+
+
+def resolved_dtype(dtype: ModelDtype, device: torch.device) -> torch.dtype | Literal["auto"]:
+    """For `auto`: the checkpoint's dtype on an accelerator; float32, the exact choice, on a CPU.
+
+    bfloat16 is faster on CPUs that have instructions for it, and changes activations by about 1 % of their length
+    (`benchmarks/results/forward.md`).
+    """
+    if dtype != "auto":
+        return {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}[dtype]
+    return torch.float32 if device.type == "cpu" else "auto"
+
+
+def _load_tokenizer(source: ModelSource) -> Tokenizer:
+    from transformers import AutoTokenizer
+
+    return Tokenizer(AutoTokenizer.from_pretrained(source.location, **source.arguments))
+
+
+def _unpacked(source: ModelSource) -> dict[str, Any]:
+    if source.gguf_file is None:
+        return {}
+    from transformers import GgufConfig
+
+    return {"quantization_config": GgufConfig(dequantize=True)}
+
+
+def _find_gguf(path: Path) -> ModelSource:
+    if not path.is_file():
+        raise ModelError(f"no file {path}; check the path of the .gguf file")
+    with open(path, "rb") as file:
+        start = file.read(8)
+    if len(start) < 8 or start[:4] != b"GGUF" or struct.unpack("<I", start[4:])[0] > 16:
+        raise ModelError(f"{path} is not a GGUF file; download it again")
+    return ModelSource(path.name, f"sha256:{sha256_of_file(path)}", str(path.parent), gguf_file=path.name)
+
+
+def folder_fingerprint(folder: Path) -> str:
+    """Hash of config and weights, since a folder has no commit and its name does not identify its content."""
+    if not (folder / "config.json").is_file():
+        raise ModelError(f"{folder} has no config.json; give the folder that save_pretrained wrote")
+    digest = hashlib.sha256()
+    for path in sorted({path for pattern in WEIGHTS for path in folder.glob(pattern)}):
+        digest.update(f"{path.name} {sha256_of_file(path)}\n".encode())
+    return f"sha256:{digest.hexdigest()}"
+
+
+def _hub_commit(model: str, revision: str | None) -> str:
+    """The commit of a hub revision; taken from the local hub cache if the hub cannot be reached."""
+    with plain_errors(model, model):
+        import huggingface_hub as hub
+
+        try:
+            hub.HfApi().model_info(model, revision=revision)  # fails at once, whereas a download would retry
+            config: Any = hub.hf_hub_download(model, "config.json", revision=revision)
+        except Exception:
+            config = hub.try_to_load_from_cache(model, "config.json", revision=revision)
+            if not isinstance(config, str):
+                raise
+        return Path(config).parent.name  # the hub's client stores each commit in a folder named after it
+
+
+def _converted_folder(resource: Resource) -> Path:
+    return cache_folder() / f"{resource.name}-{resource.version}-{resource.sha256[:12]}"
+
+
+def _converted(resource: Resource) -> Path:
+    """The embedded model as a safetensors folder, which loads far faster than the GGUF file can be unpacked."""
+    folder = _converted_folder(resource)
+    if not folder.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".convert-") as scratch:
+            _convert(resource, Path(scratch), folder)
+    return folder
+
+
+def _convert(resource: Resource, scratch: Path, folder: Path) -> None:
+    packed, plain = scratch / "model.gguf", scratch / "plain"
+    with open_member(resource, resource.members[0]) as member, open(packed, "wb") as file:
+        shutil.copyfileobj(member, file)
+    loaded = load_model(_find_gguf(packed), device="cpu", dtype="float32")
+    with quiet():
+        loaded.causal.save_pretrained(plain)  # type: ignore[operator]
+        loaded.tokenizer.hf.save_pretrained(plain)
+    for path in plain.iterdir():
+        sync_to_disk(path)
+    try:
+        plain.rename(folder)
+    except OSError:
+        if not folder.is_dir():  # another process may have finished the same conversion first
+            raise
+    sync_to_disk(folder.parent)

@@ -1,0 +1,178 @@
+"""Find all concepts in all autoencoders of some runs, loading the language model once."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from quadric.data import BatchSize, LiveStream, find_model, load_model, parse_hook_point
+from quadric.data.config import config_from, provenance_of
+from quadric.data.models import ModelSource, load_shape
+from quadric.data.provenance import ProvenanceError
+from quadric.evaluation.record import kind_of
+from quadric.evidence.concepts.capturing import (
+    Capture,
+    Directions,
+    capture_by_directions,
+    capture_by_forms,
+    concept_variance,
+)
+from quadric.evidence.concepts.detecting import Detection, detect
+from quadric.evidence.concepts.reading import CorpusTokens, concept_vectors, corpus_vectors
+from quadric.evidence.concepts.words import CONCEPTS, Concept
+from quadric.model import Autoencoder, BilinearAutoencoder
+from quadric.model.linear import LinearAutoencoder
+from quadric.model.objective import unit_tokens
+
+CORPUS_TOKENS = 8192
+"""Corpus tokens that detection compares with; half of them choose the latent."""
+DETECTION_COLUMNS = ("detected_by", "detected_sign", "detected", "detected_chance")
+"""The fields of `Detection` in a table row."""
+
+
+class Named(NamedTuple):
+    """An autoencoder and its display name."""
+
+    name: str
+    autoencoder: Autoencoder
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One concept in one autoencoder."""
+
+    concept: str
+    words: int
+    autoencoder: str
+    kind: str
+    hook_point: str
+    best: Capture | Directions
+    detection: Detection | None = None
+    """How well a single latent, not necessarily the same one, detects the concept among corpus tokens."""
+
+    @property
+    def link(self) -> str | None:
+        """Address of the latent in the viewer; None for a linear dictionary, which has no pages."""
+        return f"#/latent/{self.best.latent}" if isinstance(self.best, Capture) else None
+
+    def as_row(self) -> dict[str, Any]:
+        """One flat table row."""
+        own = {name: getattr(self, name) for name in ("concept", "words", "autoencoder", "kind", "hook_point")}
+        captured = {"rank": 1, "untrained": None} | self.best._asdict() | {"link": self.link}
+        found = self.detection or (None,) * len(DETECTION_COLUMNS)
+        return own | captured | dict(zip(DETECTION_COLUMNS, found, strict=True))
+
+
+class ConceptTokens(NamedTuple):
+    """What is known of one concept at one hook point."""
+
+    vectors: Tensor
+    """Activations (prompts, words, d), at their own length."""
+    corpus: Tensor | None
+    """Activations (n, d) of corpus tokens other than the concept's words; None if no corpus was read."""
+
+
+def find_concepts(
+    autoencoders: Sequence[Named],
+    *,
+    concepts: Sequence[Concept] = CONCEPTS,
+    model: str | None = None,
+    corpus: str | None = None,
+    corpus_tokens: int = CORPUS_TOKENS,
+    device: str = "auto",
+    on_progress: Callable[[int], None] = lambda finished: None,
+) -> list[Finding]:
+    """The best latent of every autoencoder for each concept.
+
+    Args:
+        autoencoders: Dictionaries of one language model, with their names.
+        concepts: Words to look for.
+        model: Location of the language model, if its recorded name is not enough to find it.
+        corpus: Another corpus for detection, or the location of the recorded one.
+        corpus_tokens: Held-out corpus tokens to detect concepts among; 0 skips detection.
+        device: Device of the language model.
+        on_progress: Called with 1 after each autoencoder.
+
+    Returns:
+        One finding per concept and autoencoder, by concept.
+
+    Example:
+        >>> from quadric.evidence.concepts import CONCEPTS, Named, find_concepts
+        >>> (found,) = find_concepts([Named("demo", ae)], concepts=CONCEPTS[:1], corpus_tokens=200)
+        >>> found.concept, found.words, found.kind
+        ('weekdays', 7, 'composite')
+    """
+    tokens = _read(autoencoders, concepts, model, corpus, corpus_tokens, device)
+    found = []
+    for name, autoencoder in autoencoders:
+        hook_point = autoencoder.provenance.hook_point
+        assert hook_point is not None
+        captured = _captured(autoencoder, [concept_variance(unit_tokens(each.vectors)) for each in tokens[hook_point]])
+        for concept, best, each in zip(concepts, captured, tokens[hook_point], strict=True):
+            finding = Finding(
+                concept=concept.name,
+                words=len(concept.words),
+                autoencoder=name,
+                kind=kind_of(autoencoder),
+                hook_point=hook_point,
+                best=best,
+                detection=None if each.corpus is None else detect(autoencoder, each.vectors, each.corpus),
+            )
+            found.append(finding)
+        on_progress(1)
+    order = [concept.name for concept in concepts]
+    return sorted(found, key=lambda each: order.index(each.concept))
+
+
+def _captured(autoencoder: Autoencoder, variances: list[Tensor]) -> list[Capture | Directions]:
+    if isinstance(autoencoder, BilinearAutoencoder):
+        return [*capture_by_forms(autoencoder, variances)]
+    assert isinstance(autoencoder, LinearAutoencoder)
+    return [*capture_by_directions(autoencoder.decoder.detach().cpu(), variances)]
+
+
+def _read(
+    autoencoders: Sequence[Named],
+    concepts: Sequence[Concept],
+    model: str | None,
+    corpus: str | None,
+    corpus_tokens: int,
+    device: str,
+) -> dict[str, list[ConceptTokens]]:
+    """Activations of every concept and of the corpus, keyed by hook point."""
+    if not autoencoders:
+        raise ValueError("no autoencoder to search; give at least one run")
+    configs = [config_from(each.autoencoder.provenance, model=model, corpus=corpus) for each in autoencoders]
+    source = find_model(configs[0].model, configs[0].model_revision)
+    _check_model(autoencoders, source)
+    shape = load_shape(source)
+    points = sorted({parse_hook_point(config.hook_points, shape.n_layers) for config in configs})
+    held_out = replace(configs[0].corpus, split="held_out")
+    config = replace(configs[0], hook_points=",".join(map(str, points)), corpus=held_out)
+    # Looks for the corpus before the model is loaded.
+    provenance = provenance_of(config, source, shape, device) if corpus_tokens else None
+    loaded = load_model(source, device=device, dtype=config.model_dtype)
+    vectors = [concept_vectors(loaded, points, config.rules, concept) for concept in concepts]
+    if provenance is None:
+        return {str(point): [ConceptTokens(each[str(point)], None) for each in vectors] for point in points}
+    stream = LiveStream(config, loaded, batch=BatchSize(tokens=corpus_tokens), provenance=provenance)
+    return _with_corpus(vectors, corpus_vectors(stream, list(concepts), corpus_tokens))
+
+
+def _check_model(autoencoders: Sequence[Named], source: ModelSource) -> None:
+    for name, autoencoder in autoencoders:
+        if autoencoder.provenance.model_revision not in (None, source.revision):  # None: trained elsewhere
+            raise ProvenanceError(
+                f"{name} was trained on {autoencoder.provenance.model} "
+                f"({autoencoder.provenance.model_revision}), not on {source.name} ({source.revision}); search runs "
+                "of one language model at a time, or give its location with --model"
+            )
+
+
+def _with_corpus(vectors: list[dict[str, Tensor]], read: CorpusTokens) -> dict[str, list[ConceptTokens]]:
+    """Every concept with the corpus tokens that are not its words."""
+    return {
+        name: [ConceptTokens(each[name], corpus[~is_word]) for each, is_word in zip(vectors, read.is_word, strict=True)]
+        for name, corpus in read.vectors.items()
+    }

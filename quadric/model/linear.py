@@ -1,0 +1,302 @@
+"""Linear dictionaries, measured in the product space: TopK (the paper's) and BatchTopK, which are trained here on
+squared error, and ReLU and JumpReLU, which are trained elsewhere.
+
+z = keep(ReLU(W_enc (x − b_dec) + b_enc)),    x̂ = W_decᵀ z + b_dec
+
+x is the unit token for dictionaries trained here. `scaling` has what others read instead; some do not subtract b_dec.
+"""
+
+from abc import abstractmethod
+from dataclasses import asdict, dataclass
+from typing import ClassVar, get_args
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from quadric.model.checks import check_choice, check_positive, check_seed
+from quadric.model.dictionary import Autoencoder, TokenErrors
+from quadric.model.objective import LossTerms, product_space_error
+from quadric.model.provenance import Provenance
+from quadric.model.scaling import Input, at_token_scale, encoder_input, length_of_tokens
+from quadric.model.storage import check_shapes
+
+PAPER_ACTIVE = 32
+THRESHOLD_MEMORY = 0.99
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearArchitecture:
+    """Sizes of a linear sparse autoencoder.
+
+    Example:
+        >>> quadric.TopKAutoencoder(d_model=32, n_latents=64, n_active=8).architecture
+        LinearArchitecture(d_model=32, n_latents=64, n_active=8, seed=0, input='unit', subtract_decoder_bias=True)
+    """
+
+    d_model: int
+    n_latents: int
+    n_active: int | None
+    """Latents that fire per token: exactly (TopK) or on average (BatchTopK); None where no number is set."""
+    seed: int
+    """Of the initial weights; 0 for weights that were trained elsewhere."""
+    input: Input = "unit"
+    subtract_decoder_bias: bool = True
+
+    def __post_init__(self) -> None:
+        check_choice("input", self.input, get_args(Input))
+        for name in ("d_model", "n_latents"):
+            check_positive(name, getattr(self, name))
+        if self.n_active is None:
+            return
+        check_positive("n_active", self.n_active)
+        if self.n_active > self.n_latents:
+            raise ValueError(f"n_active={self.n_active} exceeds n_latents={self.n_latents}; lower n_active")
+
+
+class LinearAutoencoder(Autoencoder):
+    """Base class: an encoder, a decoder, and the exact error in the product space.
+
+    Args:
+        d_model: width of the token vectors.
+        n_latents: size of the dictionary.
+        n_active: latents that fire per token, by default the paper's 32; TopK and BatchTopK only.
+        seed: of the initial weights.
+        input: what the encoder reads of a token, see `scaling`; by default the unit token.
+        subtract_decoder_bias: whether the decoder's bias is subtracted before the encoder.
+        provenance: where the activations come from.
+        device: of the parameters.
+        dtype: of the parameters.
+        tensors: weights to use instead of initial ones, as `tensors()` returns them.
+    """
+
+    sets_n_active: ClassVar[bool] = True
+    """Whether the number of latents that fire is set, rather than left to thresholds."""
+
+    def __init__(
+        self,
+        *,
+        d_model: int,
+        n_latents: int,
+        n_active: int | None = None,
+        seed: int = 0,
+        input: Input = "unit",
+        subtract_decoder_bias: bool = True,
+        provenance: Provenance | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype = torch.float32,
+        tensors: dict[str, Tensor] | None = None,
+    ) -> None:
+        super().__init__()
+        if not self.sets_n_active and n_active is not None:
+            raise ValueError(
+                f"n_active={n_active} has no meaning for a '{self.kind}', which has thresholds; leave it out"
+            )
+        self._architecture = LinearArchitecture(
+            d_model=d_model,
+            n_latents=n_latents,
+            n_active=PAPER_ACTIVE if self.sets_n_active and n_active is None else n_active,
+            seed=seed,
+            input=input,
+            subtract_decoder_bias=subtract_decoder_bias,
+        )
+        self.d_model, self.n_latents, self.n_active = d_model, n_latents, self._architecture.n_active
+        self.input, self.subtract_decoder_bias = input, subtract_decoder_bias
+        self.provenance = provenance or Provenance()
+        self._register(self._initial_tensors() if tensors is None else tensors)
+        self.to(device=device, dtype=dtype)
+
+    def _initial_tensors(self) -> dict[str, Tensor]:
+        """Random unit directions, the same for encoder and decoder, without biases."""
+        check_seed(self._architecture.seed)
+        generator = torch.Generator().manual_seed(self._architecture.seed)
+        directions = torch.randn(self.n_latents, self.d_model, generator=generator)
+        directions /= torch.linalg.vector_norm(directions, dim=-1, keepdim=True)
+        biases = {"encoder_bias": torch.zeros(self.n_latents), "decoder_bias": torch.zeros(self.d_model)}
+        return {"encoder": directions.clone(), "decoder": directions} | biases
+
+    def _register(self, tensors: dict[str, Tensor]) -> None:
+        self.encoder = nn.Parameter(tensors["encoder"])
+        self.decoder = nn.Parameter(tensors["decoder"])
+        self.encoder_bias = nn.Parameter(tensors["encoder_bias"])
+        self.decoder_bias = nn.Parameter(tensors["decoder_bias"])
+
+    @property
+    def architecture(self) -> LinearArchitecture:
+        return self._architecture
+
+    @property
+    def token_length(self) -> float | None:
+        return length_of_tokens(self.input, self.d_model)
+
+    @abstractmethod
+    def keep(self, activations: Float[Tensor, "n k"]) -> Float[Tensor, "n k"]:
+        """The activations with those that do not fire set to zero."""
+
+    def encode_prepared(self, tokens: Float[Tensor, "n d"]) -> Float[Tensor, "n k"]:
+        dtype = tokens.dtype
+        read = encoder_input(self.input, tokens)
+        if self.subtract_decoder_bias:
+            read = read - self.decoder_bias.to(dtype)
+        return self.keep(torch.relu(read @ self.encoder.to(dtype).mT + self.encoder_bias.to(dtype)))
+
+    def decode(self, latents: Float[Tensor, "n k"]) -> Float[Tensor, "n d"]:
+        """The reconstruction of what the encoder read; `vectors_of` brings it back to the token's scale."""
+        return latents @ self.decoder.to(latents.dtype) + self.decoder_bias.to(latents.dtype)
+
+    def vectors_of(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> Float[Tensor, "n d"]:
+        return at_token_scale(self.input, tokens, self.decode(latents))
+
+    def errors_of(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> TokenErrors:
+        reconstruction = self.vectors_of(tokens, latents)
+        return TokenErrors(
+            product_space=product_space_error(tokens, reconstruction),
+            objective=(tokens - reconstruction).square().sum(-1),
+        )
+
+    def loss(self, tokens: Tensor, alpha: float = 0.0, mask: Tensor | None = None) -> LossTerms:
+        """Squared error + alpha · density; the latents are sparse by construction, so alpha defaults to 0."""
+        return super().loss(tokens, alpha, mask)
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {
+            "encoder": self.encoder,
+            "decoder": self.decoder,
+            "encoder_bias": self.encoder_bias,
+            "decoder_bias": self.decoder_bias,
+        }
+
+    @classmethod
+    def from_tensors(cls, architecture: LinearArchitecture, tensors: dict[str, Tensor]) -> "LinearAutoencoder":
+        check_shapes(tensors, cls._expected_shapes(architecture))
+        return cls(**asdict(architecture), tensors=tensors, dtype=tensors["encoder"].dtype)
+
+    @staticmethod
+    def _expected_shapes(architecture: LinearArchitecture) -> dict[str, tuple[int, ...]]:
+        d, k = architecture.d_model, architecture.n_latents
+        return {"encoder": (k, d), "decoder": (k, d), "encoder_bias": (k,), "decoder_bias": (d,)}
+
+    def extra_repr(self) -> str:
+        active = "" if self.n_active is None else f", n_active={self.n_active}"
+        read = "" if self.reads_unit_tokens else f", input={self.input!r}"
+        return f"d_model={self.d_model}, n_latents={self.n_latents}{active}{read}"
+
+
+class TopKAutoencoder(LinearAutoencoder):
+    """A linear dictionary that keeps the `n_active` strongest latents of every token: the usual sparse autoencoder.
+
+    `LinearAutoencoder` lists the arguments.
+
+    Example:
+        >>> autoencoder = quadric.TopKAutoencoder(d_model=8, n_latents=32, n_active=4)
+        >>> int((autoencoder.encode(torch.randn(1, 8)) > 0).sum()) <= 4
+        True
+    """
+
+    kind = "topk"
+
+    def keep(self, activations: Float[Tensor, "n k"]) -> Float[Tensor, "n k"]:
+        assert self.n_active is not None
+        values, indices = activations.topk(self.n_active, dim=-1)
+        return torch.zeros_like(activations).scatter(-1, indices, values)
+
+
+class BatchTopKAutoencoder(LinearAutoencoder):
+    """Keeps the n · `n_active` strongest activations of a training batch; in eval mode, those above a threshold.
+
+    The threshold is the running mean of the weakest activation kept in training batches, so that in eval mode a
+    token's latents do not depend on the other tokens of its batch.
+
+    `LinearAutoencoder` lists the arguments.
+
+    Example:
+        >>> autoencoder = quadric.BatchTopKAutoencoder(d_model=8, n_latents=32, n_active=4).train()
+        >>> int((autoencoder.encode(torch.randn(10, 8)) > 0).sum()) <= 40
+        True
+    """
+
+    kind = "batch_topk"
+    threshold: Tensor
+
+    def _register(self, tensors: dict[str, Tensor]) -> None:
+        super()._register(tensors)
+        self.register_buffer("threshold", tensors.get("threshold", torch.tensor(float("nan"))))
+
+    def keep(self, activations: Float[Tensor, "n k"]) -> Float[Tensor, "n k"]:
+        if self.training:
+            assert self.n_active is not None
+            flat = activations.flatten()
+            values, indices = flat.topk(len(activations) * self.n_active)
+            return torch.zeros_like(flat).scatter(0, indices, values).view_as(activations)
+        if self.threshold.isnan():
+            raise ValueError("this BatchTopK has no threshold yet; train it with loss(...), or call .train() first")
+        return activations * (activations >= self.threshold)
+
+    @torch.no_grad()
+    def observe(self, latents: Float[Tensor, "n k"]) -> None:
+        if not latents.any():
+            return
+        weakest = latents[latents > 0].min().to(self.threshold.dtype)
+        known = ~self.threshold.isnan()
+        self.threshold.copy_(torch.where(known, self.threshold.lerp(weakest, 1 - THRESHOLD_MEMORY), weakest))
+
+    def tensors(self) -> dict[str, Tensor]:
+        return super().tensors() | {"threshold": self.threshold}
+
+    @staticmethod
+    def _expected_shapes(architecture: LinearArchitecture) -> dict[str, tuple[int, ...]]:
+        return LinearAutoencoder._expected_shapes(architecture) | {"threshold": ()}
+
+
+class ReLUAutoencoder(LinearAutoencoder):
+    """Keeps every positive latent: the standard sparse autoencoder, trained elsewhere with a penalty on its latents.
+
+    `LinearAutoencoder` lists the arguments; `quadric.linear_dictionary` makes one from tensors.
+
+    Example:
+        >>> weights = torch.randn(64, 32)
+        >>> relu = quadric.linear_dictionary(encoder=weights, decoder=weights)
+        >>> relu
+        ReLUAutoencoder(d_model=32, n_latents=64, input='own')
+        >>> relu.encode(x).shape
+        torch.Size([2000, 64])
+    """
+
+    kind = "relu"
+    sets_n_active = False
+
+    def keep(self, activations: Float[Tensor, "n k"]) -> Float[Tensor, "n k"]:
+        return activations
+
+
+class JumpReLUAutoencoder(LinearAutoencoder):
+    """Keeps every latent above its own threshold; SAELens saves its BatchTopK dictionaries as this, too.
+
+    `LinearAutoencoder` lists the arguments; `quadric.linear_dictionary` makes one from tensors.
+
+    Example:
+        >>> weights = torch.randn(64, 32)
+        >>> quadric.linear_dictionary(encoder=weights, decoder=weights, threshold=0.5)
+        JumpReLUAutoencoder(d_model=32, n_latents=64, input='own')
+    """
+
+    kind = "jumprelu"
+    sets_n_active = False
+    thresholds: Tensor
+
+    def _initial_tensors(self) -> dict[str, Tensor]:
+        return super()._initial_tensors() | {"thresholds": torch.zeros(self.n_latents)}
+
+    def _register(self, tensors: dict[str, Tensor]) -> None:
+        super()._register(tensors)
+        self.register_buffer("thresholds", tensors["thresholds"])
+
+    def keep(self, activations: Float[Tensor, "n k"]) -> Float[Tensor, "n k"]:
+        return activations * (activations > self.thresholds.to(activations.dtype))
+
+    def tensors(self) -> dict[str, Tensor]:
+        return super().tensors() | {"thresholds": self.thresholds}
+
+    @staticmethod
+    def _expected_shapes(architecture: LinearArchitecture) -> dict[str, tuple[int, ...]]:
+        return LinearAutoencoder._expected_shapes(architecture) | {"thresholds": (architecture.n_latents,)}

@@ -1,0 +1,149 @@
+"""Evidence about the autoencoders of runs: stored evidence is used, missing or outdated evidence is collected."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from quadric.data import ActivationCache, ActivationStream
+from quadric.data.harvesting import Progress
+from quadric.evidence import (
+    Evidence,
+    EvidenceSettings,
+    Job,
+    collect_together,
+    memory_need,
+    open_cached,
+    open_live,
+    text_behind,
+    weights_sha256,
+)
+from quadric.evidence.storage import OutdatedEvidenceError, has_evidence
+
+if TYPE_CHECKING:
+    from quadric.model import Autoencoder
+
+BATCH_TOKENS = 4096
+DEFAULT_TOKENS = 200_000
+DEFAULT_POINTS = 2000
+
+TokenProgress = Callable[[str], AbstractContextManager[Callable[[Progress], None]]]
+"""Opens a progress display with a label; the yielded function is called with every new state."""
+OnNote = Callable[[str], None]
+"""Called with a sentence for the user."""
+
+
+@contextmanager
+def no_progress(label: str) -> Iterator[Callable[[Progress], None]]:
+    """A progress display that shows nothing."""
+    yield lambda _: None
+
+
+@dataclass(frozen=True, kw_only=True)
+class WantedEvidence:
+    """The requested evidence. None accepts whatever is stored, or uses the default if nothing is stored."""
+
+    tokens: int | None = None
+    points: int | None = None
+    cache: Path | None = None
+    model: str | None = None
+    corpus: str | None = None
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        for name in ("tokens", "points"):
+            value = getattr(self, name)
+            if value is not None and value < 2:
+                raise ValueError(f"{name}={value} is too small; give at least 2")
+
+    def open(self, autoencoder: "Autoencoder") -> ActivationStream:
+        """The activations, from the cache or from the language model."""
+        own = autoencoder.provenance
+        if self.cache is not None:
+            return open_cached(own, self.cache, BATCH_TOKENS)
+        return open_live(own, model=self.model, corpus=self.corpus, batch_tokens=BATCH_TOKENS, device=self.device)
+
+
+def evidence_for(
+    jobs: list[Job],
+    wanted: WantedEvidence,
+    *,
+    progress: TokenProgress = no_progress,
+    on_note: OnNote = lambda note: None,
+) -> list[Evidence]:
+    """The evidence of each autoencoder; autoencoders of the same activations share one pass over the data."""
+    missing = [job for job in jobs if not _is_current(job, wanted, on_note)]
+    while missing:
+        together = [job for job in missing if job.autoencoder.provenance == missing[0].autoencoder.provenance]
+        _collect(together, wanted, progress, on_note)
+        missing = [job for job in missing if job not in together]
+    return [Evidence.load(job.folder) for job in jobs]
+
+
+def _is_current(job: Job, wanted: WantedEvidence, on_note: OnNote) -> bool:
+    if not has_evidence(job.folder):
+        return False
+    try:
+        why = _outdated(Evidence.load(job.folder), weights_sha256(job.autoencoder), wanted)
+    except OutdatedEvidenceError:
+        why = "is of an older format"
+    if why is not None:
+        on_note(f"{job.folder} {why}; collecting it again")
+    return why is None
+
+
+def _outdated(evidence: Evidence, weights: str, wanted: WantedEvidence) -> str | None:
+    """Why stored evidence does not match the request; None if it does."""
+    if evidence.weights_sha256 != weights:
+        return "is about other weights"
+    if wanted.points is not None and evidence.settings.n_points != wanted.points:
+        return f"has {evidence.settings.n_points} points per latent"
+    if wanted.tokens is not None and evidence.n_tokens != wanted.tokens and not evidence.notes:
+        return f"was collected from {evidence.n_tokens:,} tokens"
+    if _of_other_text(evidence, wanted):
+        return f"was collected from other activations of '{evidence.provenance.corpus}'"
+    return None
+
+
+def _of_other_text(evidence: Evidence, wanted: WantedEvidence) -> bool:
+    own = evidence.provenance
+    if wanted.cache is not None:
+        return ActivationCache(wanted.cache).provenance.for_hook_point(own.hook_point or "") != own
+    return wanted.corpus is not None and own.corpus not in (wanted.corpus, Path(wanted.corpus).name)
+
+
+def _collect(jobs: list[Job], wanted: WantedEvidence, progress: TokenProgress, on_note: OnNote) -> None:
+    settings = EvidenceSettings(n_points=wanted.points or DEFAULT_POINTS)
+    tokens = wanted.tokens or DEFAULT_TOKENS
+    names = ", ".join(job.folder.name for job in jobs)
+    on_note(_what_it_takes(jobs, names, tokens, settings))
+    stream = wanted.open(jobs[0].autoencoder)
+    text = text_behind(stream, wanted.model)
+    try:
+        with progress(f"evidence {names}") as show:
+            collect_together(jobs, stream, n_tokens=tokens, settings=settings, text=text, on_progress=show)
+    except KeyboardInterrupt:
+        on_note("progress is saved every minute; run the same command again to continue")
+        raise
+
+
+def _what_it_takes(jobs: list[Job], names: str, tokens: int, settings: EvidenceSettings) -> str:
+    needs = [
+        memory_need(
+            d_model=job.autoencoder.d_model,
+            n_latents=job.autoencoder.n_latents,
+            n_hidden=getattr(job.autoencoder, "n_hidden", job.autoencoder.n_latents),
+            n_tokens=tokens,
+            batch_tokens=BATCH_TOKENS,
+            settings=settings,
+        )
+        for job in jobs
+    ]
+    # The collected data of all autoencoders is in memory; only one at a time processes a batch or writes its result.
+    memory = sum(need.kept for need in needs) + max(need.peak - need.kept for need in needs)
+    return (
+        f"{names}: scoring up to {tokens:,} tokens; about {memory / 1e9:.1f} GB of memory in addition to the model, "
+        f"{sum(need.result for need in needs) / 1e9:.2f} GB on disk in {jobs[0].folder.parent}; "
+        "the remaining time is shown from the second batch on"
+    )

@@ -1,0 +1,135 @@
+"""Input data of the figures: measured cells of sweeps, and trained autoencoders of run folders."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from quadric._io.files import read_json
+from quadric.geometry.dictionary import require_bilinear
+from quadric.model import BilinearAutoencoder, load_pretrained
+from quadric.run.config import FILE_NAME as RUN_FILE
+from quadric.run.config import read_run_config
+from quadric.run.folder import ablation_file, autoencoder_folders, evidence_folder
+from quadric.studies.sweep.config import FILE_NAME as SWEEP_FILE
+from quadric.studies.sweep.groups import RUNS
+from quadric.studies.sweep.results import read_rows
+from quadric.studies.sweep.rows import Row
+from quadric.train import AutoencoderConfig
+
+ABLATED = {
+    "latent", "mode", "own_fires", "own_elsewhere", "other_fires", "other_elsewhere", "turned_fires",
+    "turned_elsewhere",
+}  # fmt: skip
+"""Columns of an ablation study that its figure needs."""
+PAPER_ALPHA = 0.3
+
+
+class MissingDataError(ValueError):
+    """A figure has no data; the message names the command that produces it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """One trained bilinear autoencoder of a run."""
+
+    config: AutoencoderConfig
+    run: Path
+    folder: Path
+
+    @property
+    def evidence(self) -> Path:
+        """Folder of its evidence, which exists only if evidence was collected."""
+        return evidence_folder(self.run, self.config.name)
+
+    def load(self) -> BilinearAutoencoder:
+        """Load its weights."""
+        return require_bilinear(load_pretrained(self.folder))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FigureData:
+    """All data found in the given folders."""
+
+    rows: tuple[Row, ...] = ()
+    """Measured cells."""
+    trained: tuple[Trained, ...] = ()
+    """Trained bilinear autoencoders; linear baselines are excluded because they have no geometry."""
+    ablations: tuple[Row, ...] = ()
+    """Ablated latents, with the name of their autoencoder."""
+
+    @property
+    def main_alpha(self) -> float:
+        """The alpha at which priors are compared: that of most autoencoders, the paper's among equals."""
+        counts = Counter(each.config.alpha for each in self.trained)
+        counts = counts or Counter(row["alpha"] for row in self.rows if row["alpha"] is not None)
+        return max(counts, key=lambda alpha: (counts[alpha], alpha == PAPER_ALPHA), default=PAPER_ALPHA)
+
+    def at_commonest_size(self, *priors: str) -> list[Trained]:
+        """The autoencoders with these priors at their most common hook point, number of latents and lens."""
+        candidates = [each for each in self.trained if each.config.prior in priors]
+        sizes = Counter(map(_place_and_size, candidates))
+        if not sizes:
+            return []
+        (commonest, _), *_ = sizes.most_common(1)
+        found = [each for each in candidates if _place_and_size(each) == commonest]
+        return sorted(found, key=lambda each: (each.config.prior, each.config.alpha, each.config.seed))
+
+
+def _place_and_size(trained: Trained) -> tuple[str, int, str]:
+    return trained.config.hook_point, trained.config.n_latents, trained.config.lens
+
+
+def read_figure_data(folders: Sequence[Path]) -> FigureData:
+    """Read sweeps and run folders.
+
+    Args:
+        folders: Folders written by `quadric sweep` and `quadric train`.
+
+    Returns:
+        What the figures are drawn from.
+
+    Example:
+        >>> from quadric.studies.figures import read_figure_data
+        >>> data = read_figure_data([Path("runs/sweep"), Path("runs/demo")])
+        >>> len(data.rows), len(data.trained)
+        (2, 1)
+    """
+    rows: dict[str, Row] = {}
+    trained: dict[str, Trained] = {}
+    ablations: list[Row] = []
+    for folder in folders:
+        runs = [folder]
+        if (folder / SWEEP_FILE).is_file():
+            rows |= {row["cell"]: row for row in read_rows(folder)}
+            runs = sorted((folder / RUNS).iterdir()) if (folder / RUNS).is_dir() else []
+        elif not (folder / RUN_FILE).is_file():
+            raise FileNotFoundError(
+                f"'{folder}' is neither a run nor a sweep; give folders written by quadric train or quadric sweep"
+            )
+        for run in runs:
+            trained |= _trained(run)
+            ablations += _ablations(run)
+    return FigureData(rows=tuple(rows.values()), trained=tuple(trained.values()), ablations=tuple(ablations))
+
+
+def _trained(run: Path) -> dict[str, Trained]:
+    if not (run / RUN_FILE).is_file():
+        return {}
+    folders = autoencoder_folders(run)
+    return {
+        each.name: Trained(config=each, run=run, folder=folders[each.name])
+        for each in read_run_config(run).autoencoders
+        if each.kind == "bilinear" and each.name in folders
+    }
+
+
+def _ablations(run: Path) -> list[Row]:
+    found: list[Row] = []
+    for name in autoencoder_folders(run):
+        path = ablation_file(run, name)
+        rows = read_json(path, "run quadric ablate again") if path.is_file() else []
+        if not isinstance(rows, list) or not all(isinstance(row, dict) and row.keys() >= ABLATED for row in rows):
+            raise ValueError(f"{path} is not a table of ablated latents; run quadric ablate again")
+        found += [{"autoencoder": name, **row} for row in rows]
+    return found

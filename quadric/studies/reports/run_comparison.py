@@ -1,0 +1,132 @@
+"""Agreement between several autoencoders: matrices of similarities, with the values expected by chance."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from quadric.geometry.comparison import NULL_SEED, Agreement, Comparison, Portrait, compare_portraits, portrait
+from quadric.geometry.dictionary import Progress, no_progress
+from quadric.geometry.similarity import (
+    HungarianSimilarity,
+    comparable,
+    in_common_coordinates,
+    randomly_initialized,
+    widened,
+)
+from quadric.model import Autoencoder
+
+
+class Measure(NamedTuple):
+    """One number of an agreement, with its label."""
+
+    label: str
+    of: Callable[[Agreement], float]
+
+
+MEASURES = {
+    "frobenius": Measure("Sim_F: dictionaries as wholes", lambda found: found.frobenius),
+    "hungarian": Measure("Sim_H: matched latents, as printed", lambda found: found.hungarian.similarity),
+    "hungarian_symmetric": Measure("Sim_H: normalized by both", lambda found: found.hungarian.symmetric),
+    "alignment": Measure("alignment: matched latents", lambda found: found.hungarian.alignment),
+    "hungarian_sign_free": Measure("Sim_H ±: W and −W alike", lambda found: found.sign_free.similarity),
+    "alignment_sign_free": Measure(
+        "alignment ±: matched latents, W and −W alike", lambda found: found.sign_free.alignment
+    ),
+    "eigenspaces": Measure("eigenspaces: leading ones", lambda found: found.eigenspaces),
+}
+RELATIVE_TO_SECOND = ("hungarian", "hungarian_sign_free")
+"""Measures divided by ‖K'‖ alone; with the two exchanged, they are divided by ‖K‖ instead."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RunComparison:
+    """Every pair of runs, compared once."""
+
+    runs: tuple[str, ...]
+    norms: tuple[float, ...]
+    """‖K‖ of each run."""
+    pairs: dict[tuple[int, int], Comparison]
+    """By the indices of both runs, the smaller one first."""
+
+    def matrix(self, measure: str) -> list[list[float]]:
+        """The measure between all runs; row i, column j is the similarity of i to j."""
+        values = [[1.0] * len(self.runs) for _ in self.runs]
+        for (i, j), comparison in self.pairs.items():
+            value = MEASURES[measure].of(comparison.agreement)
+            values[i][j] = values[j][i] = value
+            if measure in RELATIVE_TO_SECOND and self.norms[i]:
+                values[j][i] = value * self.norms[j] / self.norms[i]
+        return values
+
+    def as_json(self) -> dict[str, Any]:
+        """Matrices, and every pair with its nulls, its assignment and the cosines of matched forms."""
+        return {
+            "runs": list(self.runs),
+            "matrices": {measure: self.matrix(measure) for measure in MEASURES},
+            "pairs": [_pair_as_json(i, j, comparison) for (i, j), comparison in self.pairs.items()],
+        }
+
+
+def compare_runs(
+    runs: Sequence[str],
+    autoencoders: Sequence[Autoencoder],
+    *,
+    null_seed: int = NULL_SEED,
+    force: bool = False,
+    on_progress: Progress = no_progress,
+) -> RunComparison:
+    """Every measure between all pairs; `on_progress` is called for each of `steps_to_compare` steps."""
+    widest = max(autoencoders, key=lambda autoencoder: autoencoder.d_model)
+    for autoencoder in autoencoders:
+        comparable(autoencoder, widest, force)
+    chosen = in_common_coordinates([widened(autoencoder, widest.d_model) for autoencoder in autoencoders])
+    portraits: list[Portrait] = []
+    pairs: dict[tuple[int, int], Comparison] = {}
+    for j, autoencoder in enumerate(chosen):
+        portraits.append(portrait(autoencoder))
+        on_progress(1)
+        if not j:
+            continue
+        null = portrait(randomly_initialized(autoencoder, null_seed))
+        on_progress(1)
+        for i in range(j):
+            pairs[i, j] = compare_portraits(portraits[i], portraits[j], null)
+            on_progress(1)
+    norms = tuple(known.energy**0.5 for known in portraits)
+    return RunComparison(runs=tuple(runs), norms=norms, pairs=pairs)
+
+
+def steps_to_compare(n_runs: int) -> int:
+    """Number of steps: a portrait of each run, a random one for each but the first, and all pairs."""
+    return 2 * n_runs - 1 + n_runs * (n_runs - 1) // 2
+
+
+def _pair_as_json(i: int, j: int, comparison: Comparison) -> dict[str, Any]:
+    rotated = {"frobenius": comparison.rotated_frobenius, "eigenspaces": comparison.rotated_eigenspaces}
+    return {
+        "first": i,
+        "second": j,
+        "agreement": {name: measure.of(comparison.agreement) for name, measure in MEASURES.items()},
+        "random_initialization": {name: measure.of(comparison.random) for name, measure in MEASURES.items()},
+        "random_rotation": rotated,
+        "matched": _matched(comparison.agreement.hungarian),
+        "matched_sign_free": _matched(comparison.agreement.sign_free),
+    }
+
+
+def _matched(found: HungarianSimilarity) -> dict[str, list[Any]]:
+    return {
+        "latents": found.latents.tolist(),
+        "partners": found.partners.tolist(),
+        "cosines": found.cosines.tolist(),
+    }
+
+
+def short_names(runs: Sequence[str]) -> list[str]:
+    """The last parts of the paths, as many as are needed to distinguish them."""
+    parts = [run.rstrip("/").split("/") for run in runs]
+    for length in range(1, max(len(part) for part in parts) + 1):
+        names = ["/".join(part[-length:]) for part in parts]
+        if len(set(names)) == len(names):
+            return names
+    return [f"{name} #{place}" for place, name in enumerate(runs, 1)]

@@ -1,0 +1,235 @@
+"""What the weights of one autoencoder say: numbers for every latent, and a summary of them."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from quadric.geometry import SHAPES, Decomposition, DescriptionLength, LatentStatistics, description_length, statistics
+from quadric.geometry.centring import has_own_centre
+from quadric.geometry.dictionary import Progress, no_progress
+from quadric.geometry.shapes import DEFAULT_TOLERANCE
+from quadric.interop.reading import read_dictionary
+from quadric.model import Autoencoder
+from quadric.model.linear import LinearAutoencoder
+from quadric.run.folder import autoencoder_folder, evidence_folder, local_folder
+from quadric.run.geometry import known_geometry
+from quadric.studies.reports.labels import stored_labels
+
+QUANTILES = {"min": 0.0, "p05": 0.05, "median": 0.5, "p95": 0.95, "max": 1.0}
+SUMMARISED = (
+    "curvature",
+    "effective_rank",
+    "captured_1",
+    "captured",
+    "captured_5",
+    "importance",
+    "support",
+    "dimension",
+)
+LABELS = {
+    "curvature": "curvature",
+    "effective_rank": "effective rank",
+    "captured_1": "captured, top 1",
+    "captured": "captured, top 3",
+    "captured_5": "captured, top 5",
+    "importance": "importance (average 1×)",
+    "support": "support (atoms)",
+    "dimension": "dimension",
+}
+ABOUT_LENS, ABOUT_TOKENS, ABOUT_ORIGIN = "the lens's centre", "the mean token of the run's evidence", "the origin"
+ABOUT_BIAS = "the decoder's bias"
+"""About what shapes are reported."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class RunReport:
+    """Everything that the weights of one autoencoder say."""
+
+    run: str
+    """Folder or hub id that the autoencoder was loaded from."""
+    kind: str
+    """bilinear, or the name of a linear one, whose latents are directions."""
+    architecture: dict[str, Any]
+    provenance: dict[str, Any]
+    latents: LatentStatistics
+    bits: DescriptionLength
+    about: str = ABOUT_ORIGIN
+    """What shapes are about, in words."""
+    labels: list[str] | None = None
+    """A label for every latent, if the run has evidence."""
+
+    def __repr__(self) -> str:
+        labelled = "" if self.labels is None else ", with labels"
+        return f"RunReport({self.run}: {self.latents}, {readable_bits(self.bits.total)}{labelled})"
+
+    def columns(self) -> dict[str, list[Any]]:
+        """The numbers of every latent, column by column, and its label if there is one."""
+        labels = {} if self.labels is None else {"label": self.labels}
+        return {**self.latents.columns(), "bits": self.bits.alone.tolist(), **labels}
+
+    def dictionary(self) -> str:
+        """What kind of dictionary it is, in a few words, e.g. "512 composite latents"."""
+        shape = self.architecture
+        kind = shape["prior"] if self.kind == "bilinear" else f"linear ({self.kind})"
+        return f"{shape['n_latents']:,} {kind} latents"
+
+    def most_important(self, count: int) -> list[int]:
+        """The most important latents, most important first."""
+        order = self.latents.importance.argsort(descending=True, stable=True)
+        return [int(latent) for latent in order[:count]]
+
+    def shape_counts(self) -> dict[str, int]:
+        """Number of latents of each shape, of those that there are."""
+        counts = Counter(self.latents.shape)
+        return {shape: counts[shape] for shape in reversed(SHAPES) if counts[shape]}
+
+    def n_copies(self) -> int:
+        """Number of latents that are copies of others."""
+        return int((self.latents.copy_of >= 0).sum())
+
+    def living(self, column: str) -> Tensor:
+        """A column without the empty latents, whose numbers have no meaning."""
+        values: Tensor = self.latents[column]
+        return values[self.latents.norm > 0].double()
+
+    def summary(self) -> dict[str, Any]:
+        """Shapes, quantiles over the latents that are not empty, and description length."""
+        return {
+            "shapes": self.shape_counts(),
+            "copies": self.n_copies(),
+            "quantiles": {column: quantiles(self.living(column)) for column in SUMMARISED},
+            "captured_curve_median": self.captured_curve(),
+            "description_length": {
+                "precision": self.bits.precision,
+                "atoms": self.bits.atoms,
+                "supports": self.bits.supports,
+                "weights": self.bits.weights,
+                "total": self.bits.total,
+            },
+        }
+
+    def captured_curve(self) -> list[float]:
+        """The median over latents of the share of Σ|λ| in the first 1, 2, … eigenvalues."""
+        curve = self.latents.captured_curve()[self.latents.norm > 0]
+        medians: list[float] = curve.median(dim=0).values.tolist() if len(curve) else []
+        return medians
+
+    def as_json(self) -> dict[str, Any]:
+        """The whole report as plain values."""
+        return {
+            "run": self.run,
+            "kind": self.kind,
+            "architecture": self.architecture,
+            "provenance": self.provenance,
+            "tolerance": self.latents.tolerance,
+            "about": self.about,
+            "summary": self.summary(),
+            "latents": self.columns(),
+        }
+
+
+def report_on(
+    run: str,
+    autoencoder: Autoencoder,
+    tolerance: float = DEFAULT_TOLERANCE,
+    on_progress: Progress = no_progress,
+    geometry: Decomposition | None = None,
+) -> RunReport:
+    """Report on an autoencoder from its weights alone.
+
+    Args:
+        run: What it was loaded from, a folder or a hub id.
+        autoencoder: Any dictionary.
+        tolerance: Share of a latent's variance that each part left out of its shape may have.
+        on_progress: Called with the number of latents finished since its last call.
+        geometry: Its geometry, if it was computed before; then no latent is decomposed again.
+
+    Returns:
+        The report.
+    """
+    return RunReport(
+        run=run,
+        kind=autoencoder.kind,
+        architecture=asdict(autoencoder.architecture),
+        provenance=asdict(autoencoder.provenance),
+        latents=statistics(autoencoder, tolerance, on_progress, geometry),
+        bits=description_length(autoencoder),
+        about=_about(autoencoder, geometry),
+    )
+
+
+def _about(autoencoder: Autoencoder, geometry: Decomposition | None) -> str:
+    if has_own_centre(autoencoder):
+        return ABOUT_LENS
+    if isinstance(autoencoder, LinearAutoencoder) and (geometry is None or geometry.centre is None):
+        return ABOUT_BIAS
+    return ABOUT_ORIGIN if geometry is None or geometry.centre is None else ABOUT_TOKENS
+
+
+def report_on_run(
+    run: str,
+    *,
+    name: str | None = None,
+    tolerance: float = DEFAULT_TOLERANCE,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> RunReport:
+    """Report on an autoencoder of a run, with labels if the run has evidence about it.
+
+    Args:
+        run: Run folder, folder made by save_pretrained, or hub id.
+        name: Which autoencoder, if the run has several.
+        tolerance: Share of a latent's variance that each part left out of its shape may have.
+        on_progress: Called with the number of latents that are done, and of all latents.
+
+    Returns:
+        The report; `quadric.studies.reports.files.write_report` writes it as HTML, CSV, JSON or parquet.
+
+    Example:
+        write_report(report_on_run("runs/demo"), Path("report.html"))
+    """
+    folder = local_folder(run)
+    own = autoencoder_folder(folder, name)
+    autoencoder = read_dictionary(own)
+    done = 0
+
+    def advance(finished: int) -> None:
+        nonlocal done
+        done += finished
+        on_progress(done, autoencoder.n_latents)
+
+    known = known_geometry(folder, autoencoder, name)
+    report = report_on(run if name is None else f"{run}/{name}", autoencoder, tolerance, advance, known)
+    return replace(report, labels=stored_labels(evidence_folder(folder, own.resolve().name), autoencoder))
+
+
+def quantiles(values: Tensor) -> dict[str, float]:
+    """Minimum, 5 %, median, 95 % and maximum; empty for no values."""
+    if not len(values):
+        return {}
+    ordered = values.sort().values  # torch.quantile refuses long inputs
+    return {name: float(ordered[round(share * (len(ordered) - 1))]) for name, share in QUANTILES.items()}
+
+
+def histogram(values: Tensor, bins: int) -> tuple[list[int], float, float]:
+    """Counts in equal bins from the smallest to the largest value, with these two values."""
+    if not len(values):
+        return [0] * bins, 0.0, 0.0
+    low, high = float(values.min()), float(values.max())
+    if low == high:
+        return [0] * (bins // 2) + [len(values)] + [0] * (bins - bins // 2 - 1), low, high
+    places = ((values - low) / (high - low) * bins).long().clamp(max=bins - 1)
+    return torch.bincount(places, minlength=bins).tolist(), low, high
+
+
+def readable_bits(bits: float) -> str:
+    """Bits as bytes with a prefix."""
+    size = bits / 8
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.3g} {unit}"
+        size /= 1024
+    return f"{size:.3g} GiB"

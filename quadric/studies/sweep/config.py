@@ -1,0 +1,123 @@
+"""Configuration of a sweep, stored as sweep.json."""
+
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from quadric._io.files import read_versioned_json, write_atomically
+from quadric._io.records import fields_added_after, record_from_json
+from quadric.data import ActivationConfig
+from quadric.data.provenance import differences
+from quadric.run.config import RunConfig
+from quadric.run.recipes import Grid, Scale, make_run_config
+
+FILE_NAME = "sweep.json"
+ACTIVATIONS = "activations"
+FORMAT = "quadric-sweep"
+FORMAT_VERSION = 7
+ADDED_BY_VERSION: dict[int, dict[str, Any]] = {
+    3: {
+        "atoms_per_latent": None, "lens": "paper", "overlap_penalty": 0.0, "tied": False, "alpha": 0.3,
+        "top_latents": None,
+    },
+    4: {"initial_density": 1.0},
+    5: {"gradient_dtype": "auto"},
+    6: {"mean_penalty": 0.0},
+    7: {"learning_rate": 0.03, "learning_rate_decay": 0.0},
+}  # fmt: skip
+"""Fields of the scale that files of earlier versions lack, some or all."""
+MAY_CHANGE = ("grid", "cells_together", "live")
+"""Fields that may differ when a sweep is resumed or extended, because they do not affect finished cells."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepConfig:
+    """Which cells to train, on which activations, and how to measure them.
+
+    Example:
+        >>> from quadric.data import ActivationConfig
+        >>> from quadric.studies.sweep import Grid, Scale, SweepConfig
+        >>> config = SweepConfig(
+        ...     activations=ActivationConfig(hook_points="9,15"),
+        ...     scale=Scale(n_latents=1024, steps=500, alpha_warmup_steps=60),
+        ...     grid=Grid(dictionaries=("atomic", "topk"), seeds=(0, 1)),
+        ... )
+        >>> len(config.all_cells().autoencoders)
+        8
+    """
+
+    activations: ActivationConfig
+    scale: Scale
+    grid: Grid
+    live: bool = False
+    """Run the language model for every group instead of storing its activations once."""
+    cells_together: int = 16
+    """Number of cells trained together on the same batches; all of them are in memory at once."""
+    held_out_tokens: int = 16384
+    """Number of held-out tokens for measuring each cell."""
+    spliced_tokens: int = 0
+    """Number of tokens to predict from reconstructed vectors; 0 skips this."""
+
+    def __post_init__(self) -> None:
+        for name in ("cells_together", "held_out_tokens"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} is not positive; use at least 1")
+        if self.spliced_tokens < 0:
+            raise ValueError(f"spliced_tokens={self.spliced_tokens} is negative; use 0 to skip the predictions")
+
+    def all_cells(self) -> RunConfig:
+        """Config of a single run with every cell."""
+        return make_run_config(self.scale, self.activations, self.grid)
+
+
+def write_sweep_config(config: SweepConfig, folder: Path) -> None:
+    """Store a sweep's config; an existing sweep can only be extended.
+
+    A new sweep may find activations in its folder: a copy of another sweep's, or a link to them.
+    """
+    if (folder / FILE_NAME).is_file():
+        _check_same(read_sweep_config(folder), config, folder)
+    elif folder.exists() and (not folder.is_dir() or any(each.name != ACTIVATIONS for each in folder.iterdir())):
+        raise FileExistsError(f"'{folder}' exists and is not a sweep; choose another folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    record = {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(config)}
+    write_atomically(folder / FILE_NAME, (json.dumps(record, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+def read_sweep_config(folder: Path) -> SweepConfig:
+    """Read a sweep's config; a wrong format, version or field is an error.
+
+    Args:
+        folder: Of the sweep.
+
+    Returns:
+        The config.
+
+    Example:
+        >>> from quadric.studies.sweep import read_sweep_config
+        >>> config = read_sweep_config(Path("runs/sweep"))
+        >>> config.activations.model, config.held_out_tokens
+        ('my-model', 64)
+    """
+    path = folder / FILE_NAME
+    if not path.is_file():
+        raise FileNotFoundError(f"no {FILE_NAME} in '{folder}'; give a folder written by quadric sweep")
+    record = read_versioned_json(path, FORMAT, FORMAT_VERSION, "a sweep", "restore it")
+    version = record["format_version"]
+    if version < FORMAT_VERSION and isinstance(record.get("scale"), dict):
+        record["scale"] = fields_added_after(version, ADDED_BY_VERSION) | record["scale"]
+    del record["format"], record["format_version"]
+    return record_from_json(SweepConfig, record, str(path))
+
+
+def _check_same(stored: SweepConfig, asked: SweepConfig, folder: Path) -> None:
+    """Require the same text, steps and measurement, so that all cells of the table are comparable."""
+    layers = asked.activations.hook_points
+    before = asdict(replace(stored, activations=replace(stored.activations, hook_points=layers)))
+    found = differences(json.loads(json.dumps(before)), json.loads(json.dumps(asdict(asked))), MAY_CHANGE)
+    if found:
+        raise ValueError(
+            f"the sweep in '{folder}' was started with other settings ({'; '.join(found)}); "
+            "use the same settings, or another --out"
+        )

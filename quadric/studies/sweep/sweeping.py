@@ -1,0 +1,149 @@
+"""Run a sweep from its config to its table. An interrupted sweep resumes; finished cells are not repeated."""
+
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+from quadric._io.locks import only_writer
+from quadric.data import HarvestConfig, harvest_to_folder
+from quadric.data.harvesting import Progress
+from quadric.evaluation import EvaluationSettings, evaluate_on_text
+from quadric.evaluation.evaluating import Candidate
+from quadric.model import load_pretrained
+from quadric.run.config import RunConfig
+from quadric.run.folder import autoencoder_folder
+from quadric.run.running import Moved, is_finished, new_run, train_run
+from quadric.studies.sweep.config import SweepConfig, read_sweep_config, write_sweep_config
+from quadric.studies.sweep.groups import Group, groups
+from quadric.studies.sweep.results import read_rows, row_path, write_row, write_table
+from quadric.studies.sweep.rows import Row, cell_row
+from quadric.train import StepReport
+from quadric.train.checkpoints import Damaged
+
+
+class Watcher:
+    """Callbacks for the progress of a sweep; this base class does nothing.
+
+    Example:
+        >>> from quadric.studies.sweep import Watcher, sweep
+        >>> class Printing(Watcher):
+        ...     def plan(self, cells, finished):
+        ...         print(f"{len(finished)} of {len(cells)} cells are finished")
+        >>> table = sweep(Path("runs/sweep"), watcher=Printing())
+        2 of 2 cells are finished
+    """
+
+    def plan(self, cells: list[str], finished: list[Row]) -> None:
+        """Called once with all requested cells and the rows of those already finished."""
+
+    def harvested(self, state: Progress) -> None:
+        """Called while activations are being stored."""
+
+    def train(self, cells: list[str], steps: int) -> None:
+        """Called before a group is trained."""
+
+    def opened(self, step: int, damaged: list[Damaged]) -> None:
+        """Called when the group's run has been opened at a step."""
+
+    def step(self, step: int, reports: dict[str, StepReport]) -> None:
+        """Called after each training step of the group."""
+
+    def measuring(self, part: str, done: int, wanted: int) -> None:
+        """Called while held-out text is being read."""
+
+    def row(self, row: Row) -> None:
+        """Called when a cell is finished."""
+
+
+def start_sweep(config: SweepConfig, folder: Path) -> None:
+    """Create a sweep folder, or extend an existing sweep. An incompatible config is an error and changes nothing.
+
+    Args:
+        config: What to train and measure. An existing sweep may get more cells; nothing else may change.
+        folder: Of the sweep.
+
+    Returns:
+        Nothing; `sweep` does the work.
+
+    Example:
+        >>> from dataclasses import replace
+        >>> from quadric.studies.sweep import read_sweep_config, start_sweep
+        >>> config = read_sweep_config(Path("runs/sweep"))
+        >>> start_sweep(replace(config, held_out_tokens=100), Path("runs/another"))
+        >>> read_sweep_config(Path("runs/another")).held_out_tokens
+        100
+    """
+    config.all_cells()
+    write_sweep_config(config, folder)
+
+
+def sweep(folder: Path, *, device: str = "auto", moved: Moved | None = None, watcher: Watcher | None = None) -> Path:
+    """Train and measure every unfinished cell of a sweep.
+
+    Args:
+        folder: Of the sweep, made by `start_sweep`.
+        device: Device of the language model and of the autoencoders.
+        moved: Where the model or the text are now, if they have moved since the sweep was started.
+        watcher: Is told about the progress.
+
+    Returns:
+        The path of the table.
+
+    Example:
+        >>> from quadric.studies.sweep import sweep
+        >>> sweep(Path("runs/sweep"))  # every cell is finished: nothing to train
+        PosixPath('runs/sweep/results.parquet')
+    """
+    config, watcher, moved = read_sweep_config(folder), watcher or Watcher(), moved or Moved()
+    config = replace(config, activations=moved.activations(config.activations))
+    found = groups(config, folder)
+    watcher.plan([cell.name for group in found for cell in group.config.autoencoders], read_rows(folder))
+    with only_writer(folder, "quadric sweep"):
+        for group in found:
+            if group.is_new or not is_finished(group.folder):
+                _train(config, group, found, device, moved, watcher)
+            _measure(config, group, folder, device, moved, watcher)
+        return write_table(folder, read_rows(folder))[0]
+
+
+def _train(config: SweepConfig, group: Group, every: list[Group], device: str, moved: Moved, watcher: Watcher) -> None:
+    if group.cache is not None:
+        _fill_cache(config, group.cache, every, device, watcher)
+    places = Moved(model=moved.model, corpus=moved.corpus, cache=str(group.cache) if group.cache else None)
+    created = new_run(places.apply(group.config), group.folder, device=device) if group.is_new else nullcontext()
+    with created:
+        watcher.train([cell.name for cell in group.config.autoencoders], group.config.training.steps)
+        train_run(group.folder, device=device, moved=places, on_open=watcher.opened, on_step=watcher.step)
+
+
+def _fill_cache(config: SweepConfig, cache: Path, every: list[Group], device: str, watcher: Watcher) -> None:
+    """Harvest all hook points of a cache in one pass of the language model, for all groups that read it."""
+    activations = replace(config.activations, hook_points=cache.name.replace("+", ","))
+    storage = HarvestConfig(tokens=_tokens_to_store(every[0].config))
+    harvest_to_folder(activations, storage, cache, device=device, on_progress=watcher.harvested)
+
+
+def _tokens_to_store(config: RunConfig) -> int:
+    """Number of tokens in one epoch, counting every token of its sequences as kept."""
+    sequences = -(-config.sequences // config.epochs)
+    return sequences * config.reading.corpus.block_length
+
+
+def _measure(config: SweepConfig, group: Group, folder: Path, device: str, moved: Moved, watcher: Watcher) -> None:
+    """Measure all cells of a group that have no row yet, in one pass over held-out text."""
+    cells = [cell for cell in group.config.autoencoders if not row_path(folder, cell.name).is_file()]
+    if not cells:
+        return
+    loaded = {cell.name: load_pretrained(autoencoder_folder(group.folder, cell.name)) for cell in cells}
+    settings = EvaluationSettings(
+        tokens=config.held_out_tokens,
+        spliced_tokens=config.spliced_tokens,
+        model=config.activations.model,
+        corpus=config.activations.corpus.source,
+    )
+    candidates = [Candidate(group.folder.name, name, autoencoder) for name, autoencoder in loaded.items()]
+    found = evaluate_on_text(candidates, settings, device=device, on_progress=watcher.measuring)
+    for cell, evaluation in zip(cells, found, strict=True):
+        row = cell_row(cell, group.config, loaded[cell.name], evaluation, group.folder.name)
+        write_row(folder, row)
+        watcher.row(row)

@@ -1,0 +1,162 @@
+"""Which latents of two dictionaries of a site are counterparts, from weights alone."""
+
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from quadric.geometry.comparison import NULL_SEED
+from quadric.geometry.direction_overlaps import direction_overlaps
+from quadric.geometry.kernels import cross_kernel, squared_norm
+from quadric.geometry.similarity import (
+    HungarianSimilarity,
+    assignment,
+    comparable,
+    frobenius_from_norms,
+    frobenius_similarity,
+    hungarian_from_kernels,
+    randomly_initialized,
+)
+from quadric.model import Autoencoder
+from quadric.model.linear import LinearAutoencoder
+from quadric.viewer.schema import NOTHING, ComparisonEntry, SiteComparison
+
+SMALLEST_OVERLAP = 0.5
+"""|cosine| of two matched forms below which a latent has no counterpart, unless chance reaches higher."""
+CHANCE_QUANTILE = 0.99
+METHOD = (
+    "one-to-one assignment of latents that maximizes the sum of |⟨W, W'⟩|, as quadric compare makes it; overlap is "
+    "|cosine| of the two forms, W and −W being the same latent; chance is the 99th percentile of the overlaps with a "
+    "random initialization of the second dictionary"
+)
+
+METHOD_OF_DIRECTIONS = (
+    "one-to-one assignment that maximizes the sum of overlaps; the overlap of a direction d with a form is the square "
+    "root of the share of ‖W‖² in forms of d·v alone (its energy ddᵀ and its slope), that of two directions their "
+    "cosine; chance is the 99th percentile of the overlaps with random directions; Sim_F takes directions as the forms "
+    "ddᵀ on the token itself"
+)
+
+
+def comparable_pairs(dictionaries: Sequence[tuple[str, Autoencoder]]) -> list[tuple[int, int]]:
+    """Pairs of dictionaries that read the same vectors, by index."""
+    return [
+        (one, other)
+        for one, other in combinations(range(len(dictionaries)), 2)
+        if _are_comparable(dictionaries[one][1], dictionaries[other][1])
+    ]
+
+
+def _are_comparable(a: Autoencoder, b: Autoencoder) -> bool:
+    same = [
+        not (mine and other) or mine == other
+        for mine, other in (
+            (a.provenance.model, b.provenance.model),
+            (a.provenance.hook_point, b.provenance.hook_point),
+        )
+    ]
+    return a.d_model == b.d_model and all(same)
+
+
+def site_comparisons(
+    dictionaries: Sequence[tuple[str, Autoencoder]], on_progress: Callable[[int], None] = lambda _: None
+) -> list[SiteComparison]:
+    """Compare every pair of dictionaries that read the same vectors.
+
+    Args:
+        dictionaries: Name and autoencoder of each.
+        on_progress: Called with 1 after every pair.
+
+    Returns:
+        One comparison per pair.
+    """
+    found = []
+    for one, other in comparable_pairs(dictionaries):
+        found.append(compare_dictionaries(*dictionaries[one], *dictionaries[other]))
+        on_progress(1)
+    return found
+
+
+@torch.no_grad()
+def compare_dictionaries(first_name: str, first: Autoencoder, second_name: str, second: Autoencoder) -> SiteComparison:
+    """The counterpart of every latent of the first dictionary in the second, and the agreement of the two."""
+    linear = isinstance(first, LinearAutoencoder) or isinstance(second, LinearAutoencoder)
+    found = _matched_directions(first, second) if linear else _matched_forms(first, second)
+    partners = np.full(first.n_latents, NOTHING, dtype=np.int32)
+    overlaps = np.zeros(first.n_latents, dtype=np.float32)
+    partners[found.latents.cpu().numpy()] = found.partners.cpu().numpy()
+    overlaps[found.latents.cpu().numpy()] = found.overlaps
+    entry = ComparisonEntry(
+        first=first_name,
+        second=second_name,
+        frobenius=found.frobenius,
+        alignment=found.alignment,
+        smallest_overlap=max(SMALLEST_OVERLAP, found.chance),
+        chance=found.chance,
+        method=METHOD_OF_DIRECTIONS if linear else METHOD,
+    )
+    return SiteComparison(entry=entry, partners=partners, overlaps=overlaps)
+
+
+class _Matched(NamedTuple):
+    latents: Tensor
+    partners: Tensor
+    overlaps: np.ndarray
+    frobenius: float
+    alignment: float
+    chance: float
+
+
+def _matched_forms(first: Autoencoder, second: Autoencoder) -> _Matched:
+    mine, other = comparable(first, second)
+    kernel, other_kernel, cross = cross_kernel(mine, mine), cross_kernel(other, other), cross_kernel(mine, other)
+    found = hungarian_from_kernels(cross, kernel, other_kernel, sign_free=True)
+    random = randomly_initialized(other, NULL_SEED)
+    null = hungarian_from_kernels(cross_kernel(mine, random), kernel, cross_kernel(random, random), sign_free=True)
+    return _Matched(
+        latents=found.latents,
+        partners=found.partners,
+        overlaps=_overlaps(found),
+        frobenius=frobenius_from_norms(squared_norm(cross), squared_norm(kernel), squared_norm(other_kernel)),
+        alignment=found.alignment,
+        chance=_high(_overlaps(null)),
+    )
+
+
+def _matched_directions(first: Autoencoder, second: Autoencoder) -> _Matched:
+    """The same where one of them, or both, are linear."""
+    if isinstance(first, LinearAutoencoder):
+        cross = direction_overlaps(first.decoder, second)
+        null = direction_overlaps(_random_directions(first), second)
+    else:
+        assert isinstance(second, LinearAutoencoder)
+        cross = direction_overlaps(second.decoder, first).mT
+        null = direction_overlaps(_random_directions(second), first).mT
+    latents, partners = assignment(cross)
+    chosen = cross[latents, partners]
+    return _Matched(
+        latents=latents,
+        partners=partners,
+        overlaps=np.asarray(chosen.float().cpu().numpy()),
+        frobenius=frobenius_similarity(first, second),
+        alignment=float(chosen.sum()) / (first.n_latents * second.n_latents) ** 0.5,
+        chance=_high(null[assignment(null)].cpu().numpy()),
+    )
+
+
+def _random_directions(autoencoder: LinearAutoencoder) -> Tensor:
+    generator = torch.Generator().manual_seed(NULL_SEED)
+    return torch.randn(autoencoder.n_latents, autoencoder.d_model, generator=generator)
+
+
+def _high(overlaps: np.ndarray) -> float:
+    """What chance reaches."""
+    return float(np.quantile(overlaps, CHANCE_QUANTILE)) if len(overlaps) else 0.0
+
+
+def _overlaps(found: HungarianSimilarity) -> np.ndarray:
+    # Rounding may take the cosine of equal forms beyond 1.
+    return np.asarray(found.cosines.abs().clamp(max=1).float().cpu().numpy())

@@ -1,0 +1,251 @@
+"""The dictionaries that a live server knows, and what can be asked of them; every answer is plain values."""
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from quadric.data import LanguageModel
+from quadric.explanations import Explainer, Reading
+from quadric.explanations.reading import words_of
+from quadric.interventions import Intervention, Latent
+from quadric.interventions.clamping import clamp
+from quadric.interventions.in_model import edit_activations, intervene
+from quadric.model.linear import LinearAutoencoder
+from quadric.viewer.live.steering import Continuation, continuation, next_tokens
+from quadric.viewer.live.worker import Job
+
+LONGEST_TEXT = 1024
+"""Tokens of a text."""
+LONGEST_PROMPT = 256
+MOST_NEW_TOKENS = 40
+MOST_TOP = 50
+SHOWN_NEXT = 10
+KEPT_READINGS = 16
+KEPT_LATENTS = 64
+KEPT_CONTINUATIONS = 16
+LONGEST_SLIDE = 2 * math.pi
+
+Inside = AbstractContextManager[Any]
+
+
+class RequestError(ValueError):
+    """A request that cannot be answered, with the reason."""
+
+
+class Session:
+    """One language model, and the dictionaries that read it.
+
+    All methods run the model, so only the worker's thread calls them.
+
+    Args:
+        explainers: One per dictionary of the site, by its name there; all of one language model.
+    """
+
+    def __init__(self, explainers: Mapping[str, Explainer]) -> None:
+        if not explainers:
+            raise ValueError("there is no dictionary to serve; give a run with an autoencoder")
+        self.explainers = dict(explainers)
+        self.model: LanguageModel = next(iter(explainers.values())).reader.model
+        self._readings: OrderedDict[tuple[str, str], Reading] = OrderedDict()
+        self._continuations: OrderedDict[tuple[tuple[int, ...], int], Continuation] = OrderedDict()
+        self._latents: OrderedDict[tuple[str, int], Latent] = OrderedDict()
+        self.methods: dict[str, Callable[[Mapping[str, Any], Job], dict[str, Any]]] = {
+            "explain": self.explain,
+            "stars": self.stars,
+            "steer": self.steer,
+        }
+
+    def status(self) -> dict[str, Any]:
+        """What the page must know before it asks."""
+        return {
+            "model": self.model.name,
+            "dictionaries": list(self.explainers),
+            "longest_text": LONGEST_TEXT,
+            "longest_prompt": LONGEST_PROMPT,
+            "most_new_tokens": MOST_NEW_TOKENS,
+        }
+
+    def explain(self, request: Mapping[str, Any], job: Job) -> dict[str, Any]:
+        """The strongest latents of every token: {dictionary, text, top}."""
+        name, explainer = self._explainer(request)
+        reading = self._read(name, explainer, _text(request))
+        job.check()
+        found = explainer.explanation_of(reading, _whole(request, "top", 1, MOST_TOP, 8))
+        return asdict(found)
+
+    def stars(self, request: Mapping[str, Any], job: Job) -> dict[str, Any]:
+        """The tokens of a text in the frame of one latent, one list per axis: {dictionary, text, latent, axes}."""
+        name, explainer = self._explainer(request)
+        latent = _whole(request, "latent", 0, explainer.autoencoder.n_latents - 1)
+        reading = self._read(name, explainer, _text(request))
+        job.check()
+        found = explainer.coordinates(reading, latent, _whole(request, "axes", 1, 64, 8))
+        values = explainer.values(reading.vectors)[:, latent]
+        return {
+            "words": reading.words,
+            "tokens": reading.kept,
+            "values": [float(value) for value in values],
+            "coordinates": found.axes.T.tolist(),
+            "linear": found.linear.tolist(),
+            "control": found.control.T.tolist(),
+        }
+
+    def steer(self, request: Mapping[str, Any], job: Job) -> dict[str, Any]:
+        """Continue a text with and without an intervention on one latent.
+
+        {dictionary, text, latent, kind: project|slide|ablate, amount, axes, where: all|last, tokens}
+        """
+        name, explainer = self._explainer(request)
+        number = _whole(request, "latent", 0, explainer.autoencoder.n_latents - 1)
+        wanted = _whole(request, "tokens", 1, MOST_NEW_TOKENS, 20)
+        prompt, first = self._prompt(explainer, _text(request))
+        start = len(prompt) - 1 if request.get("where") == "last" else first
+        inside = self._inside(request, name, number, slice(start, None))
+        plain = self._plain(prompt, wanted, job)
+        steered = continuation(
+            self.model, prompt, wanted, lambda done: job.report(wanted + done, 2 * wanted), inside=inside
+        )
+        return {
+            "plain": self._words(plain),
+            "steered": self._words(steered),
+            "next": [
+                {"text": self._word(each.token_id), "plain": each.plain, "steered": each.steered}
+                for each in next_tokens(plain, steered, SHOWN_NEXT)
+            ],
+            "divergence": _divergence(plain, steered),
+        }
+
+    def _inside(self, request: Mapping[str, Any], name: str, number: int, positions: slice) -> Callable[[], Inside]:
+        """Gives the block in which the model runs with the intervention that is asked for."""
+        explainer = self.explainers[name]
+        if isinstance(explainer.autoencoder, LinearAutoencoder):
+            change = _clamped(request, explainer.autoencoder, number)
+            at, d_model = explainer.reader.point, explainer.autoencoder.d_model
+            return partial(edit_activations, self.model, at, change, d_model, positions=positions)
+        latent = self._latent(name, explainer, number)
+        intervention = _intervention(request, latent, float(explainer.signs()[number]))
+        return partial(intervene, self.model, intervention, positions=positions, check_model=False)
+
+    def _explainer(self, request: Mapping[str, Any]) -> tuple[str, Explainer]:
+        name = request.get("dictionary")
+        if not isinstance(name, str) or name not in self.explainers:
+            raise RequestError(f"there is no live dictionary {name!r}; choose from {', '.join(self.explainers)}")
+        return name, self.explainers[name]
+
+    def _read(self, name: str, explainer: Explainer, text: str) -> Reading:
+        """A text through the model; the last few are kept, since the page asks for several latents of one."""
+        key = (name, text)
+        if key not in self._readings:
+            n_tokens = len(self.model.tokenizer.encode([text])[0])
+            if n_tokens > LONGEST_TEXT:
+                raise RequestError(
+                    f"the text has {n_tokens:,} tokens, and the page reads up to {LONGEST_TEXT:,}; shorten it, or use "
+                    "quadric explain, which has no such limit"
+                )
+            (self._readings[key],) = explainer.reader.read([text])
+        self._readings.move_to_end(key)
+        while len(self._readings) > KEPT_READINGS:
+            self._readings.popitem(last=False)
+        return self._readings[key]
+
+    def _latent(self, name: str, explainer: Explainer, number: int) -> Latent:
+        key = (name, number)
+        if key not in self._latents:
+            known = explainer.evidence
+            centre = None if known is None else torch.from_numpy(known.calibration.centre.copy())
+            self._latents[key] = Latent(explainer.autoencoder, number, centre)
+        self._latents.move_to_end(key)
+        while len(self._latents) > KEPT_LATENTS:
+            self._latents.popitem(last=False)
+        return self._latents[key]
+
+    def _prompt(self, explainer: Explainer, text: str) -> tuple[list[int], int]:
+        """The tokens of a prompt, and the position of the first that is part of it."""
+        before = [] if explainer.reader.first is None else [explainer.reader.first]
+        ids = self.model.tokenizer.encode([text])[0]
+        if not 0 < len(ids) <= LONGEST_PROMPT:
+            raise RequestError(
+                f"the prompt has {len(ids):,} tokens; give 1 to {LONGEST_PROMPT}, since it is read again for every "
+                "position of the slider"
+            )
+        return before + ids, len(before)
+
+    def _plain(self, prompt: list[int], wanted: int, job: Job) -> Continuation:
+        """The continuation without intervention, which stays the same while the slider moves."""
+        key = (tuple(prompt), wanted)
+        if key not in self._continuations:
+            self._continuations[key] = continuation(
+                self.model, prompt, wanted, lambda done: job.report(done, 2 * wanted)
+            )
+        self._continuations.move_to_end(key)
+        while len(self._continuations) > KEPT_CONTINUATIONS:
+            self._continuations.popitem(last=False)
+        return self._continuations[key]
+
+    def _words(self, found: Continuation) -> str:
+        return "".join(words_of(self.model.tokenizer, found.token_ids))
+
+    def _word(self, token: int) -> str:
+        return words_of(self.model.tokenizer, [token])[0]
+
+
+def _intervention(request: Mapping[str, Any], latent: Latent, sign: float) -> Intervention:
+    """What the request asks for; amounts are in sign·z, as the site shows it."""
+    kind = request.get("kind")
+    if kind == "ablate":
+        return latent.ablate()
+    amount = _amount(request)
+    if kind == "project":
+        return latent.project(to=sign * amount, unreachable="nearest")
+    if kind != "slide":
+        raise RequestError(f"kind={kind!r} is unknown; choose project, slide or ablate")
+    if abs(amount) > LONGEST_SLIDE:
+        raise RequestError(f"amount={amount} is beyond a full turn; give at most {LONGEST_SLIDE:.2f}")
+    axes = request.get("axes", [0, 1])
+    if not isinstance(axes, list) or len(axes) != 2 or not all(isinstance(axis, int) for axis in axes):
+        raise RequestError(f"axes={axes!r} are not two numbers of axes; give e.g. [0, 1]")
+    return latent.slide(by=amount, axes=(axes[0], axes[1]))
+
+
+def _clamped(request: Mapping[str, Any], autoencoder: LinearAutoencoder, latent: int) -> Callable[[Tensor], Tensor]:
+    """The same for a direction, whose activation is held at the amount; it has no level set to slide along."""
+    kind = request.get("kind")
+    if kind not in ("project", "ablate"):
+        raise RequestError(f"kind={kind!r} is not offered for a direction; choose project, which clamps z, or ablate")
+    return clamp(autoencoder, latent, 0.0 if kind == "ablate" else _amount(request))
+
+
+def _amount(request: Mapping[str, Any]) -> float:
+    amount = request.get("amount")
+    if isinstance(amount, bool) or not isinstance(amount, int | float) or not math.isfinite(amount):
+        raise RequestError(f"amount={amount!r} is not a number; give the value of z, or how far to slide")
+    return float(amount)
+
+
+def _text(request: Mapping[str, Any]) -> str:
+    text = request.get("text")
+    if not isinstance(text, str) or not text.strip():
+        raise RequestError("there is no text; give at least one word")
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise RequestError("the text is not valid Unicode (half of a surrogate pair)")
+    return text
+
+
+def _whole(request: Mapping[str, Any], name: str, least: int, most: int, default: int | None = None) -> int:
+    value = request.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise RequestError(f"{name}={value!r} is not a whole number from {least} to {most}")
+    return value
+
+
+def _divergence(plain: Continuation, steered: Continuation) -> float:
+    """KL(plain ‖ steered) of the next token, in bits."""
+    before, after = plain.next_log_probabilities.double(), steered.next_log_probabilities.double()
+    return float((before.exp() * (before - after)).sum() / math.log(2))

@@ -1,0 +1,177 @@
+"""A picture of one latent or form for notebooks: a page that contains everything it needs."""
+
+import base64
+import hashlib
+import html
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from quadric._io.files import write_atomically
+from quadric.geometry import Centre, Form, LatentFrame, form_frame, latent_frame
+from quadric.geometry.centring import as_read, has_own_centre, prepared
+from quadric.geometry.dictionary import as_forms
+from quadric.model import Autoencoder
+from quadric.model.lens import token_moments
+from quadric.model.linear import LinearAutoencoder
+from quadric.model.objective import check_tokens
+from quadric.viewer import writer
+from quadric.viewer.notebook_points import MOST_AXES, PointsOfLatents, no_points, points_of_evidence, points_of_rows
+from quadric.viewer.schema import MOST_EIGENVALUES, unit_of
+
+FRAME_HEIGHT = 760
+
+
+@dataclass(frozen=True, repr=False)
+class Picture:
+    """A picture that a notebook shows when a cell ends with it."""
+
+    title: str
+    page: str
+    """A whole HTML page that loads nothing."""
+
+    def __repr__(self) -> str:
+        return f"Picture({self.title!r}, {len(self.page):,} characters; save(path) writes it as HTML)"
+
+    def _repr_html_(self) -> str:
+        """The page in a sandboxed frame, which can neither read nor change the notebook."""
+        return (
+            f'<iframe sandbox="allow-scripts" title="Quadric" width="100%" height="{FRAME_HEIGHT}" '
+            f'style="border:0" srcdoc="{html.escape(self.page, quote=True)}"></iframe>'
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write the page as a file that opens in any browser."""
+        write_atomically(Path(path), self.page.encode())
+
+
+def show(
+    subject: Autoencoder | Form, latent: int | None = None, data: PointsOfLatents | Tensor | Form | None = None
+) -> Picture:
+    """Draw a latent or any quadratic form: axes, spectrum and level set, and points where data is given.
+
+    Args:
+        subject: Any dictionary, or a form such as `quadric.geometry.latent_form(ae, 3) - other`.
+        latent: Which latent of the autoencoder to draw; left out for a form.
+        data: Evidence draws the points it holds for the latent. A tensor (n, d) draws its rows, scaled to unit length
+            and projected on the axes: at most 5,000, half of them those with the largest |z − rest|. A form is drawn
+            in place of the latent's own. Without data the picture shows the weights alone. A latent of a raw dictionary
+            is drawn about the centre of its evidence or of the rows, else about the origin; an affine lens has its own.
+
+    Returns:
+        A picture that notebooks display and `save` writes as an HTML file.
+
+    Example:
+        >>> quadric.show(ae, 12, evidence)
+        Picture(...)
+        >>> quadric.show(ae, 12, x).save("latent.html")
+        >>> difference = geometry.latent_form(ae, 12) - geometry.latent_form(ae, 3)
+        >>> quadric.show(difference)
+        Picture('Form', ... characters; save(path) writes it as HTML)
+    """
+    writer.check_viewer_built()
+    if isinstance(data, Form):
+        _check_replacement(data, subject)
+        subject, data = data, None
+    title = "Form" if isinstance(subject, Form) else f"Latent {latent}"
+    if isinstance(subject, Form):
+        return Picture(title, _page({"title": title} | _of_form(subject, data)))
+    return Picture(title, _page({"title": title} | _of_latent(subject, latent, data)))
+
+
+def _of_form(form: Form, data: PointsOfLatents | Tensor | None) -> dict[str, Any]:
+    frame = form_frame(form, MOST_AXES)
+    if data is None:
+        return _shape(frame) | no_points(frame)
+    if not isinstance(data, Tensor):
+        raise ValueError("evidence holds points of latents, not of forms; give the rows as a tensor (n, d)")
+    check_tokens(data, form.d_model)
+    return _shape(frame) | points_of_rows(frame, form, data)
+
+
+def _of_latent(autoencoder: Autoencoder, latent: int | None, data: PointsOfLatents | Tensor | None) -> dict[str, Any]:
+    n_latents, d_model = autoencoder.n_latents, autoencoder.d_model
+    if latent is None or not 0 <= latent < n_latents:
+        raise ValueError(f"latent={latent} is not one of the {n_latents}; give 0 to {n_latents - 1}")
+    is_linear = {"is_linear": isinstance(autoencoder, LinearAutoencoder)}
+    if isinstance(data, Tensor):
+        check_tokens(data, d_model)
+        about_rows = latent_frame(autoencoder, latent, MOST_AXES, _centre_of_rows(autoencoder, data))
+        points = points_of_rows(about_rows, (autoencoder, latent), data)
+        return is_linear | _shape(about_rows, _origin(autoencoder, "row")) | points
+    if data is None:
+        frame = latent_frame(autoencoder, latent, MOST_AXES)
+        return is_linear | _shape(frame, _origin(autoencoder, None)) | no_points(frame)
+    if not isinstance(data, PointsOfLatents):
+        raise TypeError(f"data is {type(data).__name__}; give Evidence, a tensor (n, {d_model}) or a Form")
+    n_axes = data.points.coordinates.shape[-1]
+    about_tokens = latent_frame(autoencoder, latent, n_axes, data.calibration.tokens_centre())
+    signed = about_tokens.with_sign(float(data.calibration.signs[latent]))
+    shape = _shape(signed, _origin(autoencoder, unit_of(data.provenance)))
+    return is_linear | shape | points_of_evidence(data, latent)
+
+
+def _centre_of_rows(autoencoder: Autoencoder, rows: Tensor) -> Centre:
+    """Mean and covariance of rows as the dictionary reads them."""
+    if isinstance(autoencoder, LinearAutoencoder):
+        read = as_read(autoencoder, prepared(autoencoder, rows)).double()
+        return Centre(read.mean(0), torch.cov(read.mT, correction=0))
+    moments = token_moments(rows)
+    return Centre(moments.mean, moments.covariance)
+
+
+def _origin(autoencoder: Autoencoder, unit: str | None) -> str:
+    """What coordinates are measured from, in words."""
+    if has_own_centre(autoencoder):
+        return "the mean token"
+    if isinstance(autoencoder, LinearAutoencoder) and unit is None:
+        return "the decoder's bias"
+    return "the origin" if unit is None else f"the mean {unit}"
+
+
+def _check_replacement(form: Form, subject: Autoencoder | Form) -> None:
+    if isinstance(subject, Form):
+        raise ValueError("two forms were given; give one form, or an autoencoder with a form to draw in its place")
+    if form.d_model != (width := as_forms(subject).lens.width):
+        raise ValueError(f"the form has width {form.d_model}; the autoencoder has {width}: give a form of that width")
+
+
+def _shape(frame: LatentFrame, origin: str = "the origin") -> dict[str, Any]:
+    eigenvalues = frame.eigenvalues.numpy()
+    return {
+        "latent": 0,  # the page is about one form, so its index is never shown
+        "eigenvalues": eigenvalues[:MOST_EIGENVALUES].tolist(),
+        "rank": len(eigenvalues),
+        "total_weight": float(np.abs(eigenvalues).sum()),
+        "reach": float(np.abs(eigenvalues).max(initial=0.0)),
+        "axis_quadratic": frame.axis_quadratic.tolist(),
+        "axis_linear": frame.axis_linear.tolist(),
+        "axis_kind": frame.axis_kind.tolist(),
+        "constant": frame.constant,
+        "curvature": frame.curvature,
+        "measured_curvature": frame.curvature,
+        "origin": origin,
+    }
+
+
+def _page(data: dict[str, Any]) -> str:
+    script, style = ((writer.STATIC / name).read_text(encoding="utf-8") for name in ("notebook.js", "notebook.css"))
+    policy = f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'"
+    # "<" is written as an escape, so that no text can end the script element.
+    content = json.dumps(data, allow_nan=False).replace("<", "\\u003c")
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        f"<title>{html.escape(data['title'])}</title><style>{style}</style></head><body>"
+        f'<div id="app"></div><script type="application/json" id="data">{content}</script>'
+        f"<script>{script}</script></body></html>"
+    )
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -1,0 +1,155 @@
+"""A file is on disk whole under its name, or not there at all."""
+
+import errno
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from quadric._io.files import (
+    DiskFullError,
+    NotWritableError,
+    read_json,
+    read_versioned_json,
+    remove_leftovers,
+    sha256_of_file,
+    write_atomically,
+    write_json,
+    write_pieces,
+)
+
+
+def test_a_file_is_flushed_before_it_takes_its_name_and_its_folder_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    flushed: list[tuple[str, bool]] = []
+
+    def fsync(descriptor: int) -> None:
+        flushed.append((Path(os.readlink(f"/proc/self/fd/{descriptor}")).name, path.exists()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    write_atomically(path, b"content")
+    assert flushed == [(f".file.{os.getpid()}", False), (tmp_path.name, True)]
+    assert path.read_bytes() == b"content"
+
+
+def test_a_failure_half_way_keeps_the_old_file_and_leaves_nothing_else(tmp_path: Path) -> None:
+    def pieces():
+        yield b"new "
+        raise RuntimeError("interrupted")
+
+    write_atomically(tmp_path / "file", b"old")
+    with pytest.raises(RuntimeError, match="interrupted"):
+        write_pieces(tmp_path / "file", pieces())
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"file": b"old"}
+
+
+def test_size_and_hash_are_those_of_the_file(tmp_path: Path) -> None:
+    written = write_pieces(tmp_path / "file", [b"one ", memoryview(b"two")])
+    assert written == (7, hashlib.sha256(b"one two").hexdigest())
+    assert sha256_of_file(tmp_path / "file") == written.sha256
+
+
+def test_a_write_that_the_kernel_refuses_leaves_nothing_behind(tmp_path: Path) -> None:
+    """A limit on the size of files stands in for a full disk."""
+    code = (
+        "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096));"
+        "from pathlib import Path; from quadric._io.files import write_atomically;"
+        "write_atomically(Path(sys.argv[1]) / 'large', b'x' * 100_000)"
+    )
+    result = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert "File too large" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
+def test_a_full_disk_is_one_line_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = Path.open
+    monkeypatch.setattr(Path, "open", lambda path, mode: opened(Path("/dev/full"), mode))
+    with pytest.raises(DiskFullError, match=r"^no room for file in .*; .* free some space and run the same command"):
+        write_atomically(tmp_path / "file", b"content")
+
+
+def test_only_what_killed_writers_left_is_removed(tmp_path: Path) -> None:
+    for name in (".shard-0.st.123", ".shard-1.st.9", "shard-0.st", ".shard-0.st", ".other.st.123", ".shard-0.st.123x"):
+        (tmp_path / name).write_bytes(b"")
+    remove_leftovers(tmp_path, r"shard-\d+\.st")
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"shard-0.st", ".shard-0.st", ".other.st.123", ".shard-0.st.123x"}
+
+
+def test_json_that_others_could_not_read_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json(tmp_path / "file.json", {"value": float("nan")})
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", r"file.json is not valid JSON .*; make it again"),
+        ("[]", r"does not describe a thing \(no format: 'thing'\)"),
+        ('{"format": "other"}', r"does not describe a thing"),
+        ('{"format": "thing"}', r"format version None"),
+        ('{"format": "thing", "format_version": 3}', r"format version 3, newer than the 2 .*; upgrade"),
+    ],
+)
+def test_json_of_another_format_or_a_newer_version_is_refused(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "file.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        read_versioned_json(path, "thing", 2, "a thing", "make it again")
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_json_of_this_or_an_older_version_is_read(version: int, tmp_path: Path) -> None:
+    values = {"format": "thing", "format_version": version}
+    write_json(tmp_path / "file.json", values)
+    assert read_versioned_json(tmp_path / "file.json", "thing", 2, "a thing", "make it again") == values
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\xff", b"{", b"[" * 100_000, b'{"a":' * 100_000, b'"\\ud800"', b'{"\\udfff": 1}', b"9" * 5000],
+    ids=["empty", "no utf-8", "cut", "deep", "deep objects", "half a pair", "half a pair as key", "a long number"],
+)
+def test_whatever_is_wrong_with_json_is_one_line_with_file_and_remedy(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "file.json"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"file.json is .*; make it again$") as caught:
+        read_json(path, "make it again")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_too_large_for_json_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "file.json"
+    with path.open("wb") as file:
+        file.truncate(1 << 40)  # a hole: a terabyte that takes no room
+    with pytest.raises(ValueError, match=r"is not valid JSON \(1,099,511,627,776 bytes\)"):
+        read_json(path, "make it again")
+
+
+@pytest.mark.parametrize(
+    ("number", "error", "message"),
+    [
+        (errno.ENOSPC, DiskFullError, "no room for file in .*free some space"),
+        (errno.EDQUOT, DiskFullError, "no room for file in .*free some space"),
+        (errno.EROFS, NotWritableError, "file may not be written .*give another folder"),
+        (errno.EACCES, NotWritableError, "file may not be written .*give another folder"),
+    ],
+)
+def test_what_the_disk_refuses_is_named_with_a_remedy(
+    number: int, error: type[OSError], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(descriptor: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(error, match=message):
+        write_atomically(tmp_path / "file", b"content")
+    assert list(tmp_path.iterdir()) == []

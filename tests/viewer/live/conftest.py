@@ -1,0 +1,35 @@
+"""A live server of a small run, made once."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from quadric.explanations import Explainer
+from quadric.run.explaining import run_explainer
+from quadric.run.sites import export_site
+from quadric.viewer.live.serving import LiveServer
+from quadric.viewer.live.session import Session
+from tests.explanations.small_run import NAME, make_small_run
+
+
+@pytest.fixture(scope="session")
+def live_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with evidence and a site."""
+    run = make_small_run(tmp_path_factory.mktemp("live"))
+    explainer = run_explainer(run, model=str(run.parent / "tiny"), device="cpu")
+    assert explainer.evidence is not None
+    export_site(explainer.autoencoder, explainer.evidence, run / "site", name=NAME, with_map=False)
+    return run
+
+
+@pytest.fixture(scope="session")
+def live_explainer(live_run: Path) -> Explainer:
+    return run_explainer(live_run, model=str(live_run.parent / "tiny"), device="cpu")
+
+
+@pytest.fixture(scope="session")
+def live(live_run: Path, live_explainer: Explainer) -> Iterator[LiveServer]:
+    server = LiveServer(live_run / "site", Session({NAME: live_explainer}), 0)
+    yield server
+    server.close()
