@@ -20,7 +20,8 @@ BilinearAutoencoder.encode_prepared = forbidden
 from quadric.cli import main
 code = main(["report", sys.argv[1], "--out", sys.argv[2]])
 loaded = {"transformers", "datasets", "matplotlib", "quadric.train"} & set(sys.modules)
-loaded |= {name for name in sys.modules if name.startswith("quadric.data.")} - {"quadric.data.settings"}
+text = ("quadric.data.corpus", "quadric.data.resources", "quadric.data.settings")
+loaded |= {name for name in sys.modules if name.startswith("quadric.data.") and not name.startswith(text)}
 print(code, sorted(loaded))
 """
 
