@@ -50,7 +50,23 @@ if TYPE_CHECKING:
     from quadric.explanations import explain
     from quadric.interop.reading import linear_dictionary
     from quadric.interventions.in_model import intervene
-    from quadric.model import BatchTopKAutoencoder, BilinearAutoencoder, LossTerms, TopKAutoencoder
+    from quadric.model import (
+        Atomic,
+        BatchTopK,
+        BatchTopKAutoencoder,
+        BilinearAutoencoder,
+        Composite,
+        Dictionary,
+        LossTerms,
+        Quadratic,
+        Settings,
+        Term,
+        TopK,
+        TopKAutoencoder,
+        paper_loss,
+        register,
+    )
+    from quadric.run import recipes
     from quadric.run.exporting import export
     from quadric.run.fitting import fit
     from quadric.run.folder import load
@@ -59,15 +75,27 @@ if TYPE_CHECKING:
     from quadric.run.viewing import view
     from quadric.studies.probing.probing import probe
     from quadric.studies.steering.curve import steering_curve
+    from quadric.train import Training
     from quadric.viewer.notebook import show
 
 # Resolved on first use: `quadric --help` must not wait for torch.
 _HOME = {
     "Activations": "quadric.data.sources",
+    "Atomic": "quadric.model",
+    "BatchTopK": "quadric.model",
     "BatchTopKAutoencoder": "quadric.model",
     "BilinearAutoencoder": "quadric.model",
+    "Composite": "quadric.model",
+    "Dictionary": "quadric.model",
     "Evidence": "quadric.evidence",
     "LossTerms": "quadric.model",
+    "Quadratic": "quadric.model",
+    "Settings": "quadric.model",
+    "Term": "quadric.model",
+    "TopK": "quadric.model",
+    "Training": "quadric.train",
+    "paper_loss": "quadric.model",
+    "register": "quadric.model",
     "TopKAutoencoder": "quadric.model",
     "collect_evidence": "quadric.evidence.on_activations",
     "evaluate": "quadric.evaluation.on_activations",
@@ -93,11 +121,20 @@ _ROOMS = (
 
 __all__ = [
     "Activations",
+    "Atomic",
+    "BatchTopK",
     "BatchTopKAutoencoder",
     "BilinearAutoencoder",
+    "Composite",
+    "Dictionary",
     "Evidence",
     "LossTerms",
+    "Quadratic",
+    "Settings",
+    "Term",
+    "TopK",
     "TopKAutoencoder",
+    "Training",
     "__version__",
     "collect_evidence",
     "evaluate",
@@ -111,8 +148,11 @@ __all__ = [
     "latents",
     "linear_dictionary",
     "load",
+    "paper_loss",
     "probe",
     "push",
+    "recipes",
+    "register",
     "show",
     "steering_curve",
     "view",
@@ -122,6 +162,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
+    if name == "recipes":
+        return import_module("quadric.run.recipes")
     if name in _ROOMS:
         return import_module(f"quadric.{name}")
     raise AttributeError(f"module 'quadric' has no attribute {name!r}; it offers {', '.join(__all__)}")

@@ -9,7 +9,7 @@ from torch import Tensor
 from quadric.geometry.kernels import cross_kernel
 from quadric.model import Autoencoder, BilinearAutoencoder
 from quadric.model.fast.lifted import form_norms, packed_forms
-from quadric.model.fast.products import slices
+from quadric.model.products import slices
 from quadric.model.linear import LinearAutoencoder
 
 COPY = 0.95

@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from quadric import BilinearAutoencoder
-from quadric.model.fast.products import csr_pattern
+from quadric.model.products import csr_pattern
 from quadric.model.mixing import (
     SPARSE_BELOW,
     Composite,

@@ -7,7 +7,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from quadric.model.fast import kernel, products
 from quadric.model.fast.kernel import atom_gram, cross_gram, dense_kernel, kernel_overlap, sparse_kernel
-from quadric.model.fast.products import csr_pattern
+from quadric.model.products import csr_pattern
 from tests.exactness import DTYPES, assert_same, random, small_blocks  # noqa: F401
 
 

@@ -13,7 +13,7 @@ from quadric.model.fast.latents import (
     sparse_latents,
     strongest,
 )
-from quadric.model.fast.products import csr_pattern
+from quadric.model.products import csr_pattern
 from quadric.model.objective import density_norms, kernel_error
 from tests.exactness import DTYPES, assert_same, random, small_blocks  # noqa: F401
 

@@ -18,7 +18,7 @@ from quadric.model.fast.lifted import (
     product_width,
     unpacked,
 )
-from quadric.model.fast.products import CsrPattern, csr_pattern
+from quadric.model.products import CsrPattern, csr_pattern
 from tests.exactness import DTYPES, assert_same, random
 
 K, U, W, N = 9, 14, 4, 6

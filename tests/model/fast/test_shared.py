@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from quadric.model.fast import products
 from quadric.model.fast.kernel import atom_gram, dense_kernel, sparse_kernel
-from quadric.model.fast.products import CsrPattern, csr_pattern
+from quadric.model.products import CsrPattern, csr_pattern
 from quadric.model.fast.shared import (
     GramRows,
     Share,

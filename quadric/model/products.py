@@ -9,7 +9,7 @@ sparse     one factor is a CSR matrix with trainable values on a fixed pattern
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -23,9 +23,7 @@ COLUMNS_AT_ONCE = 512
 MOST_KEPT = 2**24
 """Fewer numbers than this (64 MiB in float32) are kept for the backward pass; more are computed again there. Where a
 step takes little memory, time counts for more."""
-GradientDtype = Literal["auto", "float32", "bfloat16"]
-"""Number type of the factors of gradient products; auto is bfloat16 on CUDA devices and float32 elsewhere."""
-_chosen: list[GradientDtype] = ["auto"]
+_chosen: list[str] = ["auto"]
 
 
 def slices(size: int, step: int) -> list[slice]:
@@ -84,8 +82,10 @@ def symmetric_part(matrix: Float[Tensor, "m m"], rows: slice) -> Float[Tensor, "
 
 
 @contextmanager
-def gradient_products_in(dtype: GradientDtype) -> Iterator[None]:
+def gradient_products_in(dtype: str) -> Iterator[None]:
     """Compute gradients of L, R and dense C from factors of this type, in the whole process.
+
+    float32, bfloat16, or auto: bfloat16 on CUDA devices and float32 elsewhere.
 
     Not a context variable: autograd runs the backward pass of a GPU in threads of its own, which would not see it.
     """
