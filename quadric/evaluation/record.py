@@ -6,7 +6,7 @@ from typing import Any
 from quadric.evaluation.blocks import Blocks
 from quadric.evaluation.measures import Measures
 from quadric.evaluation.recovered import Recovered
-from quadric.model import Autoencoder, BilinearAutoencoder
+from quadric.model import Autoencoder
 
 SETTINGS = ("run", "name", "kind", "n_latents", "n_hidden", "lens", "hook_point")
 """Columns that say what was evaluated."""
@@ -184,12 +184,12 @@ def _with_borrowed_sign(recovered: Recovered) -> dict[str, float | None]:
 
 def lens_of(autoencoder: Autoencoder) -> str | None:
     """The kind of a bilinear autoencoder's lens."""
-    return autoencoder.lens.kind if isinstance(autoencoder, BilinearAutoencoder) else None
+    return autoencoder.settings.lens_name
 
 
 def kind_of(autoencoder: Autoencoder) -> str:
     """The prior, or the kind of a linear baseline."""
-    return autoencoder.prior if isinstance(autoencoder, BilinearAutoencoder) else autoencoder.kind
+    return autoencoder.kind
 
 
 def _energies(measures: Measures) -> dict[str, float | None]:

@@ -60,7 +60,7 @@ def redundancy(autoencoder: Autoencoder, threshold: float = COPY) -> Redundancy:
         >>> geometry.redundancy(ae).n_distinct
         24
     """
-    if isinstance(autoencoder, BilinearAutoencoder) and autoencoder.error_path == "lifted":
+    if isinstance(autoencoder, BilinearAutoencoder) and not autoencoder.settings.has_kernel:
         return _redundancy_by_forms(autoencoder, threshold)
     kernel = form_kernel(autoencoder)
     norms = kernel.diagonal().clamp(min=0).sqrt()

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from quadric.model.forms import Directions, Forms
 from quadric.model.lens import Lens, PaperLens
 from quadric.model.objective import (
     check_tokens,
@@ -170,6 +171,22 @@ class Dictionary(nn.Module, ABC):
 
     def density_offset(self) -> Float[Tensor, " k"] | None:
         """Subtracted from the latents before their density is measured, if not None."""
+        return None
+
+    def latent_scale(self, tokens: Float[Tensor, "n d"]) -> Float[Tensor, "n 1"]:
+        """How many times larger `encode` of a token is than the latent that training sees."""
+        return tokens.new_ones(len(tokens), 1)
+
+    def at_own_scale(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> Float[Tensor, "n k"]:
+        """From latents of prepared tokens (`encode_prepared`) to those of the same tokens by `encode`."""
+        return latents
+
+    def forms(self) -> Forms | Directions | None:
+        """The latents as geometry sees them; None for a kind whose latents are neither forms nor directions."""
+        return None
+
+    def rebuild_by_rank_one(self, tokens: Tensor) -> Float[Tensor, "n d"] | None:
+        """`rebuild` by the paper's decoding, √λ₁v₁ of X̂ with the token's sign; None if the kind has no X̂."""
         return None
 
     def density(self, tokens: Tensor, mask: Tensor | None = None) -> Float[Tensor, " k"]:

@@ -100,6 +100,16 @@ class Settings(ABC):
     n_latents: int = 512
     """Size of the dictionary."""
 
+    @property
+    def has_kernel(self) -> bool:
+        """Whether the inner products of all forms are held in memory."""
+        return False
+
+    @property
+    def lens_name(self) -> str | None:
+        """The kind of the lens; None for kinds that have none."""
+        return getattr(self, "lens", None)
+
     def __post_init__(self) -> None:
         check_fields(self)
         if self.n_latents < 1:
