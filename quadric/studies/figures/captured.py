@@ -38,9 +38,7 @@ def _curves(data: FigureData) -> dict[str, Tensor]:
     found = data.at_commonest_size(*PRIORS)
     curves = {}
     for prior in PRIORS:
-        first = next(
-            (each for each in found if (each.config.prior, each.config.alpha) == (prior, data.main_alpha)), None
-        )
+        first = next((each for each in found if (each.kind, each.alpha) == (prior, data.main_alpha)), None)
         if first is None:
             raise MissingDataError(
                 f"no {prior} autoencoder at alpha {data.main_alpha:g} to compare with the other prior; run: "

@@ -37,7 +37,7 @@ def draw(data: FigureData) -> Drawn:
             Entry(LOOKS[other].label, _portrait(each))
             for other, members in families.items()
             for each in members
-            if other != prior and each.config.alpha == data.main_alpha
+            if other != prior and each.alpha == data.main_alpha
         ]
         found = _agreements(own, others)
         rows += _rows(prior, own, others, found)
@@ -53,8 +53,8 @@ def _families(data: FigureData) -> dict[str, list[Trained]]:
     """For each prior, one autoencoder per alpha."""
     families: dict[str, list[Trained]] = {}
     for each in data.at_commonest_size(*LOOKS):
-        family = families.setdefault(each.config.prior, [])
-        if each.config.alpha not in [member.config.alpha for member in family]:
+        family = families.setdefault(each.kind, [])
+        if each.alpha not in [member.alpha for member in family]:
             family.append(each)
     if not any(len(family) >= FEWEST for family in families.values()):
         raise MissingDataError(
@@ -71,7 +71,7 @@ def _portrait(trained: Trained) -> Portrait:
 
 def _entries(family: list[Trained]) -> list[Entry]:
     random = portrait(randomly_initialized(family[0].load(), NULL_SEED))
-    return [Entry("random", random), *(Entry(f"{each.config.alpha:g}", _portrait(each)) for each in family)]
+    return [Entry("random", random), *(Entry(f"{each.alpha:g}", _portrait(each)) for each in family)]
 
 
 def _agreements(own: list[Entry], others: list[Entry]) -> list[list[dict[str, float]]]:

@@ -39,8 +39,8 @@ def draw(data: FigureData) -> Drawn:
 
 
 def _families(data: FigureData) -> dict[str, list[Trained]]:
-    found = [each for each in data.at_commonest_size(*PRIORS) if each.config.alpha == data.main_alpha]
-    families = {prior: [each for each in found if each.config.prior == prior] for prior in PRIORS}
+    found = [each for each in data.at_commonest_size(*PRIORS) if each.alpha == data.main_alpha]
+    families = {prior: [each for each in found if each.kind == prior] for prior in PRIORS}
     families = {prior: family for prior, family in families.items() if len(family) > 1}
     if not families:
         raise MissingDataError(
@@ -55,7 +55,7 @@ def _pairs(prior: str, family: list[Trained]) -> list[Row]:
     alike = in_common_coordinates([comparable(each, each)[0] for each in loaded])
     portraits = [portrait(each) for each in alike]
     null = portrait(randomly_initialized(alike[0], NULL_SEED))
-    seeds = [each.config.seed for each in family]
+    seeds = [each.cell.seed for each in family]
     rows = [
         _row(prior, str(seeds[i]), str(seeds[j]), portraits[i], portraits[j])
         for i, j in combinations(range(len(family)), 2)

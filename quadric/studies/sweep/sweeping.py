@@ -17,7 +17,7 @@ from quadric.studies.sweep.config import SweepConfig, read_sweep_config, write_s
 from quadric.studies.sweep.groups import Group, groups
 from quadric.studies.sweep.results import read_rows, row_path, write_row, write_table
 from quadric.studies.sweep.rows import Row, cell_row
-from quadric.train import StepReport
+from quadric.train import Learner
 from quadric.train.checkpoints import Damaged
 
 
@@ -45,8 +45,8 @@ class Watcher:
     def opened(self, step: int, damaged: list[Damaged]) -> None:
         """Called when the group's run has been opened at a step."""
 
-    def step(self, step: int, reports: dict[str, StepReport]) -> None:
-        """Called after each training step of the group."""
+    def step(self, learner: Learner) -> None:
+        """Called with each learner of the group after each training step."""
 
     def measuring(self, part: str, done: int, wanted: int) -> None:
         """Called while held-out text is being read."""
@@ -73,7 +73,6 @@ def start_sweep(config: SweepConfig, folder: Path) -> None:
         >>> read_sweep_config(Path("runs/another")).held_out_tokens
         100
     """
-    config.all_cells()
     write_sweep_config(config, folder)
 
 
@@ -97,7 +96,7 @@ def sweep(folder: Path, *, device: str = "auto", moved: Moved | None = None, wat
     config, watcher, moved = read_sweep_config(folder), watcher or Watcher(), moved or Moved()
     config = replace(config, activations=moved.activations(config.activations))
     found = groups(config, folder)
-    watcher.plan([cell.name for group in found for cell in group.config.autoencoders], read_rows(folder))
+    watcher.plan([cell.name for group in found for cell in group.config.cells], read_rows(folder))
     with only_writer(folder, "quadric sweep"):
         for group in found:
             if group.is_new or not is_finished(group.folder):
@@ -112,8 +111,8 @@ def _train(config: SweepConfig, group: Group, every: list[Group], device: str, m
     places = Moved(model=moved.model, corpus=moved.corpus, cache=str(group.cache) if group.cache else None)
     created = new_run(places.apply(group.config), group.folder, device=device) if group.is_new else nullcontext()
     with created:
-        watcher.train([cell.name for cell in group.config.autoencoders], group.config.training.steps)
-        train_run(group.folder, device=device, moved=places, on_open=watcher.opened, on_step=watcher.step)
+        watcher.train([cell.name for cell in group.config.cells], group.config.training.steps)
+        train_run(group.folder, device=device, moved=places, on_open=watcher.opened, callbacks=[watcher.step])
 
 
 def _fill_cache(config: SweepConfig, cache: Path, every: list[Group], device: str, watcher: Watcher) -> None:
@@ -131,7 +130,7 @@ def _tokens_to_store(config: RunConfig) -> int:
 
 def _measure(config: SweepConfig, group: Group, folder: Path, device: str, moved: Moved, watcher: Watcher) -> None:
     """Measure all cells of a group that have no row yet, in one pass over held-out text."""
-    cells = [cell for cell in group.config.autoencoders if not row_path(folder, cell.name).is_file()]
+    cells = [cell for cell in group.config.cells if not row_path(folder, cell.name).is_file()]
     if not cells:
         return
     loaded = {cell.name: load_pretrained(autoencoder_folder(group.folder, cell.name)) for cell in cells}
