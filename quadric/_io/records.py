@@ -95,7 +95,7 @@ def _checked_value(name: str, value: object, options: tuple[Any, ...]) -> object
     if isinstance(value, Real) and not isinstance(value, bool):
         if isinstance(value, Integral) and int in options:
             return int(value)
-        if float in options and abs(value) <= sys.float_info.max:
+        if float in options and abs(float(value)) <= sys.float_info.max:
             return float(value)
     words = {int: "a whole number", float: "a finite number", bool: "True or False", str: "text", type(None): "None"}
     expected = [words[option] for option in options if option in words] + [repr(choice) for choice in choices]

@@ -9,8 +9,8 @@ from torch import Tensor
 from quadric.geometry.kernels import cross_kernel
 from quadric.model import Autoencoder, BilinearAutoencoder
 from quadric.model.fast.lifted import form_norms, packed_forms
-from quadric.model.products import slices
 from quadric.model.linear import LinearAutoencoder
+from quadric.model.products import slices
 
 COPY = 0.95
 """|cosine| between two forms above which the later one counts as a copy; the sign of a form is free."""

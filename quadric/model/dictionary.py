@@ -185,9 +185,9 @@ class Dictionary(nn.Module, ABC):
         """The latents as geometry sees them; None for a kind whose latents are neither forms nor directions."""
         return None
 
-    def rebuild_by_rank_one(self, tokens: Tensor) -> Float[Tensor, "n d"] | None:
-        """`rebuild` by the paper's decoding, √λ₁v₁ of X̂ with the token's sign; None if the kind has no X̂."""
-        return None
+    def rebuild_by_rank_one(self, tokens: Tensor) -> Float[Tensor, "n d"]:
+        """`rebuild` by the paper's decoding, √λ₁v₁ of X̂ with the token's sign, where the kind has forms."""
+        return self.rebuild(tokens)
 
     def density(self, tokens: Tensor, mask: Tensor | None = None) -> Float[Tensor, " k"]:
         """Hoyer density per latent over the kept tokens."""

@@ -72,7 +72,7 @@ class RunConfig:
     def as_json(self) -> dict[str, Any]:
         """Everything, as it is stored."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
-        records = {name: asdict(value) for name, value in values.items() if is_dataclass(value)}
+        records = {name: asdict(value) for name, value in values.items() if is_dataclass(value) and not isinstance(value, type)}
         return values | records | {"cells": [cell.as_json() for cell in self.cells]}
 
 

@@ -82,7 +82,7 @@ def fit(
         raise ValueError(f"batch_tokens={batch_tokens!r} is not a whole number ≥ 1; give the rows per batch")
     source = as_activations(x)
     begun = None if start is None else continued(load(start) if isinstance(start, str | Path) else start)
-    asked = {"kind": kind, "n_latents": n_latents, "prior": prior, "lens": lens}
+    asked: dict[str, Any] = {"kind": kind, "n_latents": n_latents, "prior": prior, "lens": lens}
     settings = chosen_settings(**asked) if begun is None else _settings_of(begun, asked)
     terms = _loss(settings, loss, continues=begun is not None)
     training = training or Training()
