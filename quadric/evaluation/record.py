@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from quadric._io.html import facts_table
 from quadric.evaluation.blocks import Blocks
 from quadric.evaluation.measures import Measures
 from quadric.evaluation.recovered import Recovered
@@ -97,6 +98,15 @@ class Evaluation:
         return pandas.DataFrame([self.as_row()])
 
     def __str__(self) -> str:
+        rows = self._rows()
+        width = max(map(len, rows))
+        return "\n".join([self._title(), *(f"  {name:<{width}}  {value}" for name, value in rows.items())])
+
+    def _repr_html_(self) -> str:
+        return facts_table(self._title(), self._rows())
+
+    def _rows(self) -> dict[str, str]:
+        """What is printed, by name."""
         measures = self.measures
         rows = {
             "error": f"{self.error:.4f}  (95 % interval {measures.error.low:.4f} to {measures.error.high:.4f})",
@@ -109,8 +119,7 @@ class Evaluation:
         rows |= self._reference_rows()
         if self.recovered is not None:
             rows["cross-entropy recovered"] = f"{self.recovered.cross_entropy(self.recovered.zero):.1%}"
-        width = max(map(len, rows))
-        return "\n".join([self._title(), *(f"  {name:<{width}}  {value}" for name, value in rows.items())])
+        return rows
 
     def _reference_rows(self) -> dict[str, str]:
         """What the error is to be compared with: the floor, and the blocks that it is made of."""

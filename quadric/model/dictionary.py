@@ -7,12 +7,14 @@ from these. Ours extend `Autoencoder`, which checks and scales tokens once and w
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from quadric._io.html import facts_table
 from quadric.model.forms import Directions, Forms
 from quadric.model.lens import Lens, PaperLens
 from quadric.model.objective import (
@@ -270,6 +272,12 @@ class Dictionary(nn.Module, ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.extra_repr()})"
+
+    def _repr_html_(self) -> str:
+        """Kind, sizes, settings and where the activations come from, as a notebook shows them."""
+        known = {name: value for name, value in vars(self.provenance).items() if isinstance(value, str)}
+        facts = {"kind": self.kind, "d_model": self.d_model} | asdict(self.settings) | known
+        return facts_table(type(self).__name__, facts)
 
     def extra_repr(self) -> str:
         return f"kind={self.kind!r}, d_model={self.d_model}, n_latents={self.n_latents}"
