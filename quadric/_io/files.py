@@ -168,8 +168,13 @@ def shown(value: object) -> str:
 
 def check_endings(paths: Iterable[Path], known: Iterable[str]) -> None:
     """Refuse unknown endings, folders, and endings whose package is not installed."""
-    needs = {".parquet": ("pyarrow", "tables"), ".png": ("matplotlib", "figures")}
+    needs = {".png": ("matplotlib", "figures")}
     for path in paths:
+        if path.suffix == ".html":
+            raise ValueError(
+                f"'{path}': only quadric site writes HTML; open a run in the browser with quadric view, "
+                f"or choose one of {', '.join(sorted(known))}"
+            )
         if path.suffix not in known:
             raise ValueError(f"'{path}' ends in '{path.suffix}'; choose one of {', '.join(sorted(known))}")
         if path.is_dir():

@@ -15,7 +15,7 @@ class Report:
 
     Labels are shown beside the numbers if the run has evidence (quadric site collects it).
 
-    Example: quadric report runs/demo --out report.html latents.csv
+    Example: quadric report runs/demo --out report.json latents.csv
              quadric report runs/grid --name resid_pre.15-composite-k1024-density0.002-alpha0.3-seed0
     """
 
@@ -24,7 +24,7 @@ class Report:
     name: OptionalText = None
     """Which autoencoder, if the run has several."""
     out: Paths = ()
-    """Files to write: a page (.html), everything as JSON (.json), or the table of latents (.csv, .parquet)."""
+    """Files to write: everything as JSON (.json), or the table of latents (.csv)."""
     json: bool = False
     """Print everything as JSON instead of tables."""
     top: int = 20

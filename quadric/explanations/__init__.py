@@ -5,7 +5,6 @@ quantiles    where a value lies in a latent's own distribution
 record       `Explanation` and its parts
 explaining   `quadric.explain`, and `Explainer`, which keeps the model for many texts
 terminal     explanations as tables
-page         explanations as one HTML file
 files        explanations as files, by their endings
 """
 

@@ -6,21 +6,16 @@ from pathlib import Path
 
 from quadric._io.csv import csv_text
 from quadric._io.files import check_endings, write_atomically
-from quadric.explanations.page import explanations_as_page
 from quadric.explanations.record import Explanation
 
 COLUMNS = ("text", "position", "token", "rank", "latent", "label", "value", "quantile", "share", "strength")
 
 
-def _page(found: Sequence[Explanation], title: str) -> str:
-    return explanations_as_page(found, title)
-
-
-def _json(found: Sequence[Explanation], title: str) -> str:
+def _json(found: Sequence[Explanation]) -> str:
     return json.dumps([each.as_json() for each in found], ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _csv(found: Sequence[Explanation], title: str) -> str:
+def _csv(found: Sequence[Explanation]) -> str:
     rows = (
         (text, place, token.text, rank, *(getattr(latent, name) for name in COLUMNS[4:]))
         for text, each in enumerate(found)
@@ -30,7 +25,7 @@ def _csv(found: Sequence[Explanation], title: str) -> str:
     return csv_text(COLUMNS, rows)
 
 
-_WRITERS: dict[str, Callable[[Sequence[Explanation], str], str]] = {".csv": _csv, ".html": _page, ".json": _json}
+_WRITERS: dict[str, Callable[[Sequence[Explanation]], str]] = {".csv": _csv, ".json": _json}
 
 
 def check_explanation_paths(paths: Iterable[Path]) -> None:
@@ -38,14 +33,8 @@ def check_explanation_paths(paths: Iterable[Path]) -> None:
     check_endings(paths, _WRITERS)
 
 
-def write_explanations(found: Sequence[Explanation], path: Path, title: str = "Explanation") -> None:
-    """Write a page (.html), everything (.json), or one row per token and latent (.csv), chosen by the ending.
-
-    Args:
-        found: The explanations.
-        path: The file.
-        title: Title of a page.
-    """
+def write_explanations(found: Sequence[Explanation], path: Path) -> None:
+    """Write everything (.json) or one row per token and latent (.csv), chosen by the ending of the path."""
     check_explanation_paths([path])
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, _WRITERS[path.suffix](found, title).encode())
+    write_atomically(path, _WRITERS[path.suffix](found).encode())

@@ -1,1 +1,1 @@
-"""Results of geometry for readers: terminal tables, a self-contained page, files for programs, heat maps."""
+"""Results of geometry for readers: tables in a terminal, files for programs, heat maps."""

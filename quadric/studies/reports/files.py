@@ -1,6 +1,5 @@
 """A report as a file, its kind chosen by the name's ending."""
 
-import io
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -8,7 +7,6 @@ from pathlib import Path
 from quadric._io.csv import csv_text
 from quadric._io.files import check_endings, write_atomically
 from quadric.studies.reports.heat_map import comparison_as_png
-from quadric.studies.reports.page import report_as_page
 from quadric.studies.reports.run_comparison import RunComparison
 from quadric.studies.reports.run_report import RunReport
 
@@ -17,37 +15,17 @@ def _json(report: RunReport | RunComparison) -> bytes:
     return (json.dumps(report.as_json(), ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
-def _page(report: RunReport) -> bytes:
-    return report_as_page(report).encode()
-
-
 def _csv(report: RunReport) -> bytes:
     columns = report.columns()
     return csv_text(list(columns), zip(*columns.values(), strict=True)).encode()
 
 
-def _parquet(report: RunReport) -> bytes:
-    import pyarrow
-    from pyarrow import parquet
-
-    described = {name: value for name, value in report.as_json().items() if name != "latents"}
-    table = pyarrow.table(report.columns()).replace_schema_metadata({"quadric": json.dumps(described)})
-    buffer = io.BytesIO()
-    parquet.write_table(table, buffer)
-    return buffer.getvalue()
-
-
-_WRITERS: dict[str, Callable[[RunReport], bytes]] = {
-    ".csv": _csv,
-    ".html": _page,
-    ".json": _json,
-    ".parquet": _parquet,
-}
+_WRITERS: dict[str, Callable[[RunReport], bytes]] = {".csv": _csv, ".json": _json}
 _COMPARISON_WRITERS: dict[str, Callable[[RunComparison], bytes]] = {".json": _json, ".png": comparison_as_png}
 
 
 def write_report(report: RunReport, path: Path) -> None:
-    """Write a page (.html), everything (.json), or the table of latents (.csv, .parquet), chosen by the ending."""
+    """Write everything (.json) or the table of latents (.csv), chosen by the ending of the path."""
     check_report_paths([path])
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, _WRITERS[path.suffix](report))

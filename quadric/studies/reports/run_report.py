@@ -186,10 +186,10 @@ def report_on_run(
         on_progress: Called with the number of latents that are done, and of all latents.
 
     Returns:
-        The report; `quadric.studies.reports.files.write_report` writes it as HTML, CSV, JSON or parquet.
+        The report; `quadric.studies.reports.files.write_report` writes it as JSON or CSV.
 
     Example:
-        write_report(report_on_run("runs/demo"), Path("report.html"))
+        write_report(report_on_run("runs/demo"), Path("report.json"))
     """
     folder = local_folder(run)
     own = autoencoder_folder(folder, name)

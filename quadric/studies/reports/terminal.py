@@ -107,12 +107,6 @@ def _table(title: str, *columns: str) -> Table:
     return table
 
 
-def shape_words(figure: str, dimension: int, sign: int) -> str:
-    """The name of the figure, with its dimension where the name leaves it open and a minus for negative values."""
-    words = f"{figure} {dimension}-d" if figure.endswith(("ellipsoid", "hyperboloid", "paraboloid")) else figure
-    return f"{words}, −" if sign < 0 else words
-
-
 def readable(column: str, value: float) -> str:
     """A number as its column shows it: shares in per cent, importance as a multiple, counts whole."""
     if column in (*SHARES, "curvature"):

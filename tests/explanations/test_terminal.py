@@ -1,4 +1,4 @@
-"""Pages, tables and files of explanations: complete, and harmless whatever the text is."""
+"""Tables and files of explanations: complete, and harmless whatever the text is."""
 
 import csv
 import io
@@ -10,7 +10,6 @@ import pytest
 from quadric._io.terminal import safe_console
 from quadric.explanations import Explainer, Explanation
 from quadric.explanations.files import check_explanation_paths, write_explanations
-from quadric.explanations.page import explanations_as_page
 from quadric.explanations.terminal import explanation_in_terminal, quantile_words, token_words
 
 HOSTILE = "<img src=x onerror=alert(1)> \u202e \x1b[31m</script><script>1</script> =1+1 [bold]"
@@ -19,16 +18,6 @@ HOSTILE = "<img src=x onerror=alert(1)> \u202e \x1b[31m</script><script>1</scrip
 @pytest.fixture(scope="module")
 def hostile(explainer: Explainer) -> Explanation:
     return explainer.explain([HOSTILE])[0]
-
-
-def test_a_page_has_every_token_and_runs_nothing_of_it(hostile: Explanation) -> None:
-    page = explanations_as_page([hostile], HOSTILE)
-    assert "default-src 'none'" in page
-    for tag in ("<script", "<img", "</script"):
-        assert tag not in page
-    assert page.count('<td class="token">') == len(hostile.tokens)
-    for each in hostile.latents[:3]:
-        assert f"{each.latent}</td>" in page
 
 
 def test_a_terminal_shows_tokens_and_obeys_none(hostile: Explanation, capsys: pytest.CaptureFixture[str]) -> None:
@@ -52,13 +41,12 @@ def test_white_space_and_parts_of_characters_are_visible(explainer: Explainer) -
 
 
 def test_files_hold_the_same(hostile: Explanation, tmp_path: Path) -> None:
-    for ending in (".html", ".json", ".csv"):
-        write_explanations([hostile], tmp_path / f"sub/found{ending}", title="Found")
+    for ending in (".json", ".csv"):
+        write_explanations([hostile], tmp_path / f"sub/found{ending}")
     stored = json.loads((tmp_path / "sub/found.json").read_text(encoding="utf-8"))
     assert stored == json.loads(json.dumps([hostile.as_json()]))
     rows = list(csv.DictReader(io.StringIO((tmp_path / "sub/found.csv").read_text(encoding="utf-8"), newline="")))
     assert len(rows) == sum(len(token.latents) for token in hostile.tokens)
     assert {row["token"] for row in rows if row["token"].endswith("=")} == {"'="}  # no formula
-    assert "Found" in (tmp_path / "sub/found.html").read_text(encoding="utf-8")
-    with pytest.raises(ValueError, match=r"choose one of \.csv, \.html, \.json"):
+    with pytest.raises(ValueError, match=r"choose one of \.csv, \.json"):
         check_explanation_paths([tmp_path / "found.txt"])
