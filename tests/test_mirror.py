@@ -42,7 +42,6 @@ COVERED_BY: dict[str, str] = {
     "train/counting": "train/test_cost",
     "train/machine": "train/test_plan",
     "train/optimizers": "train/test_muon",
-    "explanations/files": "explanations/test_terminal",
     "explanations/record": "explanations/test_explaining",
     "interop/reading/weights": "interop/reading/test_saelens",
     "interop/saelens": "interop/real_packages/test_saelens",

@@ -50,7 +50,8 @@ class Concepts:
 
     def run(self) -> int:
         announce("concepts", f"loading {', '.join(self.run_folders)}")
-        from quadric._io.files import check_endings, write_atomically
+        from quadric._io.files import write_atomically
+        from quadric._io.results import check_endings
         from quadric._io.terminal import safe_console
         from quadric.cli.progress import progress
         from quadric.evidence.concepts import find_concepts

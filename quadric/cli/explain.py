@@ -52,12 +52,13 @@ class Explain:
             raise ValueError(f"top={self.top} is not positive; give how many latents to show per token")
         texts = self._texts()
         announce("explain", f"loading {self.run_folder} and its language model")
+        from quadric._io.results import check_endings
         from quadric._io.terminal import safe_console
-        from quadric.explanations.files import check_explanation_paths, write_explanations
+        from quadric.explanations.record import write_explanations
         from quadric.explanations.terminal import explanation_in_terminal
         from quadric.run.explaining import explain_with_run
 
-        check_explanation_paths(self.out)
+        check_endings(self.out)
         found = explain_with_run(
             self.run_folder, texts, name=self.name, top=self.top, model=self.model, device=self.device
         )

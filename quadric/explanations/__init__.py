@@ -2,10 +2,9 @@
 
 reading      a text through the language model, as the dictionary's own training text was read
 quantiles    where a value lies in a latent's own distribution
-record       `Explanation` and its parts
+record       `Explanation` and its parts, and files of them
 explaining   `quadric.explain`, and `Explainer`, which keeps the model for many texts
 terminal     explanations as tables
-files        explanations as files, by their endings
 """
 
 from quadric.explanations.explaining import RANKING, RANKING_WITHOUT_EVIDENCE, Explainer, explain

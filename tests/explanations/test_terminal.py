@@ -9,7 +9,7 @@ import pytest
 
 from quadric._io.terminal import safe_console
 from quadric.explanations import Explainer, Explanation
-from quadric.explanations.files import check_explanation_paths, write_explanations
+from quadric.explanations.record import write_explanations
 from quadric.explanations.terminal import explanation_in_terminal, quantile_words, token_words
 
 HOSTILE = "<img src=x onerror=alert(1)> \u202e \x1b[31m</script><script>1</script> =1+1 [bold]"
@@ -48,5 +48,3 @@ def test_files_hold_the_same(hostile: Explanation, tmp_path: Path) -> None:
     rows = list(csv.DictReader(io.StringIO((tmp_path / "sub/found.csv").read_text(encoding="utf-8"), newline="")))
     assert len(rows) == sum(len(token.latents) for token in hostile.tokens)
     assert {row["token"] for row in rows if row["token"].endswith("=")} == {"'="}  # no formula
-    with pytest.raises(ValueError, match=r"choose one of \.csv, \.json"):
-        check_explanation_paths([tmp_path / "found.txt"])

@@ -5,13 +5,12 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from quadric.studies.reports.run_comparison import MEASURES, RunComparison, short_names
+from quadric.studies.reports.run_comparison import MEASURES, SHOWN, RunComparison, short_names
 from quadric.studies.reports.run_report import LABELS, SUMMARISED, RunReport, histogram, readable_bits
 
 BARS = " ▁▂▃▄▅▆▇█"
 HISTOGRAM_BINS = 24
 SHAPE_BAR = 24
-SHOWN = ("frobenius", "hungarian", "alignment_sign_free")
 SHARES = ("captured_1", "captured", "captured_5")
 
 
