@@ -7,19 +7,16 @@ explaining   `quadric.explain`, and `Explainer`, which keeps the model for many 
 terminal     explanations as tables
 """
 
-from quadric.explanations.explaining import RANKING, RANKING_WITHOUT_EVIDENCE, Explainer, explain
-from quadric.explanations.reading import Reading, TextReader
+from quadric.explanations.explaining import Explainer, explain
+from quadric.explanations.reading import Reading
 from quadric.explanations.record import Explanation, Firing, TextLatent, Token, TokenLatent
 
 __all__ = [
-    "RANKING",
-    "RANKING_WITHOUT_EVIDENCE",
     "Explainer",
     "Explanation",
     "Firing",
     "Reading",
     "TextLatent",
-    "TextReader",
     "Token",
     "TokenLatent",
     "explain",

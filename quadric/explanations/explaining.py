@@ -11,7 +11,7 @@ from torch import Tensor
 
 from quadric.data.identity import check_same_model
 from quadric.data.models import LanguageModel, find_model, load_model, model_in_memory
-from quadric.evidence import Evidence, weights_sha256
+from quadric.evidence import Evidence
 from quadric.evidence.reservoir import control_frame
 from quadric.explanations.quantiles import quantiles_of, surprise
 from quadric.explanations.reading import Reading, TextReader
@@ -20,6 +20,7 @@ from quadric.geometry.centring import as_read, prepared
 from quadric.geometry.decomposition import latent_frame
 from quadric.geometry.kernels import reconstruction_gram
 from quadric.model import Autoencoder
+from quadric.model.storage import weights_sha256
 
 Array = np.ndarray
 

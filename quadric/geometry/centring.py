@@ -97,10 +97,6 @@ def centring_of(autoencoder: Autoencoder, centre: CentreLike | None = None) -> C
 
     Returns:
         The split.
-
-    Example:
-        >>> geometry.centring_of(ae).is_affine
-        True
     """
     if isinstance(autoencoder, LinearAutoencoder):
         return _about_tokens(autoencoder, centre)

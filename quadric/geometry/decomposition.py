@@ -279,11 +279,6 @@ def latent_frame(
 
     Returns:
         Its eigenvalues, axes, coefficients and shape.
-
-    Example:
-        >>> frame = geometry.latent_frame(ae, 3)
-        >>> frame.axes.shape[0] == ae.d_model
-        True
     """
     centring = centring_of(autoencoder, centre)
     if isinstance(autoencoder, LinearAutoencoder):
@@ -304,12 +299,6 @@ def form_frame(form: Form, n_axes: int = KEPT_AXES) -> LatentFrame:
 
     Returns:
         Its eigenvalues, axes, coefficients and shape.
-
-    Example:
-        >>> import torch
-        >>> form = geometry.Form.of_direction(torch.tensor([1.0, 0.0, 0.0]))
-        >>> geometry.form_frame(form).eigenvalues.tolist()
-        [1.0]
     """
     d_model = form.d_model
     centring = Centring(torch.zeros(d_model, dtype=torch.float64), 1.0, 1 / d_model, None, False, "")
@@ -355,10 +344,6 @@ def centred_spectra(autoencoder: Autoencoder, centre: CentreLike | None = None) 
 
     Yields:
         Latents, eigenvalues (b, r) by |λ| descending and eigenvectors (b, d, r).
-
-    Example:
-        >>> sum(len(batch.latents) for batch in geometry.centred_spectra(ae)) == ae.n_latents
-        True
     """
     bilinear = require_bilinear(autoencoder)
     for terms in term_batches(bilinear, centred_factors(bilinear, centring_of(bilinear, centre))):
@@ -378,10 +363,6 @@ def leading_axes(
 
     Returns:
         One column per axis, (k, d, n_axes).
-
-    Example:
-        >>> geometry.leading_axes(ae, 3).shape == (ae.n_latents, ae.d_model, 3)
-        True
     """
     if geometry is not None:
         geometry.check_weights(autoencoder)

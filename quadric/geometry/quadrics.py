@@ -88,12 +88,6 @@ class Quadric:
         """c²a: z at the centre of the tokens."""
         return self.form.scale**2 * self.form.constant
 
-    @property
-    def is_cylinder(self) -> bool:
-        """Whether the level sets go on for ever along some direction of the space."""
-        own = len(self.eigenvalues) + int(bool(self.direction.any()))
-        return own < len(self.centre)
-
     def __repr__(self) -> str:
         rank = len(self.eigenvalues)
         return (
@@ -196,11 +190,6 @@ def read_quadric(
 
     Returns:
         The quadric.
-
-    Example:
-        >>> form = geometry.read(ae, 0).form
-        >>> geometry.read_quadric(form).shape in geometry.SHAPES
-        True
     """
     basis, values = _basis_with_linear_part(form)
     spread = basis.mT @ _covariance(covariance, len(form.linear)) @ basis

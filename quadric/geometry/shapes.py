@@ -230,11 +230,6 @@ class LevelSet(NamedTuple):
         more = ", …" if len(self.radii) > 5 else ""
         return f"LevelSet({len(self.radii)} axes, {int(self.meets.sum())} meet the set: radii {radii or 'none'}{more})"
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether no point reaches the threshold."""
-        return not bool(self.meets.any())
-
 
 def level_set(pairs: Eigenpairs, threshold: float, tolerance: float = DEFAULT_TOLERANCE) -> LevelSet:
     """Axes and radii of {x : xᵀWx = τ}; eigenvalues that the shape leaves out have no axis.

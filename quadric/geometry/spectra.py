@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from quadric.geometry.dictionary import Progress, no_progress, term_batches
-from quadric.geometry.eigenpairs import Eigenpairs, eigenpairs, eigenvalues
+from quadric.geometry.dictionary import term_batches
+from quadric.geometry.eigenpairs import Eigenpairs, eigenpairs
 from quadric.geometry.forms import latent_form
 from quadric.model import Autoencoder
 
@@ -64,27 +64,6 @@ def spectra(autoencoder: Autoencoder) -> Iterator[SpectrumBatch]:
     """
     for latents, left, right, weights in term_batches(autoencoder):
         yield SpectrumBatch(latents, *eigenpairs(left, right, weights))
-
-
-def all_eigenvalues(autoencoder: Autoencoder, on_progress: Progress = no_progress) -> Float[Tensor, "k r"]:
-    """The eigenvalues of every latent by |λ| descending, padded with zeros to the longest row.
-
-    Args:
-        autoencoder: Any dictionary.
-        on_progress: Called with the number of latents finished since its last call.
-
-    Returns:
-        One row per latent.
-
-    Example:
-        >>> len(geometry.all_eigenvalues(ae)) == ae.n_latents
-        True
-    """
-    found = []
-    for latents, left, right, weights in term_batches(autoencoder):
-        found.append((latents.cpu(), eigenvalues(left, right, weights).cpu()))
-        on_progress(len(latents))
-    return padded_table(found, autoencoder.n_latents)
 
 
 def padded_table(rows: list[tuple[Tensor, Tensor]], n_latents: int) -> Float[Tensor, "k r"]:

@@ -86,7 +86,7 @@ def kept_geometry(
     Example:
         >>> from pathlib import Path
         >>> known = geometry.kept_geometry(ae, Path("geometry"))
-        >>> geometry.stored_geometry(ae, Path("geometry")) is not None
+        >>> Path("geometry/geometry.json").is_file()
         True
     """
     if (known := stored_geometry(autoencoder, folder, moments=moments)) is not None:
@@ -113,11 +113,6 @@ def stored_geometry(
 
     Returns:
         The geometry, or None.
-
-    Example:
-        >>> from pathlib import Path
-        >>> geometry.stored_geometry(ae, Path("nowhere")) is None
-        True
     """
     try:
         geometry = load_geometry(folder)
@@ -134,13 +129,6 @@ def save_geometry(geometry: DictionaryGeometry, folder: Path) -> None:
     Args:
         geometry: What `dictionary_geometry` returned.
         folder: Where to write; it need not exist.
-
-    Returns:
-        Nothing.
-
-    Example:
-        >>> from pathlib import Path
-        >>> geometry.save_geometry(geometry.dictionary_geometry(ae), Path("saved"))
     """
     with name_disk_errors(folder):
         _save(geometry, folder)
@@ -168,20 +156,7 @@ def _save(geometry: DictionaryGeometry, folder: Path) -> None:
 
 
 def load_geometry(folder: Path) -> DictionaryGeometry:
-    """Read what `save_geometry` wrote; anything else is an error.
-
-    Args:
-        folder: What was written into.
-
-    Returns:
-        The geometry.
-
-    Example:
-        >>> from pathlib import Path
-        >>> geometry.save_geometry(geometry.dictionary_geometry(ae), Path("saved"))
-        >>> len(geometry.load_geometry(Path("saved")).eigenvalues) == ae.n_latents
-        True
-    """
+    """Read what `save_geometry` wrote; anything else is an error."""
     path = folder / NAME
     remedy = "delete the folder, and it is computed again"
     values = read_versioned_json(path, FORMAT, FORMAT_VERSION, "the geometry of a dictionary", remedy)

@@ -4,22 +4,12 @@ import pytest
 import torch
 
 from quadric import BilinearAutoencoder, TopKAutoencoder, linear_dictionary
-from quadric.geometry import (
-    decompose,
-    dictionary_geometry,
-    latent_form,
-    latent_frame,
-    load_geometry,
-    neighbours,
-    read,
-    redundancy,
-    save_geometry,
-    statistics,
-    stored_geometry,
-)
+from quadric.geometry import decompose, dictionary_geometry, latent_form, neighbours, read, redundancy, statistics
 from quadric.geometry.axes import LINEAR_DIRECTION, NO_AXIS, PRINCIPAL_COMPONENT, READING_DIRECTION
 from quadric.geometry.centring import as_read, centring_of, prepared
+from quadric.geometry.decomposition import latent_frame
 from quadric.geometry.directions import directions_of, principal_components
+from quadric.geometry.stored import load_geometry, save_geometry, stored_geometry
 from tests.geometry.linear_dictionary import D_MODEL, N_LATENTS, batch_topk, centre_of, tokens, topk
 
 X = tokens()

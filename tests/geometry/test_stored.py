@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from quadric.geometry import DictionaryGeometry, dictionary_geometry, kept_geometry, load_geometry, stored_geometry
-from quadric.geometry import save_geometry as save
+from quadric.geometry import DictionaryGeometry, dictionary_geometry, kept_geometry
 from quadric.geometry import stored as stored_module
+from quadric.geometry.stored import load_geometry, stored_geometry
+from quadric.geometry.stored import save_geometry as save
 from tests import zoo
 from tests.geometry.centred import a_centre
 

@@ -72,7 +72,8 @@ def topics_by_document(config: CorpusConfig) -> dict[int, str]:
         The topics; empty for a corpus without topics.
 
     Example:
-        >>> from quadric.data.corpus import CorpusConfig, topics_by_document
+        >>> from quadric.data.corpus import CorpusConfig
+        >>> from quadric.data.corpus.statistics import topics_by_document
         >>> topics = topics_by_document(CorpusConfig(source="texts.jsonl", topic_field="topic"))
         >>> topics[0], topics[1]
         ('day', 'family')

@@ -17,8 +17,8 @@ ablation           increase of cross-entropy where an ablated latent fires, and 
 widths             error over the number of latents, beside the floor
 """
 
-from quadric.studies.figures.drawing import FIGURES, FigureName, draw_figures
+from quadric.studies.figures.drawing import FIGURES, draw_figures
 from quadric.studies.figures.figure_data import FigureData, MissingDataError, read_figure_data
 from quadric.studies.figures.style import Drawn
 
-__all__ = ["FIGURES", "Drawn", "FigureData", "FigureName", "MissingDataError", "draw_figures", "read_figure_data"]
+__all__ = ["FIGURES", "Drawn", "FigureData", "MissingDataError", "draw_figures", "read_figure_data"]

@@ -19,8 +19,8 @@ runs need one pass of the language model each, and on a CPU that pass costs more
 """
 
 from quadric.run.scales import Grid, Scale
-from quadric.studies.sweep.config import SweepConfig, read_sweep_config
+from quadric.studies.sweep.config import SweepConfig
 from quadric.studies.sweep.results import read_rows
 from quadric.studies.sweep.sweeping import Watcher, start_sweep, sweep
 
-__all__ = ["Grid", "Scale", "SweepConfig", "Watcher", "read_rows", "read_sweep_config", "start_sweep", "sweep"]
+__all__ = ["Grid", "Scale", "SweepConfig", "Watcher", "read_rows", "start_sweep", "sweep"]

@@ -95,7 +95,7 @@ def read_sweep_config(folder: Path) -> SweepConfig:
         The config.
 
     Example:
-        >>> from quadric.studies.sweep import read_sweep_config
+        >>> from quadric.studies.sweep.config import read_sweep_config
         >>> config = read_sweep_config(Path("runs/sweep"))
         >>> config.activations.model, config.held_out_tokens
         ('my-model', 64)

@@ -67,7 +67,8 @@ def start_sweep(config: SweepConfig, folder: Path) -> None:
 
     Example:
         >>> from dataclasses import replace
-        >>> from quadric.studies.sweep import read_sweep_config, start_sweep
+        >>> from quadric.studies.sweep.config import read_sweep_config
+        >>> from quadric.studies.sweep import start_sweep
         >>> config = read_sweep_config(Path("runs/sweep"))
         >>> start_sweep(replace(config, held_out_tokens=100), Path("runs/another"))
         >>> read_sweep_config(Path("runs/another")).held_out_tokens

@@ -1,7 +1,9 @@
 """The embedded corpora match their documentation."""
 
-from quadric.data.corpus import CorpusConfig, corpus_statistics, identify, read_documents, topics_by_document
+from quadric.data.corpus import CorpusConfig, corpus_statistics, identify
 from quadric.data.corpus.packaged import detokenized
+from quadric.data.corpus.sources import read_documents
+from quadric.data.corpus.statistics import topics_by_document
 from quadric.data.resources import WIKI_LEADS
 
 

@@ -5,14 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from quadric.data.corpus import (
-    CorpusConfig,
-    CorpusError,
-    corpus_statistics,
-    is_held_out,
-    read_documents,
-    topics_by_document,
-)
+from quadric.data.corpus import CorpusConfig, CorpusError, corpus_statistics
+from quadric.data.corpus.order import is_held_out
+from quadric.data.corpus.sources import read_documents
+from quadric.data.corpus.statistics import topics_by_document
 
 
 class Words:
