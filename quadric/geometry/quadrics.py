@@ -149,20 +149,6 @@ def _centred_form(bilinear: BilinearAutoencoder, latent: int, centring: Centring
     return lens_affine_form((half + half.mT) / 2, centring.scale)
 
 
-def raw_affine_form(matrix: Float[Tensor, "d d"], centre: Float[Tensor, " d"]) -> AffineForm:
-    """A raw form read about a centre μ: v = pu lies perpendicular to it, and m·u ≈ ‖μ‖ stands beside."""
-    matrix, centre = matrix.double(), centre.double()
-    length = float(torch.linalg.vector_norm(centre))
-    if length == 0:
-        return _affine_form(matrix, torch.zeros_like(centre), 0.0, 1.0)
-    m = centre / length
-    across = matrix @ m
-    constant = float(m @ across)
-    beside = across - constant * m
-    quadratic = matrix - across.outer(m) - m.outer(across) + constant * m.outer(m)
-    return _affine_form(quadratic, 2 * beside, constant, length)
-
-
 def lens_affine_form(matrix: Float[Tensor, "w w"], scale: float) -> AffineForm:
     """A form in the coordinates [v; c] of an affine lens."""
     matrix = matrix.double()

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
+from benchmarks.cyclic import QUESTIONS, WAYS, Question, cyclic_study, drawn_pairs, isometry
 from quadric.data.hook_points import parse_hook_point
-from quadric.studies.steering.cyclic import QUESTIONS, WAYS, Question, cyclic_study, drawn_pairs, isometry
 from quadric.studies.steering.measures import hellinger
 from tests.data.tiny import N_LAYERS
 from tests.studies.steering.conftest import Steerable

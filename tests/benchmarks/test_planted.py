@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from quadric.data.planted import (
+from benchmarks.planted import (
     CONE_SLOPE,
     JITTER,
     PlantedConfig,

@@ -23,10 +23,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from quadric.geometry.decomposition import centred_spectra
-from quadric.geometry.dictionary import require_bilinear
 from quadric.geometry.quadrics import AffineForm
-from quadric.model import Autoencoder
 
 
 class Match(NamedTuple):
@@ -37,18 +34,6 @@ class Match(NamedTuple):
     """Mean cos² of the principal angles."""
     angle: float
     """The largest principal angle, in degrees; 90 where the latent has too few eigenvectors."""
-
-
-@torch.no_grad()
-def leading_eigenvectors(autoencoder: Autoencoder, count: int) -> Float[Tensor, "k d count"]:
-    """The leading eigenvectors of every latent's quadratic part by |λ|; zero beyond its rank."""
-    bilinear = require_bilinear(autoencoder)
-    found = torch.zeros(bilinear.n_latents, bilinear.d_model, count, dtype=torch.float64)
-    for latents, eigenvalues, eigenvectors in centred_spectra(bilinear):
-        kept = min(count, eigenvalues.shape[-1])
-        there = (eigenvalues[:, None, :kept] != 0).double()
-        found[latents.cpu(), :, :kept] = (eigenvectors[..., :kept] * there).cpu()
-    return found
 
 
 def unit_directions(vectors: Float[Tensor, "k d"]) -> Float[Tensor, "k d 1"]:

@@ -143,15 +143,6 @@ def cyclic_study(
 
     Returns:
         One finding per question.
-
-    Example:
-        >>> from quadric.studies.steering import Question, cyclic_study, open_run
-        >>> opened = open_run("runs/demo")
-        >>> words = ("Monday", "Friday", "Sunday")
-        >>> days = Question(concept="weekdays", template="After {} is", words=words, answers=("F", "S", "M"))
-        >>> (found,) = cyclic_study(opened.model, opened.point, opened.autoencoder, questions=[days], n_pairs=2)
-        >>> sorted({row.way for row in found.rows})
-        ['all of x', 'line', 'quadric']
     """
     found = []
     for question in questions:
