@@ -17,8 +17,8 @@ from quadric.explanations.quantiles import quantiles_of, surprise
 from quadric.explanations.reading import Reading, TextReader
 from quadric.explanations.record import Explanation, Firing, TextLatent, Token, TokenLatent
 from quadric.geometry.centring import as_read, prepared
-from quadric.geometry.decomposition import latent_frame
 from quadric.geometry.kernels import reconstruction_gram
+from quadric.geometry.latent_frames import latent_frame
 from quadric.model import Autoencoder
 from quadric.model.storage import weights_sha256
 

@@ -19,13 +19,10 @@ description_length(ae)   how many bits the latents take
 
 from quadric.geometry.centring import Centre
 from quadric.geometry.comparison import Agreement, Comparison, compare
-from quadric.geometry.copies import Redundancy, redundancy
 from quadric.geometry.decomposition import Decomposition, decompose, with_signs
-from quadric.geometry.description_length import DescriptionLength, description_length
-from quadric.geometry.dictionary_geometry import DictionaryGeometry, dictionary_geometry
-from quadric.geometry.eigenpairs import Eigenpairs
-from quadric.geometry.forms import Form, combination, latent_form
-from quadric.geometry.neighbours import Neighbours, neighbours
+from quadric.geometry.dictionary_geometry import DictionaryGeometry, dictionary_geometry, kept_geometry
+from quadric.geometry.forms import Form, combination, latent_form, spectrum
+from quadric.geometry.neighbours import Neighbours, Redundancy, neighbours, redundancy
 from quadric.geometry.quadrics import Quadric, read
 from quadric.geometry.receptive_field import log_half_space_share, log_receptive_field_share, log_slab_share
 from quadric.geometry.shapes import SHAPES, LevelSet, Shape, level_set, shape_of
@@ -35,9 +32,8 @@ from quadric.geometry.similarity import (
     hungarian_similarity,
     without_mean,
 )
-from quadric.geometry.spectra import spectra, spectrum
-from quadric.geometry.statistics import LatentStatistics, statistics
-from quadric.geometry.stored import kept_geometry
+from quadric.geometry.spectra import Eigenpairs, spectra
+from quadric.geometry.statistics import DescriptionLength, LatentStatistics, description_length, statistics
 
 __all__ = [
     "SHAPES",

@@ -20,9 +20,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from quadric.geometry.centring import CentreLike, Centring, centred_factors, centring_of
+from quadric.geometry.centring import CentreLike, Centring, centred_factors, centring_of, directions_of
 from quadric.geometry.dictionary import require_bilinear
-from quadric.geometry.directions import directions_of
 from quadric.geometry.shapes import DEFAULT_TOLERANCE, QuadricShape, Shape, read_shapes
 from quadric.model import Autoencoder, BilinearAutoencoder
 from quadric.model.linear import LinearAutoencoder

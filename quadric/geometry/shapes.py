@@ -22,7 +22,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from quadric.geometry.eigenpairs import Eigenpairs
+from quadric.geometry.spectra import Eigenpairs
 
 QuadricShape = Literal[
     "empty",

@@ -19,8 +19,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from quadric.geometry.centring import CentreLike, Centring, centring_of
-from quadric.geometry.eigenpairs import eigenpairs
 from quadric.geometry.shapes import check_tolerance, largest_shares
+from quadric.geometry.spectra import eigenpairs
 from quadric.model import BilinearAutoencoder
 
 OUTSIDE = 1e-10

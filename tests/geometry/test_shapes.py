@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quadric.geometry import SHAPES, level_set, shape_of, spectrum
-from quadric.geometry.eigenpairs import Eigenpairs
 from quadric.geometry.shapes import largest_shares, read_shapes
+from quadric.geometry.spectra import Eigenpairs
 from quadric.viewer import schema
 from tests.geometry.examples import orthonormal, planted_shapes
 

@@ -21,7 +21,7 @@ from torch import Tensor
 from quadric.geometry.comparison import NULL_SEED
 from quadric.geometry.decomposition import centred_spectra
 from quadric.geometry.similarity import randomly_initialized
-from quadric.geometry.statistics import effective_rank
+from quadric.geometry.spectra import effective_rank
 from quadric.model import BilinearAutoencoder
 
 LARGEST_RANK = 8

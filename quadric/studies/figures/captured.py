@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from quadric.geometry import statistics
-from quadric.geometry.statistics import captured_curve
+from quadric.geometry.spectra import captured_curve
 from quadric.studies.figures.figure_data import FigureData, MissingDataError
 from quadric.studies.figures.style import LOOKS, Drawn, panels
 from quadric.studies.sweep.rows import Row

@@ -7,7 +7,7 @@ import numpy as np
 from quadric.evaluation.measures import DENSE
 from quadric.evidence import Evidence
 from quadric.geometry import statistics
-from quadric.geometry.statistics import captured_curve
+from quadric.geometry.spectra import captured_curve
 from quadric.run.folder import evidence_folder
 from quadric.studies.figures.figure_data import FigureData, MissingDataError, Trained
 from quadric.studies.figures.style import GREY, Drawn, panels

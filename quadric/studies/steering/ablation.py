@@ -21,7 +21,7 @@ from quadric.data.models import LanguageModel
 from quadric.data.splicing import predictions
 from quadric.evaluation.measures import Interval, student_interval
 from quadric.evidence import Evidence
-from quadric.geometry.copies import redundancy
+from quadric.geometry.neighbours import redundancy
 from quadric.interventions.combining import Intervention
 from quadric.interventions.latents import Latent
 from quadric.model import BilinearAutoencoder
