@@ -32,7 +32,7 @@ from quadric.evidence.concepts.words import CONCEPTS, Concept
 from quadric.interventions.latents import Latent
 from quadric.model import BilinearAutoencoder
 from quadric.model.objective import unit_tokens
-from quadric.studies.steering.measures import hellinger, mass, pairwise_hellinger
+from quadric.studies.steering.measures import hellinger, mass
 from quadric.studies.steering.reading import encode_prompts
 
 N_PAIRS = 12
@@ -191,6 +191,11 @@ def isometry(points: Float[Tensor, "s n d"], log_p: Float[Tensor, "s v"]) -> flo
     if not bool((both.std(1) > 0).all()):
         return 0.0
     return float(torch.corrcoef(both)[0, 1])
+
+
+def pairwise_hellinger(log_p: Float[Tensor, "n v"]) -> Float[Tensor, "n n"]:
+    """Hellinger distances between all pairs of distributions, (n, n)."""
+    return torch.stack([hellinger(each.expand_as(log_p), log_p) for each in log_p])
 
 
 class _Asked:

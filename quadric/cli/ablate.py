@@ -60,7 +60,7 @@ class Ablate:
         from quadric._io.results import check_endings
         from quadric._io.terminal import safe_console
         from quadric.cli.progress import progress
-        from quadric.studies.steering.files import write_ablation
+        from quadric.studies.steering.ablation import write_ablation
         from quadric.studies.steering.of_run import ablate_run
 
         check_endings(self.out)

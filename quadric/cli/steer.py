@@ -78,8 +78,8 @@ class Steer:
         from quadric._io.results import check_endings
         from quadric._io.terminal import safe_console
         from quadric.cli.progress import progress
-        from quadric.studies.steering.files import write_curve
         from quadric.studies.steering.of_run import read_prompts, steer_run
+        from quadric.studies.steering.results import write_curve
 
         check_endings(self.out)
         prompts = read_prompts(self.prompts)

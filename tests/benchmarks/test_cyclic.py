@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from benchmarks.cyclic import QUESTIONS, WAYS, Question, cyclic_study, drawn_pairs, isometry
+from benchmarks.cyclic import QUESTIONS, WAYS, Question, cyclic_study, drawn_pairs, isometry, pairwise_hellinger
 from quadric.data.hook_points import parse_hook_point
 from quadric.studies.steering.measures import hellinger
 from tests.data.tiny import N_LAYERS
@@ -93,3 +93,11 @@ def test_every_question_has_one_answer_per_word() -> None:
         assert len(question.words) == len(question.answers)
     assert dict(zip(QUESTIONS[0].words, QUESTIONS[0].answers, strict=True))["Saturday"] == " Monday"
     assert dict(zip(QUESTIONS[3].words, QUESTIONS[3].answers, strict=True))["1984"] == "5"
+
+
+def test_pairs() -> None:
+    log_p = torch.randn(5, 7, generator=torch.Generator().manual_seed(0)).log_softmax(-1)
+    found = pairwise_hellinger(log_p)
+    for i in range(5):
+        for j in range(5):
+            assert torch.isclose(found[i, j], hellinger(log_p[i], log_p[j]))

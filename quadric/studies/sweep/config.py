@@ -14,6 +14,8 @@ from quadric.run.recipes import Grid, Scale, make_run_config
 
 FILE_NAME = "sweep.json"
 ACTIVATIONS = "activations"
+RUNS = "runs"
+"""Folders in a sweep."""
 FORMAT = "quadric-sweep"
 FORMAT_VERSION = 7
 ADDED_BY_VERSION: dict[int, dict[str, Any]] = {

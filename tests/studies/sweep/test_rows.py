@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pyarrow import parquet
 
-from quadric.studies.sweep.results import read_rows, row_path, write_row, write_table
+from quadric.studies.sweep.rows import read_rows, row_path, write_row, write_table
 
 ROW = {"cell": "a", "layer": 3, "kind": "composite", "alpha": 0.3, "seed": 0, "error": 0.25}
 BASELINE = {"cell": "b", "layer": 3, "kind": "topk", "alpha": None, "seed": 0, "error": 0.5, "spliced": 7}

@@ -6,9 +6,8 @@ from statistics import stdev
 import pytest
 from scipy.stats import t
 
-from quadric.studies.probing.record import ProbeRow, Probing, SetFacts
 from quadric.studies.probing.report import report_of, short_tables, verdicts
-from quadric.studies.probing.summary import set_rows, split_interval, summary_of
+from quadric.studies.probing.results import ProbeRow, Probing, SetFacts, set_rows, split_interval, summary_of
 
 SCORES = {
     # set: (ours, linear part, topk), each for three seeds
