@@ -53,11 +53,6 @@ class Axes(NamedTuple):
     weights: Float[Tensor, " s"]
     centring: Centring
 
-    @property
-    def has_linear_axis(self) -> bool:
-        """Whether the last axis is that of the linear part."""
-        return bool(self.eigenvalues.numel() and self.eigenvalues[-1] == 0)
-
     def to(self, device: torch.device) -> "Axes":
         """The same on another device."""
         return Axes(
