@@ -13,8 +13,8 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.planted import PlantedConfig, PlantedStream, plant
 from quadric.__main__ import leave
-from quadric.data.planted import PlantedConfig, PlantedStream, plant
 from quadric.train import AutoencoderConfig, InterruptedTraining, Learner, TrainingConfig, checkpoints, resume, train
 from quadric.train.distributed import join_job, leave_job
 
