@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 from quadric._io.files import shown
 
 Record = TypeVar("Record")
+PLAIN = (int, float, bool, str, type(None))
 
 
 def record_from_json(record: type[Record], values: object, where: str) -> Record:
@@ -81,9 +82,7 @@ def check_fields(record: Any) -> None:
     for each in fields(record):
         value = getattr(record, each.name)
         options = get_args(hints[each.name]) if get_origin(hints[each.name]) is UnionType else (hints[each.name],)
-        if not all(
-            option in (int, float, bool, str, type(None)) or get_origin(option) is Literal for option in options
-        ):
+        if not all(option in PLAIN or get_origin(option) is Literal for option in options):
             continue  # a type of its own checks itself
         object.__setattr__(record, each.name, _checked_value(each.name, value, options))
 

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from quadric.model import Autoencoder, BilinearAutoencoder
+from quadric.model import Autoencoder
 from quadric.model.products import slices
 
 TOKENS = 1024
@@ -44,7 +44,7 @@ def error_by_active(
 
 def _points_at_once(autoencoder: Autoencoder, latents: Float[Tensor, "n k"]) -> int:
     """How many points of the curve share one kernel; one where none is formed, because it would be too large."""
-    if not isinstance(autoencoder, BilinearAutoencoder) or autoencoder.error_path != "kernel":
+    if not autoencoder.settings.has_kernel:
         return 1
     return max(1, NUMBERS_AT_ONCE // max(1, latents.numel()))
 

@@ -17,7 +17,8 @@ from quadric.evaluation.measures import ErrorAccumulator
 from quadric.evaluation.record import Evaluation, kind_of, lens_of
 from quadric.evaluation.recovered import PredictionSums, Recovered
 from quadric.evaluation.settings import EvaluationSettings
-from quadric.model import Autoencoder, BilinearAutoencoder
+from quadric.model import Autoencoder
+from quadric.model.forms import Forms
 
 OnProgress = Callable[[str, int, int], None]
 """Name of the stage, tokens done, and tokens in total."""
@@ -179,7 +180,7 @@ def _recover(
 
 def _with_borrowed_sign(autoencoder: Autoencoder, own: _Condition) -> _Condition | None:
     """The condition in which √λ₁v₁ takes the token's sign; the dictionary's own if it has no other decoding."""
-    if not isinstance(autoencoder, BilinearAutoencoder):
+    if not isinstance(autoencoder.forms(), Forms):
         return None
     if autoencoder.lens.kind == "paper":
         return own

@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
+from quadric._io.html import facts_table
 from quadric.evaluation.blocks import Blocks
 from quadric.evaluation.measures import Measures
 from quadric.evaluation.recovered import Recovered
-from quadric.model import Autoencoder, BilinearAutoencoder
+from quadric.model import Autoencoder
 
 SETTINGS = ("run", "name", "kind", "n_latents", "n_hidden", "lens", "hook_point")
 """Columns that say what was evaluated."""
@@ -97,6 +98,15 @@ class Evaluation:
         return pandas.DataFrame([self.as_row()])
 
     def __str__(self) -> str:
+        rows = self._rows()
+        width = max(map(len, rows))
+        return "\n".join([self._title(), *(f"  {name:<{width}}  {value}" for name, value in rows.items())])
+
+    def _repr_html_(self) -> str:
+        return facts_table(self._title(), self._rows())
+
+    def _rows(self) -> dict[str, str]:
+        """What is printed, by name."""
         measures = self.measures
         rows = {
             "error": f"{self.error:.4f}  (95 % interval {measures.error.low:.4f} to {measures.error.high:.4f})",
@@ -109,8 +119,7 @@ class Evaluation:
         rows |= self._reference_rows()
         if self.recovered is not None:
             rows["cross-entropy recovered"] = f"{self.recovered.cross_entropy(self.recovered.zero):.1%}"
-        width = max(map(len, rows))
-        return "\n".join([self._title(), *(f"  {name:<{width}}  {value}" for name, value in rows.items())])
+        return rows
 
     def _reference_rows(self) -> dict[str, str]:
         """What the error is to be compared with: the floor, and the blocks that it is made of."""
@@ -184,12 +193,12 @@ def _with_borrowed_sign(recovered: Recovered) -> dict[str, float | None]:
 
 def lens_of(autoencoder: Autoencoder) -> str | None:
     """The kind of a bilinear autoencoder's lens."""
-    return autoencoder.lens.kind if isinstance(autoencoder, BilinearAutoencoder) else None
+    return autoencoder.settings.lens_name
 
 
 def kind_of(autoencoder: Autoencoder) -> str:
     """The prior, or the kind of a linear baseline."""
-    return autoencoder.prior if isinstance(autoencoder, BilinearAutoencoder) else autoencoder.kind
+    return autoencoder.kind
 
 
 def _energies(measures: Measures) -> dict[str, float | None]:

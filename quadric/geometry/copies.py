@@ -9,8 +9,8 @@ from torch import Tensor
 from quadric.geometry.kernels import cross_kernel
 from quadric.model import Autoencoder, BilinearAutoencoder
 from quadric.model.fast.lifted import form_norms, packed_forms
-from quadric.model.products import slices
 from quadric.model.linear import LinearAutoencoder
+from quadric.model.products import slices
 
 COPY = 0.95
 """|cosine| between two forms above which the later one counts as a copy; the sign of a form is free."""
@@ -60,7 +60,7 @@ def redundancy(autoencoder: Autoencoder, threshold: float = COPY) -> Redundancy:
         >>> geometry.redundancy(ae).n_distinct
         24
     """
-    if isinstance(autoencoder, BilinearAutoencoder) and autoencoder.error_path == "lifted":
+    if isinstance(autoencoder, BilinearAutoencoder) and not autoencoder.settings.has_kernel:
         return _redundancy_by_forms(autoencoder, threshold)
     kernel = form_kernel(autoencoder)
     norms = kernel.diagonal().clamp(min=0).sqrt()

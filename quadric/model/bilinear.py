@@ -17,6 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from quadric.model.dictionary import Autoencoder, Group, Moved, TokenErrors
+from quadric.model.forms import Forms
 from quadric.model.lens import AffineLens, Lens, PaperLens
 from quadric.model.mixing import (
     Composite,
@@ -186,12 +187,18 @@ class BilinearAutoencoder(Autoencoder):
         """x̃ of unit tokens, scaled to unit norm: what the forms read in training."""
         return tokens if isinstance(self.lens, PaperLens) else unit_tokens(self.lens(tokens))
 
+    def latent_scale(self, tokens: Float[Tensor, "n d"]) -> Float[Tensor, "n 1"]:
+        shown: Tensor = self.lens(tokens)
+        return shown.square().sum(-1, keepdim=True)
+
+    def forms(self) -> Forms:
+        return Forms(self.left, self.right, self.mixing, self.lens, self.symmetric)
+
     def at_own_scale(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> Float[Tensor, "n k"]:
         """From latents of x̃ at unit norm (`encode_prepared`) to those of x̃ itself (`encode`), for unit tokens."""
         if isinstance(self.lens, PaperLens):
             return latents
-        shown: Tensor = self.lens(tokens)
-        return latents * shown.square().sum(-1, keepdim=True)
+        return latents * self.latent_scale(tokens)
 
     def _latents(self, inputs: Float[Tensor, "n w"]) -> Float[Tensor, "n k"]:
         return step_class().latents_of(self, inputs)

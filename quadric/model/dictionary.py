@@ -7,12 +7,15 @@ from these. Ours extend `Autoencoder`, which checks and scales tokens once and w
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from quadric._io.html import facts_table
+from quadric.model.forms import Directions, Forms
 from quadric.model.lens import Lens, PaperLens
 from quadric.model.objective import (
     check_tokens,
@@ -172,6 +175,22 @@ class Dictionary(nn.Module, ABC):
         """Subtracted from the latents before their density is measured, if not None."""
         return None
 
+    def latent_scale(self, tokens: Float[Tensor, "n d"]) -> Float[Tensor, "n 1"]:
+        """How many times larger `encode` of a token is than the latent that training sees."""
+        return tokens.new_ones(len(tokens), 1)
+
+    def at_own_scale(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> Float[Tensor, "n k"]:
+        """From latents of prepared tokens (`encode_prepared`) to those of the same tokens by `encode`."""
+        return latents
+
+    def forms(self) -> Forms | Directions | None:
+        """The latents as geometry sees them; None for a kind whose latents are neither forms nor directions."""
+        return None
+
+    def rebuild_by_rank_one(self, tokens: Tensor) -> Float[Tensor, "n d"]:
+        """`rebuild` by the paper's decoding, √λ₁v₁ of X̂ with the token's sign, where the kind has forms."""
+        return self.rebuild(tokens)
+
     def density(self, tokens: Tensor, mask: Tensor | None = None) -> Float[Tensor, " k"]:
         """Hoyer density per latent over the kept tokens."""
         return hoyer_density(self.encode_prepared(self.prepare(tokens, mask)), self.density_offset())
@@ -253,6 +272,12 @@ class Dictionary(nn.Module, ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.extra_repr()})"
+
+    def _repr_html_(self) -> str:
+        """Kind, sizes, settings and where the activations come from, as a notebook shows them."""
+        known = {name: value for name, value in vars(self.provenance).items() if isinstance(value, str)}
+        facts = {"kind": self.kind, "d_model": self.d_model} | asdict(self.settings) | known
+        return facts_table(type(self).__name__, facts)
 
     def extra_repr(self) -> str:
         return f"kind={self.kind!r}, d_model={self.d_model}, n_latents={self.n_latents}"

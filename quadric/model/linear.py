@@ -14,6 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from quadric.model.dictionary import Autoencoder
+from quadric.model.forms import Directions
 from quadric.model.provenance import Provenance
 from quadric.model.scaling import at_token_scale, encoder_input, length_of_tokens
 from quadric.model.settings import BatchTopK, Input, JumpReLU, Linear, ReLU, TopK, chosen_settings, field_names
@@ -130,6 +131,17 @@ class LinearAutoencoder(Autoencoder):
 
     def vectors_of(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> Float[Tensor, "n d"]:
         return at_token_scale(self.input, tokens, self.decode(latents))
+
+    def forms(self) -> Directions:
+        return Directions(
+            reads=self.encoder,
+            constants=self.encoder_bias,
+            writes=self.decoder,
+            bias=self.decoder_bias,
+            subtracts_bias=self.subtract_decoder_bias,
+            input=self.input,
+            n_active=self.n_active,
+        )
 
     def tensors(self) -> dict[str, Tensor]:
         return {

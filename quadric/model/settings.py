@@ -35,7 +35,7 @@ LARGEST_DENSE_START = 2**25
 SPARSE_START = 64.0
 """Atoms per latent that a larger C starts with."""
 STRONGEST = 32
-"""Latents that the default loss reconstructs each token from."""
+"""Most latents that the default loss reconstructs each token from; a tenth of small dictionaries."""
 MOST_WITHOUT_MEAN = 600
 """Latents up to which those that are left out of the error do not add up to much: without the penalty on the mean, the
 error of the constant block is 0.03 with 576 latents and 1.1 with 4,608 (docs/results/large, large-128)."""
@@ -102,6 +102,16 @@ class Settings(ABC):
 
     n_latents: int = 512
     """Size of the dictionary."""
+
+    @property
+    def has_kernel(self) -> bool:
+        """Whether the inner products of all forms are held in memory."""
+        return False
+
+    @property
+    def lens_name(self) -> str | None:
+        """The kind of the lens; None for kinds that have none."""
+        return getattr(self, "lens", None)
 
     def __post_init__(self) -> None:
         if KINDS.get(getattr(self, "kind", "")) is not type(self):
@@ -232,7 +242,7 @@ class Bilinear(Settings):
             return paper_loss()
         if not (self.has_kernel or self.starts_sparse):
             return (Error(), Density(0.05))
-        top = max(1, min(STRONGEST, self.n_latents // 8))
+        top = max(1, min(STRONGEST, self.n_latents // 10))
         # Mean comes first: what it asks for is then differentiated last, and sums of gradients keep their order.
         mean = (Mean(),) if self.n_latents > MOST_WITHOUT_MEAN else ()
         return (*mean, Error(top=top), Density(0.05), Overlap(0.01))

@@ -83,7 +83,7 @@ class Step:
         self.dictionary, self.x, self.loss = dictionary, batch, tuple(loss)
         self.index, self.steps, self.processes = index, steps, processes
         self.prepared = dictionary.prepare(batch)
-        self.n_tokens = processes.count(len(batch), batch)
+        self.n_tokens = processes.total_count(len(batch), batch)
         """Tokens of all processes."""
 
     @cached_property

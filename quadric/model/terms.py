@@ -22,7 +22,7 @@ reported, stored and restored by its name, in one process or several, without an
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
 
 from quadric._io.records import check_fields, record_from_json
 
@@ -37,6 +37,7 @@ TAKEN = ("step", "autoencoder", "tokens")
 """What a line of metrics says besides the values of terms."""
 
 
+@dataclass_transform(frozen_default=True)
 @dataclass(frozen=True)
 class Term:
     """A part of the loss.

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -80,8 +81,8 @@ def fit(
     if not isinstance(batch_tokens, int) or isinstance(batch_tokens, bool) or batch_tokens < 1:
         raise ValueError(f"batch_tokens={batch_tokens!r} is not a whole number ≥ 1; give the rows per batch")
     source = as_activations(x)
-    begun = load(start) if isinstance(start, str | Path) else start
-    asked = {"kind": kind, "n_latents": n_latents, "prior": prior, "lens": lens}
+    begun = None if start is None else continued(load(start) if isinstance(start, str | Path) else start)
+    asked: dict[str, Any] = {"kind": kind, "n_latents": n_latents, "prior": prior, "lens": lens}
     settings = chosen_settings(**asked) if begun is None else _settings_of(begun, asked)
     terms = _loss(settings, loss, continues=begun is not None)
     training = training or Training()
@@ -124,6 +125,15 @@ def _settings_of(start: Dictionary, asked: dict[str, Any]) -> Settings:
     if given := [name for name, value in asked.items() if value is not None]:
         raise ValueError(f"{', '.join(given)} cannot be given with start=, which determines it; leave it out")
     return start.settings
+
+
+def continued(start: Dictionary) -> Dictionary:
+    """A copy of a dictionary to train further: its C keeps the density that it has."""
+    copied = deepcopy(start)
+    if (density := copied.facts().get("mixing_density")) is not None and isinstance(copied.settings, Composite):
+        kept = {"atoms_per_latent": density * copied.settings.atoms, "initial_density": density}
+        copied.settings = override(copied.settings, kept)
+    return copied
 
 
 def _loss(settings: Settings, loss: Iterable[Term] | None, *, continues: bool) -> tuple[Term, ...]:

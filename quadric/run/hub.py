@@ -5,7 +5,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
 
-from quadric.model import Autoencoder, BilinearAutoencoder
+from quadric.model import Autoencoder
+from quadric.model.forms import Forms
 
 FILES = ("config.json", "weights-*.safetensors")
 FOREIGN_FILES = ("cfg.json", "sae_weights.safetensors", "activation_scaler.json", "sae.safetensors")
@@ -72,10 +73,9 @@ def model_card(autoencoder: Autoencoder, hub_id: str) -> str:
     origin = autoencoder.provenance
     facts = {
         "kind": autoencoder.kind,
-        "prior": autoencoder.prior if isinstance(autoencoder, BilinearAutoencoder) else None,
         "d_model": autoencoder.d_model,
         "latents": autoencoder.n_latents,
-        "atoms": autoencoder.n_hidden if isinstance(autoencoder, BilinearAutoencoder) else None,
+        "atoms": forms.n_hidden if isinstance(forms := autoencoder.forms(), Forms) else None,
         **vars(origin),
     }
     rows = "\n".join(f"| {name.replace('_', ' ')} | {value} |" for name, value in facts.items() if value is not None)

@@ -11,6 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
+from quadric.model.settings import Composite
 from quadric.train.checkpoints import Checkpoint, Damaged, newest_checkpoint, write_checkpoint
 from quadric.train.distributed import barrier, current_processes, gather_objects
 from quadric.train.learner import DivergedError, Learner
@@ -141,9 +142,10 @@ def remark_before(learner: Learner) -> str | None:
     Rows of L and R start at norm √(w/h), and every step moves them by about the learning rate, whatever h is.
     """
     dictionary, rate = learner.dictionary, learner.training.rate
-    if getattr(dictionary.settings, "atoms_per_latent", None) is None or not dictionary.settings.starts_sparse:
+    settings = dictionary.settings
+    if not isinstance(settings, Composite) or not settings.starts_sparse:
         return None
-    ratio = dictionary.settings.atoms / (dictionary.d_model + (dictionary.lens.kind == "affine"))
+    ratio = settings.atoms / (dictionary.d_model + (dictionary.lens.kind == "affine"))
     if rate * sqrt(ratio) <= LONGEST_STEP:
         return None
     return (

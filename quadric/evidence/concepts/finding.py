@@ -21,8 +21,8 @@ from quadric.evidence.concepts.capturing import (
 from quadric.evidence.concepts.detecting import Detection, detect
 from quadric.evidence.concepts.reading import CorpusTokens, concept_vectors, corpus_vectors
 from quadric.evidence.concepts.words import CONCEPTS, Concept
-from quadric.model import Autoencoder, BilinearAutoencoder
-from quadric.model.linear import LinearAutoencoder
+from quadric.model import Autoencoder
+from quadric.model.forms import Directions as LinearLatents
 from quadric.model.objective import unit_tokens
 
 CORPUS_TOKENS = 8192
@@ -126,10 +126,10 @@ def find_concepts(
 
 
 def _captured(autoencoder: Autoencoder, variances: list[Tensor]) -> list[Capture | Directions]:
-    if isinstance(autoencoder, BilinearAutoencoder):
-        return [*capture_by_forms(autoencoder, variances)]
-    assert isinstance(autoencoder, LinearAutoencoder)
-    return [*capture_by_directions(autoencoder.decoder.detach().cpu(), variances)]
+    forms = autoencoder.forms()
+    if isinstance(forms, LinearLatents):
+        return [*capture_by_directions(forms.writes.detach().cpu(), variances)]
+    return [*capture_by_forms(autoencoder, variances)]
 
 
 def _read(
