@@ -137,7 +137,7 @@ def test_a_composite_latent_without_entries_is_empty_and_never_a_copy() -> None:
 
 def test_a_chain_of_neighbours_keeps_what_is_near_a_copy_only() -> None:
     """A latent near a copy, but not near the original, is distinct."""
-    ae = BilinearAutoencoder(d_model=2, n_latents=3, prior="atomic", tied=True)
+    ae = BilinearAutoencoder(d_model=2, n_latents=3, prior="atomic", same_factors=True)
     angles = torch.tensor([0.0, 0.15, 0.30])  # form cosines cos²: 0.978 between neighbours, 0.913 between the ends
     with torch.no_grad():
         ae.left.copy_(torch.stack([angles.cos(), angles.sin()], 1))

@@ -102,7 +102,7 @@ def raw_dictionary(scale: float) -> tuple[quadric.BilinearAutoencoder, torch.Ten
     )
     eigenvalues, eigenvectors = torch.linalg.eigh(raw)
     k, h = len(CASES), len(CASES) * (D + 1)
-    ae = quadric.BilinearAutoencoder(d_model=D + 1, n_latents=k, n_hidden=h, prior="quadratic", tied=True).double()
+    ae = quadric.BilinearAutoencoder(d_model=D + 1, n_latents=k, n_hidden=h, prior="quadratic", same_factors=True).double()
     with torch.no_grad():
         ae.left.copy_(eigenvectors.mT.reshape(h, D + 1))
         ae.mixing.weight.copy_(torch.block_diag(*eigenvalues[:, None]))
@@ -202,7 +202,7 @@ def test_a_latent_of_an_affine_lens_is_read_about_the_lenss_own_centre() -> None
     lens = AffineLens(0.7 * frame()[:, 2], torch.tensor(0.4).double(), torch.eye(D).double() / D, torch.tensor(9))
     values, vectors = torch.linalg.eigh(lifted)
     ae = quadric.BilinearAutoencoder(
-        d_model=D, n_latents=1, n_hidden=D + 1, prior="quadratic", tied=True, lens=lens, dtype=torch.float64
+        d_model=D, n_latents=1, n_hidden=D + 1, prior="quadratic", same_factors=True, lens=lens, dtype=torch.float64
     )
     with torch.no_grad():
         ae.left.copy_(vectors.mT)

@@ -27,9 +27,9 @@ AWKWARD = {
         "n_hidden": 20,
         "prior": "composite",
         "mixing_density": 0.2,
-        "tied": True,
+        "same_factors": True,
     },
-    "quadratic tied": {"d_model": 6, "n_latents": 4, "n_hidden": 9, "prior": "quadratic", "tied": True},
+    "quadratic tied": {"d_model": 6, "n_latents": 4, "n_hidden": 9, "prior": "quadratic", "same_factors": True},
     "quadratic with few atoms": {"d_model": 20, "n_latents": 4, "n_hidden": 3, "prior": "quadratic"},
     "half precision": {"d_model": 9, "n_latents": 6, "prior": "composite", "dtype": torch.bfloat16},
 }

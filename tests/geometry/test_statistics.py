@@ -145,7 +145,7 @@ def test_an_atomic_latent_is_its_two_vectors():
 
 
 def test_a_tied_atom_is_one_vector():
-    tied = BilinearAutoencoder(d_model=50, n_latents=6, prior="atomic", tied=True)
+    tied = BilinearAutoencoder(d_model=50, n_latents=6, prior="atomic", same_factors=True)
     assert description_length(tied, precision=8).total == 6 * 50 * 8
 
 
