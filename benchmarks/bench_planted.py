@@ -18,6 +18,7 @@ import torch
 from measure import RESULTS, write_table
 from planted import PlantedConfig, PlantedManifold, PlantedStream, plant, planted_centres
 from planted_objectives import train_subspaces
+from quadric.run.scales import FIT
 from recovery import KnownManifold, best_span, match_subspaces, overlaps, recover, unit_directions
 from torch import Tensor
 
@@ -26,7 +27,6 @@ from quadric.geometry.quadrics import AffineForm, lens_affine_form
 from quadric.model import Autoencoder, BilinearAutoencoder
 from quadric.model.lens import AffineLens, affine_lens, token_moments
 from quadric.run.recipes import Grid, Scale, autoencoders
-from quadric.run.scales import FIT
 from quadric.train import AutoencoderConfig, Learner, TrainingConfig, train
 
 KINDS = ("direction", "circle", "sphere", "cone", "cluster", "shifted circle", "shifted sphere", "paraboloid")

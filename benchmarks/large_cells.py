@@ -18,6 +18,7 @@ from pathlib import Path
 import torch
 from jaxtyping import Float
 from linearity import linear_share
+from quadric.run.scales import LARGE, PAPER, Dictionary, Scale, resized
 from torch import Tensor
 
 from quadric._io.files import write_json
@@ -28,13 +29,12 @@ from quadric.data.models import load_shape
 from quadric.data.sources import as_activations
 from quadric.evaluation import evaluate
 from quadric.model import load_pretrained
-from quadric.model.products import GradientDtype
 from quadric.model.objective import unit_tokens
+from quadric.model.products import GradientDtype
 from quadric.run.config import RunConfig, read_run_config
 from quadric.run.folder import autoencoder_folder
 from quadric.run.recipes import Grid, make_run_config
 from quadric.run.running import CHECKPOINTS, is_finished, new_run, train_run
-from quadric.run.scales import LARGE, PAPER, Dictionary, Scale, resized
 from quadric.studies.sweep.rows import cell_row, row_path, write_row
 from quadric.train import AutoencoderConfig, Learner, StepReport
 from quadric.train.checkpoints import newest_checkpoint, newest_step

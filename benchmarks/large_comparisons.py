@@ -14,7 +14,7 @@ from quadric.data import find_model
 from quadric.data.models import load_shape
 from quadric.evaluation.floor import TOKENS_PER_LATENT, floor_bounds
 from quadric.geometry.comparison import NULL_SEED, agreement, portrait
-from quadric.geometry.dictionary import require_bilinear
+from quadric.geometry.dictionary import check_forms
 from quadric.geometry.similarity import comparable, randomly_initialized, without_mean
 from quadric.model import BilinearAutoencoder, load_pretrained
 from quadric.model.lens import AffineLens
@@ -112,7 +112,7 @@ def _at_step(config: RunConfig, step: int, d_model: int, work: Path) -> Bilinear
     cell = only_autoencoder(config)
     learner = Learner(cell.build(d_model), cell, config.training)
     learner.restore(read_checkpoint(work / "runs" / cell.name / CHECKPOINTS, step).learners[cell.name], step)
-    return require_bilinear(learner.autoencoder.eval())
+    return check_forms(learner.autoencoder.eval())
 
 
 def read_over_training(work: Path) -> list[dict[str, Any]]:
@@ -149,7 +149,7 @@ def mean_token(settings: Settings, work: Path) -> Float[Tensor, " d"]:
 
 
 def _loaded(name: str, work: Path) -> BilinearAutoencoder:
-    return require_bilinear(load_pretrained(autoencoder_folder(work / "runs" / name, name)))
+    return check_forms(load_pretrained(autoencoder_folder(work / "runs" / name, name)))
 
 
 def read_comparisons(work: Path) -> list[dict[str, Any]]:

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 from large_cells import PAPER_ALPHA, Settings, name_of, read_linearity
 from large_comparisons import RANDOM, read_comparisons, read_floor, read_over_training
+from quadric.run.scales import LARGE
 
 from quadric.run.config import RunConfig
-from quadric.run.scales import LARGE
 from quadric.studies.sweep.rows import Row, read_rows
 from quadric.train import AutoencoderConfig
 

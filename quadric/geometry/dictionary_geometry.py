@@ -22,7 +22,7 @@ from quadric.geometry.dictionary import Progress, no_progress
 from quadric.geometry.neighbours import DEFAULT_COUNT, Neighbours, Redundancy, closest, redundancy
 from quadric.geometry.shapes import Readings
 from quadric.geometry.statistics import LatentStatistics, statistics_of
-from quadric.model import Autoencoder
+from quadric.model import Dictionary
 from quadric.model.storage import weights_sha256
 
 FORMAT = "quadric-geometry"
@@ -60,7 +60,7 @@ class DictionaryGeometry(Decomposition):
 
 
 def dictionary_geometry(
-    autoencoder: Autoencoder, on_progress: Progress = no_progress, *, moments: CentreLike | None = None
+    autoencoder: Dictionary, on_progress: Progress = no_progress, *, moments: CentreLike | None = None
 ) -> DictionaryGeometry:
     """Compute the geometry of every latent from weights alone, decomposing each latent once.
 
@@ -107,7 +107,7 @@ class GeometryFile:
 
 
 def kept_geometry(
-    autoencoder: Autoencoder, folder: Path, on_progress: Progress = no_progress, *, moments: CentreLike | None = None
+    autoencoder: Dictionary, folder: Path, on_progress: Progress = no_progress, *, moments: CentreLike | None = None
 ) -> DictionaryGeometry:
     """The geometry of a dictionary, from the folder if it holds it, else computed and saved there.
 
@@ -138,7 +138,7 @@ def kept_geometry(
 
 
 def stored_geometry(
-    autoencoder: Autoencoder, folder: Path, *, moments: CentreLike | None = None, any_centre: bool = False
+    autoencoder: Dictionary, folder: Path, *, moments: CentreLike | None = None, any_centre: bool = False
 ) -> DictionaryGeometry | None:
     """The geometry in the folder, or None unless it is complete and that of exactly these weights and this centre.
 
@@ -240,7 +240,7 @@ def _centre(tensors: dict[str, torch.Tensor]) -> Centre | None:
     return Centre(tensors["centre.mean"], tensors.get("centre.covariance")) if "centre.mean" in tensors else None
 
 
-def _has_expected_shapes(geometry: DictionaryGeometry, autoencoder: Autoencoder) -> bool:
+def _has_expected_shapes(geometry: DictionaryGeometry, autoencoder: Dictionary) -> bool:
     """Whether as many axes and neighbours are stored as this version keeps."""
     k, d = autoencoder.n_latents, autoencoder.d_model
     count = min(DEFAULT_COUNT, k - 1)
