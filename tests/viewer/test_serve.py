@@ -108,7 +108,8 @@ def test_a_live_page_is_that_of_the_package_and_says_that_it_is_live(site, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("path", "status"), [("/", 200), ("/missing", 404), ("/api/status", 404), ("/\N{LATIN SMALL LETTER A WITH ACUTE}", 400)]
+    ("path", "status"),
+    [("/", 200), ("/missing", 404), ("/api/status", 404), ("/\N{LATIN SMALL LETTER A WITH ACUTE}", 400)],
 )
 def test_every_answer_has_the_safe_headers(server, path, status):
     answer = raw(server, asking(server, f"GET {path} HTTP/1.1")).decode()
@@ -172,7 +173,9 @@ def test_localhost_is_this_machine_too(either):
     assert ask(either, "/", host=f"localhost:{either.port}")[0].status == 200
 
 
-@pytest.mark.parametrize("header", [("Origin", "http://evil.example"), ("Origin", "null"), ("Sec-Fetch-Site", "cross-site")])
+@pytest.mark.parametrize(
+    "header", [("Origin", "http://evil.example"), ("Origin", "null"), ("Sec-Fetch-Site", "cross-site")]
+)
 def test_foreign_pages_reach_no_api(either, header):
     assert ask(either, "/api/status", headers=[header])[0].status == 403
     assert ask(either, "/data/site.json", headers=[header])[0].status == 200
@@ -256,7 +259,9 @@ def raw(server, request):
 
 
 def asking(server, line, *headers):
-    return "\r\n".join([line, f"Host: 127.0.0.1:{server.port}", *headers, "Connection: close", "", ""]).encode("latin-1")
+    return "\r\n".join([line, f"Host: 127.0.0.1:{server.port}", *headers, "Connection: close", "", ""]).encode(
+        "latin-1"
+    )
 
 
 def test_a_file_is_sent_again_only_if_it_changed(either, site):

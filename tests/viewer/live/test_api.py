@@ -14,7 +14,7 @@ import pytest
 
 from quadric.explanations import Explainer
 from quadric.viewer.live.api import LARGEST_BODY, Answers
-from quadric.viewer.live.session import LONGEST_TEXT
+from quadric.viewer.live.session import LONGEST_TEXT, _Recent
 from quadric.viewer.serve import LIVE_MARK, SiteServer
 from tests.explanations.small_run import NAME
 from tests.viewer.live.client import answer_of, ask
@@ -46,12 +46,19 @@ def test_an_answer_is_what_python_gives(live: SiteServer, live_explainer: Explai
     assert answer_of(live.port, "explain", {"dictionary": NAME, "text": TEXT}) == json.loads(json.dumps(asdict(found)))
 
 
-def test_the_same_question_is_answered_from_memory(live: SiteServer) -> None:
+def test_the_same_question_is_answered_from_memory(live: SiteServer, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = {"dictionary": NAME, "text": TEXT + " again"}
     first = ask(live.port, "explain", asked)
-    count = live.api.worker.n_taken
+    monkeypatch.setattr(live.api.worker, "submit", lambda work: pytest.fail("asked again"))
     assert ask(live.port, "explain", asked)[1][-1] == first[1][-1]
-    assert live.api.worker.n_taken == count
+
+
+def test_what_was_not_asked_for_longest_is_made_again() -> None:
+    made: list[int] = []
+    recent = _Recent[int, int](2)
+    for number in (1, 2, 1, 3, 1, 2):
+        assert recent.get(number, lambda number=number: made.append(number) or -number) == -number
+    assert made == [1, 2, 3, 2]
 
 
 def test_stars_lie_where_the_site_has_its_points(live: SiteServer, live_explainer: Explainer) -> None:

@@ -63,7 +63,7 @@ def test_view_serves_a_run_and_its_site(live_run: Path) -> None:
 
 
 def test_an_autoencoder_in_memory_can_be_asked_too(live_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quadric.viewer.export.umap_layout", lambda neighbours, seed: None)
+    monkeypatch.setattr("quadric.viewer.dictionaries.umap_layout", lambda neighbours, seed: None)
     ae = quadric.load(live_run)
     evidence = Evidence.load(live_run / "evidence" / NAME)
     ae.provenance = replace(ae.provenance, model_revision=None)
