@@ -1,4 +1,4 @@
-"""The live server from the outside: it ends within a second, whatever it is doing."""
+"""`quadric view --live` from the outside: what it answers for, and that it ends within a second."""
 
 import http.client
 import json
@@ -17,11 +17,12 @@ import pytest
 import quadric
 from quadric.evidence import Evidence
 from quadric.explanations import Explainer
-from quadric.run import live as runs_live
-from quadric.run.live import live_server
+from quadric.run import viewing
 from quadric.run.viewing import view
-from quadric.viewer.live.serving import LiveServer
+from quadric.viewer.live.api import Api
 from quadric.viewer.live.session import Session
+from quadric.viewer.live.worker import BusyError
+from quadric.viewer.serve import SiteServer
 from tests.data.tiny import tiny_causal, tiny_tokenizer
 from tests.explanations.small_run import NAME
 from tests.viewer.live.client import answer_of
@@ -30,10 +31,11 @@ from tests.viewer.live.client import answer_of
 def test_closing_ends_a_running_request_within_a_second(live_run: Path, live_explainer: Explainer) -> None:
     session = Session({NAME: live_explainer})
     session.methods["explain"] = lambda request, job: [time.sleep(0.01) or job.check() for _ in range(10_000)]
-    server = LiveServer(live_run / "site", session, 0)
+    api = Api(session)
+    server = SiteServer(live_run / "site", 0, api)
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
     connection.request("POST", "/api/explain", "{}", {"Content-Type": "application/json"})
-    while server.worker.current is None:
+    while api.worker.current is None:
         time.sleep(0.01)
     start = time.monotonic()
     server.close()
@@ -43,12 +45,12 @@ def test_closing_ends_a_running_request_within_a_second(live_run: Path, live_exp
         socket.create_connection(("127.0.0.1", server.port), timeout=1)
 
 
-def test_a_port_in_use_is_named_with_the_remedy(live_run: Path, live_explainer: Explainer) -> None:
-    session = Session({NAME: live_explainer})
+def test_a_port_in_use_ends_the_model_s_thread_too(live_run: Path, live_explainer: Explainer) -> None:
+    api = Api(Session({NAME: live_explainer}))
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(OSError, match="--port 0 for any free one"):
-        LiveServer(live_run / "site", session, taken.getsockname()[1])
-    with pytest.raises(ValueError, match="port=70000 is not a port"):
-        LiveServer(live_run / "site", session, 70_000)
+        SiteServer(live_run / "site", taken.getsockname()[1], api)
+    with pytest.raises(BusyError, match="stopping"):
+        api.worker.submit(lambda job: None)
 
 
 def test_view_serves_a_run_and_its_site(live_run: Path) -> None:
@@ -60,13 +62,15 @@ def test_view_serves_a_run_and_its_site(live_run: Path) -> None:
             assert answer_of(port, "explain", {"dictionary": NAME, "text": "word"})["tokens"]
 
 
-def test_an_autoencoder_in_memory_can_be_asked_too(live_run: Path) -> None:
+def test_an_autoencoder_in_memory_can_be_asked_too(live_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quadric.viewer.dictionaries.umap_layout", lambda neighbours, seed: None)
     ae = quadric.load(live_run)
     evidence = Evidence.load(live_run / "evidence" / NAME)
     ae.provenance = replace(ae.provenance, model_revision=None)
-    server = live_server(ae, evidence, live_run / "site", 0, model=tiny_causal(), tokenizer=tiny_tokenizer())
-    assert answer_of(server.port, "explain", {"dictionary": "latents", "text": "word"})["tokens"]
-    server.close()
+    memory = {"model": tiny_causal(), "tokenizer": tiny_tokenizer()}
+    with view(ae, evidence, port=0, open_browser=False, wait=False, live=True, **memory) as viewer:
+        port = int(viewer.address.split(":")[2].strip("/"))
+        assert answer_of(port, "explain", {"dictionary": "latents", "text": "word"})["tokens"]
 
 
 def test_what_cannot_be_live_is_said(live_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,12 +80,9 @@ def test_what_cannot_be_live_is_said(live_run: Path, tmp_path: Path, monkeypatch
     lonely = tmp_path / "elsewhere" / "site"
     lonely.parent.mkdir()
     lonely.symlink_to(live_run / "site")
-    monkeypatch.setattr(runs_live, "autoencoder_folders", lambda folder: {})
+    monkeypatch.setattr(viewing, "autoencoder_folders", lambda folder: {})
     with pytest.raises(ValueError, match="is a site without its run"):
         view(lonely, live=True, **options)
-    monkeypatch.setattr(runs_live, "PACKAGES", ("no_such_package",))
-    with pytest.raises(ValueError, match=r"needs no_such_package; install with: pip install 'quadric\[live\]'"):
-        view(live_run, live=True, **options)
 
 
 @pytest.mark.slow

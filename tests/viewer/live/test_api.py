@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from quadric.explanations import Explainer
-from quadric.viewer.live.app import LARGEST_BODY, LIVE_MARK
-from quadric.viewer.live.serving import LiveServer
-from quadric.viewer.live.session import LONGEST_TEXT
+from quadric.viewer.live.api import LARGEST_BODY, Answers
+from quadric.viewer.live.session import LONGEST_TEXT, _Recent
+from quadric.viewer.serve import LIVE_MARK, SiteServer
 from tests.explanations.small_run import NAME
 from tests.viewer.live.client import answer_of, ask
 
@@ -31,7 +31,7 @@ HOSTILE = [
 
 
 def get(
-    live: LiveServer, path: str, headers: dict[str, str] | None = None, method: str = "GET"
+    live: SiteServer, path: str, headers: dict[str, str] | None = None, method: str = "GET"
 ) -> tuple[int, bytes, dict]:
     connection = http.client.HTTPConnection("127.0.0.1", live.port, timeout=10)
     connection.request(method, path, headers=headers or {})
@@ -41,20 +41,27 @@ def get(
     return answer.status, content, {name.lower(): value for name, value in answer.getheaders()}
 
 
-def test_an_answer_is_what_python_gives(live: LiveServer, live_explainer: Explainer) -> None:
+def test_an_answer_is_what_python_gives(live: SiteServer, live_explainer: Explainer) -> None:
     (found,) = live_explainer.explain([TEXT], 8)
     assert answer_of(live.port, "explain", {"dictionary": NAME, "text": TEXT}) == json.loads(json.dumps(asdict(found)))
 
 
-def test_the_same_question_is_answered_from_memory(live: LiveServer) -> None:
+def test_the_same_question_is_answered_from_memory(live: SiteServer, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = {"dictionary": NAME, "text": TEXT + " again"}
     first = ask(live.port, "explain", asked)
-    count = live.worker.n_taken
+    monkeypatch.setattr(live.api.worker, "submit", lambda work: pytest.fail("asked again"))
     assert ask(live.port, "explain", asked)[1][-1] == first[1][-1]
-    assert live.worker.n_taken == count
 
 
-def test_stars_lie_where_the_site_has_its_points(live: LiveServer, live_explainer: Explainer) -> None:
+def test_what_was_not_asked_for_longest_is_made_again() -> None:
+    made: list[int] = []
+    recent = _Recent[int, int](2)
+    for number in (1, 2, 1, 3, 1, 2):
+        assert recent.get(number, lambda number=number: made.append(number) or -number) == -number
+    assert made == [1, 2, 3, 2]
+
+
+def test_stars_lie_where_the_site_has_its_points(live: SiteServer, live_explainer: Explainer) -> None:
     found = answer_of(live.port, "stars", {"dictionary": NAME, "text": TEXT, "latent": 5, "axes": 6})
     (reading,) = live_explainer.reader.read([TEXT])
     assert "".join(found["words"]) == TEXT
@@ -67,14 +74,14 @@ def test_stars_lie_where_the_site_has_its_points(live: LiveServer, live_explaine
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_text_is_answered_like_any_other(live: LiveServer, text: str) -> None:
+def test_hostile_text_is_answered_like_any_other(live: SiteServer, text: str) -> None:
     found = answer_of(live.port, "explain", {"dictionary": NAME, "text": text})
     assert found["text"] == text
     assert "".join(token["text"] for token in found["tokens"]) == text
 
 
 @pytest.mark.slow
-def test_a_hundred_parallel_requests_are_each_answered_as_if_alone(live: LiveServer) -> None:
+def test_a_hundred_parallel_requests_are_each_answered_as_if_alone(live: SiteServer) -> None:
     """Memory stays bounded: the peak grows by less than 100 MB over answers of a few kB each."""
     questions = [{"dictionary": NAME, "text": f"parallel {number} " + "word " * (number % 7)} for number in range(100)]
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -86,7 +93,7 @@ def test_a_hundred_parallel_requests_are_each_answered_as_if_alone(live: LiveSer
         assert found == alone
 
 
-def test_a_client_that_hangs_up_stops_the_work(live: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_hangs_up_stops_the_work(live: SiteServer, monkeypatch: pytest.MonkeyPatch) -> None:
     started, stopped = threading.Event(), threading.Event()
 
     def slow(request: object, job: object) -> dict:
@@ -110,11 +117,11 @@ def test_a_client_that_hangs_up_stops_the_work(live: LiveServer, monkeypatch: py
     assert answer_of(live.port, "explain", {"dictionary": NAME, "text": "answered"})["text"] == "answered"
 
 
-def _methods(live: LiveServer) -> dict:
-    return live.session.methods
+def _methods(live: SiteServer) -> dict:
+    return live.api.session.methods
 
 
-def test_waiting_and_progress_are_said(live: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_and_progress_are_said(live: SiteServer, monkeypatch: pytest.MonkeyPatch) -> None:
     go = threading.Event()
 
     def slow(request: object, job: object) -> dict:
@@ -134,10 +141,10 @@ def test_waiting_and_progress_are_said(live: LiveServer, monkeypatch: pytest.Mon
         assert second.result()[1][-1] == {"state": "done", "answer": {"fine": True}}
 
 
-def test_a_full_queue_is_a_clear_message(live: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_queue_is_a_clear_message(live: SiteServer, monkeypatch: pytest.MonkeyPatch) -> None:
     go = threading.Event()
     monkeypatch.setitem(_methods(live), "explain", lambda request, job: {"went": go.wait(10)})
-    monkeypatch.setattr(live.worker, "most_waiting", 2)
+    monkeypatch.setattr(live.api.worker, "most_waiting", 2)
     with ThreadPoolExecutor(3) as clients:
         taken = [clients.submit(ask, live.port, "explain", {"full": number}) for number in range(3)]
         time.sleep(0.5)
@@ -162,13 +169,13 @@ def test_a_full_queue_is_a_clear_message(live: LiveServer, monkeypatch: pytest.M
         ({"dictionary": NAME, "text": "x" * (LONGEST_TEXT + 1)}, "the page reads up to 1,024"),
     ],
 )
-def test_wrong_questions_are_answered_with_the_reason(live: LiveServer, asked: dict, message: str) -> None:
+def test_wrong_questions_are_answered_with_the_reason(live: SiteServer, asked: dict, message: str) -> None:
     status, lines, _ = ask(live.port, "explain", asked)
     assert (status, lines[-1]["state"]) == (200, "failed")
     assert message in lines[-1]["message"]
 
 
-def test_an_error_of_ours_gives_nothing_away(live: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_ours_gives_nothing_away(live: SiteServer, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(request: object, job: object) -> dict:
         raise RuntimeError("/home/someone/secret")
 
@@ -194,12 +201,12 @@ def test_an_error_of_ours_gives_nothing_away(live: LiveServer, monkeypatch: pyte
     ],
 )
 def test_strangers_and_oversized_bodies_are_refused(
-    live: LiveServer, body: bytes, headers: dict[str, str], status: int
+    live: SiteServer, body: bytes, headers: dict[str, str], status: int
 ) -> None:
     assert ask(live.port, "explain", body, headers=headers)[0] == status
 
 
-def test_own_pages_are_answered(live: LiveServer) -> None:
+def test_own_pages_are_answered(live: SiteServer) -> None:
     own = {"Origin": f"http://127.0.0.1:{live.port}", "Sec-Fetch-Site": "same-origin"}
     assert ask(live.port, "explain", {"dictionary": NAME, "text": "a"}, headers=own)[0] == 200
     assert (
@@ -211,37 +218,25 @@ def test_own_pages_are_answered(live: LiveServer) -> None:
     assert get(live, "/api/explain")[0] in (404, 405)
 
 
-def test_the_page_says_that_it_is_live_under_the_same_policy(live: LiveServer) -> None:
+def test_the_page_says_that_it_is_live_under_the_same_policy(live: SiteServer) -> None:
     status, content, headers = get(live, "/")
     assert status == 200
     assert LIVE_MARK in content
     assert "require-trusted-types-for 'script'" in headers["content-security-policy"]
     assert headers["x-content-type-options"] == "nosniff"
-    assert "server" not in headers
-    assert get(live, "/", {"If-None-Match": headers["etag"]})[0] == 304
 
 
-def test_files_are_streamed_in_parts_and_known_by_tag(live: LiveServer) -> None:
-    _, whole, headers = get(live, "/data/site.json")
-    assert json.loads(whole)["format"] == "quadric-site"
-    assert get(live, "/data/site.json", {"If-None-Match": headers["etag"]})[0] == 304
-    status, part, more = get(live, "/data/site.json", {"Range": "bytes=2-5"})
-    assert (status, part, more["content-range"]) == (206, whole[2:6], f"bytes 2-5/{len(whole)}")
-    assert get(live, "/data/site.json", {"Range": "bytes=99999999-"})[0] == 416
-    status, nothing, more = get(live, "/data/site.json", method="HEAD")
-    assert (status, nothing, more["content-length"]) == (200, b"", str(len(whole)))
-
-
-@pytest.mark.parametrize(
-    "path", ["/../run.json", "/%2e%2e/evidence", "//etc/passwd", "/data/", "/missing.json", "/..%5cx"]
-)
-def test_nothing_but_the_sites_own_files_is_given_out(live: LiveServer, path: str) -> None:
-    status, content, headers = get(live, path)
-    assert (status, content) == (404, b"not found\n")
-    assert headers["x-frame-options"] == "DENY"
-
-
-def test_a_foreign_host_is_refused(live: LiveServer) -> None:
-    status, content, _ = get(live, "/", {"Host": "evil.example"})
-    assert (status, content) == (421, b"wrong Host\n")
-    assert get(live, "/", {"Host": f"localhost:{live.port}"})[0] == 200
+def test_answers_are_kept_until_there_are_too_many_bytes() -> None:
+    answers = Answers(most_bytes=30)
+    answers.put("a", b"x" * 9)
+    answers.put("b", b"y" * 9)
+    assert answers.get("a") == b"x" * 9
+    answers.put("c", b"z" * 14)
+    assert answers.get("b") is None
+    assert answers.get("a") == b"x" * 9
+    assert answers.n_bytes == 25
+    answers.put("a", b"new")
+    assert (answers.get("a"), answers.n_bytes) == (b"new", 19)
+    answers.put("huge", b"h" * 100)
+    assert answers.get("huge") is None
+    assert answers.get("c") == b"z" * 14
