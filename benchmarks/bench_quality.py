@@ -106,8 +106,7 @@ def draw(curves: dict[tuple[Prior, str], Curve], name: str) -> None:
             panel.grid(alpha=0.3)
         row[0].set_xscale("log")
         row[1].legend(frameon=False)
-    for ending in ("png", "svg"):
-        figure.savefig(RESULTS / f"{name}.{ending}", dpi=150)
+    figure.savefig(RESULTS / f"{name}.svg")
 
 
 def main() -> None:
@@ -137,7 +136,7 @@ def main() -> None:
         f"{sizes.batch_tokens} smollm2 tokens, residual stream into layer {LAYER}, the same batches for all, the "
         "paper's schedules. Each implementation is scored with its own kernel. The printed kernel is not symmetrized, "
         f"which costs accuracy, so ours may end lower. One run each, stopped after {MOST_SECONDS:.0f} s of training. "
-        f"![curves]({name}.png) `python benchmarks/bench_quality.py`",
+        f"![curves]({name}.svg) `python benchmarks/bench_quality.py`",
     )
 
 

@@ -25,7 +25,7 @@ Prior = Literal["atomic", "composite", "quadratic"]
 
 SPARSE_BELOW = 0.01
 """Density below which C is stored by its entries. Sparse products win from about 10 % down
-(benchmarks/results/mixing.md), but only dense storage lets an entry come back, so the switch waits until they are four
+(docs/decisions.md), but only dense storage lets an entry come back, so the switch waits until they are four
 times as fast."""
 
 

@@ -7,7 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
-NAMED = re.compile(r"`((?:autoencoders|training)/[a-z_/]+\.py)`")
+NAMED = re.compile(r"`((?:model|train)/[a-z_/]+\.py)`")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -18,4 +18,4 @@ def test_named_files_exist(page):
 
 def test_the_pattern_finds_the_files_of_a_step():
     named = set(NAMED.findall((ROOT / "docs" / "architecture.md").read_text()))
-    assert {"training/learner.py", "autoencoders/bilinear.py", "autoencoders/kernels/kernel.py"} <= named
+    assert {"train/learner.py", "model/bilinear.py", "model/fast/kernel.py"} <= named
