@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 import matplotlib as mpl
 import torch
-from measure import RESULTS, write_table
+from measure import LAYER, RESULTS, batches, held_out, layer_activations, write_table
 from paper_algorithm import PaperAutoencoder, PaperLearner
-from smollm2_activations import LAYER, batches, held_out, layer_activations
 
 from quadric.model.mixing import Prior
 from quadric.train import AutoencoderConfig, Learner, TrainingConfig

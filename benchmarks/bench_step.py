@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
-from measure import alternate, median_and_spread, peak_and_result, write_table
+from measure import LAYER, alternate, layer_activations, median_and_spread, peak_and_result, write_table
 from paper_algorithm import PaperAutoencoder, PaperLearner
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -31,7 +31,7 @@ from quadric.train.machine import emulates_bfloat16
 
 DENSITY, D_MODEL = 0.001, 576
 IMPLEMENTATIONS = ("printed", "printed, float32", "ours")
-ROUNDS, LAYER, TOO_SLOW_TO_REPEAT = 3, 15, 5.0
+ROUNDS, TOO_SLOW_TO_REPEAT = 3, 5.0
 MOST_ENTRIES = 4_000_000
 PRODUCTS, N_PRODUCTS, PRODUCT_SIZE = "products", 20, 1536
 PRIORS: tuple[Prior, ...] = ("atomic", "composite", "quadratic")
@@ -114,8 +114,6 @@ def measured(prior: Prior, size: Size) -> tuple[dict[str, Measured], float]:
     also measure the matmul rate. An implementation that takes minutes per step is run once, and its first step is its
     time. One that would take a quarter of an hour is left to `bfloat16_table`.
     """
-    from smollm2_activations import layer_activations
-
     implementations = [implementation for implementation in IMPLEMENTATIONS if is_feasible(implementation, prior, size)]
     firsts = {implementation: first_steps(implementation, prior, size) for implementation in implementations}
     tokens = layer_activations(size.n_tokens)
