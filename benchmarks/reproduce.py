@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from large_cells import layers_at
-from paper_claims import DEFAULT_SWEEP, claims_page
+from paper_claims import DEFAULT_SWEEP, OF_NO_MODEL, claims_page
 
 from quadric._io.files import write_atomically
 from quadric.cli import main as quadric
@@ -42,6 +42,9 @@ TRAINING = (
     "--atoms-per-latent 16 --steps 256 --learning-rate 0.06 --learning-rate-decay 0.5 --sequences-per-step 8 "
     "--epochs 2 --checkpoint-every 64 --keep-checkpoints 1 --held-out-tokens 8192"
 )
+
+POINTS = ("random_latents", "receptive_fields")
+"""Figures whose numbers are the points of a drawing, half a megabyte that no one reads."""
 
 
 def sizes_of(d_model: int) -> str:
@@ -110,8 +113,14 @@ def evidence(options: argparse.Namespace) -> None:
 
 
 def figures(options: argparse.Namespace) -> None:
+    """Draw the figures, and keep what the page shows: the SVG, and the numbers where they are few."""
     sources = " ".join(shlex.quote(str(options.work / name)) for name in ("sweep", DEFAULT_SWEEP))
     call(f"quadric figures {sources} --out {shlex.quote(str(options.results))}")
+    for path in [*options.results.glob("*.png"), *(options.results / f"{name}.csv" for name in POINTS)]:
+        path.unlink(missing_ok=True)
+    for name in OF_NO_MODEL if options.model else ():
+        for path in options.results.glob(f"{name}.*"):
+            path.unlink()
 
 
 def concepts(options: argparse.Namespace) -> None:

@@ -35,10 +35,16 @@ from large_cells import (
     train_cell,
     widths_of,
 )
-from large_comparisons import compare_finished, compare_over_training, measure_floor
+from large_measured import (
+    compare_finished,
+    compare_over_training,
+    measure_floor,
+    read_record,
+    recorded_cells,
+    restore_record,
+    write_record,
+)
 from large_page import write_page
-from large_record import read_record, recorded_cells, restore_record, write_record
-from quadric.run.scales import PAPER
 
 from quadric._io.locks import only_writer
 from quadric.cli.progress import Display, progress

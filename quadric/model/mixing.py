@@ -21,7 +21,7 @@ from quadric.model.settings import Initialization
 
 SPARSE_BELOW = 0.01
 """Density below which C is stored by its entries. Sparse products win from about 10 % down
-(benchmarks/results/mixing.md), but only dense storage lets an entry come back, so the switch waits until they are four
+(docs/decisions.md), but only dense storage lets an entry come back, so the switch waits until they are four
 times as fast."""
 LARGEST_DENSE = 2**30
 """Most entries of a C that is initialized whole (4 GiB in float32, and several times that in training)."""
