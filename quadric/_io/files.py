@@ -13,10 +13,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
+WINDOWS = os.name == "nt"
 LARGEST_JSON = 1 << 30
 """Bytes; every JSON file that Quadric writes is far smaller."""
 LONGEST_VALUE = 80
@@ -35,48 +36,24 @@ class NotWritableError(PermissionError):
         self.errno = number
 
 
-class WrittenFile(NamedTuple):
-    """Size and hash of a written file, to check later that it is complete."""
-
-    bytes: int
-    sha256: str
-
-
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a file so that a reader sees the old content or the new, never a part."""
-    write_pieces(path, [content])
-
-
-def write_json(path: Path, values: object) -> None:
-    """Write an indented JSON file atomically."""
-    write_atomically(path, (json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode())
-
-
-def write_pieces(path: Path, pieces: Iterable[bytes | memoryview]) -> WrittenFile:
-    """Write a file piece by piece, for content too large to hold in memory twice; returns its size and hash."""
-    digest, size = hashlib.sha256(), 0
-    with _temporary_file(path) as file:
-        for piece in pieces:
-            file.write(piece)
-            digest.update(piece)
-            size += len(piece)
-    return WrittenFile(size, digest.hexdigest())
-
-
-@contextmanager
-def _temporary_file(path: Path) -> Iterator[BinaryIO]:
-    """A temporary file that gets its final name once it is complete and on disk."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     with name_disk_errors(path):
         try:
             with temporary.open("wb") as file:
-                yield file
+                file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)
             sync_to_disk(path.parent)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+def write_json(path: Path, values: object) -> None:
+    """Write an indented JSON file atomically."""
+    write_atomically(path, (json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode())
 
 
 @contextmanager
@@ -110,7 +87,9 @@ def remove_leftovers(folder: Path, names: str) -> None:
 
 def sync_to_disk(path: Path) -> None:
     """Flush a file or a folder's entries to disk; a rename is durable only once its folder is flushed."""
-    descriptor = os.open(path, os.O_RDONLY)
+    if WINDOWS and path.is_dir():  # which cannot be opened there, and whose entries the system journals
+        return
+    descriptor = os.open(path, os.O_RDWR if WINDOWS else os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

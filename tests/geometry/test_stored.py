@@ -131,12 +131,12 @@ def test_a_folder_that_cannot_be_written_still_gives_a_geometry(
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(stored_module, "save_geometry", refuse)
+    monkeypatch.setattr(stored_module, "store_arrays", refuse)
     assert kept_geometry(zoo.make("atomic"), tmp_path / "geometry").n_latents == 24
 
     def broken(*_: object) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(stored_module, "save_geometry", broken)
+    monkeypatch.setattr(stored_module, "store_arrays", broken)
     with pytest.raises(OSError, match="Input/output"):
         kept_geometry(zoo.make("atomic"), tmp_path / "geometry")
