@@ -39,8 +39,8 @@ def write_arrays(path: Path, arrays: Mapping[str, Array], metadata: Mapping[str,
 
 
 def _content(arrays: Mapping[str, Array], metadata: Mapping[str, str] | None = None) -> bytes:
-    # safetensors reads memory in order, whatever the strides. Its own `save_file` leaves files that only their owner may
-    # read, and its errors of a full disk are no OSError.
+    # safetensors reads memory in order, whatever the strides. Its own `save_file` makes files that only their owner may
+    # read, and raises no OSError if the disk is full.
     in_order = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     return save(in_order, dict(metadata) if metadata else None)
 

@@ -33,7 +33,10 @@ def test_a_damaged_file_is_reported(tmp_path: Path) -> None:
     [
         (lambda path: path.unlink(), r"'a-.*' named by .*record\.json is missing; make it again"),
         (lambda path: path.write_bytes(path.read_bytes()[:-1]), r"has \d+ bytes, expected \d+; make it again"),
-        (lambda path: path.write_bytes(b"\0" * path.stat().st_size), r"its sha256 is not the recorded one; make it again"),
+        (
+            lambda path: path.write_bytes(b"\0" * path.stat().st_size),
+            "its sha256 is not the recorded one; make it",
+        ),
     ],
 )
 def test_a_stored_file_is_the_one_that_its_record_describes(tmp_path: Path, damage: Any, message: str) -> None:

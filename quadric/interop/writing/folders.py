@@ -104,4 +104,3 @@ def _restore_or_remove(former: Path, out: Path) -> None:
     if former.exists() and not out.exists():
         former.rename(out)
     shutil.rmtree(former, ignore_errors=True)
-

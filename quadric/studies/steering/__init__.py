@@ -12,29 +12,10 @@ of_run         all of these for a run folder, with the model, the evidence and t
 files          their results as files
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from quadric.studies.steering.ablation import AblationRow, ablation_study
-    from quadric.studies.steering.curve import SteeringCurve, SteeringRow, steering_curve
-    from quadric.studies.steering.cyclic import CyclicRow, Question, cyclic_study
-    from quadric.studies.steering.of_run import ablate_run, open_run, steer_run
-
-# Resolved on first use: the command line reads names without waiting for torch.
-_HOME = {
-    "AblationRow": "ablation",
-    "CyclicRow": "cyclic",
-    "Question": "cyclic",
-    "SteeringCurve": "curve",
-    "SteeringRow": "curve",
-    "ablate_run": "of_run",
-    "ablation_study": "ablation",
-    "cyclic_study": "cyclic",
-    "open_run": "of_run",
-    "steer_run": "of_run",
-    "steering_curve": "curve",
-}
+from quadric.studies.steering.ablation import AblationRow, ablation_study
+from quadric.studies.steering.curve import SteeringCurve, SteeringRow, steering_curve
+from quadric.studies.steering.cyclic import CyclicRow, Question, cyclic_study
+from quadric.studies.steering.of_run import ablate_run, open_run, steer_run
 
 __all__ = [
     "AblationRow",
@@ -49,9 +30,3 @@ __all__ = [
     "steer_run",
     "steering_curve",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(import_module(f"quadric.studies.steering.{_HOME[name]}"), name)
-    raise AttributeError(f"module 'quadric.studies.steering' has no attribute {name!r}; it offers {', '.join(__all__)}")

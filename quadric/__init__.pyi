@@ -1,0 +1,37 @@
+"""The names of the package, imported on first use (`quadric._io.lazy`)."""
+
+from . import data as data
+from . import evaluation as evaluation
+from . import evidence as evidence
+from . import explanations as explanations
+from . import geometry as geometry
+from . import interop as interop
+from . import interventions as interventions
+from . import model as model
+from . import run as run
+from . import studies as studies
+from . import train as train
+from . import viewer as viewer
+from .data.reading import harvest as harvest
+from .data.sources import Activations as Activations
+from .evaluation.on_activations import evaluate as evaluate
+from .evidence import Evidence as Evidence
+from .evidence import collect_evidence as collect_evidence
+from .evidence.table import latents as latents
+from .explanations import explain as explain
+from .interop.reading import linear_dictionary as linear_dictionary
+from .interventions.in_model import intervene as intervene
+from .model import BatchTopKAutoencoder as BatchTopKAutoencoder
+from .model import BilinearAutoencoder as BilinearAutoencoder
+from .model import LossTerms as LossTerms
+from .model import TopKAutoencoder as TopKAutoencoder
+from .run.exporting import export as export
+from .run.fitting import fit as fit
+from .run.folder import load as load
+from .run.hub import push as push
+from .run.sites import export_site as export_site
+from .run.viewing import view as view
+from .studies.probing.probing import probe as probe
+from .studies.steering.curve import steering_curve as steering_curve
+from .version import __version__ as __version__
+from .viewer.notebook import show as show
