@@ -118,8 +118,19 @@ def read_json(path: Path, remedy: str) -> Any:
     return values
 
 
-def read_versioned_json(path: Path, format_name: str, version: int, what: str, remedy: str) -> dict[str, Any]:
-    """Read a JSON object of the given format; a version newer than `version` is an error."""
+def read_versioned_json(
+    path: Path, format_name: str, version: int, what: str, remedy: str, *, since: str | None = None
+) -> dict[str, Any]:
+    """Read a JSON object of the given format; another version is an error.
+
+    Args:
+        path: The file.
+        format_name: Its field `format`.
+        version: The version that is written today.
+        what: What the file describes, for the error.
+        remedy: What to do if it cannot be read.
+        since: The first Quadric that writes this version; None if older versions are read too.
+    """
     values = read_json(path, remedy)
     if not isinstance(values, dict) or values.get("format") != format_name:
         raise ValueError(f"{path} does not describe {what} (no format: {format_name!r}); {remedy}")
@@ -131,6 +142,8 @@ def read_versioned_json(path: Path, format_name: str, version: int, what: str, r
             f"{path} has format version {shown(found)}, newer than the {version} this Quadric reads; "
             "upgrade with pip install -U quadric"
         )
+    if since is not None and found < version:
+        raise ValueError(f"{path} has format version {found}, written by a Quadric before {since}; {remedy}")
     return values
 
 

@@ -36,10 +36,6 @@ LEFTOVERS = r"(?:points|rest)-[0-9a-f]+\.safetensors|collecting\.safetensors|evi
 Array = np.ndarray
 
 
-class OutdatedEvidenceError(ValueError):
-    """The evidence is of a format that this version no longer reads."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class EvidenceFile:
     """evidence.json."""
@@ -130,14 +126,7 @@ def read_record(folder: Path) -> EvidenceFile:
     path = folder / NAME
     if not path.is_file():
         raise FileNotFoundError(f"no {NAME} in '{folder}'; make evidence with quadric site RUN --out DIR")
-    values = read_versioned_json(
-        path, FORMAT, FORMAT_VERSION, "Quadric evidence", "delete the folder and collect the evidence again"
-    )
-    if values["format_version"] < FORMAT_VERSION:
-        raise OutdatedEvidenceError(
-            f"{path} has format version {values['format_version']}, from before latents were shown about the centre of "
-            f"the tokens; delete the folder and collect the evidence again"
-        )
+    values = read_versioned_json(path, FORMAT, FORMAT_VERSION, "Quadric evidence", AGAIN, since="0.2")
     return record_from_json(EvidenceFile, values, str(path))
 
 
@@ -203,10 +192,10 @@ def _labels_as_json(labels: Labels) -> dict[str, Any]:
 
 
 def _labels_from_json(values: dict[str, Any], where: str) -> Labels:
-    scores = values.get("scores")  # missing in evidence from before labels were scored
+    scores = values.get("scores")
     written = values.get("from_model")
     if isinstance(written, dict):
-        values = {**values, "from_model": _by_latent({"scores": {}, **written}, where)}
+        values = {**values, "from_model": _by_latent(written, where)}
     labels = record_from_json(Labels, {**values, "scores": None}, f"labels in {where}")
     if scores is not None:
         labels = replace(labels, scores=_scores(scores, f"scores of labels in {where}"))

@@ -166,10 +166,8 @@ def load_geometry(folder: Path) -> DictionaryGeometry:
     """
     path = folder / NAME
     remedy = "delete the folder, and it is computed again"
-    values = read_versioned_json(path, FORMAT, FORMAT_VERSION, "the geometry of a dictionary", remedy)
+    values = read_versioned_json(path, FORMAT, FORMAT_VERSION, "the geometry of a dictionary", remedy, since="0.2")
     record = record_from_json(GeometryFile, values, str(path))
-    if record.format_version != FORMAT_VERSION:
-        raise ValueError(f"{path} has format version {record.format_version}, expected {FORMAT_VERSION}; {remedy}")
     arrays = load_stored(folder, record.tensors, path, remedy)
     tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
     parts: dict[str, Any] = {

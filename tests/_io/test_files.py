@@ -113,10 +113,17 @@ def test_json_of_another_format_or_a_newer_version_is_refused(text: str, message
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_json_of_this_or_an_older_version_is_read(version: int, tmp_path: Path) -> None:
-    values = {"format": "thing", "format_version": version}
-    write_json(tmp_path / "file.json", values)
-    assert read_versioned_json(tmp_path / "file.json", "thing", 2, "a thing", "make it again") == values
+def test_json_of_this_version_is_read_and_of_an_older_one_where_nothing_says_otherwise(
+    version: int, tmp_path: Path
+) -> None:
+    path, values = tmp_path / "file.json", {"format": "thing", "format_version": version}
+    write_json(path, values)
+    assert read_versioned_json(path, "thing", 2, "a thing", "make it again") == values
+    if version == 2:
+        assert read_versioned_json(path, "thing", 2, "a thing", "make it again", since="0.2") == values
+    else:
+        with pytest.raises(ValueError, match=r"version 1, written by a Quadric before 0\.2; make it again"):
+            read_versioned_json(path, "thing", 2, "a thing", "make it again", since="0.2")
 
 
 @pytest.mark.parametrize(

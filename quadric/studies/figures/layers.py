@@ -13,7 +13,7 @@ MEASURES = (
     "error_constant", "error_linear", "error_quadratic", "floor", "n_distinct", "n_empty", "n_copies",
     "active_per_token", "error_of_32_active",
 )  # fmt: skip
-"""Columns of the CSV beside the error; earlier rows lack some of them."""
+"""Columns of the CSV beside the error."""
 
 
 def draw(data: FigureData) -> Drawn:

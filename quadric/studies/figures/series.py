@@ -41,6 +41,6 @@ def _at_main_alpha(data: FigureData, lens: str) -> list[Row]:
 
 
 def lens_of(row: Row) -> str | None:
-    """The lens of a cell; rows of earlier versions do not name it, and all had the paper's."""
-    lens: str | None = row.get("lens", None if row["alpha"] is None else "paper")
+    """The lens of a cell; None for a linear dictionary."""
+    lens: str | None = row["lens"]
     return lens

@@ -72,11 +72,3 @@ def test_both_lenses_are_lines_of_their_own_at_their_own_alpha() -> None:
     }
     (alone,) = all_series(FigureData(rows=tuple(affine)))
     assert alone.look.label == "atomic"
-
-
-def test_rows_of_earlier_versions_have_the_papers_lens() -> None:
-    rows = [{name: value for name, value in row.items() if name != "lens"} for row in (*FALLING, *LEVEL)]
-    assert [(each.kind, each.lens) for each in all_series(FigureData(rows=tuple(rows)))] == [
-        ("atomic", "paper"),
-        ("topk", None),
-    ]
