@@ -6,15 +6,15 @@ file with its size and hash, written last. If the stored geometry is missing, da
 weights or about another centre, it is computed again.
 """
 
-import errno
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from quadric._io.array_file import read_arrays, write_arrays
-from quadric._io.files import is_plain_name, name_disk_errors, read_versioned_json, sha256_of_file, write_json
+from quadric._io.array_file import load_stored, store_arrays
+from quadric._io.files import NotWritableError, name_disk_errors, read_versioned_json, write_json
 from quadric._io.records import record_from_json
 from quadric.geometry.centring import Centre, CentreLike, given_sha256
 from quadric.geometry.decomposition import KEPT_AXES, Decomposition, decompose
@@ -42,7 +42,6 @@ _TENSORS = (
 _PARTS: dict[str, Any] = {"readings": Readings, "neighbours": Neighbours, "redundancy": Redundancy}
 IS_LINEAR = "is_linear"
 """Name of a tensor that is there only if latents are directions."""
-_NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -86,15 +85,6 @@ def dictionary_geometry(
 
 
 @dataclass(frozen=True, kw_only=True)
-class TensorFile:
-    """The file that holds the tensors, and how to check that it is complete."""
-
-    file: str
-    bytes: int
-    sha256: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class GeometryFile:
     """geometry.json."""
 
@@ -129,11 +119,8 @@ def kept_geometry(
     if (known := stored_geometry(autoencoder, folder, moments=moments)) is not None:
         return known
     geometry = dictionary_geometry(autoencoder, on_progress, moments=moments)
-    try:
+    with suppress(NotWritableError):  # a read-only run folder: return the geometry without storing it
         save_geometry(geometry, folder)
-    except OSError as problem:  # a read-only run folder: return the geometry without storing it
-        if problem.errno not in _NOT_WRITABLE:
-            raise
     return geometry
 
 
@@ -173,22 +160,18 @@ def save_geometry(geometry: DictionaryGeometry, folder: Path) -> None:
 
 def _save(geometry: DictionaryGeometry, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    arrays = {name: tensor.numpy() for name, tensor in _tensors(geometry).items()}
-    fresh = folder / "tensors-new.safetensors"
-    written = write_arrays(fresh, arrays)
-    tensors = TensorFile(file=f"tensors-{written.sha256[:12]}.safetensors", bytes=written.bytes, sha256=written.sha256)
-    fresh.replace(folder / tensors.file)
+    tensors = store_arrays(folder, "tensors", {name: tensor.numpy() for name, tensor in _tensors(geometry).items()})
     record = GeometryFile(
         format=FORMAT,
         format_version=FORMAT_VERSION,
         weights_sha256=geometry.weights_sha256,
         centre_sha256=geometry.centre_sha256,
         tolerance=geometry.tolerance,
-        tensors=asdict(tensors),
+        tensors=tensors,
     )
     write_json(folder / NAME, asdict(record))
     for file in folder.glob("tensors-*.safetensors"):
-        if file.name != tensors.file:
+        if file.name != tensors["file"]:
             file.unlink()
 
 
@@ -196,15 +179,10 @@ def load_geometry(folder: Path) -> DictionaryGeometry:
     """Read what `save_geometry` wrote; anything else is an error."""
     path = folder / NAME
     remedy = "delete the folder, and it is computed again"
-    values = read_versioned_json(path, FORMAT, FORMAT_VERSION, "the geometry of a dictionary", remedy)
+    values = read_versioned_json(path, FORMAT, FORMAT_VERSION, "the geometry of a dictionary", remedy, since="0.2")
     record = record_from_json(GeometryFile, values, str(path))
-    if record.format_version != FORMAT_VERSION:
-        raise ValueError(f"{path} has format version {record.format_version}, expected {FORMAT_VERSION}; {remedy}")
-    stored = record_from_json(TensorFile, record.tensors, f"tensors in {path}")
-    file = folder / stored.file
-    if not is_plain_name(stored.file) or file.stat().st_size != stored.bytes or sha256_of_file(file) != stored.sha256:
-        raise ValueError(f"{file} is not the file that {path} describes; {remedy}")
-    tensors = {name: torch.from_numpy(array) for name, array in read_arrays(file).arrays.items()}
+    arrays = load_stored(folder, record.tensors, path, remedy)
+    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
     parts: dict[str, Any] = {
         name: kind(*(tensors[f"{name}.{field}"] for field in kind._fields)) for name, kind in _PARTS.items()
     }

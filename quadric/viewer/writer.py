@@ -233,7 +233,8 @@ def _take_place(unfinished: Path, folder: Path) -> None:
     The former entries are kept until all new ones are in place and on disk. If the process is killed in between, the
     next export restores them first.
     """
-    os.sync()  # once for thousands of files: an fsync per file would take most of the time
+    if hasattr(os, "sync"):  # once for thousands of files: an fsync per file would take most of the time
+        os.sync()
     former = folder / FORMER
     former.mkdir()
     for new in sorted(unfinished.iterdir()):
