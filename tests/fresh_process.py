@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).parents[1]
 LARGEST_REQUEST = 1 << 17
 
-TORCH = ("torch", "torch._dynamo", "scipy.optimize", "quadric.train", "quadric.data.harvesting")
+TORCH = ("torch", "torch._dynamo", "scipy.optimize", "quadric.train.loop", "quadric.data.harvesting")
 """Without huggingface_hub, which reads the address of its hub when it is imported."""
 
 TRANSFORMERS = (

@@ -94,10 +94,11 @@ def _checked_value(name: str, value: object, options: tuple[Any, ...]) -> object
     if isinstance(value, str) and value in choices:
         return value
     if isinstance(value, Real) and not isinstance(value, bool):
-        if isinstance(value, Integral) and int in options:
-            return int(value)
-        if float in options and abs(float(value)) <= sys.float_info.max:
-            return float(value)
+        number = int(value) if isinstance(value, Integral) else float(value)  # float32 has a smaller maximum
+        if isinstance(number, int) and int in options:
+            return number
+        if float in options and abs(number) <= sys.float_info.max:
+            return float(number)
     words = {int: "a whole number", float: "a finite number", bool: "True or False", str: "text", type(None): "None"}
     expected = [words[option] for option in options if option in words] + [repr(choice) for choice in choices]
     raise ValueError(f"{name}={shown(value)} is not {' or '.join(expected)}; give one, or leave it out")

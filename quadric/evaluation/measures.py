@@ -12,7 +12,7 @@ from quadric.evaluation.active import TOKENS as ACTIVE_TOKENS
 from quadric.evaluation.active import ActiveError, error_by_active
 from quadric.evaluation.blocks import BlockAccumulator, BlockErrors, can_be_split
 from quadric.evaluation.floor import floor_tokens, product_space_floor
-from quadric.geometry.copies import redundancy
+from quadric.geometry.neighbours import redundancy
 from quadric.model import Autoencoder, Dictionary
 from quadric.model.objective import density_from_norms, density_norms
 

@@ -107,7 +107,7 @@ class Cell:
     def __post_init__(self) -> None:
         if not self.settings.is_trainable:
             raise ValueError(f"a {self.settings.kind} is trained elsewhere and only read here; choose another kind")
-        loss = as_loss(self.loss) or self.settings.default_loss()
+        loss = as_loss(self.loss) if self.loss != () else self.settings.default_loss()
         object.__setattr__(self, "loss", loss)
         self.settings.check_loss(loss)
         if not isinstance(self.seed, int) or isinstance(self.seed, bool) or not 0 <= self.seed < 2**32:

@@ -211,7 +211,7 @@ def test_different_vectors_are_refused_unless_forced():
 
 def test_directions_are_compared_as_the_forms_of_their_energy():
     topk = TopKAutoencoder(d_model=4, n_latents=8, n_active=2)
-    squares = BilinearAutoencoder(d_model=4, n_latents=8, prior="atomic", tied=True)
+    squares = BilinearAutoencoder(d_model=4, n_latents=8, prior="atomic", same_factors=True)
     with torch.no_grad():
         squares.left.copy_(topk.decoder[torch.arange(8).flip(0)])
     assert frobenius_similarity(topk, squares) == pytest.approx(1)

@@ -185,7 +185,7 @@ def test_repr_is_one_short_line(variety):
     prior=st.sampled_from(["atomic", "composite", "quadratic"]),
     block_size=st.sampled_from([None, 1, 4]),
     symmetric=st.booleans(),
-    tied=st.booleans(),
+    same_factors=st.booleans(),
 )
 def test_every_shape_down_to_one(n, d, k, h, prior, block_size, symmetric, tied):
     sizes = {"n_latents": k, "n_hidden": None if prior == "atomic" else h}

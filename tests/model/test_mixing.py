@@ -5,7 +5,6 @@ import torch
 from torch.testing import assert_close
 
 from quadric import BilinearAutoencoder
-from quadric.model.products import csr_pattern
 from quadric.model.mixing import (
     SPARSE_BELOW,
     Composite,
@@ -16,6 +15,7 @@ from quadric.model.mixing import (
     scattered_mixing,
     with_density,
 )
+from quadric.model.products import csr_pattern
 from tests import zoo
 from tests.exactness import DTYPES, TOLERANCE, random
 

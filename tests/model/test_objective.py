@@ -89,8 +89,8 @@ def test_copies_of_a_sparse_latent_lower_the_loss_at_the_same_error():
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(400, 4, generator=generator, dtype=torch.float64) * torch.tensor([0.2, 0.2, 1.0, 1.0])
     x[:20, 0] += 3  # the first direction is sparse, the third is not
-    ae = BilinearAutoencoder(d_model=4, n_latents=2, prior="atomic", tied=True, dtype=torch.float64)
-    split = BilinearAutoencoder(d_model=4, n_latents=3, prior="atomic", tied=True, dtype=torch.float64)
+    ae = BilinearAutoencoder(d_model=4, n_latents=2, prior="atomic", same_factors=True, dtype=torch.float64)
+    split = BilinearAutoencoder(d_model=4, n_latents=3, prior="atomic", same_factors=True, dtype=torch.float64)
     with torch.no_grad():
         ae.left.copy_(torch.eye(4)[[0, 2]])
         split.left.copy_(torch.eye(4)[[0, 0, 2]] * torch.tensor([2**-0.25, 2**-0.25, 1.0])[:, None])

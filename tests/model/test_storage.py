@@ -96,7 +96,7 @@ FAULTS = {
     "number for a name": (lambda c: c["provenance"].update(model=3), "provenance in .*: model=3 is not str or null"),
     "no normalisation": (lambda c: c["provenance"].update(normalisation=None), "normalisation=None.* is not str"),
     "size of another type": (lambda c: c["architecture"].update(n_hidden=400.0), "n_hidden=400.0.* is not int"),
-    "number for a switch": (lambda c: c["architecture"].update(tied=1), "tied=1.* is not bool"),
+    "number for a switch": (lambda c: c["architecture"].update(same_factors=1), "same_factors=1.* is not bool"),
     "switch for a number": (lambda c: c["architecture"].update(seed=True), "seed=True.* is not int"),
     "null for a prior": (lambda c: c["architecture"].update(prior=None), "prior=None.* is not str"),
     "text for a share": (lambda c: c["architecture"].update(mixing_density="1"), "is not float or null"),
