@@ -15,18 +15,10 @@ import numpy as np
 from dictionaries import gaussian_composite
 from measure import peak_memory, write_table
 
-from quadric.evidence import (
-    Contexts,
-    Evidence,
-    EvidenceSettings,
-    FiringStatistics,
-    Labels,
-    Points,
-    TextRead,
-    weights_sha256,
-)
+from quadric.evidence import Contexts, Evidence, EvidenceSettings, FiringStatistics, Labels, Points, TextRead
 from quadric.evidence.firing import PROBABILITIES
 from quadric.model import BilinearAutoencoder, Provenance
+from quadric.model.storage import weights_sha256
 from quadric.viewer.export import SiteInput, site_parts
 from quadric.viewer.writer import write_site
 

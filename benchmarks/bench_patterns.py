@@ -26,8 +26,9 @@ from measure import RESULTS, write_table
 import quadric
 from quadric._io.files import write_atomically
 from quadric.evidence import Evidence, collect_in_memory, open_cached, text_behind
-from quadric.evidence.patterns import PATTERNS, DictionaryPatterns, find_patterns, patterns_csv
 from quadric.evidence.patterns.cones import HEAVY_TAILS
+from quadric.evidence.patterns.finding import find_patterns
+from quadric.evidence.patterns.record import PATTERNS, DictionaryPatterns, patterns_csv
 from quadric.geometry import DictionaryGeometry, dictionary_geometry, with_signs
 from quadric.model import Autoencoder
 from quadric.run.demonstration import default_demonstration, demonstrate

@@ -19,15 +19,14 @@ from measure import RESULTS
 
 from quadric._io.files import write_atomically
 from quadric.run.folder import load
-from quadric.studies.figures.probing import draw
 from quadric.studies.figures.style import save, styled
 from quadric.studies.probing import probe, summary_of
 from quadric.studies.probing.catalogue import IDENTICAL, described_sets, load_sets
 from quadric.studies.probing.classifying import word_scores
-from quadric.studies.probing.files import VECTORS, write_probing
+from quadric.studies.probing.files import VECTORS, draw_probing, write_probing
 from quadric.studies.probing.labelled import class_split, sample
-from quadric.studies.probing.record import TRIVIAL
 from quadric.studies.probing.report import markdown_table, report_of
+from quadric.studies.probing.results import TRIVIAL
 
 ROWS, SEEDS = 300, 3
 
@@ -77,7 +76,7 @@ def main(options: argparse.Namespace) -> None:
         "thread(s) on a shared machine. `python benchmarks/bench_probing.py`"
     )
     with styled():
-        drawn = draw(summary_of(found), "last")
+        drawn = draw_probing(summary_of(found), "last")
     for path in save(drawn, RESULTS, "probing"):
         print(path)
     (RESULTS / "probing.csv").unlink()

@@ -8,8 +8,7 @@ from large_comparisons import RANDOM, read_comparisons, read_floor, read_over_tr
 
 from quadric.run.config import RunConfig
 from quadric.run.scales import LARGE
-from quadric.studies.sweep.results import read_rows
-from quadric.studies.sweep.rows import Row
+from quadric.studies.sweep.rows import Row, read_rows
 from quadric.train import AutoencoderConfig
 
 AGREEMENTS = {

@@ -14,15 +14,14 @@ from large_curves import NO_PENALTY, convergence, draw_convergence, flatness, in
 from large_measured import AGREEMENTS, Finished, error_with_interval, lacks_penalty, read_finished
 from paper_claims import NOT_YET, machine
 
+from quadric._io.csv import csv_of_rows
 from quadric._io.files import write_atomically
 from quadric.evaluation.active import TOKENS as ACTIVE_TOKENS
 from quadric.run.config import RunConfig
 from quadric.studies.figures import FigureData, MissingDataError
-from quadric.studies.figures.series import all_series
+from quadric.studies.figures.errors import at_one_layer, crossings, draw_widths, over_width
+from quadric.studies.figures.figure_data import all_series
 from quadric.studies.figures.style import LOOKS, save, styled
-from quadric.studies.figures.widths import at_one_layer, crossings, over_width
-from quadric.studies.figures.widths import draw as draw_widths
-from quadric.studies.sweep.results import as_csv
 from quadric.studies.sweep.rows import Row
 
 COLUMNS = (
@@ -55,7 +54,7 @@ def write_page(configs: list[RunConfig], settings: Settings, work: Path, results
     except MissingDataError:
         pass  # fewer than two sizes so far
     if found.rows:
-        write_atomically(results / "results.csv", as_csv(found.rows).encode())
+        write_atomically(results / "results.csv", csv_of_rows(found.rows).encode())
     page = results / "claims.md"
     write_atomically(page, ("\n".join(_lines(configs, found, curves, figures, command)) + "\n").encode())
     return page

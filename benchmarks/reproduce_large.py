@@ -47,7 +47,7 @@ from quadric.data.models import load_shape
 from quadric.model.products import GradientDtype
 from quadric.run.config import RunConfig
 from quadric.run.scales import PAPER
-from quadric.studies.sweep.results import row_path
+from quadric.studies.sweep.rows import row_path
 from quadric.train.machine import matmul_rate
 from quadric.train.plan import plan_run
 

@@ -27,12 +27,10 @@ if TYPE_CHECKING:
     from quadric.data.cache import ActivationCache, CachedStream
     from quadric.data.config import describe
     from quadric.data.harvesting import harvest_to_folder
-    from quadric.data.hook_points import HookPoint, parse_hook_point, parse_hook_points
+    from quadric.data.hook_points import parse_hook_point, parse_hook_points
     from quadric.data.live_stream import LiveStream
     from quadric.data.models import LanguageModel, find_model, load_model
-    from quadric.data.provenance import StreamProvenance
     from quadric.data.settings import ActivationConfig, HarvestConfig, TokenRules
-    from quadric.data.token_rules import TokenCounts
 
 # Imported on first use, so that the command line can read the settings of this stage without importing torch.
 _HOME = {
@@ -43,11 +41,8 @@ _HOME = {
     "BatchSize": "batches",
     "CachedStream": "cache",
     "HarvestConfig": "settings",
-    "HookPoint": "hook_points",
     "LanguageModel": "models",
     "LiveStream": "live_stream",
-    "StreamProvenance": "provenance",
-    "TokenCounts": "token_rules",
     "TokenRules": "settings",
     "describe": "config",
     "find_model": "models",
@@ -65,11 +60,8 @@ __all__ = [
     "BatchSize",
     "CachedStream",
     "HarvestConfig",
-    "HookPoint",
     "LanguageModel",
     "LiveStream",
-    "StreamProvenance",
-    "TokenCounts",
     "TokenRules",
     "describe",
     "find_model",

@@ -7,7 +7,7 @@ from quadric._io.html import facts_table
 from quadric.evaluation.blocks import Blocks
 from quadric.evaluation.measures import Measures
 from quadric.evaluation.recovered import Recovered
-from quadric.model import Autoencoder
+from quadric.model import Dictionary
 
 SETTINGS = ("run", "name", "kind", "n_latents", "n_hidden", "lens", "hook_point")
 """Columns that say what was evaluated."""
@@ -20,11 +20,11 @@ class Evaluation:
     run: str
     name: str
     kind: str
-    """The prior, or the kind of a linear baseline."""
+    """Name of the kind."""
     n_latents: int
     n_hidden: int | None
     lens: str | None
-    """Kind of the lens; None for a linear baseline."""
+    """Kind of the lens; None where the kind has none."""
     hook_point: str
     measures: Measures
     recovered: Recovered | None
@@ -71,17 +71,17 @@ class Evaluation:
         return self.measures.floor
 
     @property
-    def n_empty(self) -> int:
-        """Latents without a form."""
+    def n_empty(self) -> int | None:
+        """Latents without a form; None for a kind whose forms are not known, as are the two below."""
         return self.measures.n_empty
 
     @property
-    def n_copies(self) -> int:
+    def n_copies(self) -> int | None:
         """Latents whose form is that of an earlier one."""
         return self.measures.n_copies
 
     @property
-    def n_distinct(self) -> int:
+    def n_distinct(self) -> int | None:
         """Latents that are neither empty nor copies."""
         return self.measures.n_distinct
 
@@ -113,9 +113,10 @@ class Evaluation:
             "density": f"{self.density:.3f}",
             "dense latents": f"{self.dense_share:.1%}",
             "dead latents": f"{self.dead_share:.1%}",
-            "distinct latents": f"{self.n_distinct:,}  ({self.n_empty:,} empty, {self.n_copies:,} copies)",
-            "tokens": f"{measures.n_tokens:,}",
         }
+        if self.n_distinct is not None:
+            rows["distinct latents"] = f"{self.n_distinct:,}  ({self.n_empty:,} empty, {self.n_copies:,} copies)"
+        rows["tokens"] = f"{measures.n_tokens:,}"
         rows |= self._reference_rows()
         if self.recovered is not None:
             rows["cross-entropy recovered"] = f"{self.recovered.cross_entropy(self.recovered.zero):.1%}"
@@ -191,14 +192,9 @@ def _with_borrowed_sign(recovered: Recovered) -> dict[str, float | None]:
     }
 
 
-def lens_of(autoencoder: Autoencoder) -> str | None:
-    """The kind of a bilinear autoencoder's lens."""
+def lens_of(autoencoder: Dictionary) -> str | None:
+    """The kind of the lens; None where the kind has none."""
     return autoencoder.settings.lens_name
-
-
-def kind_of(autoencoder: Autoencoder) -> str:
-    """The prior, or the kind of a linear baseline."""
-    return autoencoder.kind
 
 
 def _energies(measures: Measures) -> dict[str, float | None]:

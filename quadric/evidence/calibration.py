@@ -17,8 +17,8 @@ import torch
 from jaxtyping import Float, Float32
 from torch import Tensor
 
-from quadric.geometry import Centre, Centring, centring_of
-from quadric.geometry.centring import as_read, prepared
+from quadric.geometry import Centre
+from quadric.geometry.centring import Centring, as_read, centring_of, prepared
 from quadric.model import Autoencoder
 from quadric.model.forms import Directions
 from quadric.model.lens import TokenMoments, token_moments

@@ -9,11 +9,18 @@ constant, here side by side as d + 1 numbers:
 | raw, centre μ known | l − (l·m)m     | l·m             | ‖μ‖        | u − (m·u)m  |
 | raw, no centre      | l              | 0               | 1          | u           |
 
-with m = μ/‖μ‖. A linear dictionary has no factors: it reads v = u − μ with c = 1, about its decoder's bias where no
-centre is known, and u is what its encoder reads (`prepare`).
+with m = μ/‖μ‖. Then, for every latent, z = vᵀQv + c·bᵀv + c²a. With an affine lens that is exact; with a raw dictionary
+m·u, whose mean is ‖μ‖, plays the part of c.
 
-Then, for every latent, z = vᵀQv + c·bᵀv + c²a. With an affine lens that is exact; with a raw dictionary m·u, whose mean
-is ‖μ‖, plays the part of c; in a linear dictionary it is z before the gate.
+A linear dictionary has no factors but directions: a latent adds z·d to the reconstruction, with d its row of the
+decoder. Its value is read by its row e of the encoder and gated, z = keep(ReLU(e·(x − b) + β)). What the gate lets
+through is affine in v = u − μ with c = 1, about the decoder's bias where no centre is known,
+
+    z = e·v + a,    a = e·(μ − b) + β,
+
+a latent with Q = 0: a half-space with curvature 0, exactly. u is what the encoder reads, `autoencoder.prepare(x)`. The
+latent is not read as the rank-1 form ddᵀ here, which is a slab: (d·x)² fires on both sides, and a linear latent on one.
+Only where whole forms are compared is it ddᵀ (`quadric.geometry.dictionary.as_forms`).
 """
 
 import hashlib
@@ -97,10 +104,6 @@ def centring_of(autoencoder: Autoencoder, centre: CentreLike | None = None) -> C
 
     Returns:
         The split.
-
-    Example:
-        >>> geometry.centring_of(ae).is_affine
-        True
     """
     if isinstance(autoencoder, LinearAutoencoder):
         return _about_tokens(autoencoder, centre)
@@ -187,3 +190,36 @@ def centred_factors(autoencoder: BilinearAutoencoder, centring: Centring) -> Fac
     dtype = torch.float32 if costly else torch.float64
     left = centring.split(autoencoder.left.detach().double()).to(dtype)
     return Factors(left, left if autoencoder.tied else centring.split(autoencoder.right.detach().double()).to(dtype))
+
+
+class Directions(NamedTuple):
+    """Some latents of a linear dictionary about a centre; float64."""
+
+    writes: Float[Tensor, "b d"]
+    """Rows of the decoder."""
+    reads: Float[Tensor, "b d"]
+    """Rows of the encoder: the gradient of z where the latent is active."""
+    constant: Float[Tensor, " b"]
+    """a: the value before the gate at the centre."""
+
+
+@torch.no_grad()
+def directions_of(
+    autoencoder: LinearAutoencoder, centre: Float[Tensor, " d"], latents: slice = slice(None)
+) -> Directions:
+    """What latents write and read, and their value before the gate at a centre.
+
+    Args:
+        autoencoder: A linear dictionary.
+        centre: Of the tokens that its encoder reads.
+        latents: Which of them.
+
+    Returns:
+        Rows of decoder and encoder, and constants.
+    """
+    tensors = (autoencoder.decoder, autoencoder.encoder, autoencoder.encoder_bias, autoencoder.decoder_bias)
+    decoder, encoder, encoder_bias, decoder_bias = (each.detach().cpu().double() for each in tensors)
+    reads, centre = encoder[latents], centre.cpu().double()
+    if autoencoder.subtract_decoder_bias:
+        centre = centre - decoder_bias
+    return Directions(decoder[latents], reads, reads @ centre + encoder_bias[latents])

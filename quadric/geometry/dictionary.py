@@ -46,7 +46,7 @@ def as_forms(autoencoder: Autoencoder) -> BilinearAutoencoder:
     """Any dictionary as quadratic forms on the token: a bilinear one as it is, a direction d as the rank-1 form ddᵀ.
 
     ddᵀ is the energy along d. Functions of whole forms use it: spectra, inner products, similarity. Where latents are
-    read about the centre of the tokens, a direction is affine instead, see `quadric.geometry.directions`.
+    read about the centre of the tokens, a direction is affine instead, see `quadric.geometry.centring`.
 
     Args:
         autoencoder: Any dictionary.

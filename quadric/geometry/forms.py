@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from quadric.geometry.dictionary import as_forms
-from quadric.geometry.eigenpairs import Eigenpairs, eigenpairs
+from quadric.geometry.spectra import Eigenpairs, eigenpairs
 from quadric.model import Autoencoder
 from quadric.model.fast.kernel import cross_gram
 
@@ -151,6 +151,26 @@ def latent_form(autoencoder: Autoencoder, latent: int) -> Form:
     atoms, weights = bilinear.mixing.row(latent)
     kept = weights != 0
     return _atoms(bilinear.left, bilinear.right, atoms[kept], weights[kept])
+
+
+def spectrum(autoencoder: Autoencoder, latent: int) -> Eigenpairs:
+    """Compute the eigenvalues and eigenvectors of one latent's W_i.
+
+    W_i = U diag(λ) Uᵀ to float64 rounding; eigenvalues below that rounding count as zero.
+
+    Args:
+        autoencoder: Any dictionary; a direction d of a linear one counts as the form ddᵀ.
+        latent: Index of the latent.
+
+    Returns:
+        Eigenvalues by |λ| descending and eigenvectors (d, r) as columns, where r is the rank of W_i.
+
+    Example:
+        >>> eigenvalues, eigenvectors = geometry.spectrum(ae, 3)
+        >>> bool((eigenvalues.abs().diff() <= 0).all())  # the largest first
+        True
+    """
+    return latent_form(autoencoder, latent).eigenpairs()
 
 
 @torch.no_grad()

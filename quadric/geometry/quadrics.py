@@ -20,9 +20,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from quadric.geometry.centring import CentreLike, Centring, centred_factors, centring_of
+from quadric.geometry.centring import CentreLike, Centring, centred_factors, centring_of, directions_of
 from quadric.geometry.dictionary import require_bilinear
-from quadric.geometry.directions import directions_of
 from quadric.geometry.shapes import DEFAULT_TOLERANCE, QuadricShape, Shape, read_shapes
 from quadric.model import Autoencoder, BilinearAutoencoder
 from quadric.model.linear import LinearAutoencoder
@@ -88,12 +87,6 @@ class Quadric:
         """c²a: z at the centre of the tokens."""
         return self.form.scale**2 * self.form.constant
 
-    @property
-    def is_cylinder(self) -> bool:
-        """Whether the level sets go on for ever along some direction of the space."""
-        own = len(self.eigenvalues) + int(bool(self.direction.any()))
-        return own < len(self.centre)
-
     def __repr__(self) -> str:
         rank = len(self.eigenvalues)
         return (
@@ -155,20 +148,6 @@ def _centred_form(bilinear: BilinearAutoencoder, latent: int, centring: Centring
     return lens_affine_form((half + half.mT) / 2, centring.scale)
 
 
-def raw_affine_form(matrix: Float[Tensor, "d d"], centre: Float[Tensor, " d"]) -> AffineForm:
-    """A raw form read about a centre μ: v = pu lies perpendicular to it, and m·u ≈ ‖μ‖ stands beside."""
-    matrix, centre = matrix.double(), centre.double()
-    length = float(torch.linalg.vector_norm(centre))
-    if length == 0:
-        return _affine_form(matrix, torch.zeros_like(centre), 0.0, 1.0)
-    m = centre / length
-    across = matrix @ m
-    constant = float(m @ across)
-    beside = across - constant * m
-    quadratic = matrix - across.outer(m) - m.outer(across) + constant * m.outer(m)
-    return _affine_form(quadratic, 2 * beside, constant, length)
-
-
 def lens_affine_form(matrix: Float[Tensor, "w w"], scale: float) -> AffineForm:
     """A form in the coordinates [v; c] of an affine lens."""
     matrix = matrix.double()
@@ -196,11 +175,6 @@ def read_quadric(
 
     Returns:
         The quadric.
-
-    Example:
-        >>> form = geometry.read(ae, 0).form
-        >>> geometry.read_quadric(form).shape in geometry.SHAPES
-        True
     """
     basis, values = _basis_with_linear_part(form)
     spread = basis.mT @ _covariance(covariance, len(form.linear)) @ basis

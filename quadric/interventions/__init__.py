@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from quadric.interventions.combining import Combination, Intervention
 from quadric.interventions.latents import Latent
-from quadric.interventions.projection import Reach, nearest_steps
+from quadric.interventions.projection import Reach
 
 if TYPE_CHECKING:
     from quadric.interventions.in_model import intervene
 
-__all__ = ["Combination", "Intervention", "Latent", "Reach", "intervene", "nearest_steps"]
+__all__ = ["Combination", "Intervention", "Latent", "Reach", "intervene"]
 
 
 def __getattr__(name: str) -> Any:

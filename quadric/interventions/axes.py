@@ -19,8 +19,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from quadric.geometry.centring import CentreLike, Centring, centring_of
-from quadric.geometry.eigenpairs import eigenpairs
 from quadric.geometry.shapes import check_tolerance, largest_shares
+from quadric.geometry.spectra import eigenpairs
 from quadric.model import BilinearAutoencoder
 
 OUTSIDE = 1e-10
@@ -52,11 +52,6 @@ class Axes(NamedTuple):
     right: Float[Tensor, "s d1"]
     weights: Float[Tensor, " s"]
     centring: Centring
-
-    @property
-    def has_linear_axis(self) -> bool:
-        """Whether the last axis is that of the linear part."""
-        return bool(self.eigenvalues.numel() and self.eigenvalues[-1] == 0)
 
     def to(self, device: torch.device) -> "Axes":
         """The same on another device."""

@@ -4,6 +4,7 @@ settings    what each kind can be told, one dataclass per kind; no torch
 terms       the loss as a list of terms
 step        what a term can ask for about one batch, in plain autograd
 dictionary  the one interface of every dictionary
+forms       the latents as geometry sees them: quadratic forms, or directions
 bilinear    the model: lens, L, R and a mixing C
 mixing      the matrix C from atoms to latents: identity, dense, masked or sparse
 lens        the fixed affine map before the forms
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from quadric.model.bilinear import BilinearAutoencoder
     from quadric.model.dictionary import Autoencoder, Dictionary
+    from quadric.model.forms import Directions, Forms, forms_of
     from quadric.model.linear import (
         BatchTopKAutoencoder,
         JumpReLUAutoencoder,
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
 _HOME = {
     "bilinear": ("BilinearAutoencoder",),
     "dictionary": ("Autoencoder", "Dictionary"),
+    "forms": ("Directions", "Forms", "forms_of"),
     "linear": (
         "BatchTopKAutoencoder", "JumpReLUAutoencoder", "LinearAutoencoder", "ReLUAutoencoder", "TopKAutoencoder",
     ),
@@ -74,7 +77,9 @@ __all__ = [
     "Composite",
     "Density",
     "Dictionary",
+    "Directions",
     "Error",
+    "Forms",
     "JumpReLU",
     "JumpReLUAutoencoder",
     "LinearAutoencoder",
@@ -93,6 +98,7 @@ __all__ = [
     "TopK",
     "TopKAutoencoder",
     "check_tokens",
+    "forms_of",
     "load_pretrained",
     "paper_loss",
     "register",

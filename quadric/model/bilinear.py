@@ -217,6 +217,10 @@ class BilinearAutoencoder(Autoencoder):
     ) -> PlainStep:
         return step_class()(self, batch, loss=loss, index=index, steps=steps, processes=processes)
 
+    @property
+    def rebuilds_products(self) -> bool:
+        return True
+
     def errors_of(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> TokenErrors:
         try:
             from quadric.model.fast.errors import token_errors

@@ -159,6 +159,16 @@ class Dictionary(nn.Module, ABC):
         """
         return self.rebuild(tokens)
 
+    @property
+    def rebuilds_from_latents(self) -> bool:
+        """Whether `vectors_of` reads the latents it is given; False for a kind that wrote `rebuild` alone."""
+        return type(self).vectors_of is not Dictionary.vectors_of
+
+    @property
+    def rebuilds_products(self) -> bool:
+        """Whether it reconstructs xxᵀ as X̂ = Σ z_i W_i; others reconstruct a vector x̂, and X̂ is x̂x̂ᵀ."""
+        return False
+
     def errors_of(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> TokenErrors:
         """Error of each prepared token's reconstruction from its latents."""
         reconstruction = self.vectors_of(tokens, latents)

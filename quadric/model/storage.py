@@ -233,7 +233,7 @@ def weights_sha256(autoencoder: HasTensors) -> str:
         The hex digest of the names, shapes, types and values of its tensors.
 
     Example:
-        >>> from quadric.evidence import weights_sha256
+        >>> from quadric.model.storage import weights_sha256
         >>> weights_sha256(ae) == evidence.weights_sha256
         True
     """

@@ -17,9 +17,9 @@ from quadric.evidence import (
     open_cached,
     open_live,
     text_behind,
-    weights_sha256,
 )
 from quadric.evidence.storage import OutdatedEvidenceError, has_evidence
+from quadric.model.storage import weights_sha256
 
 if TYPE_CHECKING:
     from quadric.model import Autoencoder

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from quadric.geometry.comparison import NULL_SEED
-from quadric.geometry.direction_overlaps import direction_overlaps
-from quadric.geometry.kernels import cross_kernel, squared_norm
+from quadric.geometry.kernels import cross_kernel, direction_overlaps, squared_norm
 from quadric.geometry.similarity import (
     HungarianSimilarity,
     assignment,

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from quadric._io.files import write_atomically
-from quadric.geometry import Centre, Form, LatentFrame, form_frame, latent_frame
+from quadric.geometry import Centre, Form
 from quadric.geometry.centring import as_read, has_own_centre, prepared
 from quadric.geometry.dictionary import as_forms
+from quadric.geometry.latent_frames import LatentFrame, form_frame, latent_frame
 from quadric.model import Autoencoder
 from quadric.model.lens import token_moments
 from quadric.model.linear import LinearAutoencoder

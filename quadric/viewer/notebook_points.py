@@ -7,8 +7,9 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from quadric.geometry import Form, LatentFrame
+from quadric.geometry import Form
 from quadric.geometry.centring import as_read, prepared
+from quadric.geometry.latent_frames import LatentFrame
 from quadric.model import Autoencoder
 from quadric.model.linear import LinearAutoencoder
 from quadric.model.objective import unit_tokens

@@ -1,8 +1,7 @@
 """What a site shows of the paper's example geometries."""
 
-from quadric.evidence.patterns import PATTERNS, DictionaryPatterns, PatternTest
 from quadric.evidence.patterns.controls import controls_of, is_exceeded
-from quadric.evidence.patterns.record import CHANCE, MEANINGS, STATISTICS
+from quadric.evidence.patterns.record import CHANCE, MEANINGS, PATTERNS, STATISTICS, DictionaryPatterns, PatternTest
 from quadric.viewer.schema import TOKEN, LatentPattern, PatternControl, PatternKind, PatternSearch
 
 BEST = 5

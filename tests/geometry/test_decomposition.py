@@ -5,8 +5,10 @@ import torch
 from torch.testing import assert_close
 
 from quadric import BilinearAutoencoder
-from quadric.geometry import SHAPES, centred_spectra, centring_of, decompose, leading_axes, read, spectra, with_signs
+from quadric.geometry import SHAPES, decompose, read, spectra, with_signs
 from quadric.geometry import decomposition as module
+from quadric.geometry.centring import centring_of
+from quadric.geometry.decomposition import centred_spectra, leading_axes
 from quadric.geometry.dictionary import support
 from tests import zoo
 from tests.geometry.centred import SETTINGS, by_size, centre_for, curvature, parts

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.planted import PlantedConfig, PlantedStream, plant
 from quadric.__main__ import leave
-from quadric.data.planted import PlantedConfig, PlantedStream, plant
 from quadric.train import AutoencoderConfig, InterruptedTraining, Learner, TrainingConfig, checkpoints, resume, train
 from quadric.train.distributed import join_job, leave_job
 
@@ -26,7 +26,7 @@ CONFIGS = {
     "sparse": AutoencoderConfig(hook_point="planted", n_latents=40, n_hidden=80, mixing_density=0.003),
     "dense": AutoencoderConfig(hook_point="planted", n_latents=16, n_hidden=32, mixing_density=0.1, seed=1),
     "quadratic": AutoencoderConfig(hook_point="planted", n_latents=16, n_hidden=32, prior="quadratic"),
-    "atomic": AutoencoderConfig(hook_point="planted", n_latents=24, prior="atomic", tied=True, alpha=0.1),
+    "atomic": AutoencoderConfig(hook_point="planted", n_latents=24, prior="atomic", same_factors=True, alpha=0.1),
     "topk": AutoencoderConfig(hook_point="planted", kind="topk", n_latents=24, n_active=4),
     "batch_topk": AutoencoderConfig(hook_point="planted", kind="batch_topk", n_latents=24, n_active=4),
 }

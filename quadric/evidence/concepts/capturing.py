@@ -18,10 +18,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from quadric.geometry import centred_spectra
 from quadric.geometry.comparison import NULL_SEED
+from quadric.geometry.decomposition import centred_spectra
 from quadric.geometry.similarity import randomly_initialized
-from quadric.geometry.statistics import effective_rank
+from quadric.geometry.spectra import effective_rank
 from quadric.model import BilinearAutoencoder
 
 LARGEST_RANK = 8
@@ -100,7 +100,7 @@ def capture_by_forms(
         One result per concept.
 
     Example:
-        >>> from quadric.evidence.concepts import capture_by_forms
+        >>> from quadric.evidence.concepts.capturing import capture_by_forms
         >>> words = torch.nn.functional.normalize(x[:12] - x[:12].mean(0), dim=1).double()
         >>> concept = words.mT @ words / words.square().sum()
         >>> (best,) = capture_by_forms(ae, [concept])
@@ -141,7 +141,7 @@ def capture_by_directions(
         One result per concept.
 
     Example:
-        >>> from quadric.evidence.concepts import capture_by_directions
+        >>> from quadric.evidence.concepts.capturing import capture_by_directions
         >>> concept = torch.diag(torch.tensor([0.7, 0.3, 0.0]).double())
         >>> (best,) = capture_by_directions(torch.eye(3), [concept])
         >>> best.latent, round(best.captured, 3), round(best.most, 3)

@@ -10,7 +10,6 @@ from quadric.data import BatchSize, LiveStream, find_model, load_model, parse_ho
 from quadric.data.config import config_from, provenance_of
 from quadric.data.models import ModelSource, load_shape
 from quadric.data.provenance import ProvenanceError
-from quadric.evaluation.record import kind_of
 from quadric.evidence.concepts.capturing import (
     Capture,
     Directions,
@@ -114,7 +113,7 @@ def find_concepts(
                 concept=concept.name,
                 words=len(concept.words),
                 autoencoder=name,
-                kind=kind_of(autoencoder),
+                kind=autoencoder.kind,
                 hook_point=hook_point,
                 best=best,
                 detection=None if each.corpus is None else detect(autoencoder, each.vectors, each.corpus),

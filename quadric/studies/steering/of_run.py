@@ -28,10 +28,10 @@ from quadric.run.folder import (
     evidence_folder,
     local_folder,
 )
-from quadric.studies.steering.ablation import AblationMode, AblationRow, ablation_study, about_centre
-from quadric.studies.steering.curve import Match, SteeringCurve, steering_curve, writable_point
-from quadric.studies.steering.files import write_ablation
+from quadric.studies.steering.ablation import AblationMode, AblationRow, ablation_study, about_centre, write_ablation
+from quadric.studies.steering.curve import steering_curve, writable_point
 from quadric.studies.steering.reading import text_tokens
+from quadric.studies.steering.results import Match, SteeringCurve
 
 CORPUS_TOKENS = 4096
 N_TEXTS = 48

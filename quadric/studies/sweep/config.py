@@ -14,6 +14,8 @@ from quadric.run.recipes import Grid, Scale, make_run_config
 
 FILE_NAME = "sweep.json"
 ACTIVATIONS = "activations"
+RUNS = "runs"
+"""Folders in a sweep."""
 FORMAT = "quadric-sweep"
 FORMAT_VERSION = 7
 ADDED_BY_VERSION: dict[int, dict[str, Any]] = {
@@ -95,7 +97,7 @@ def read_sweep_config(folder: Path) -> SweepConfig:
         The config.
 
     Example:
-        >>> from quadric.studies.sweep import read_sweep_config
+        >>> from quadric.studies.sweep.config import read_sweep_config
         >>> config = read_sweep_config(Path("runs/sweep"))
         >>> config.activations.model, config.held_out_tokens
         ('my-model', 64)

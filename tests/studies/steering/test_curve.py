@@ -6,7 +6,8 @@ import torch
 import quadric
 from quadric.data.hook_points import HookPointError
 from quadric.model import Provenance
-from quadric.studies.steering.curve import MEASURES, dose_for
+from quadric.studies.steering.curve import dose_for
+from quadric.studies.steering.results import MEASURES
 from tests.studies.steering.conftest import SENTENCES, Steerable
 
 pytestmark = pytest.mark.slow

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from quadric.data import ActivationConfig
-from quadric.studies.sweep import Grid, Scale, SweepConfig, read_sweep_config
-from quadric.studies.sweep.config import ADDED_BY_VERSION, FORMAT_VERSION, write_sweep_config
+from quadric.studies.sweep import Grid, Scale, SweepConfig
+from quadric.studies.sweep.config import ADDED_BY_VERSION, FORMAT_VERSION, read_sweep_config, write_sweep_config
 
 CONFIG = SweepConfig(activations=ActivationConfig(hook_points="3"), scale=Scale(mean_penalty=0.0), grid=Grid())
 
