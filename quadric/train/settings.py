@@ -118,12 +118,13 @@ class Cell:
             raise ValueError(f"name={self.name!r} is not the name of a folder; use letters, digits, '.', '-' and '_'")
 
     def _default_name(self) -> str:
-        changed = [f"{name}{_word(value)}" for name, value in self.settings.differences().items() if value is not None]
+        changed = [f"{name}{_word(value)}" for name, value in self.settings.differences().items()]
         default = {term.name: term for term in self.settings.default_loss()}
         for term in self.loss:
             for each in fields(term):
-                value = getattr(term, each.name)
-                if value is not None and value != getattr(default.get(term.name), each.name, None):
+                # A term that the kind's loss lacks is named by its weight, whatever that is.
+                usual = None if each.name == "weight" else each.default
+                if (value := getattr(term, each.name)) != getattr(default.get(term.name), each.name, usual):
                     changed.append(f"{term.name}{'' if each.name == 'weight' else each.name}{_word(value)}")
         changed += [f"no{name}" for name in default if name not in {term.name for term in self.loss}]
         parts = [self.hook_point, self.settings.kind, f"k{self.settings.n_latents}", *changed, f"seed{self.seed}"]
