@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 from quadric._io.files import shown
 
 Record = TypeVar("Record")
+PLAIN = (int, float, bool, str, type(None))
 
 
 def record_from_json(record: type[Record], values: object, where: str) -> Record:
@@ -81,7 +82,7 @@ def check_fields(record: Any) -> None:
     for each in fields(record):
         value = getattr(record, each.name)
         options = get_args(hints[each.name]) if get_origin(hints[each.name]) is UnionType else (hints[each.name],)
-        if not all(option in (int, float, bool, str, type(None)) or get_origin(option) is Literal for option in options):
+        if not all(option in PLAIN or get_origin(option) is Literal for option in options):
             continue  # a type of its own checks itself
         object.__setattr__(record, each.name, _checked_value(each.name, value, options))
 
@@ -93,10 +94,11 @@ def _checked_value(name: str, value: object, options: tuple[Any, ...]) -> object
     if isinstance(value, str) and value in choices:
         return value
     if isinstance(value, Real) and not isinstance(value, bool):
-        if isinstance(value, Integral) and int in options:
-            return int(value)
-        if float in options and abs(value) <= sys.float_info.max:
-            return float(value)
+        number = int(value) if isinstance(value, Integral) else float(value)  # float32 has a smaller maximum
+        if isinstance(number, int) and int in options:
+            return number
+        if float in options and abs(number) <= sys.float_info.max:
+            return float(number)
     words = {int: "a whole number", float: "a finite number", bool: "True or False", str: "text", type(None): "None"}
     expected = [words[option] for option in options if option in words] + [repr(choice) for choice in choices]
     raise ValueError(f"{name}={shown(value)} is not {' or '.join(expected)}; give one, or leave it out")

@@ -49,7 +49,8 @@ class BlockAccumulator:
         self.direction = centre / length.clamp(min=1e-12)
         self.autoencoder = autoencoder
         self.across: _AcrossKernel | None = None
-        if isinstance(forms := autoencoder.forms(), Forms):
+        forms = autoencoder.forms()
+        if autoencoder.rebuilds_products and isinstance(forms, Forms):
             self.across = _AcrossKernel(forms, self.direction)
         self.errors = torch.zeros(3, dtype=torch.float64)
         self.energies = torch.zeros(3, dtype=torch.float64)
@@ -123,7 +124,7 @@ class _AcrossKernel:
 def can_be_split(autoencoder: Dictionary) -> bool:
     """Whether the kernel of the restricted forms fits into memory."""
     forms = autoencoder.forms()
-    return not isinstance(forms, Forms) or forms.n_hidden <= LARGEST_KERNEL
+    return not (autoencoder.rebuilds_products and isinstance(forms, Forms)) or forms.n_hidden <= LARGEST_KERNEL
 
 
 def _sums(*blocks: Tensor) -> Float[Tensor, " 3"]:

@@ -14,8 +14,9 @@ from quadric.evidence.contexts import StrongestContexts
 from quadric.evidence.firing import BINS_PER_SIGN, SUMS, FiringSums
 from quadric.evidence.record import EvidenceSettings
 from quadric.evidence.reservoir import CONTROL_AXES, Block, Reservoir, control_frame, token_counters
-from quadric.geometry import Centre, Centring, Decomposition, leading_axes
-from quadric.geometry.centring import as_read, given_sha256, prepared
+from quadric.geometry import Centre, Decomposition
+from quadric.geometry.centring import Centring, as_read, given_sha256, prepared
+from quadric.geometry.decomposition import leading_axes
 from quadric.model import Autoencoder
 from quadric.model.storage import weights_sha256
 

@@ -9,6 +9,7 @@ An affine lens puts x̃ = [u − μ; c] of the unit token u in the place of x. T
 """
 
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -31,7 +32,7 @@ from quadric.model.objective import check_tokens, unit_tokens, working_dtype
 from quadric.model.processes import ALONE, Processes
 from quadric.model.provenance import Provenance
 from quadric.model.rank_one import leading_eigenpairs, rank_one_vectors
-from quadric.model.settings import Bilinear, Initialization, field_names, settings_class
+from quadric.model.settings import Bilinear, Initialization, field_names, settings_class, settings_or_keywords
 from quadric.model.step import PlainStep, plain_errors, step_class
 from quadric.model.storage import check_shapes
 from quadric.model.terms import Term, paper_loss
@@ -52,12 +53,14 @@ class BilinearAutoencoder(Autoencoder):
         d_model: width of the token vectors.
         n_latents: size of the dictionary.
         n_hidden: number of atoms; by default two per latent as in the paper, or one if the prior is atomic.
-        prior: constraint on C: "atomic" (C = I), "composite" (only the largest entries) or "quadratic" (dense).
+        prior: constraint on C: "atomic" (C = I), "composite" (only the largest entries, the default) or "quadratic"
+            (dense).
         mixing_density: share of C that exists (composite only; default 0.1 %); `set_mixing_density` lowers it. Below
             1, every latent starts with atoms of its own and small weights on others; no k×h matrix is made.
-        symmetric: False measures the error with the paper's printed kernel, whose atoms are l rᵀ.
+        symmetric: False measures the error with the paper's printed kernel, whose atoms are l rᵀ; else the atoms are
+            ½(l rᵀ + r lᵀ).
         same_factors: L = R.
-        init: how L, R and C are initialized.
+        init: how L, R and C are initialized; orthogonal by default.
         seed: of the initial weights.
         lens: map from tokens to the coordinates of the forms. Without it, settings with an affine lens wait for one
             that training estimates; otherwise it is the paper's, which changes nothing.
@@ -84,11 +87,11 @@ class BilinearAutoencoder(Autoencoder):
         d_model: int,
         n_latents: int | None = None,
         n_hidden: int | None = None,
-        prior: str = "composite",
+        prior: str | None = None,
         mixing_density: float | None = None,
-        symmetric: bool = True,
-        same_factors: bool = False,
-        init: Initialization = "orthogonal",
+        symmetric: bool | None = None,
+        same_factors: bool | None = None,
+        init: Initialization | None = None,
         seed: int = 0,
         lens: Lens | None = None,
         block_size: int | None = None,
@@ -97,10 +100,18 @@ class BilinearAutoencoder(Autoencoder):
         dtype: torch.dtype = torch.float32,
         tensors: dict[str, Tensor] | None = None,
     ) -> None:
-        if settings is None:
-            common = {"symmetric": symmetric, "same_factors": same_factors, "init": init}
-            sizes = {"n_latents": n_latents, "n_hidden": n_hidden, "mixing_density": mixing_density}
-            settings = _settings_of(prior, sizes, {**common, "lens": "paper" if lens is None else lens.kind})
+        keywords = {
+            "n_latents": n_latents,
+            "n_hidden": n_hidden,
+            "prior": prior,
+            "mixing_density": mixing_density,
+            "symmetric": symmetric,
+            "same_factors": same_factors,
+            "init": init,
+        }
+        settings = settings_or_keywords(
+            Bilinear, settings, keywords, partial(_settings_of, lens="paper" if lens is None else lens.kind)
+        )
         super().__init__(settings, d_model, seed=seed, provenance=provenance)
         self.settings = settings.resolved(d_model)  # type: ignore[assignment]
         if lens is not None and (lens.d_model, lens.kind) != (d_model, settings.lens):
@@ -205,6 +216,10 @@ class BilinearAutoencoder(Autoencoder):
         processes: Processes = ALONE,
     ) -> PlainStep:
         return step_class()(self, batch, loss=loss, index=index, steps=steps, processes=processes)
+
+    @property
+    def rebuilds_products(self) -> bool:
+        return True
 
     def errors_of(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> TokenErrors:
         try:
@@ -419,33 +434,36 @@ def _densities(settings: Bilinear) -> tuple[float, float]:
     return getattr(settings, "density_at_start", 1.0), getattr(settings, "mixing_density", 1.0)
 
 
-def _settings_of(prior: str, sizes: dict[str, Any], common: dict[str, Any]) -> Bilinear:
+def _settings_of(
+    *,
+    n_latents: int,
+    prior: str = "composite",
+    n_hidden: int | None = None,
+    mixing_density: float | None = None,
+    **common: Any,
+) -> Bilinear:
     """The settings that the keywords of `BilinearAutoencoder` stand for."""
     kind = settings_class(prior)
     if not issubclass(kind, Bilinear):
         raise ValueError(f"prior={prior!r} is not a prior of C; choose atomic, composite or quadratic")
-    if sizes["n_latents"] is None:
-        raise ValueError("n_latents is missing; give the size of the dictionary")
-    fields = field_names(kind)
-    given = {name: value for name, value in sizes.items() if value is not None and name in fields}
-    hidden, density = sizes["n_hidden"], sizes["mixing_density"]
-    if hidden is not None and "n_hidden" not in fields and hidden != sizes["n_latents"]:
+    known, given = field_names(kind), {"n_latents": n_latents, **common}
+    if "n_hidden" in known:
+        given["n_hidden"] = n_hidden
+    elif n_hidden not in (None, n_latents):
         raise ValueError(
-            f"n_hidden={hidden} differs from n_latents={sizes['n_latents']}, but an {prior} latent is one atom; leave "
+            f"n_hidden={n_hidden} differs from n_latents={n_latents}, but an {prior} latent is one atom; leave "
             "n_hidden out, or choose the composite or quadratic prior"
         )
-    if "atoms_per_latent" in fields:
-        density = PAPER_MIXING_DENSITY if density is None else density
+    if "atoms_per_latent" in known:
+        density = PAPER_MIXING_DENSITY if mixing_density is None else mixing_density
         check_density(density)
-        atoms = hidden or 2 * sizes["n_latents"]
-        given |= {"atoms_per_latent": density * atoms, "initial_density": density}
-    elif density is not None:
+        given |= {"atoms_per_latent": density * (n_hidden or 2 * n_latents), "initial_density": density}
+    elif mixing_density is not None:
         raise ValueError(
-            f"mixing_density={density} has no meaning for the {prior} prior; leave it out, or choose prior='composite'"
+            f"mixing_density={mixing_density} has no meaning for the {prior} prior; leave it out, or choose "
+            "prior='composite'"
         )
-    settings = kind(**given, **common)
-    assert isinstance(settings, Bilinear)
-    return settings
+    return kind(**given)
 
 
 def tensor_shapes(settings: Bilinear, d_model: int, tensors: dict[str, Tensor]) -> dict[str, tuple[int, ...]]:

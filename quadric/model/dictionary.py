@@ -7,12 +7,15 @@ from these. Ours extend `Autoencoder`, which checks and scales tokens once and w
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from dataclasses import asdict
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from quadric._io.html import facts_table
 from quadric.model.forms import Directions, Forms
 from quadric.model.lens import Lens, PaperLens
 from quadric.model.objective import (
@@ -82,9 +85,9 @@ class Dictionary(nn.Module, ABC):
     ) -> None:
         super().__init__()
         for name, value, smallest in (("d_model", d_model, 1), ("seed", seed, 0)):
-            if not isinstance(value, int) or isinstance(value, bool) or not smallest <= value < 2**32:
+            if not isinstance(value, Integral) or isinstance(value, bool) or not smallest <= value < 2**32:
                 raise ValueError(f"{name}={value!r} is not a whole number from {smallest} to {2**32 - 1}; give one")
-        self.settings, self.d_model, self.seed = settings, d_model, seed
+        self.settings, self.d_model, self.seed = settings, int(d_model), int(seed)
         self.lens = PaperLens(d_model)
         self.provenance = provenance or Provenance()
 
@@ -156,6 +159,16 @@ class Dictionary(nn.Module, ABC):
         """
         return self.rebuild(tokens)
 
+    @property
+    def rebuilds_from_latents(self) -> bool:
+        """Whether `vectors_of` reads the latents it is given; False for a kind that wrote `rebuild` alone."""
+        return type(self).vectors_of is not Dictionary.vectors_of
+
+    @property
+    def rebuilds_products(self) -> bool:
+        """Whether it reconstructs xxᵀ as X̂ = Σ z_i W_i; others reconstruct a vector x̂, and X̂ is x̂x̂ᵀ."""
+        return False
+
     def errors_of(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> TokenErrors:
         """Error of each prepared token's reconstruction from its latents."""
         reconstruction = self.vectors_of(tokens, latents)
@@ -185,9 +198,9 @@ class Dictionary(nn.Module, ABC):
         """The latents as geometry sees them; None for a kind whose latents are neither forms nor directions."""
         return None
 
-    def rebuild_by_rank_one(self, tokens: Tensor) -> Float[Tensor, "n d"] | None:
-        """`rebuild` by the paper's decoding, √λ₁v₁ of X̂ with the token's sign; None if the kind has no X̂."""
-        return None
+    def rebuild_by_rank_one(self, tokens: Tensor) -> Float[Tensor, "n d"]:
+        """`rebuild` by the paper's decoding, √λ₁v₁ of X̂ with the token's sign, where the kind has forms."""
+        return self.rebuild(tokens)
 
     def density(self, tokens: Tensor, mask: Tensor | None = None) -> Float[Tensor, " k"]:
         """Hoyer density per latent over the kept tokens."""
@@ -270,6 +283,12 @@ class Dictionary(nn.Module, ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.extra_repr()})"
+
+    def _repr_html_(self) -> str:
+        """Kind, sizes, settings and where the activations come from, as a notebook shows them."""
+        known = {name: value for name, value in vars(self.provenance).items() if isinstance(value, str)}
+        facts = {"kind": self.kind, "d_model": self.d_model} | asdict(self.settings) | known
+        return facts_table(type(self).__name__, facts)
 
     def extra_repr(self) -> str:
         return f"kind={self.kind!r}, d_model={self.d_model}, n_latents={self.n_latents}"

@@ -119,6 +119,12 @@ def forms_of(
 
     Returns:
         The forms.
+
+    Example:
+        >>> from quadric.model import forms_of
+        >>> planes = forms_of(torch.randn(6, 8), mixing=torch.eye(3).repeat_interleave(2, dim=1))
+        >>> planes.n_latents, torch.linalg.matrix_rank(planes.form(0)).item()
+        (3, 2)
     """
     if mixing is None:
         storage: Mixing = Identity(len(left))

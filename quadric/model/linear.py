@@ -17,7 +17,7 @@ from quadric.model.dictionary import Autoencoder
 from quadric.model.forms import Directions
 from quadric.model.provenance import Provenance
 from quadric.model.scaling import at_token_scale, encoder_input, length_of_tokens
-from quadric.model.settings import BatchTopK, Input, JumpReLU, Linear, ReLU, TopK, field_names
+from quadric.model.settings import BatchTopK, Input, JumpReLU, Linear, ReLU, TopK, field_names, settings_or_keywords
 from quadric.model.step import Step
 from quadric.model.storage import check_shapes
 
@@ -28,8 +28,9 @@ class LinearAutoencoder(Autoencoder):
     """Base class: an encoder, a decoder, and the exact error in the product space.
 
     Args:
-        d_model: width of the token vectors.
+        settings: of its kind; or leave it out and give some of the next two, `input` and `subtract_decoder_bias`.
         n_latents: size of the dictionary.
+        d_model: width of the token vectors.
         n_active: latents that fire per token, by default the paper's 32; TopK and BatchTopK only.
         seed: of the initial weights.
         input: what the encoder reads of a token, see `scaling`; by default the unit token.
@@ -45,38 +46,34 @@ class LinearAutoencoder(Autoencoder):
 
     def __init__(
         self,
+        settings: Linear | None = None,
         *,
         d_model: int,
-        n_latents: int,
+        n_latents: int | None = None,
         n_active: int | None = None,
         seed: int = 0,
-        input: Input = "unit",
-        subtract_decoder_bias: bool = True,
+        input: Input | None = None,
+        subtract_decoder_bias: bool | None = None,
         provenance: Provenance | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype = torch.float32,
         tensors: dict[str, Tensor] | None = None,
     ) -> None:
-        active = {} if n_active is None else {"n_active": n_active}
-        if active and "n_active" not in field_names(self.settings_class):
+        keywords = {
+            "n_latents": n_latents,
+            "n_active": n_active,
+            "input": input,
+            "subtract_decoder_bias": subtract_decoder_bias,
+        }
+        if n_active is not None and "n_active" not in field_names(self.settings_class):
             raise ValueError(
                 f"n_active={n_active} has no meaning for a '{self.settings_class.kind}', which has thresholds; leave "
                 "it out"
             )
-        settings = self.settings_class(
-            n_latents=n_latents, input=input, subtract_decoder_bias=subtract_decoder_bias, **active
-        )
+        settings = settings_or_keywords(Linear, settings, keywords, self.settings_class)
         super().__init__(settings, d_model, seed=seed, provenance=provenance)
         self._register(self._initial_tensors() if tensors is None else tensors)
         self.to(device=device, dtype=dtype)
-
-    @classmethod
-    def of(
-        cls, settings: Linear, d_model: int, *, seed: int = 0, tensors: dict[str, Tensor] | None = None
-    ) -> "LinearAutoencoder":
-        """The dictionary with these settings."""
-        dtype = torch.float32 if tensors is None else tensors["encoder"].dtype
-        return cls(**vars(settings), d_model=d_model, seed=seed, tensors=tensors, dtype=dtype)
 
     @classmethod
     def from_tensors(
@@ -84,7 +81,7 @@ class LinearAutoencoder(Autoencoder):
     ) -> "LinearAutoencoder":
         """Rebuild a dictionary from its settings and what `tensors` returned."""
         check_shapes(tensors, cls._expected_shapes(settings.n_latents, d_model))
-        return cls.of(settings, d_model, seed=seed, tensors=tensors)
+        return cls(settings, d_model=d_model, seed=seed, tensors=tensors, dtype=tensors["encoder"].dtype)
 
     @property
     def input(self) -> Input:
@@ -211,7 +208,7 @@ class BatchTopKAutoencoder(LinearAutoencoder):
             values, indices = flat.topk(len(activations) * self.n_active)
             return torch.zeros_like(flat).scatter(0, indices, values).view_as(activations)
         if self.threshold.isnan():
-            raise ValueError("this BatchTopK has no threshold yet; train it with loss(...), or call .train() first")
+            raise ValueError("this BatchTopK has no threshold yet; train it with quadric.fit, or call .train() first")
         return activations * (activations >= self.threshold)
 
     @torch.no_grad()
@@ -287,3 +284,8 @@ CLASSES: dict[type[Linear], type[LinearAutoencoder]] = {
     each.settings_class: each for each in (TopKAutoencoder, BatchTopKAutoencoder, ReLUAutoencoder, JumpReLUAutoencoder)
 }
 """The dictionary of every linear kind."""
+
+
+def class_of(settings: Linear) -> type[LinearAutoencoder]:
+    """The dictionary of these settings, which may extend those of one of our kinds."""
+    return next(CLASSES[each] for each in type(settings).__mro__ if each in CLASSES)

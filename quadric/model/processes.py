@@ -36,7 +36,7 @@ class Processes(NamedTuple):
         total: Tensor = _Total.apply(own)  # type: ignore[no-untyped-call]
         return total
 
-    def count(self, own: int, like: Tensor) -> int:
+    def total_count(self, own: int, like: Tensor) -> int:
         """Sum over all processes of a number that needs no gradient."""
         if self.world_size == 1:
             return own

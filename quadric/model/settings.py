@@ -35,7 +35,7 @@ LARGEST_DENSE_START = 2**25
 SPARSE_START = 64.0
 """Atoms per latent that a larger C starts with."""
 STRONGEST = 32
-"""Latents that the default loss reconstructs each token from."""
+"""Most latents that the default loss reconstructs each token from; a tenth of small dictionaries."""
 MOST_WITHOUT_MEAN = 600
 """Latents up to which those that are left out of the error do not add up to much: without the penalty on the mean, the
 error of the constant block is 0.03 with 576 latents and 1.1 with 4,608 (docs/results/large, large-128)."""
@@ -45,6 +45,7 @@ PAPER_ATOMS = 16.0
 KINDS: dict[str, type["Settings"]] = {}
 """Every registered kind by its name."""
 Kind = TypeVar("Kind", bound=type["Settings"])
+Of = TypeVar("Of", bound="Settings")
 
 
 def register(name: str) -> Callable[[Kind], Kind]:
@@ -69,6 +70,8 @@ def register(name: str) -> Callable[[Kind], Kind]:
         there = KINDS.get(name)
         if there is not None and there.__module__ == __name__ and settings.__module__ != __name__:
             raise ValueError(f"the kind {name!r} is Quadric's own; choose another name")
+        if vars(settings).get("kind", name) != name:
+            raise ValueError(f"{settings.__name__} is registered as {settings.kind!r}; extend it to register {name!r}")
         settings.kind = name
         KINDS[name] = settings
         return settings
@@ -111,6 +114,11 @@ class Settings(ABC):
         return getattr(self, "lens", None)
 
     def __post_init__(self) -> None:
+        if KINDS.get(getattr(self, "kind", "")) is not type(self):
+            raise ValueError(
+                f"{type(self).__name__} is not a registered kind, and files could not restore it; put "
+                "@quadric.register('my_kind') above the class, or take a kind of ours"
+            )
         check_fields(self)
         if self.n_latents < 1:
             raise ValueError(f"n_latents={self.n_latents} is not positive; give at least 1")
@@ -141,8 +149,9 @@ class Settings(ABC):
 
         made = self.build(d_model, seed=seed)
         check_shapes(tensors, {name: tuple(each.shape) for name, each in made.tensors().items()})
-        made.load_state_dict(tensors)
-        return made.to(next(iter(tensors.values())).dtype)
+        dtype = next((each.dtype for each in tensors.values() if each.is_floating_point()), None)
+        made.to(dtype).load_state_dict(tensors)  # in this order: copying rounds to the precision that is there
+        return made
 
     def differences(self) -> dict[str, Any]:
         """Fields that differ from the defaults of the kind, apart from the number of latents."""
@@ -156,6 +165,34 @@ class Settings(ABC):
 def field_names(settings: type[Settings]) -> tuple[str, ...]:
     """The settings of a kind by name."""
     return tuple(each.name for each in fields(settings))
+
+
+def _is_of_strongest(term: Term) -> bool:
+    return isinstance(term, Error) and term.top is not None
+
+
+def settings_or_keywords(
+    family: type[Of], settings: Of | None, keywords: Mapping[str, Any], make: Callable[..., Of]
+) -> Of:
+    """The settings of a dictionary that is given either settings, or some of them as keywords.
+
+    Args:
+        family: what the settings must be.
+        settings: as they were given.
+        keywords: as they were given; None where one was left out.
+        make: settings from keywords.
+    """
+    given = {name: value for name, value in keywords.items() if value is not None}
+    if settings is None:
+        if "n_latents" not in given:
+            raise ValueError("n_latents is missing; give the size of the dictionary")
+        return make(**given)
+    if not isinstance(settings, family):
+        raise ValueError(f"this dictionary has no use for {settings!r}; make one with settings.build(d_model)")
+    if given:
+        named = ", ".join(f"{name}={value!r}" for name, value in given.items())
+        raise ValueError(f"{named} is given beside {settings!r}, which has a value of its own; leave one out")
+    return settings
 
 
 def override(settings: Settings, changes: Mapping[str, Any]) -> Settings:
@@ -207,7 +244,7 @@ class Bilinear(Settings):
             return paper_loss()
         if not (self.has_kernel or self.starts_sparse):
             return (Error(), Density(0.05))
-        top = max(1, min(STRONGEST, self.n_latents // 8))
+        top = max(1, min(STRONGEST, self.n_latents // 10))
         # Mean comes first: what it asks for is then differentiated last, and sums of gradients keep their order.
         mean = (Mean(),) if self.n_latents > MOST_WITHOUT_MEAN else ()
         return (*mean, Error(top=top), Density(0.05), Overlap(0.01))
@@ -223,7 +260,7 @@ class Bilinear(Settings):
                     f"{self.n_latents}, which is never formed for more than {LARGEST_KERNEL:,} atoms; leave it out, or "
                     "use step.overlap() and step.errors(), which need none"
                 )
-            if not self.starts_sparse and (isinstance(term, Overlap) or getattr(term, "top", None) is not None):
+            if not self.starts_sparse and (isinstance(term, Overlap) or _is_of_strongest(term)):
                 raise ValueError(
                     f"{term} needs the entries of C, and a dense C of {self.atoms} atoms is multiplied in blocks; "
                     "leave it out, or let a composite C start with fewer entries (initial_density below 0.01)"
@@ -401,15 +438,21 @@ class Linear(Settings):
         """Squared error; the product-space error and the density are reported and not trained."""
         return (SquaredError(), Error(weight=0.0), Density(0.0))
 
-    def build(self, d_model: int, *, lens: "Lens | None" = None, seed: int = 0) -> "Dictionary":
-        from quadric.model.linear import CLASSES
+    def check_loss(self, loss: tuple[Term, ...]) -> None:
+        super().check_loss(loss)
+        for term in loss:
+            if isinstance(term, Overlap | Mean) or "kernel" in term.needs or _is_of_strongest(term):
+                raise ValueError(f"{term} needs quadratic forms; a {self.kind} has none; leave it out")
 
-        return CLASSES[type(self)].of(self, d_model, seed=seed)
+    def build(self, d_model: int, *, lens: "Lens | None" = None, seed: int = 0) -> "Dictionary":
+        from quadric.model.linear import class_of
+
+        return class_of(self)(self, d_model=d_model, seed=seed)
 
     def restore(self, d_model: int, tensors: "dict[str, torch.Tensor]", *, seed: int = 0) -> "Dictionary":
-        from quadric.model.linear import CLASSES
+        from quadric.model.linear import class_of
 
-        return CLASSES[type(self)].from_tensors(self, d_model, tensors, seed=seed)
+        return class_of(self).from_tensors(self, d_model, tensors, seed=seed)
 
 
 @dataclass(frozen=True, kw_only=True)

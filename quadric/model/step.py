@@ -83,7 +83,7 @@ class Step:
         self.dictionary, self.x, self.loss = dictionary, batch, tuple(loss)
         self.index, self.steps, self.processes = index, steps, processes
         self.prepared = dictionary.prepare(batch)
-        self.n_tokens = processes.count(len(batch), batch)
+        self.n_tokens = processes.total_count(len(batch), batch)
         """Tokens of all processes."""
 
     @cached_property
@@ -235,6 +235,8 @@ def values_of(loss: Iterable[Term], step: Step) -> tuple[Float[Tensor, ""], dict
     with torch.no_grad():
         values |= {term.name: _scalar(term, step) for term in loss if not term.weight}
     weighted = [term.weight_at(step.index, step.steps) * values[term.name] for term in loss if term.weight]
+    if not weighted:
+        return step.prepared.new_zeros(()), values
     return torch.stack(weighted).sum() if len(weighted) > 1 else weighted[0], values
 
 

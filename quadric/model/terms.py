@@ -22,7 +22,7 @@ reported, stored and restored by its name, in one process or several, without an
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
 
 from quadric._io.records import check_fields, record_from_json
 
@@ -33,8 +33,11 @@ if TYPE_CHECKING:
 
 TERMS: dict[str, type["Term"]] = {}
 """Every term by its name."""
+TAKEN = ("step", "autoencoder", "tokens")
+"""What a line of metrics says besides the values of terms."""
 
 
+@dataclass_transform(frozen_default=True)
 @dataclass(frozen=True)
 class Term:
     """A part of the loss.
@@ -59,8 +62,18 @@ class Term:
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         dataclass(frozen=True)(cls)
-        if "name" not in vars(cls):
+        if not cls.name:
             return
+        if "name" not in vars(cls):
+            raise ValueError(
+                f"{cls.__name__} has the name of the term that it extends, {cls.name!r}, which files would restore in "
+                "its place; give it a name of its own"
+            )
+        if not cls.name.isidentifier() or cls.name in TAKEN:
+            raise ValueError(
+                f"name={cls.name!r} of {cls.__name__} cannot name a value in reports; use letters, digits and '_', and "
+                f"none of {', '.join(TAKEN)}"
+            )
         there = TERMS.get(cls.name)
         if there is not None and there.__module__ == __name__ and cls.__module__ != __name__:
             raise ValueError(f"the name {cls.name!r} is that of one of Quadric's own terms; choose another")
@@ -110,6 +123,10 @@ def as_loss(terms: object) -> tuple[Term, ...]:
     if isinstance(terms, Term) or not isinstance(terms, Iterable) or isinstance(terms, str):
         raise ValueError(f"loss={terms!r} is not a list of terms; give e.g. [*kind.default_loss(), MyTerm(0.1)]")
     loss = tuple(terms)
+    if not loss:
+        raise ValueError(
+            "the loss has no terms, so nothing would be trained; give one, or leave it out for the kind's own"
+        )
     for each in loss:
         if not isinstance(each, Term):
             raise ValueError(f"{each!r} in the loss is not a quadric.Term; give e.g. Density(0.05)")

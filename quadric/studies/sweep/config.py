@@ -14,6 +14,8 @@ from quadric.train.settings import Cell, Training
 
 FILE_NAME = "sweep.json"
 ACTIVATIONS = "activations"
+RUNS = "runs"
+"""Folders in a sweep."""
 FORMAT = "quadric-sweep"
 FORMAT_VERSION = 8
 MAY_CHANGE = ("cells", "cells_together", "live")
@@ -104,7 +106,7 @@ def read_sweep_config(folder: Path) -> SweepConfig:
         The config.
 
     Example:
-        >>> from quadric.studies.sweep import read_sweep_config
+        >>> from quadric.studies.sweep.config import read_sweep_config
         >>> config = read_sweep_config(Path("runs/sweep"))
         >>> config.activations.model, config.held_out_tokens
         ('my-model', 64)
@@ -112,12 +114,8 @@ def read_sweep_config(folder: Path) -> SweepConfig:
     path = folder / FILE_NAME
     if not path.is_file():
         raise FileNotFoundError(f"no {FILE_NAME} in '{folder}'; give a folder written by quadric sweep")
-    record = read_versioned_json(path, FORMAT, FORMAT_VERSION, "a sweep", "restore it")
-    if record["format_version"] < FORMAT_VERSION:
-        raise ValueError(
-            f"{path} was written by an earlier Quadric (format {record['format_version']}), which continues it; its "
-            "tables can be read as before, and a new sweep needs another --out"
-        )
+    remedy = "restore it, or begin the sweep again in another folder"
+    record = read_versioned_json(path, FORMAT, FORMAT_VERSION, "a sweep", remedy, since="0.3")
     del record["format"], record["format_version"]
     return record_from_json(SweepConfig, record | {"cells": cells_from_json(record.get("cells"), path)}, str(path))
 
