@@ -17,22 +17,15 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Float
 from measure import write_table
+from planted import PlantedConfig, PlantedManifold, PlantedStream, plant, planted_centres
+from recovery import KnownManifold, best_span, match_subspaces, overlaps, recover, unit_directions
 from torch import Tensor
 
-from quadric.data.planted import PlantedConfig, PlantedManifold, PlantedStream, plant, planted_centres
-from quadric.geometry.quadrics import AffineForm, lens_affine_form, raw_affine_form
-from quadric.geometry.recovery import (
-    KnownManifold,
-    best_span,
-    match_subspaces,
-    overlaps,
-    recover,
-    unit_directions,
-)
+from quadric.geometry import read
+from quadric.geometry.quadrics import AffineForm, lens_affine_form
 from quadric.model import Autoencoder, BilinearAutoencoder
 from quadric.model.lens import AffineLens, affine_lens, token_moments
 from quadric.run.recipes import Grid, Scale, autoencoders
-from quadric.run.scales import FIT
 from quadric.train import AutoencoderConfig, Learner, TrainingConfig, train
 from quadric.train.optimizers import Muon
 
@@ -207,10 +200,7 @@ def scored_forms(forms: list[AffineForm], planted: Planted, mean: Tensor, seed: 
 
 def read_forms(autoencoder: BilinearAutoencoder, mean: Tensor) -> list[AffineForm]:
     """Every latent about the mean token."""
-    matrices = [autoencoder.form(latent) for latent in range(autoencoder.n_latents)]
-    if isinstance(autoencoder.lens, AffineLens):
-        return [lens_affine_form(matrix, float(autoencoder.lens.constant)) for matrix in matrices]
-    return [raw_affine_form(matrix, mean) for matrix in matrices]
+    return [read(autoencoder, latent, mean).form for latent in range(autoencoder.n_latents)]
 
 
 def scored_directions(autoencoder: Autoencoder, planted: Planted, seed: int, state: str) -> Iterator[Score]:

@@ -27,8 +27,8 @@ from quadric.data.models import load_shape
 from quadric.data.sources import as_activations
 from quadric.evaluation import evaluate
 from quadric.model import load_pretrained
-from quadric.model.fast.products import GradientDtype
 from quadric.model.objective import unit_tokens
+from quadric.model.products import GradientDtype
 from quadric.run.config import RunConfig, read_run_config
 from quadric.run.folder import autoencoder_folder
 from quadric.run.recipes import Grid, make_run_config

@@ -29,6 +29,7 @@ from large_measured import (
 )
 from paper_claims import NOT_YET, figure_lines, machine, save_as_svg, spread
 
+from quadric._io.csv import csv_of_rows
 from quadric._io.files import write_atomically
 from quadric.evaluation.active import TOKENS as ACTIVE_TOKENS
 from quadric.run.config import RunConfig
@@ -258,7 +259,7 @@ def write_page(configs: list[RunConfig], settings: Settings, work: Path, results
     except MissingDataError:
         pass  # fewer than two sizes so far
     if found.rows:
-        write_atomically(results / "results.csv", as_csv(found.rows).encode())
+        write_atomically(results / "results.csv", csv_of_rows(found.rows).encode())
     page = results / "claims.md"
     write_atomically(page, ("\n".join(_lines(configs, found, curves, results, command)) + "\n").encode())
     return page

@@ -25,7 +25,7 @@ from quadric.cli.progress import progress
 from quadric.data import find_model
 from quadric.data.models import load_shape
 from quadric.evidence import EvidenceSettings, collect, open_cached, text_behind
-from quadric.geometry.dictionary import require_bilinear
+from quadric.geometry.dictionary import check_forms
 from quadric.model import load_pretrained
 from quadric.run.folder import autoencoder_folders, evidence_folder
 
@@ -99,7 +99,7 @@ def main_dictionary(options: argparse.Namespace) -> Path:
 def evidence(options: argparse.Namespace) -> None:
     """Collect evidence for the main dictionary from the stored activations."""
     folder = main_dictionary(options)
-    autoencoder = require_bilinear(load_pretrained(folder))
+    autoencoder = check_forms(load_pretrained(folder))
     place = f"resid_pre.{options.main_layer}"
     caches = (options.work / "sweep" / "activations").iterdir()
     cache = next(each for each in caches if place in each.name.split("+"))

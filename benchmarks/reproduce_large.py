@@ -51,10 +51,9 @@ from quadric.cli.progress import Display, progress
 from quadric.data import describe, find_model
 from quadric.data.corpus import CorpusConfig
 from quadric.data.models import load_shape
-from quadric.model.fast.products import GradientDtype
+from quadric.model.products import GradientDtype
 from quadric.run.config import RunConfig
-from quadric.run.scales import PAPER
-from quadric.studies.sweep.results import row_path
+from quadric.studies.sweep.rows import row_path
 from quadric.train.machine import matmul_rate
 from quadric.train.plan import plan_run
 

@@ -144,7 +144,7 @@ class Probe:
         return dict(zip(names, (each.autoencoder for each in loaded), strict=True))
 
     def _wanted(self) -> "list[str | LabelledSet] | None":
-        from quadric.studies.probing.own_data import read_labelled
+        from quadric.studies.probing.labelled import read_labelled
 
         chosen = self.data
         if not chosen.data:

@@ -17,6 +17,7 @@ import numpy as np
 
 from quadric._io.csv import csv_text
 from quadric._io.files import write_atomically
+from quadric._io.html import rows_table
 from quadric._io.terminal import printable
 from quadric.geometry import Decomposition, statistics
 from quadric.model import Autoencoder
@@ -97,6 +98,11 @@ class LatentTable:
         shown = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in table]
         hidden = len(self) - len(lines)
         return "\n".join([f"LatentTable of {len(self):,} latents", *shown, *([f"… {hidden:,} more"] if hidden else [])])
+
+    def _repr_html_(self) -> str:
+        """The first rows, as a notebook shows them."""
+        rows = ([_cell(value) for value in row] for row in zip(*self._head(), strict=True))
+        return rows_table(f"{len(self):,} latents, the first {SHOWN_ROWS}", list(self.columns), rows)
 
     def _head(self) -> list[list[Any]]:
         return [values[:SHOWN_ROWS].tolist() for values in self.columns.values()]

@@ -11,15 +11,16 @@ from torch import Tensor
 
 from quadric.data.identity import check_same_model
 from quadric.data.models import LanguageModel, find_model, load_model, model_in_memory
-from quadric.evidence import Evidence, weights_sha256
+from quadric.evidence import Evidence
 from quadric.evidence.reservoir import control_frame
 from quadric.explanations.quantiles import quantiles_of, surprise
 from quadric.explanations.reading import Reading, TextReader
 from quadric.explanations.record import Explanation, Firing, TextLatent, Token, TokenLatent
 from quadric.geometry.centring import as_read, prepared
-from quadric.geometry.decomposition import latent_frame
 from quadric.geometry.kernels import reconstruction_gram
+from quadric.geometry.latent_frames import latent_frame
 from quadric.model import Autoencoder
+from quadric.model.storage import weights_sha256
 
 Array = np.ndarray
 

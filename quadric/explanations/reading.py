@@ -60,7 +60,7 @@ class TextReader:
 
     Example:
         >>> from quadric.data import find_model, load_model
-        >>> from quadric.explanations import TextReader
+        >>> from quadric.explanations.reading import TextReader
         >>> reader = TextReader(load_model(find_model("my-model")), ae)
         >>> (reading,) = reader.read(["Monday comes"])
         >>> reading.words[:3], reading.vectors.shape

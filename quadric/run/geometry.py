@@ -5,9 +5,10 @@ from pathlib import Path
 
 from quadric._io.files import NotWritableError, remove_leftovers
 from quadric._io.locks import BusyError, only_writer
-from quadric.geometry import DictionaryGeometry, dictionary_geometry, kept_geometry, stored_geometry
+from quadric.geometry import DictionaryGeometry, dictionary_geometry, kept_geometry
 from quadric.geometry.centring import CentreLike
 from quadric.geometry.dictionary import Progress, no_progress
+from quadric.geometry.dictionary_geometry import stored_geometry
 from quadric.model import Autoencoder
 from quadric.run.folder import autoencoder_folder, geometry_folder
 
@@ -42,7 +43,7 @@ def geometry_of_run(
             lock.enter_context(only_writer(folder, "quadric site (geometry)"))
         except (BusyError, NotWritableError):  # another process stores it, or nobody can
             return dictionary_geometry(autoencoder, on_progress, moments=moments)
-        remove_leftovers(folder, r"tensors-new\.safetensors|geometry\.json")
+        remove_leftovers(folder, r"tensors-[0-9a-f]+\.safetensors|geometry\.json")
         return kept_geometry(autoencoder, folder, on_progress, moments=moments)
 
 

@@ -11,9 +11,9 @@ from quadric.model.bilinear import DEFAULT_BLOCK, ErrorPath, default_hidden, err
 from quadric.model.fast.kernel import count_upper, n_kept_overlaps
 from quadric.model.fast.latents import TOKENS_AT_ONCE, keeps_activations
 from quadric.model.fast.lifted import NUMBERS_AT_ONCE, product_width
-from quadric.model.fast.products import block_pairs, row_blocks
 from quadric.model.fast.shared import Share
 from quadric.model.mixing import SPARSE_BELOW, Prior
+from quadric.model.products import block_pairs, row_blocks
 from quadric.train.config import AutoencoderConfig
 from quadric.train.learner import mixing_density_at
 from quadric.train.optimizers import MOST_PAIRS, ROUNDS

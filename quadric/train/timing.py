@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from quadric.model.fast.latents import TOKENS_AT_ONCE, latent_norms, sparse_latents, strongest
 from quadric.model.fast.lifted import SparseRows, few_latents_form, form_norms, lifted_reconstruction
-from quadric.model.fast.products import csr_matrix, csr_product, sampled_product
 from quadric.model.mixing import Entries, Sparse, scattered_mixing
+from quadric.model.products import csr_matrix, csr_product, sampled_product
 from quadric.train.cost import StepSize, mean_flops, overlap_flops
 from quadric.train.optimizers import ROUNDS, Muon, column_pairs, orthogonalized_on_pattern
 

@@ -15,7 +15,7 @@ from quadric.run.folder import autoencoder_folders
 from quadric.run.recipes import PAPER
 from quadric.studies import sweep as package
 from quadric.studies.sweep import Watcher, read_rows, sweep
-from quadric.studies.sweep.results import row_path
+from quadric.studies.sweep.rows import row_path
 from tests import fresh_process
 from tests.cli.terminal import only_complaint, run_on_a_terminal
 from tests.tiny_runs import make_tiny_world, sweep_command

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from quadric.data.planted import PlantedConfig, PlantedStream, plant
+from benchmarks.planted import PlantedConfig, PlantedStream, plant
 from quadric.train import AutoencoderConfig, Learner, TrainingConfig, train
 
 STEPS, TOKENS = 400, 1024

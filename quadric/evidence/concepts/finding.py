@@ -10,7 +10,6 @@ from quadric.data import BatchSize, LiveStream, find_model, load_model, parse_ho
 from quadric.data.config import config_from, provenance_of
 from quadric.data.models import ModelSource, load_shape
 from quadric.data.provenance import ProvenanceError
-from quadric.evaluation.record import kind_of
 from quadric.evidence.concepts.capturing import (
     Capture,
     Directions,
@@ -21,8 +20,8 @@ from quadric.evidence.concepts.capturing import (
 from quadric.evidence.concepts.detecting import Detection, detect
 from quadric.evidence.concepts.reading import CorpusTokens, concept_vectors, corpus_vectors
 from quadric.evidence.concepts.words import CONCEPTS, Concept
-from quadric.model import Autoencoder, BilinearAutoencoder
-from quadric.model.linear import LinearAutoencoder
+from quadric.model import Autoencoder
+from quadric.model.forms import Directions as LinearLatents
 from quadric.model.objective import unit_tokens
 
 CORPUS_TOKENS = 8192
@@ -114,7 +113,7 @@ def find_concepts(
                 concept=concept.name,
                 words=len(concept.words),
                 autoencoder=name,
-                kind=kind_of(autoencoder),
+                kind=autoencoder.kind,
                 hook_point=hook_point,
                 best=best,
                 detection=None if each.corpus is None else detect(autoencoder, each.vectors, each.corpus),
@@ -126,10 +125,10 @@ def find_concepts(
 
 
 def _captured(autoencoder: Autoencoder, variances: list[Tensor]) -> list[Capture | Directions]:
-    if isinstance(autoencoder, BilinearAutoencoder):
-        return [*capture_by_forms(autoencoder, variances)]
-    assert isinstance(autoencoder, LinearAutoencoder)
-    return [*capture_by_directions(autoencoder.decoder.detach().cpu(), variances)]
+    forms = autoencoder.forms()
+    if isinstance(forms, LinearLatents):
+        return [*capture_by_directions(forms.writes.detach().cpu(), variances)]
+    return [*capture_by_forms(autoencoder, variances)]
 
 
 def _read(

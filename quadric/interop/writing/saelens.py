@@ -6,7 +6,6 @@ become SAELens's own "standard", "topk" and "jumprelu" and need no Quadric to lo
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +25,8 @@ from quadric.model import (
     Provenance,
     TopKAutoencoder,
 )
-from quadric.model.scaling import Input
+from quadric.model.settings import Input
+from quadric.model.storage import description
 from quadric.version import __version__
 
 ARCHITECTURE = "quadric"
@@ -100,7 +100,9 @@ def _bilinear(autoencoder: BilinearAutoencoder) -> tuple[dict[str, Any], dict[st
     if is_linear(autoencoder):
         decoder = linear_decoder(autoencoder)
         tensors |= {"W_dec": decoder.rows, "b_dec": decoder.bias}
-    own = {"apply_b_dec_to_input": False, "normalize_activations": "none", "quadric": asdict(autoencoder.architecture)}
+    shapes = {name: list(tensor.shape) for name, tensor in autoencoder.tensors().items()}
+    described = {**description(autoencoder), "shapes": shapes}
+    own = {"apply_b_dec_to_input": False, "normalize_activations": "none", "quadric": described}
     return {"architecture": ARCHITECTURE, **own}, tensors
 
 

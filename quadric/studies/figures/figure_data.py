@@ -1,20 +1,21 @@
-"""Input data of the figures: measured cells of sweeps, and trained autoencoders of run folders."""
+"""Input data of the figures: measured cells of sweeps, the lines they make, and trained autoencoders of runs."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from quadric._io.files import read_json
-from quadric.geometry.dictionary import require_bilinear
+from quadric.geometry.dictionary import check_forms
 from quadric.model import BilinearAutoencoder, load_pretrained
 from quadric.run.config import FILE_NAME as RUN_FILE
 from quadric.run.config import read_run_config
 from quadric.run.folder import ablation_file, autoencoder_folders, evidence_folder
+from quadric.studies.figures.style import AFFINE_LOOKS, LOOKS, Look
 from quadric.studies.sweep.config import FILE_NAME as SWEEP_FILE
-from quadric.studies.sweep.groups import RUNS
-from quadric.studies.sweep.results import read_rows
-from quadric.studies.sweep.rows import Row
+from quadric.studies.sweep.config import RUNS
+from quadric.studies.sweep.rows import Row, read_rows
 from quadric.train import AutoencoderConfig
 
 ABLATED = {
@@ -44,7 +45,7 @@ class Trained:
 
     def load(self) -> BilinearAutoencoder:
         """Load its weights."""
-        return require_bilinear(load_pretrained(self.folder))
+        return check_forms(load_pretrained(self.folder))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,3 +134,40 @@ def _ablations(run: Path) -> list[Row]:
             raise ValueError(f"{path} is not a table of ablated latents; run quadric ablate again")
         found += [{"autoencoder": name, **row} for row in rows]
     return found
+
+
+class Series(NamedTuple):
+    """Cells of one kind and lens, at the alpha that most cells with this lens have."""
+
+    kind: str
+    lens: str | None
+    """None for linear dictionaries."""
+    look: Look
+    rows: list[Row]
+
+
+def all_series(data: FigureData) -> Iterator[Series]:
+    """One series per kind and lens; the lens is named only if the cells have more than one."""
+    by_lens = {lens: _at_main_alpha(data, lens) for lens in ("paper", "affine")}
+    linear = [row for row in data.rows if lens_of(row) is None]
+    both = all(by_lens.values())
+    for kind, look in LOOKS.items():
+        for lens, rows in (*by_lens.items(), (None, linear)):
+            mine = [row for row in rows if row["kind"] == kind]
+            if mine:
+                yield Series(kind, lens, AFFINE_LOOKS[kind] if both and lens == "affine" else look, mine)
+
+
+def _at_main_alpha(data: FigureData, lens: str) -> list[Row]:
+    rows = [row for row in data.rows if lens_of(row) == lens]
+    counts = Counter(row["alpha"] for row in rows)
+    if not counts:
+        return []
+    main = max(counts, key=lambda alpha: (counts[alpha], alpha == data.main_alpha))
+    return [row for row in rows if row["alpha"] == main]
+
+
+def lens_of(row: Row) -> str | None:
+    """The lens of a cell; rows of earlier versions do not name it, and all had the paper's."""
+    lens: str | None = row.get("lens", None if row["alpha"] is None else "paper")
+    return lens

@@ -21,7 +21,6 @@ from quadric.studies.probing.catalogue import DEFAULT_SETS, load_sets
 from quadric.studies.probing.classifying import COUNTS, probe_scores, word_scores
 from quadric.studies.probing.families import Family, families_of
 from quadric.studies.probing.labelled import LabelledSet, Split, check_enough, class_split, sample
-from quadric.studies.probing.record import ProbeRow, Probing, RegressionRow, SetFacts
 from quadric.studies.probing.regressing import (
     DIMENSIONS,
     EIGENSPACE,
@@ -36,6 +35,7 @@ from quadric.studies.probing.regressing import (
     regress_subspaces,
     shuffled,
 )
+from quadric.studies.probing.results import ProbeRow, Probing, RegressionRow, SetFacts
 from quadric.studies.probing.vectors import POOLINGS, Pooling, TextVectors, pooled, read_vectors, vectors_of_rows
 
 ROWS, TOKENS, SEEDS = 300, 64, 3

@@ -27,8 +27,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from quadric.geometry import centred_spectra
 from quadric.geometry.centring import CentreLike
+from quadric.geometry.decomposition import centred_spectra
 from quadric.model import BilinearAutoencoder
 from quadric.studies.probing.labelled import LabelledSet, Split, folds
 

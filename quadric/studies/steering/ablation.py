@@ -9,19 +9,22 @@ rotation, which has the same spectrum.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from quadric._io.csv import csv_of_rows
+from quadric._io.results import json_text, write_result
 from quadric.data.capture import capture
 from quadric.data.hook_points import HookPoint
 from quadric.data.models import LanguageModel
 from quadric.data.splicing import predictions
 from quadric.evaluation.measures import Interval, student_interval
 from quadric.evidence import Evidence
-from quadric.geometry.copies import redundancy
+from quadric.geometry.neighbours import redundancy
 from quadric.interventions.combining import Intervention
 from quadric.interventions.latents import Latent
 from quadric.model import BilinearAutoencoder
@@ -152,6 +155,12 @@ def summarize(rows: Sequence[AblationRow]) -> list[AblationSummary]:
         means = {field: student_interval([getattr(harm, field) for harm in harms]) for field in Harm._fields}
         found.append(AblationSummary(name, means, sum(each.fires > each.elsewhere for each in harms), len(harms)))
     return found
+
+
+def write_ablation(rows: Sequence[AblationRow], path: Path) -> None:
+    """Write one row per latent, as .csv or .json."""
+    flat = [row.as_row() for row in rows]
+    write_result(path, {".csv": lambda: csv_of_rows(flat), ".json": lambda: json_text(flat, indent=1)})
 
 
 def sparsest_distinct(autoencoder: BilinearAutoencoder, evidence: Evidence) -> list[int]:

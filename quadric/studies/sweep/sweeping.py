@@ -1,24 +1,91 @@
-"""Run a sweep from its config to its table. An interrupted sweep resumes; finished cells are not repeated."""
+"""Run a sweep from its config to its table. An interrupted sweep resumes; finished cells are not repeated.
+
+Cells that are trained together are a group: a run folder that can be resumed, evaluated and viewed.
+"""
 
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from quadric._io.locks import only_writer
 from quadric.data import HarvestConfig, harvest_to_folder
 from quadric.data.harvesting import Progress
+from quadric.data.manifest import NAME as MANIFEST
 from quadric.evaluation import EvaluationSettings, evaluate_on_text
 from quadric.evaluation.evaluating import Candidate
 from quadric.model import load_pretrained
-from quadric.run.config import RunConfig
+from quadric.run.config import RunConfig, read_run_config
 from quadric.run.folder import autoencoder_folder
 from quadric.run.running import Moved, is_finished, new_run, train_run
-from quadric.studies.sweep.config import SweepConfig, read_sweep_config, write_sweep_config
-from quadric.studies.sweep.groups import Group, groups
-from quadric.studies.sweep.results import read_rows, row_path, write_row, write_table
-from quadric.studies.sweep.rows import Row, cell_row
-from quadric.train import StepReport
+from quadric.studies.sweep.config import ACTIVATIONS, RUNS, SweepConfig, read_sweep_config, write_sweep_config
+from quadric.studies.sweep.rows import Row, cell_row, read_rows, row_path, write_row, write_table
+from quadric.train import AutoencoderConfig, StepReport
 from quadric.train.checkpoints import Damaged
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Cells trained on the same batches, and the folder of their run."""
+
+    folder: Path
+    config: RunConfig
+    is_new: bool
+    """Whether the run still has to be created."""
+
+    @property
+    def cache(self) -> Path | None:
+        """Folder of its stored activations, found even if the sweep was moved; None if they are not stored."""
+        if self.config.cache is None:
+            return None
+        return self.folder.parents[1] / ACTIVATIONS / Path(self.config.cache).name
+
+
+def groups(config: SweepConfig, folder: Path) -> list[Group]:
+    """The existing runs, and new runs for the cells that no existing run contains."""
+    old = [Group(folder=each, config=read_run_config(each), is_new=False) for each in _run_folders(folder)]
+    claimed = {cell.name for group in old for cell in group.config.autoencoders}
+    whole = config.all_cells()
+    missing = [cell for cell in whole.autoencoders if cell.name not in claimed]
+    new: list[Group] = []
+    for cache, cells in _by_cache(config, folder, missing).items():
+        for start in range(0, len(cells), config.cells_together):
+            number = len(old) + len(new)
+            part = _part(whole, cells[start : start + config.cells_together], cache)
+            new.append(Group(folder=folder / RUNS / f"{number:03d}", config=part, is_new=True))
+    return [*old, *new]
+
+
+def _run_folders(folder: Path) -> list[Path]:
+    """Existing runs. A folder without run.json is left over from a killed start and is created again."""
+    runs = folder / RUNS
+    return sorted(each for each in runs.iterdir() if (each / "run.json").is_file()) if runs.is_dir() else []
+
+
+def _by_cache(
+    config: SweepConfig, folder: Path, cells: list[AutoencoderConfig]
+) -> dict[str | None, list[AutoencoderConfig]]:
+    """Cells grouped by cache: an existing cache, or a new one for all hook points not cached yet."""
+    if config.live:
+        return {None: cells} if cells else {}
+    places = list(dict.fromkeys(cell.hook_point for cell in cells))
+    known = {place: cache for cache in _cache_names(folder) for place in cache.split("+")}
+    new = "+".join(place for place in places if place not in known)
+    found: dict[str | None, list[AutoencoderConfig]] = {}
+    for cell in cells:
+        found.setdefault(known.get(cell.hook_point, new), []).append(cell)
+    return found
+
+
+def _cache_names(folder: Path) -> list[str]:
+    caches = folder / ACTIVATIONS
+    return [each.name for each in caches.iterdir() if (each / MANIFEST).is_file()] if caches.is_dir() else []
+
+
+def _part(whole: RunConfig, cells: list[AutoencoderConfig], cache: str | None) -> RunConfig:
+    """Config of a run with some of the cells; the language model stops at the deepest of their layers."""
+    places = ",".join(dict.fromkeys(cell.hook_point for cell in cells))
+    activations = replace(whole.reading, hook_points=places)
+    return replace(whole, autoencoders=tuple(cells), activations=activations, cache=cache)
 
 
 class Watcher:
@@ -67,7 +134,8 @@ def start_sweep(config: SweepConfig, folder: Path) -> None:
 
     Example:
         >>> from dataclasses import replace
-        >>> from quadric.studies.sweep import read_sweep_config, start_sweep
+        >>> from quadric.studies.sweep.config import read_sweep_config
+        >>> from quadric.studies.sweep import start_sweep
         >>> config = read_sweep_config(Path("runs/sweep"))
         >>> start_sweep(replace(config, held_out_tokens=100), Path("runs/another"))
         >>> read_sweep_config(Path("runs/another")).held_out_tokens

@@ -22,12 +22,11 @@ from quadric.studies.figures import (
     FigureData,
     MissingDataError,
     draw_figures,
-    random_latents,
+    latents,
     read_figure_data,
 )
-from quadric.studies.figures.receptive_gap import log_exact_law, log_ratio
-from quadric.studies.steering.ablation import AblationRow, Harm
-from quadric.studies.steering.files import write_ablation
+from quadric.studies.figures.receptive_fields import log_exact_law, log_ratio
+from quadric.studies.steering.ablation import AblationRow, Harm, write_ablation
 
 pytestmark = pytest.mark.slow  # whole commands
 
@@ -61,7 +60,7 @@ def with_evidence(sweep_folder: Path, drawn_world: Path) -> Iterator[FigureData]
     evidence = collect(autoencoder, stream, first.evidence, n_tokens=256, settings=settings, text=text)
     with pytest.MonkeyPatch.context() as patch:
         # After six steps every latent is dense, so lower the threshold until half of them count as sparse.
-        patch.setattr(random_latents, "DENSE", float(np.median(evidence.statistics.density)))
+        patch.setattr(latents, "DENSE", float(np.median(evidence.statistics.density)))
         yield data
 
 
@@ -208,7 +207,7 @@ def test_random_latents_are_the_first_latents_that_are_not_dense(with_evidence: 
     rows = FIGURES["random_latents"](with_evidence).rows
     first = next(each for each in with_evidence.trained if each.config.prior == "composite")
     evidence = Evidence.load(first.evidence)
-    sparse = [i for i, density in enumerate(evidence.statistics.density) if density <= random_latents.DENSE]
+    sparse = [i for i, density in enumerate(evidence.statistics.density) if density <= latents.DENSE]
     assert list(dict.fromkeys(row["latent"] for row in rows)) == sparse[:6]
     row = rows[0]
     assert row["activation"] == pytest.approx(float(evidence.points.values[sparse[0], 0]))
