@@ -16,7 +16,7 @@ gradients in bfloat16 its rounds are torch's.
 
 `SparseMuon` runs the same rounds on the entries of a sparse matrix and evaluates every product (XXᵀ)Y only where the
 matrix has entries, which costs one multiplication per pair of entries that share a column instead of k³.
-benchmarks/bench_mixing_optimizer.py compares it, and element-wise rules, with Muon on the whole of C.
+docs/decisions.md compares it, and element-wise rules, with Muon on the whole of C.
 """
 
 from collections.abc import Callable, Iterable
