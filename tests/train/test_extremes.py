@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 import quadric
+from quadric.cli import main
 from quadric.model import Density, Error
 from quadric.model.settings import settings_class
 from quadric.train import DivergedError
@@ -119,8 +120,6 @@ def test_a_good_training_is_not_remarked(prior: str) -> None:
 
 
 def test_the_command_remarks_too(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    from quadric.cli import main
-
     world = make_tiny_world(tmp_path)
     assert main(train_command(world, tmp_path / "run", "--prior", "atomic", "--learning-rate", "10")) == 0
     assert "where reconstructing nothing has 1; train again with a lower --learning-rate" in capsys.readouterr().err
