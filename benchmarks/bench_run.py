@@ -15,9 +15,8 @@ from unittest.mock import patch
 
 import torch
 from jaxtyping import Float
-from measure import write_table
+from measure import LAYER, batches, held_out, layer_activations, write_table
 from paper_algorithm import PaperAutoencoder, PaperLearner
-from smollm2_activations import LAYER, batches, held_out, layer_activations
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 

@@ -19,8 +19,8 @@ from jaxtyping._import_hook import Typechecker
 from jaxtyping._storage import pop_shape_memo, push_shape_memo
 
 _jaxtyped = _decorator.jaxtyped
-AS_TYPE_ERROR = BeartypeConf(violation_type=TypeError)
-"""As jaxtyping's own errors are."""
+AS_TYPE_ERROR = BeartypeConf(violation_type=TypeError, is_pep484_tower=True)
+"""As jaxtyping's own errors are; and a whole number may stand for a float, as it does for mypy."""
 
 
 def check_once() -> None:

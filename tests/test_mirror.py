@@ -37,8 +37,6 @@ COVERED_BY: dict[str, str] = {
     "evidence/finishing": "evidence/test_collecting",
     "geometry/dictionary": "geometry/test_spectra",
     "viewer/checking": "viewer/test_writer",
-    "viewer/notebook_points": "viewer/test_notebook",
-    "viewer/token_search": "viewer/test_export",
     "train/counting": "train/test_cost",
     "train/machine": "train/test_plan",
     "train/optimizers": "train/test_muon",
@@ -46,7 +44,7 @@ COVERED_BY: dict[str, str] = {
     "interop/reading/weights": "interop/reading/test_saelens",
     "interop/saelens": "interop/real_packages/test_saelens",
     "interop/writing/saebench": "interop/test_saebench",
-    "viewer/live/session": "viewer/live/test_app",
+    "viewer/live/session": "viewer/live/test_api",
     "studies/probing/report": "studies/probing/test_results",
     "studies/steering/results": "studies/steering/test_curve",
     # Pipelines and flags: tested through the command that runs them.
@@ -64,7 +62,6 @@ COVERED_BY: dict[str, str] = {
     "studies/probing/files": "cli/test_probe",
     "studies/steering/of_run": "cli/test_steer",
     "run/explaining": "cli/test_explain",
-    "run/live": "viewer/live/test_serving",
     "run/sites": "cli/test_site",
     "studies/sweep/sweeping": "cli/test_sweep",
     # Every figure is drawn from the same sweep, which is made once.

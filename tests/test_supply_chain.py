@@ -61,6 +61,15 @@ def test_the_search_finds_what_it_looks_for(source: str) -> None:
     assert unpickling(source)
 
 
+def test_no_module_needs_a_module_that_windows_lacks() -> None:
+    posix = {"fcntl", "grp", "pty", "pwd", "resource", "termios", "tty"}
+    for path in sorted((ROOT / "quadric").rglob("*.py")):
+        imports = [
+            node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Import)
+        ]
+        assert not posix & {name.name for node in imports for name in node.names}, path
+
+
 def pins(path: Path) -> dict[str, str]:
     """Version by normalized name."""
     found = {}

@@ -69,7 +69,9 @@ mistake in what was asked for (one line on standard error says which), and 2 for
 def public_names(module: str) -> list[str]:
     """The names in a module's `__all__` that are its own, functions first: neither modules nor dunder names."""
     loaded = importlib.import_module(module)
-    names = [name for name in loaded.__all__ if name != "geometry" and not name.startswith("__")]
+    names = [
+        name for name in loaded.__all__ if not inspect.ismodule(getattr(loaded, name)) and not name.startswith("__")
+    ]
     return sorted(names, key=lambda name: not inspect.isfunction(getattr(loaded, name)))
 
 

@@ -1,29 +1,20 @@
-"""Arrays in one safetensors file: written without a second copy in memory, read by memory mapping."""
+"""Arrays in safetensors files: written whole or not at all, read by memory mapping, checked by size and hash."""
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
 
-from quadric._io.files import WrittenFile, write_pieces
+from quadric._io.files import is_plain_name, sha256_of_file, write_atomically
+from quadric._io.records import record_from_json
 
 Array = np.ndarray
-
-TYPE_NAMES = {
-    "float64": "F64",
-    "float32": "F32",
-    "int64": "I64",
-    "int32": "I32",
-    "uint64": "U64",
-    "uint8": "U8",
-    "bool": "BOOL",
-}
-PIECE = 1 << 24
-"""Bytes per write."""
 
 
 class ReadArrays(NamedTuple):
@@ -33,32 +24,74 @@ class ReadArrays(NamedTuple):
     metadata: dict[str, str]
 
 
-def write_arrays(path: Path, arrays: Mapping[str, Array], metadata: Mapping[str, str] | None = None) -> WrittenFile:
-    """Write arrays piece by piece; the writer of safetensors would first copy all of them into one string."""
-    return write_pieces(path, _pieces(arrays, metadata or {}))
+@dataclass(frozen=True, kw_only=True)
+class StoredFile:
+    """The file that holds some arrays, and how to check that it is complete."""
+
+    file: str
+    bytes: int
+    sha256: str
 
 
-def _pieces(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> Iterator[bytes | memoryview]:
-    yield _header(arrays, metadata)
-    for array in arrays.values():
-        flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
-        for start in range(0, len(flat), PIECE):
-            yield flat[start : start + PIECE]
+def write_arrays(path: Path, arrays: Mapping[str, Array], metadata: Mapping[str, str] | None = None) -> None:
+    """Write arrays, so that a reader sees the old file or the new, never a part."""
+    write_atomically(path, _content(arrays, metadata))
 
 
-def _header(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> bytes:
-    entries: dict[str, object] = {"__metadata__": dict(metadata)} if metadata else {}
-    offset = 0
-    for name, array in arrays.items():
-        entries[name] = {
-            "dtype": TYPE_NAMES[array.dtype.name],
-            "shape": list(array.shape),
-            "data_offsets": [offset, offset + array.nbytes],
-        }
-        offset += array.nbytes
-    text = json.dumps(entries, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)  # so that the arrays begin at a multiple of their item size
-    return len(text).to_bytes(8, "little") + text
+def _content(arrays: Mapping[str, Array], metadata: Mapping[str, str] | None = None) -> bytes:
+    # safetensors reads memory in order, whatever the strides. Its own `save_file` makes files that only their owner may
+    # read, and raises no OSError if the disk is full.
+    in_order = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    return save(in_order, dict(metadata) if metadata else None)
+
+
+def read_arrays(path: Path) -> ReadArrays:
+    """Read the arrays of a file; their bytes are loaded from disk on first access."""
+    try:
+        # With framework="np" every array would be copied into memory.
+        with safe_open(path, framework="pt") as file:
+            arrays = {name: file.get_tensor(name).numpy() for name in file.keys()}  # noqa: SIM118, not a mapping
+            return ReadArrays(arrays, file.metadata() or {})
+    except (SafetensorError, ValueError, TypeError, KeyError, OSError) as problem:
+        raise ValueError(f"{path} is damaged ({problem}); delete it and write it again") from None
+
+
+def store_arrays(folder: Path, name: str, arrays: Mapping[str, Array]) -> dict[str, Any]:
+    """Write arrays under a name that contains their hash; earlier files stay, so that a record can name the new one.
+
+    Args:
+        folder: Where to.
+        name: First part of the name of the file.
+        arrays: What to write.
+
+    Returns:
+        The fields of a `StoredFile`, for the record.
+    """
+    content = _content(arrays)
+    sha256 = hashlib.sha256(content).hexdigest()
+    stored = StoredFile(file=f"{name}-{sha256[:12]}.safetensors", bytes=len(content), sha256=sha256)
+    write_atomically(folder / stored.file, content)
+    return asdict(stored)
+
+
+def load_stored(folder: Path, values: object, record: Path, remedy: str) -> dict[str, Array]:
+    """The arrays of a file of `store_arrays`, if it is exactly the one that the record describes.
+
+    Args:
+        folder: Of the file.
+        values: What `store_arrays` returned.
+        record: The file that `values` are from.
+        remedy: What to do if the file is missing or damaged.
+    """
+    stored = record_from_json(StoredFile, values, f"a file in {record}")
+    path = folder / stored.file
+    if not is_plain_name(stored.file) or not path.is_file():
+        raise FileNotFoundError(f"'{stored.file}' named by {record} is missing; {remedy}")
+    if path.stat().st_size != stored.bytes:
+        raise ValueError(f"{path} has {path.stat().st_size} bytes, expected {stored.bytes}; {remedy}")
+    if sha256_of_file(path) != stored.sha256:
+        raise ValueError(f"{path} is damaged: its sha256 is not the recorded one; {remedy}")
+    return read_arrays(path).arrays
 
 
 def sha256_of_arrays(arrays: Mapping[str, Array], *more: str) -> str:
@@ -68,13 +101,3 @@ def sha256_of_arrays(arrays: Mapping[str, Array], *more: str) -> str:
         digest.update(json.dumps([name, array.dtype.name, array.shape]).encode())
         digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
-
-
-def read_arrays(path: Path) -> ReadArrays:
-    """Read the arrays of a file; their bytes are loaded from disk on first access."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            arrays = {name: file.get_tensor(name).numpy() for name in file.keys()}  # noqa: SIM118, not a mapping
-            return ReadArrays(arrays, file.metadata() or {})
-    except (SafetensorError, ValueError, TypeError, KeyError, OSError) as problem:
-        raise ValueError(f"{path} is damaged ({problem}); delete it and write it again") from None

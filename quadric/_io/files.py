@@ -9,13 +9,14 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
+WINDOWS = os.name == "nt"
 LARGEST_JSON = 1 << 30
 """Bytes; every JSON file that Quadric writes is far smaller."""
 LONGEST_VALUE = 80
@@ -34,48 +35,24 @@ class NotWritableError(PermissionError):
         self.errno = number
 
 
-class WrittenFile(NamedTuple):
-    """Size and hash of a written file, to check later that it is complete."""
-
-    bytes: int
-    sha256: str
-
-
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a file so that a reader sees the old content or the new, never a part."""
-    write_pieces(path, [content])
-
-
-def write_json(path: Path, values: object) -> None:
-    """Write an indented JSON file atomically."""
-    write_atomically(path, (json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode())
-
-
-def write_pieces(path: Path, pieces: Iterable[bytes | memoryview]) -> WrittenFile:
-    """Write a file piece by piece, for content too large to hold in memory twice; returns its size and hash."""
-    digest, size = hashlib.sha256(), 0
-    with _temporary_file(path) as file:
-        for piece in pieces:
-            file.write(piece)
-            digest.update(piece)
-            size += len(piece)
-    return WrittenFile(size, digest.hexdigest())
-
-
-@contextmanager
-def _temporary_file(path: Path) -> Iterator[BinaryIO]:
-    """A temporary file that gets its final name once it is complete and on disk."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     with name_disk_errors(path):
         try:
             with temporary.open("wb") as file:
-                yield file
+                file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)
             sync_to_disk(path.parent)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+def write_json(path: Path, values: object) -> None:
+    """Write an indented JSON file atomically."""
+    write_atomically(path, (json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode())
 
 
 @contextmanager
@@ -109,7 +86,9 @@ def remove_leftovers(folder: Path, names: str) -> None:
 
 def sync_to_disk(path: Path) -> None:
     """Flush a file or a folder's entries to disk; a rename is durable only once its folder is flushed."""
-    descriptor = os.open(path, os.O_RDONLY)
+    if WINDOWS and path.is_dir():  # which cannot be opened there, and whose entries the system journals
+        return
+    descriptor = os.open(path, os.O_RDWR if WINDOWS else os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
@@ -138,8 +117,19 @@ def read_json(path: Path, remedy: str) -> Any:
     return values
 
 
-def read_versioned_json(path: Path, format_name: str, version: int, what: str, remedy: str) -> dict[str, Any]:
-    """Read a JSON object of the given format; a version newer than `version` is an error."""
+def read_versioned_json(
+    path: Path, format_name: str, version: int, what: str, remedy: str, *, since: str | None = None
+) -> dict[str, Any]:
+    """Read a JSON object of the given format; another version is an error.
+
+    Args:
+        path: The file.
+        format_name: Its field `format`.
+        version: The version that is written today.
+        what: What the file describes, for the error.
+        remedy: What to do if it cannot be read.
+        since: The first Quadric that writes this version; None if older versions are read too.
+    """
     values = read_json(path, remedy)
     if not isinstance(values, dict) or values.get("format") != format_name:
         raise ValueError(f"{path} does not describe {what} (no format: {format_name!r}); {remedy}")
@@ -151,6 +141,8 @@ def read_versioned_json(path: Path, format_name: str, version: int, what: str, r
             f"{path} has format version {shown(found)}, newer than the {version} this Quadric reads; "
             "upgrade with pip install -U quadric"
         )
+    if since is not None and found < version:
+        raise ValueError(f"{path} has format version {found}, written by a Quadric before {since}; {remedy}")
     return values
 
 

@@ -1,31 +1,27 @@
 """One writer per folder at a time.
 
-A writer holds an flock on a small file in the folder. The kernel releases it when the process ends, however it ends, so
-a lock is never stale: there is no process id to compare (ids are reused, in containers at once), no clock and no boot
-id. What the file says about its owner is only for the error message. On a network file system Linux passes the lock to
-the server, so writers on other machines are seen as well.
+A writer holds a lock (`filelock`) on a small file in the folder. The system releases it when the process ends, however
+it ends, so a lock is never stale. What the file says about its owner is only for the error message. On a network file
+system Linux passes the lock to the server, so writers on other machines are seen as well.
 
 In a torchrun job only the first process writes, so only that one takes the lock.
 """
 
 import errno
-import fcntl
 import os
 import socket
-import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from filelock import BaseFileLock, FileLock, Timeout
 
 from quadric._io.files import name_disk_errors
 
 LOCK = ".quadric-lock"
 LONGEST_OWNER = 200
 _WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
-
-_held: dict[str, int] = {}
-"""Folders that this process has locked, each with the thread that holds it."""
 
 
 class BusyError(OSError):
@@ -43,39 +39,35 @@ def only_writer(folder: Path, work: str) -> Iterator[None]:
         folder: The folder to write to.
         work: What is being done, e.g. "quadric train"; shown to a process that finds the folder locked.
     """
-    key = os.path.realpath(folder)
-    if _held.get(key) == threading.get_ident():
-        yield
-        return
     made = _make(folder)
+    lock = _lock(folder)
     try:
-        descriptor = _locked_file(folder, work)
-        _held[key] = threading.get_ident()
+        _acquire(lock, folder)
         try:
+            if lock.lock_counter == 1:
+                _sign(lock, work)
             yield
         finally:
-            del _held[key]
-            (folder / LOCK).unlink(missing_ok=True)  # before the lock is released, so that nobody else's is deleted
-            os.close(descriptor)
+            if lock.lock_counter <= 1:
+                with suppress(OSError):  # Windows keeps a file that is open
+                    os.unlink(lock.lock_file)  # before the lock is released, so that nobody else's is deleted
+            lock.release()
     finally:
         _remove_empty(made)
 
 
 def writer_of(folder: Path) -> str | None:
     """Who is writing to the folder now; None if nobody is."""
-    try:
-        descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
+    lock = _lock(folder)
+    if not os.path.isfile(lock.lock_file):
         return None
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return _owner(descriptor)
+        with lock:
+            return _owner(folder) if lock.lock_counter > 1 else None  # more than 1: this thread holds it
+    except Timeout:
+        return _owner(folder)
     except OSError:
         return None
-    finally:
-        os.close(descriptor)
-    return None
 
 
 def entries(folder: Path) -> list[Path]:
@@ -103,31 +95,19 @@ def _remove_empty(folders: list[Path]) -> None:
             return
 
 
-def _locked_file(folder: Path, work: str) -> int:
-    """The descriptor of the folder's lock file, locked."""
-    path = folder / LOCK
-    while True:
-        with name_disk_errors(path):
-            # NOFOLLOW: the owner is written into the file, so it must not be a link to another one.
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-        try:
-            _flock(descriptor, folder)
-            if _is_at(path, descriptor):
-                os.ftruncate(descriptor, 0)
-                os.pwrite(descriptor, f"{work}, process {os.getpid()} on {socket.gethostname()}".encode(), 0)
-                return descriptor
-        except BaseException:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)  # its former owner deleted the file after it was opened here
+def _lock(folder: Path) -> BaseFileLock:
+    """The lock of a folder: one object per folder in this process, which counts how often each thread holds it."""
+    path = os.path.join(os.path.realpath(folder), LOCK)
+    return FileLock(path, timeout=0, is_singleton=True, fallback_to_soft=False)
 
 
-def _flock(descriptor: int, folder: Path) -> None:
+def _acquire(lock: BaseFileLock, folder: Path) -> None:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+        with name_disk_errors(folder / LOCK):
+            lock.acquire()
+    except Timeout:
         raise BusyError(
-            f"'{folder}' is being written by {_owner(descriptor)}; wait for it to end, or give another folder"
+            f"'{folder}' is being written by {_owner(folder)}; wait for it to end, or give another folder"
         ) from None
     except OSError as problem:
         if problem.errno not in _WITHOUT_LOCKS:
@@ -137,15 +117,14 @@ def _flock(descriptor: int, folder: Path) -> None:
         )
 
 
-def _owner(descriptor: int) -> str:
-    return os.pread(descriptor, LONGEST_OWNER, 0).decode(errors="replace") or "another process"
+def _sign(lock: BaseFileLock, work: str) -> None:
+    with name_disk_errors(Path(lock.lock_file)):
+        Path(lock.lock_file).write_text(f"{work}, process {os.getpid()} on {socket.gethostname()}", encoding="utf-8")
 
 
-def _is_at(path: Path, descriptor: int) -> bool:
-    """Whether the open file is still the one at the path."""
+def _owner(folder: Path) -> str:
     try:
-        there = path.stat(follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    own = os.fstat(descriptor)
-    return (there.st_dev, there.st_ino) == (own.st_dev, own.st_ino)
+        with (folder / LOCK).open("rb") as file:
+            return file.read(LONGEST_OWNER).decode(errors="replace") or "another process"
+    except OSError:  # it ended just now
+        return "another process"

@@ -19,60 +19,6 @@ depends on `ActivationStream` only, so both work. The modules, in the order in w
     cache                 read them back
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from quadric._io.lazy import attach
 
-if TYPE_CHECKING:
-    from quadric.data.batches import ActivationBatch, ActivationStream, BatchSize
-    from quadric.data.cache import ActivationCache, CachedStream
-    from quadric.data.config import describe
-    from quadric.data.harvesting import harvest_to_folder
-    from quadric.data.hook_points import parse_hook_point, parse_hook_points
-    from quadric.data.live_stream import LiveStream
-    from quadric.data.models import LanguageModel, find_model, load_model
-    from quadric.data.settings import ActivationConfig, HarvestConfig, TokenRules
-
-# Imported on first use, so that the command line can read the settings of this stage without importing torch.
-_HOME = {
-    "ActivationBatch": "batches",
-    "ActivationCache": "cache",
-    "ActivationConfig": "settings",
-    "ActivationStream": "batches",
-    "BatchSize": "batches",
-    "CachedStream": "cache",
-    "HarvestConfig": "settings",
-    "LanguageModel": "models",
-    "LiveStream": "live_stream",
-    "TokenRules": "settings",
-    "describe": "config",
-    "find_model": "models",
-    "harvest_to_folder": "harvesting",
-    "load_model": "models",
-    "parse_hook_point": "hook_points",
-    "parse_hook_points": "hook_points",
-}
-
-__all__ = [
-    "ActivationBatch",
-    "ActivationCache",
-    "ActivationConfig",
-    "ActivationStream",
-    "BatchSize",
-    "CachedStream",
-    "HarvestConfig",
-    "LanguageModel",
-    "LiveStream",
-    "TokenRules",
-    "describe",
-    "find_model",
-    "harvest_to_folder",
-    "load_model",
-    "parse_hook_point",
-    "parse_hook_points",
-]
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(import_module(f"quadric.data.{_HOME[name]}"), name)
-    raise AttributeError(f"module 'quadric.data' has no attribute {name!r}; it offers {', '.join(__all__)}")
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -169,9 +169,7 @@ def _manifest_to_continue(folder: Path, fresh: Manifest, tokens: int) -> Manifes
         return fresh
     remove_leftovers(folder, OWN_FILES)
     stored = read_manifest(folder)
-    # A cache of an earlier version is continued as it was begun.
-    layout = replace(fresh.layout, unit_vectors=stored.layout.unit_vectors)
-    stored.check_matches(fresh.provenance, layout, folder)
+    stored.check_matches(fresh.provenance, fresh.layout, folder)
     for shard in stored.shards:
         check_size(folder / shard.file, shard)
     if not stored.holds(tokens) and (parts := read_parts(folder)):

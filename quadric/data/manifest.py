@@ -19,7 +19,6 @@ from quadric.data.settings import StoredDtype
 from quadric.data.token_rules import TokenCounts
 
 FORMAT = 2
-"""Format 1 had no `layout.unit_vectors`: all vectors were stored at their own length."""
 NAME = "manifest.json"
 IN_PART = re.compile(r"part-(?P<part>\d+)-of-(?P<count>\d+)/(?P<file>[^/]+)")
 """File of a shard that one of several workers harvested; see `parts`."""
@@ -114,8 +113,9 @@ def named_damage(path: Path) -> Iterator[dict[str, Any]]:
         raise CacheError(str(problem)) from None
     if not isinstance(record, dict) or "format" not in record:
         raise CacheError(f"{path} is damaged ({shown(record)} is no manifest); {remedy}")
-    if (found := record["format"]) not in (1, FORMAT):
-        raise CacheError(f"{path} has format {shown(found)}, expected 1 or {FORMAT}; harvest again with this version")
+    if (found := record["format"]) != FORMAT:
+        origin = ", of Quadric 0.1" if found == 1 else ""
+        raise CacheError(f"{path} has format {shown(found)}{origin}; expected {FORMAT}: harvest again")
     try:
         yield record
     except (KeyError, TypeError, ValueError) as wrong:
@@ -125,18 +125,9 @@ def named_damage(path: Path) -> Iterator[dict[str, Any]]:
 def manifest_from_record(record: dict[str, Any]) -> Manifest:
     """The inverse of `to_record`; unknown or missing keys are errors."""
     rest = {name: value for name, value in record.items() if name != "format"}
-    return _manifest(_upgraded(rest) if record["format"] == 1 else rest)
-
-
-def _upgraded(record: dict[str, Any]) -> dict[str, Any]:
-    """A record of format 1 as it would be written today."""
-    return record | {"layout": {**record["layout"], "unit_vectors": False}}
-
-
-def _manifest(record: dict[str, Any]) -> Manifest:
-    check_keys(record, {field.name for field in fields(Manifest)}, NAME)
-    rest = record_from_json(_Rest, {name: value for name, value in record.items() if name != "provenance"}, NAME)
-    return Manifest(provenance=StreamProvenance.from_dict(record["provenance"]), **vars(rest))
+    check_keys(rest, {field.name for field in fields(Manifest)}, NAME)
+    provenance = StreamProvenance.from_dict(rest.pop("provenance"))
+    return Manifest(provenance=provenance, **vars(record_from_json(_Rest, rest, NAME)))
 
 
 @dataclass(frozen=True, kw_only=True)

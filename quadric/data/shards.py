@@ -17,7 +17,7 @@ from torch.nn.functional import pad
 from quadric._io.files import write_atomically
 from quadric.data.batches import COLUMNS, concatenated
 from quadric.data.live_stream import ForwardPass
-from quadric.data.manifest import CacheError, Layout, Shard
+from quadric.data.manifest import Layout, Shard
 from quadric.data.token_rules import TokenCounts
 
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
@@ -78,24 +78,13 @@ def stored_vectors(values: Float[Tensor, "n d"], layout: Layout, name: str) -> d
     """The tensors that hold the vectors of one hook point: directions and lengths, or the vectors themselves."""
     dtype = DTYPES[layout.dtype]
     if not layout.unit_vectors:
-        return {f"activations.{name}": stored_as(values, dtype, name).cpu().contiguous()}
+        return {f"activations.{name}": values.to(dtype).cpu().contiguous()}
     lengths = torch.linalg.vector_norm(values, dim=1)  # finite and positive: the token rules refuse others
     directions = (values / lengths[:, None]).to(dtype)  # at most 1, so no dtype overflows
     return {
         f"activations.{name}": directions.cpu().contiguous(),
         f"lengths.{name}": lengths.cpu().contiguous(),
     }
-
-
-def stored_as(values: Float[Tensor, "n d"], dtype: torch.dtype, name: str) -> Float[Tensor, "n d"]:
-    """Values in the dtype of the cache; raises if they overflow it."""
-    stored = values.to(dtype)
-    if not bool(torch.isfinite(stored).all()):
-        largest, kind = values.abs().max(), str(dtype).removeprefix("torch.")
-        raise CacheError(
-            f"an activation of {largest:.0f} at {name} overflows {kind}; store bfloat16 or float32 instead"
-        )
-    return stored
 
 
 def _sequence_tokens(passes: list[ForwardPass]) -> Int[Tensor, "s l"]:

@@ -2,22 +2,14 @@
 
 import json
 import os
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from quadric._io.array_file import read_arrays, write_arrays
-from quadric._io.files import (
-    is_plain_name,
-    name_disk_errors,
-    read_versioned_json,
-    remove_leftovers,
-    sha256_of_file,
-    write_atomically,
-)
+from quadric._io.array_file import load_stored, store_arrays
+from quadric._io.files import name_disk_errors, read_versioned_json, remove_leftovers, write_atomically
 from quadric._io.records import record_from_json
 from quadric.evidence.calibration import Calibration
 from quadric.evidence.record import (
@@ -38,23 +30,10 @@ NAME = "evidence.json"
 AGAIN = "collect the evidence again: delete the folder, then quadric site"
 BY_LATENT = ("texts", "scores")
 """Fields of labels by a model that are by latent."""
-LEFTOVERS = r"(?:points|rest)-new\.safetensors|collecting\.safetensors|evidence\.json"
+LEFTOVERS = r"(?:points|rest)-[0-9a-f]+\.safetensors|collecting\.safetensors|evidence\.json"
 """Files that a killed process may have left under temporary names."""
 
 Array = np.ndarray
-
-
-class OutdatedEvidenceError(ValueError):
-    """The evidence is of a format that this version no longer reads."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class StoredFile:
-    """The file that holds some arrays, and how to check that it is complete."""
-
-    file: str
-    bytes: int
-    sha256: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,8 +64,8 @@ def save_evidence(evidence: Evidence, folder: str | os.PathLike[str]) -> None:
 
 def _save(evidence: Evidence, folder: Path) -> None:
     remove_leftovers(folder, LEFTOVERS)
-    points = _store(folder, "points", _arrays(evidence.points, ""))
-    rest = _store(folder, "rest", _rest(evidence))
+    points = store_arrays(folder, "points", _arrays(evidence.points, ""))
+    rest = store_arrays(folder, "rest", _rest(evidence))
     record = EvidenceFile(
         format=FORMAT,
         format_version=FORMAT_VERSION,
@@ -98,12 +77,12 @@ def _save(evidence: Evidence, folder: Path) -> None:
         settings=asdict(evidence.settings),
         provenance=asdict(evidence.provenance),
         labels=_labels_as_json(evidence.labels),
-        points=asdict(points),
-        rest=asdict(rest),
+        points=points,
+        rest=rest,
     )
     _write_record(folder, record)
     for file in folder.glob("*.safetensors"):
-        if file.name.startswith(("points-", "rest-")) and file.name not in (points.file, rest.file):
+        if file.name.startswith(("points-", "rest-")) and file.name not in (points["file"], rest["file"]):
             file.unlink()
 
 
@@ -111,8 +90,8 @@ def load_evidence(folder: str | os.PathLike[str]) -> Evidence:
     """Read what `save_evidence` wrote; anything else is an error."""
     folder = Path(folder)
     record = read_record(folder)
-    points = _load(folder, record.points)
-    rest = _load(folder, record.rest)
+    points = load_stored(folder, record.points, folder / NAME, AGAIN)
+    rest = load_stored(folder, record.rest, folder / NAME, AGAIN)
     where = str(folder / NAME)
     labels = _labels_from_json(record.labels, where)
     _check_arrays(points, rest, len(labels.texts), where)
@@ -147,41 +126,13 @@ def read_record(folder: Path) -> EvidenceFile:
     path = folder / NAME
     if not path.is_file():
         raise FileNotFoundError(f"no {NAME} in '{folder}'; make evidence with quadric site RUN --out DIR")
-    values = read_versioned_json(
-        path, FORMAT, FORMAT_VERSION, "Quadric evidence", "delete the folder and collect the evidence again"
-    )
-    if values["format_version"] < FORMAT_VERSION:
-        raise OutdatedEvidenceError(
-            f"{path} has format version {values['format_version']}, from before latents were shown about the centre of "
-            f"the tokens; delete the folder and collect the evidence again"
-        )
+    values = read_versioned_json(path, FORMAT, FORMAT_VERSION, "Quadric evidence", AGAIN, since="0.2")
     return record_from_json(EvidenceFile, values, str(path))
 
 
 def _write_record(folder: Path, record: EvidenceFile) -> None:
     text = json.dumps(asdict(record), indent=1, ensure_ascii=False, allow_nan=False)
     write_atomically(folder / NAME, (text + "\n").encode())
-
-
-def _store(folder: Path, name: str, arrays: Mapping[str, Array]) -> StoredFile:
-    """Write under a name that contains the hash, so that older files stay until the record names the new ones."""
-    fresh = folder / f"{name}-new.safetensors"
-    written = write_arrays(fresh, arrays)
-    stored = StoredFile(file=f"{name}-{written.sha256[:12]}.safetensors", bytes=written.bytes, sha256=written.sha256)
-    fresh.replace(folder / stored.file)
-    return stored
-
-
-def _load(folder: Path, values: dict[str, Any]) -> dict[str, Array]:
-    stored = record_from_json(StoredFile, values, f"a file in {folder / NAME}")
-    path = folder / stored.file
-    if not is_plain_name(stored.file) or not path.is_file():
-        raise FileNotFoundError(f"'{stored.file}' named by {folder / NAME} is missing; {AGAIN}")
-    if path.stat().st_size != stored.bytes:
-        raise ValueError(f"{path} has {path.stat().st_size} bytes, expected {stored.bytes}; {AGAIN}")
-    if sha256_of_file(path) != stored.sha256:
-        raise ValueError(f"{path} is damaged: its sha256 is not the recorded one; {AGAIN}")
-    return read_arrays(path).arrays
 
 
 def _arrays(part: object, prefix: str) -> dict[str, Array]:
@@ -241,10 +192,10 @@ def _labels_as_json(labels: Labels) -> dict[str, Any]:
 
 
 def _labels_from_json(values: dict[str, Any], where: str) -> Labels:
-    scores = values.get("scores")  # missing in evidence from before labels were scored
+    scores = values.get("scores")
     written = values.get("from_model")
     if isinstance(written, dict):
-        values = {**values, "from_model": _by_latent({"scores": {}, **written}, where)}
+        values = {**values, "from_model": _by_latent(written, where)}
     labels = record_from_json(Labels, {**values, "scores": None}, f"labels in {where}")
     if scores is not None:
         labels = replace(labels, scores=_scores(scores, f"scores of labels in {where}"))

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from quadric.geometry.centring import Directions
+from quadric.geometry.centring import CentredDirections
 from quadric.geometry.shapes import HALF_SPACE, Reading
 from quadric.geometry.spectra import leading_eigenpairs
 
@@ -110,16 +110,16 @@ def principal_components(
     return leading_eigenpairs(covariance.double(), min(count, len(covariance)))[1]
 
 
-def direction_frames(found: Directions, components: Float[Tensor, "..."], n_axes: int) -> DirectionFrames:
+def direction_frames(found: CentredDirections, components: Float[Tensor, "..."], n_axes: int) -> DirectionFrames:
     """The axes of latents: what each writes, what it reads besides, then principal components of the tokens."""
     parts = [
-        _frames(Directions(*(column[rows] for column in found)), components, n_axes)
+        _frames(CentredDirections(*(column[rows] for column in found)), components, n_axes)
         for rows in torch.split(torch.arange(len(found.constant)), LATENTS_AT_ONCE)
     ]
     return DirectionFrames(*(torch.cat(column) for column in zip(*parts, strict=True)))
 
 
-def _frames(found: Directions, components: Tensor, n_axes: int) -> DirectionFrames:
+def _frames(found: CentredDirections, components: Tensor, n_axes: int) -> DirectionFrames:
     count, d_model = found.writes.shape
     shared = [components[:, number].expand(count, d_model) for number in range(components.shape[1])]
     candidates = torch.stack([found.writes, found.reads, *shared], dim=2)

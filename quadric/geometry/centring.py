@@ -30,11 +30,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from quadric.geometry.dictionary import CHEAP_IN_DOUBLE, require_bilinear
-from quadric.model import Autoencoder, BilinearAutoencoder
+from quadric.geometry.dictionary import is_costly, require_forms
+from quadric.model import Dictionary
+from quadric.model.forms import Directions, Forms
 from quadric.model.lens import AffineLens, TokenMoments
-from quadric.model.linear import LinearAutoencoder
-from quadric.model.mixing import Dense
 from quadric.model.scaling import encoder_input
 
 SMALLEST_VARIANCE = 1e-6
@@ -94,7 +93,7 @@ class Centring(NamedTuple):
         return unit - (unit @ m)[:, None] * m
 
 
-def centring_of(autoencoder: Autoencoder, centre: CentreLike | None = None) -> Centring:
+def centring_of(autoencoder: Dictionary | Forms, centre: CentreLike | None = None) -> Centring:
     """How to split the latents of a dictionary: about its lens's own centre, else about the given one or the origin.
 
     Args:
@@ -105,9 +104,10 @@ def centring_of(autoencoder: Autoencoder, centre: CentreLike | None = None) -> C
     Returns:
         The split.
     """
-    if isinstance(autoencoder, LinearAutoencoder):
-        return _about_tokens(autoencoder, centre)
-    lens, d_model = require_bilinear(autoencoder).lens, autoencoder.d_model
+    forms = autoencoder if isinstance(autoencoder, Forms) else autoencoder.forms()
+    if isinstance(forms, Directions):
+        return _about_tokens(forms, centre)
+    lens, d_model = require_forms(autoencoder).lens, autoencoder.d_model
     if isinstance(lens, AffineLens):
         mean, own = lens.centre.detach().cpu().double(), lens.covariance.detach().cpu().double()
         return Centring(mean, float(lens.constant), own, None, True, "")
@@ -122,12 +122,12 @@ def centring_of(autoencoder: Autoencoder, centre: CentreLike | None = None) -> C
     return Centring(mean, scale, covariance, direction, False, centre_sha256(given))
 
 
-def _about_tokens(autoencoder: LinearAutoencoder, centre: CentreLike | None) -> Centring:
+def _about_tokens(directions: Directions, centre: CentreLike | None) -> Centring:
     """v = u − μ: a linear dictionary subtracts what it is centred on, like an affine lens."""
-    bias, spread = autoencoder.decoder_bias.detach().cpu().double(), 1 / autoencoder.d_model
+    bias, spread = directions.bias.detach().cpu().double(), 1 / directions.d_model
     if centre is None:
         return Centring(bias, 1.0, spread, None, True, "")
-    given = _fitting(centre, autoencoder.d_model)
+    given = _fitting(centre, directions.d_model)
     covariance = spread if given.covariance is None else given.covariance.detach().cpu().double()
     return Centring(given.mean.detach().cpu().double(), 1.0, covariance, None, True, centre_sha256(given))
 
@@ -140,15 +140,16 @@ def _fitting(centre: CentreLike, d_model: int) -> Centre:
     return given
 
 
-def prepared(autoencoder: Autoencoder, tokens: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+def prepared(autoencoder: Dictionary, tokens: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
     """Raw activations as `encode` takes them, checked and on the dictionary's device: unit tokens, for those that are
     trained here."""
     return autoencoder.prepare(tokens.to(next(autoencoder.parameters()).device))
 
 
-def as_read(autoencoder: Autoencoder, tokens: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+def as_read(autoencoder: Dictionary, tokens: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
     """What the dictionary reads of prepared tokens: the vectors about whose mean a linear dictionary is shown."""
-    return encoder_input(autoencoder.input, tokens) if isinstance(autoencoder, LinearAutoencoder) else tokens
+    directions = autoencoder.forms()
+    return encoder_input(directions.input, tokens) if isinstance(directions, Directions) else tokens
 
 
 def as_centre(centre: CentreLike) -> Centre:
@@ -166,14 +167,14 @@ def centre_sha256(centre: Centre) -> str:
     return digest.hexdigest()
 
 
-def given_sha256(autoencoder: Autoencoder, centre: CentreLike | None) -> str:
+def given_sha256(autoencoder: Dictionary, centre: CentreLike | None) -> str:
     """`Centring.sha256` of a dictionary and a centre, without splitting anything."""
     return "" if centre is None or has_own_centre(autoencoder) else centre_sha256(as_centre(centre))
 
 
-def has_own_centre(autoencoder: Autoencoder) -> bool:
+def has_own_centre(autoencoder: Dictionary) -> bool:
     """Whether the dictionary knows the centre of its tokens, by an affine lens, so that geometry needs no data."""
-    return isinstance(autoencoder, BilinearAutoencoder) and isinstance(autoencoder.lens, AffineLens)
+    return isinstance(autoencoder.lens, AffineLens)
 
 
 class Factors(NamedTuple):
@@ -184,15 +185,15 @@ class Factors(NamedTuple):
 
 
 @torch.no_grad()
-def centred_factors(autoencoder: BilinearAutoencoder, centring: Centring) -> Factors:
+def centred_factors(latents: Dictionary | Forms, centring: Centring) -> Factors:
     """The factors of all atoms about the centre, in float64 unless the latents are dense and large."""
-    costly = isinstance(autoencoder.mixing, Dense) and autoencoder.n_hidden * autoencoder.d_model**2 > CHEAP_IN_DOUBLE
-    dtype = torch.float32 if costly else torch.float64
-    left = centring.split(autoencoder.left.detach().double()).to(dtype)
-    return Factors(left, left if autoencoder.tied else centring.split(autoencoder.right.detach().double()).to(dtype))
+    forms = require_forms(latents)
+    dtype = torch.float32 if is_costly(forms) else torch.float64
+    left = centring.split(forms.left.detach().double()).to(dtype)
+    return Factors(left, left if forms.same_factors else centring.split(forms.right.detach().double()).to(dtype))
 
 
-class Directions(NamedTuple):
+class CentredDirections(NamedTuple):
     """Some latents of a linear dictionary about a centre; float64."""
 
     writes: Float[Tensor, "b d"]
@@ -205,21 +206,21 @@ class Directions(NamedTuple):
 
 @torch.no_grad()
 def directions_of(
-    autoencoder: LinearAutoencoder, centre: Float[Tensor, " d"], latents: slice = slice(None)
-) -> Directions:
+    directions: Directions, centre: Float[Tensor, " d"], latents: slice = slice(None)
+) -> CentredDirections:
     """What latents write and read, and their value before the gate at a centre.
 
     Args:
-        autoencoder: A linear dictionary.
+        directions: Of a linear dictionary.
         centre: Of the tokens that its encoder reads.
         latents: Which of them.
 
     Returns:
         Rows of decoder and encoder, and constants.
     """
-    tensors = (autoencoder.decoder, autoencoder.encoder, autoencoder.encoder_bias, autoencoder.decoder_bias)
-    decoder, encoder, encoder_bias, decoder_bias = (each.detach().cpu().double() for each in tensors)
+    tensors = (directions.writes, directions.reads, directions.constants, directions.bias)
+    writes, encoder, constants, bias = (each.detach().cpu().double() for each in tensors)
     reads, centre = encoder[latents], centre.cpu().double()
-    if autoencoder.subtract_decoder_bias:
-        centre = centre - decoder_bias
-    return Directions(decoder[latents], reads, reads @ centre + encoder_bias[latents])
+    if directions.subtracts_bias:
+        centre = centre - bias
+    return CentredDirections(writes[latents], reads, reads @ centre + constants[latents])

@@ -16,16 +16,18 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from quadric.geometry.dictionary import as_forms
 from quadric.geometry.kernels import cross_kernel, squared_norm, traces
 from quadric.geometry.similarity import (
     HungarianSimilarity,
     comparable,
     frobenius_from_norms,
     hungarian_from_kernels,
-    randomly_initialized,
+    random_forms,
 )
 from quadric.geometry.spectra import leading_eigenpairs
-from quadric.model import Autoencoder, BilinearAutoencoder
+from quadric.model import Dictionary
+from quadric.model.forms import Forms
 
 EIGENSPACE_DIMENSION = 64
 NULL_SEED = 1_000_003
@@ -46,7 +48,7 @@ class Eigenspace(NamedTuple):
 class Portrait(NamedTuple):
     """The quantities of one autoencoder that a comparison needs; computed once for any number of comparisons."""
 
-    autoencoder: BilinearAutoencoder
+    autoencoder: Forms
     kernel: Float[Tensor, "k k"]
     energy: float
     """‖K‖²."""
@@ -90,7 +92,9 @@ class Comparison(NamedTuple):
         )
 
 
-def compare(a: Autoencoder, b: Autoencoder, *, null_seed: int = NULL_SEED, force: bool = False) -> Comparison:
+def compare(
+    a: Dictionary | Forms, b: Dictionary | Forms, *, null_seed: int = NULL_SEED, force: bool = False
+) -> Comparison:
     """Every measure of agreement between two autoencoders, with its value for a random initialization.
 
     Args:
@@ -111,14 +115,14 @@ def compare(a: Autoencoder, b: Autoencoder, *, null_seed: int = NULL_SEED, force
     """
     first, second = comparable(a, b, force)
     mine, other = portrait(first), portrait(second)
-    return compare_portraits(mine, other, portrait(randomly_initialized(second, null_seed)))
+    return compare_portraits(mine, other, portrait(random_forms(second, null_seed)))
 
 
-def portrait(autoencoder: BilinearAutoencoder) -> Portrait:
+def portrait(autoencoder: Dictionary | Forms) -> Portrait:
     """Compute the kernel of an autoencoder and the quantities that a comparison derives from it."""
     kernel = cross_kernel(autoencoder, autoencoder)
     eigenspace = leading_eigenspace(kernel, EIGENSPACE_DIMENSION)
-    return Portrait(autoencoder, kernel, squared_norm(kernel), traces(autoencoder), eigenspace)
+    return Portrait(as_forms(autoencoder), kernel, squared_norm(kernel), traces(autoencoder), eigenspace)
 
 
 def compare_portraits(mine: Portrait, other: Portrait, null: Portrait) -> Comparison:

@@ -22,15 +22,15 @@ from torch import Tensor
 from quadric.geometry.axes import direction_frames, eigenvector_frames, no_axes, principal_components
 from quadric.geometry.centring import (
     Centre,
+    CentredDirections,
     CentreLike,
     Centring,
-    Directions,
     as_centre,
     centred_factors,
     centring_of,
     directions_of,
 )
-from quadric.geometry.dictionary import Progress, Terms, no_progress, require_bilinear, support, term_batches
+from quadric.geometry.dictionary import Progress, Terms, no_progress, require_forms, support, term_batches
 from quadric.geometry.shapes import (
     CONSTANT,
     DEFAULT_TOLERANCE,
@@ -41,8 +41,8 @@ from quadric.geometry.shapes import (
     read_shapes,
 )
 from quadric.geometry.spectra import Eigenpairs, SpectrumBatch, eigenpairs, eigenvalues, padded_table
-from quadric.model import Autoencoder, BilinearAutoencoder
-from quadric.model.linear import LinearAutoencoder
+from quadric.model import Dictionary
+from quadric.model.forms import Directions, Forms
 from quadric.model.storage import weights_sha256
 
 KEPT_AXES = 8
@@ -97,7 +97,7 @@ class Decomposition:
             f"{kept} axes per latent, weights {self.weights_sha256[:12]})"
         )
 
-    def check_weights(self, autoencoder: Autoencoder) -> None:
+    def check_weights(self, autoencoder: Dictionary) -> None:
         """Raise if this decomposition belongs to other weights."""
         if self.weights_sha256 != weights_sha256(autoencoder):
             raise ValueError(
@@ -151,7 +151,7 @@ def with_signs(geometry: Geometry, signs: Float[Tensor, " k"]) -> Geometry:
 
 @torch.no_grad()
 def decompose(
-    autoencoder: Autoencoder,
+    autoencoder: Dictionary,
     n_axes: int = KEPT_AXES,
     on_progress: Progress = no_progress,
     *,
@@ -178,12 +178,12 @@ def decompose(
     """
     check_tolerance(tolerance)
     centring = centring_of(autoencoder, centre)
-    is_linear = isinstance(autoencoder, LinearAutoencoder)
-    if isinstance(autoencoder, LinearAutoencoder):
-        found, eigenvalues = directions_part(autoencoder, centring, n_axes)
+    directions = autoencoder.forms()
+    if isinstance(directions, Directions):
+        found, eigenvalues = directions_part(directions, centring, n_axes)
         on_progress(autoencoder.n_latents)
     else:
-        found, eigenvalues = _forms_part(require_bilinear(autoencoder), centring, n_axes, tolerance, on_progress)
+        found, eigenvalues = _forms_part(require_forms(autoencoder), centring, n_axes, tolerance, on_progress)
     return Decomposition(
         weights_sha256=weights_sha256(autoencoder),
         centre_sha256=centring.sha256,
@@ -193,12 +193,12 @@ def decompose(
         support=support(autoencoder).cpu(),
         **found.columns,
         readings=found.readings,
-        is_linear=is_linear,
+        is_linear=isinstance(directions, Directions),
     )
 
 
 def _forms_part(
-    autoencoder: BilinearAutoencoder, centring: Centring, n_axes: int, tolerance: float, on_progress: Progress
+    autoencoder: Forms, centring: Centring, n_axes: int, tolerance: float, on_progress: Progress
 ) -> tuple["Part", Float[Tensor, "k r"]]:
     """All latents of a bilinear dictionary, and their eigenvalues."""
     parts: list[Part] = []
@@ -212,10 +212,10 @@ def _forms_part(
 
 
 def directions_part(
-    autoencoder: LinearAutoencoder, centring: Centring, n_axes: int, latents: slice = slice(None)
+    directions: Directions, centring: Centring, n_axes: int, latents: slice = slice(None)
 ) -> tuple["Part", Float[Tensor, "b r"]]:
     """Latents of a linear dictionary, and their eigenvalues, of which there are none."""
-    found = directions_of(autoencoder, centring.centre, latents)
+    found = directions_of(directions, centring.centre, latents)
     frames = direction_frames(found, principal_components(centring.covariance, n_axes), n_axes)
     columns = {
         "axes": frames.axes.float(),
@@ -225,11 +225,11 @@ def directions_part(
         "constant": found.constant,
         "energy": found.writes.square().sum(-1),
     }
-    numbers = torch.arange(autoencoder.n_latents)[latents]
+    numbers = torch.arange(directions.n_latents)[latents]
     return Part(numbers, columns, _direction_readings(found)), found.constant.new_zeros(len(numbers), 1)
 
 
-def _direction_readings(found: Directions) -> Readings:
+def _direction_readings(found: CentredDirections) -> Readings:
     """Half-spaces of curvature 0; a latent that reads nothing is constant, and one that writes nothing is empty."""
     reads, writes = found.reads.any(1), found.writes.any(1)
     shape = torch.where(writes, torch.where(reads, HALF_SPACE, CONSTANT), EMPTY)
@@ -244,7 +244,7 @@ def _direction_readings(found: Directions) -> Readings:
     )
 
 
-def centred_spectra(autoencoder: Autoencoder, centre: CentreLike | None = None) -> Iterator[SpectrumBatch]:
+def centred_spectra(autoencoder: Dictionary | Forms, centre: CentreLike | None = None) -> Iterator[SpectrumBatch]:
     """The eigenpairs of every latent's quadratic part Q, batch by batch; eigenvectors are directions of the token.
 
     Args:
@@ -254,13 +254,13 @@ def centred_spectra(autoencoder: Autoencoder, centre: CentreLike | None = None) 
     Yields:
         Latents, eigenvalues (b, r) by |λ| descending and eigenvectors (b, d, r).
     """
-    bilinear = require_bilinear(autoencoder)
+    bilinear = require_forms(autoencoder)
     for terms in term_batches(bilinear, centred_factors(bilinear, centring_of(bilinear, centre))):
         yield SpectrumBatch(terms.latents, *_quadratic_part(terms))
 
 
 def leading_axes(
-    autoencoder: Autoencoder, n_axes: int, geometry: Decomposition | None = None, *, centre: CentreLike | None = None
+    autoencoder: Dictionary, n_axes: int, geometry: Decomposition | None = None, *, centre: CentreLike | None = None
 ) -> Float32[Tensor, "k d a"]:
     """The first axes of every latent, zero beyond what there is; the largest entry of each is positive.
 

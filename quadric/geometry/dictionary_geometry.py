@@ -6,15 +6,15 @@ file with its size and hash, written last. If the stored geometry is missing, da
 weights or about another centre, it is computed again.
 """
 
-import errno
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from quadric._io.array_file import read_arrays, write_arrays
-from quadric._io.files import is_plain_name, name_disk_errors, read_versioned_json, sha256_of_file, write_json
+from quadric._io.array_file import load_stored, store_arrays
+from quadric._io.files import NotWritableError, name_disk_errors, read_versioned_json, write_json
 from quadric._io.records import record_from_json
 from quadric.geometry.centring import Centre, CentreLike, given_sha256
 from quadric.geometry.decomposition import KEPT_AXES, Decomposition, decompose
@@ -22,7 +22,7 @@ from quadric.geometry.dictionary import Progress, no_progress
 from quadric.geometry.neighbours import DEFAULT_COUNT, Neighbours, Redundancy, closest, redundancy
 from quadric.geometry.shapes import Readings
 from quadric.geometry.statistics import LatentStatistics, statistics_of
-from quadric.model import Autoencoder
+from quadric.model import Dictionary
 from quadric.model.storage import weights_sha256
 
 FORMAT = "quadric-geometry"
@@ -42,7 +42,6 @@ _TENSORS = (
 _PARTS: dict[str, Any] = {"readings": Readings, "neighbours": Neighbours, "redundancy": Redundancy}
 IS_LINEAR = "is_linear"
 """Name of a tensor that is there only if latents are directions."""
-_NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -60,7 +59,7 @@ class DictionaryGeometry(Decomposition):
 
 
 def dictionary_geometry(
-    autoencoder: Autoencoder, on_progress: Progress = no_progress, *, moments: CentreLike | None = None
+    autoencoder: Dictionary, on_progress: Progress = no_progress, *, moments: CentreLike | None = None
 ) -> DictionaryGeometry:
     """Compute the geometry of every latent from weights alone, decomposing each latent once.
 
@@ -86,15 +85,6 @@ def dictionary_geometry(
 
 
 @dataclass(frozen=True, kw_only=True)
-class TensorFile:
-    """The file that holds the tensors, and how to check that it is complete."""
-
-    file: str
-    bytes: int
-    sha256: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class GeometryFile:
     """geometry.json."""
 
@@ -107,7 +97,7 @@ class GeometryFile:
 
 
 def kept_geometry(
-    autoencoder: Autoencoder, folder: Path, on_progress: Progress = no_progress, *, moments: CentreLike | None = None
+    autoencoder: Dictionary, folder: Path, on_progress: Progress = no_progress, *, moments: CentreLike | None = None
 ) -> DictionaryGeometry:
     """The geometry of a dictionary, from the folder if it holds it, else computed and saved there.
 
@@ -129,16 +119,13 @@ def kept_geometry(
     if (known := stored_geometry(autoencoder, folder, moments=moments)) is not None:
         return known
     geometry = dictionary_geometry(autoencoder, on_progress, moments=moments)
-    try:
+    with suppress(NotWritableError):  # a read-only run folder: return the geometry without storing it
         save_geometry(geometry, folder)
-    except OSError as problem:  # a read-only run folder: return the geometry without storing it
-        if problem.errno not in _NOT_WRITABLE:
-            raise
     return geometry
 
 
 def stored_geometry(
-    autoencoder: Autoencoder, folder: Path, *, moments: CentreLike | None = None, any_centre: bool = False
+    autoencoder: Dictionary, folder: Path, *, moments: CentreLike | None = None, any_centre: bool = False
 ) -> DictionaryGeometry | None:
     """The geometry in the folder, or None unless it is complete and that of exactly these weights and this centre.
 
@@ -173,22 +160,18 @@ def save_geometry(geometry: DictionaryGeometry, folder: Path) -> None:
 
 def _save(geometry: DictionaryGeometry, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    arrays = {name: tensor.numpy() for name, tensor in _tensors(geometry).items()}
-    fresh = folder / "tensors-new.safetensors"
-    written = write_arrays(fresh, arrays)
-    tensors = TensorFile(file=f"tensors-{written.sha256[:12]}.safetensors", bytes=written.bytes, sha256=written.sha256)
-    fresh.replace(folder / tensors.file)
+    tensors = store_arrays(folder, "tensors", {name: tensor.numpy() for name, tensor in _tensors(geometry).items()})
     record = GeometryFile(
         format=FORMAT,
         format_version=FORMAT_VERSION,
         weights_sha256=geometry.weights_sha256,
         centre_sha256=geometry.centre_sha256,
         tolerance=geometry.tolerance,
-        tensors=asdict(tensors),
+        tensors=tensors,
     )
     write_json(folder / NAME, asdict(record))
     for file in folder.glob("tensors-*.safetensors"):
-        if file.name != tensors.file:
+        if file.name != tensors["file"]:
             file.unlink()
 
 
@@ -196,15 +179,10 @@ def load_geometry(folder: Path) -> DictionaryGeometry:
     """Read what `save_geometry` wrote; anything else is an error."""
     path = folder / NAME
     remedy = "delete the folder, and it is computed again"
-    values = read_versioned_json(path, FORMAT, FORMAT_VERSION, "the geometry of a dictionary", remedy)
+    values = read_versioned_json(path, FORMAT, FORMAT_VERSION, "the geometry of a dictionary", remedy, since="0.2")
     record = record_from_json(GeometryFile, values, str(path))
-    if record.format_version != FORMAT_VERSION:
-        raise ValueError(f"{path} has format version {record.format_version}, expected {FORMAT_VERSION}; {remedy}")
-    stored = record_from_json(TensorFile, record.tensors, f"tensors in {path}")
-    file = folder / stored.file
-    if not is_plain_name(stored.file) or file.stat().st_size != stored.bytes or sha256_of_file(file) != stored.sha256:
-        raise ValueError(f"{file} is not the file that {path} describes; {remedy}")
-    tensors = {name: torch.from_numpy(array) for name, array in read_arrays(file).arrays.items()}
+    arrays = load_stored(folder, record.tensors, path, remedy)
+    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
     parts: dict[str, Any] = {
         name: kind(*(tensors[f"{name}.{field}"] for field in kind._fields)) for name, kind in _PARTS.items()
     }
@@ -240,7 +218,7 @@ def _centre(tensors: dict[str, torch.Tensor]) -> Centre | None:
     return Centre(tensors["centre.mean"], tensors.get("centre.covariance")) if "centre.mean" in tensors else None
 
 
-def _has_expected_shapes(geometry: DictionaryGeometry, autoencoder: Autoencoder) -> bool:
+def _has_expected_shapes(geometry: DictionaryGeometry, autoencoder: Dictionary) -> bool:
     """Whether as many axes and neighbours are stored as this version keeps."""
     k, d = autoencoder.n_latents, autoencoder.d_model
     count = min(DEFAULT_COUNT, k - 1)

@@ -9,11 +9,11 @@ from torch import Tensor
 from quadric.geometry.axes import NO_AXIS
 from quadric.geometry.centring import CentreLike, Centring, centred_factors, centring_of, directions_of
 from quadric.geometry.decomposition import KEPT_AXES, Part, decompose_batch, directions_part, linear_and_constant
-from quadric.geometry.dictionary import Terms, require_bilinear
+from quadric.geometry.dictionary import Terms, require_forms
 from quadric.geometry.forms import Form
 from quadric.geometry.shapes import DEFAULT_TOLERANCE, Shape
-from quadric.model import Autoencoder
-from quadric.model.linear import LinearAutoencoder
+from quadric.model import Dictionary
+from quadric.model.forms import Directions
 
 
 class LatentFrame(NamedTuple):
@@ -51,7 +51,7 @@ class LatentFrame(NamedTuple):
 
 @torch.no_grad()
 def latent_frame(
-    autoencoder: Autoencoder, latent: int, n_axes: int = KEPT_AXES, centre: CentreLike | None = None
+    autoencoder: Dictionary, latent: int, n_axes: int = KEPT_AXES, centre: CentreLike | None = None
 ) -> LatentFrame:
     """The axes and coefficients of one latent, without decomposing the others.
 
@@ -65,9 +65,10 @@ def latent_frame(
         Its eigenvalues, axes, coefficients and shape.
     """
     centring = centring_of(autoencoder, centre)
-    if isinstance(autoencoder, LinearAutoencoder):
-        return _direction_frame(autoencoder, latent, centring, n_axes)
-    bilinear = require_bilinear(autoencoder)
+    directions = autoencoder.forms()
+    if isinstance(directions, Directions):
+        return _direction_frame(directions, latent, centring, n_axes)
+    bilinear = require_forms(autoencoder)
     atoms, weights = bilinear.mixing.row(latent)
     left, right = (factors[atoms].double() for factors in centred_factors(bilinear, centring))
     return _frame_of(left, right, weights.detach().double().to(left.device), centring, n_axes)
@@ -96,10 +97,10 @@ def _frame_of(left: Tensor, right: Tensor, weights: Tensor, centring: Centring, 
     return _only_frame(part, values, centring.scale * linear_and_constant(terms)[0][0].cpu(), centring)
 
 
-def _direction_frame(autoencoder: LinearAutoencoder, latent: int, centring: Centring, n_axes: int) -> LatentFrame:
+def _direction_frame(directions: Directions, latent: int, centring: Centring, n_axes: int) -> LatentFrame:
     only = slice(latent, latent + 1)
-    part, values = directions_part(autoencoder, centring, n_axes, only)
-    return _only_frame(part, values, directions_of(autoencoder, centring.centre, only).reads[0], centring)
+    part, values = directions_part(directions, centring, n_axes, only)
+    return _only_frame(part, values, directions_of(directions, centring.centre, only).reads[0], centring)
 
 
 def _only_frame(part: "Part", values: Tensor, linear: Tensor, centring: Centring) -> LatentFrame:

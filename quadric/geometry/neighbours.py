@@ -17,14 +17,16 @@ from torch import Tensor
 from quadric.geometry.axes import NO_AXIS
 from quadric.geometry.centring import CentreLike
 from quadric.geometry.decomposition import Decomposition, decompose
-from quadric.geometry.dictionary import Progress, no_progress
+from quadric.geometry.dictionary import Progress, as_forms, no_progress
 from quadric.geometry.kernels import cross_kernel
 from quadric.geometry.shapes import HALF_SPACE
 from quadric.geometry.spectra import effective_rank
-from quadric.model import Autoencoder, BilinearAutoencoder
+from quadric.model import Dictionary
 from quadric.model.fast.lifted import form_norms, packed_forms
-from quadric.model.fast.products import slices
-from quadric.model.linear import LinearAutoencoder
+from quadric.model.fast.storage import sparse_rows_of
+from quadric.model.forms import Forms
+from quadric.model.products import slices
+from quadric.model.settings import LARGEST_KERNEL
 
 DEFAULT_COUNT = 20
 LARGEST_RANK = 8
@@ -62,7 +64,7 @@ class _Bases(NamedTuple):
 
 
 def neighbours(
-    autoencoder: Autoencoder,
+    autoencoder: Dictionary | Forms,
     count: int = DEFAULT_COUNT,
     largest_rank: int = LARGEST_RANK,
     on_progress: Progress = no_progress,
@@ -200,7 +202,7 @@ class Redundancy(NamedTuple):
 
 
 @torch.no_grad()
-def redundancy(autoencoder: Autoencoder, threshold: float = COPY) -> Redundancy:
+def redundancy(autoencoder: Dictionary | Forms, threshold: float = COPY) -> Redundancy:
     """Find empty and copied latents by the inner products of their forms.
 
     Args:
@@ -214,8 +216,9 @@ def redundancy(autoencoder: Autoencoder, threshold: float = COPY) -> Redundancy:
         >>> geometry.redundancy(ae).n_distinct
         24
     """
-    if not autoencoder.settings.has_kernel:
-        return _redundancy_by_forms(autoencoder, threshold)
+    forms = as_forms(autoencoder)
+    if forms.n_hidden > LARGEST_KERNEL and not forms.mixing.is_dense:
+        return _redundancy_by_forms(forms, threshold)
     kernel = form_kernel(autoencoder)
     norms = kernel.diagonal().clamp(min=0).sqrt()
     empty = _empty(norms)
@@ -230,13 +233,13 @@ def _empty(norms: Float[Tensor, " k"]) -> Bool[Tensor, " k"]:
     return norms <= EMPTY * (alive.median() if len(alive) else 1.0)
 
 
-def _redundancy_by_forms(autoencoder: BilinearAutoencoder, threshold: float) -> Redundancy:
+def _redundancy_by_forms(autoencoder: Forms, threshold: float) -> Redundancy:
     """Like `redundancy`, from forms in the product space, a block of latents at a time: no k×k matrix is held.
 
     Every latent is compared with the earlier ones that are no copies, in k²p FLOPs for k latents.
     """
     left, right = autoencoder.left.detach(), autoencoder.right.detach()
-    rows = autoencoder.mixing.sparse_rows(left)
+    rows = sparse_rows_of(autoencoder.mixing, left)
     assert rows is not None
     used = autoencoder.mixing.used_atoms
     left, right = (left, right) if used is None else (left[used], right[used])
@@ -265,13 +268,14 @@ def _redundancy_by_forms(autoencoder: BilinearAutoencoder, threshold: float) -> 
     return Redundancy(empty.cpu(), found.cpu())
 
 
-def form_kernel(autoencoder: Autoencoder) -> Float[Tensor, "k k"]:
+def form_kernel(autoencoder: Dictionary | Forms) -> Float[Tensor, "k k"]:
     """⟨W_i, W_j⟩ of all latents, symmetrized as data sees them; (d_i·d_j)² where they are directions."""
-    if isinstance(autoencoder, BilinearAutoencoder):
-        return cross_kernel(autoencoder, autoencoder)
-    assert isinstance(autoencoder, LinearAutoencoder)
-    decoder = autoencoder.decoder.detach().float()
-    return (decoder @ decoder.mT).square()
+    forms = as_forms(autoencoder)
+    if forms.same_factors and not forms.mixing.has_weights:
+        writes = forms.left.detach().float()
+        squares: Tensor = (writes @ writes.mT).square()
+        return squares
+    return cross_kernel(forms, forms)
 
 
 def _originals(near: Bool[Tensor, "k k"]) -> Int[Tensor, " k"]:

@@ -17,7 +17,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from quadric.geometry.dictionary import term_batches
-from quadric.model import Autoencoder
+from quadric.model import Dictionary
+from quadric.model.forms import Forms
 
 LARGEST_DENSE = 1_024
 """Largest number of latents for a dense eigendecomposition of the kernel; beyond, Lanczos finds the leading pairs."""
@@ -51,7 +52,7 @@ class SpectrumBatch(NamedTuple):
         return f"SpectrumBatch({b} latents, {r} eigenpairs each, d_model={d})"
 
 
-def spectra(autoencoder: Autoencoder) -> Iterator[SpectrumBatch]:
+def spectra(autoencoder: Dictionary | Forms) -> Iterator[SpectrumBatch]:
     """The eigenpairs of all latents, batch by batch, since the eigenvectors of all rarely fit into memory.
 
     Args:

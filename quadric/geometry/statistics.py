@@ -22,8 +22,8 @@ from quadric.geometry.dictionary import Progress, as_forms, no_progress, support
 from quadric.geometry.neighbours import Redundancy, redundancy
 from quadric.geometry.shapes import DEFAULT_TOLERANCE, check_tolerance
 from quadric.geometry.spectra import captured_curve, effective_rank, ratio
-from quadric.model import Autoencoder, BilinearAutoencoder
-from quadric.model.mixing import Composite, Dense
+from quadric.model import Dictionary
+from quadric.model.forms import Forms
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -99,7 +99,7 @@ _COLUMNS = tuple(field.name for field in fields(LatentStatistics) if field.name 
 
 
 def statistics(
-    autoencoder: Autoencoder,
+    autoencoder: Dictionary | Forms,
     tolerance: float = DEFAULT_TOLERANCE,
     on_progress: Progress = no_progress,
     geometry: Decomposition | None = None,
@@ -197,7 +197,7 @@ class DescriptionLength(NamedTuple):
 
 
 @torch.no_grad()
-def description_length(autoencoder: Autoencoder, precision: int | None = None) -> DescriptionLength:
+def description_length(autoencoder: Dictionary | Forms, precision: int | None = None) -> DescriptionLength:
     """Bits of every latent and of the whole dictionary; by default at the precision in which the weights are stored.
 
     A latent with s of h atoms costs log₂(h + 1) + log₂ C(h, s) bits for its support, s weights and s atoms of 2w
@@ -222,7 +222,7 @@ def description_length(autoencoder: Autoencoder, precision: int | None = None) -
         raise ValueError(f"precision={precision} is not a number of bits ≥ 1; 32 is that of float32")
     counts = support(bilinear).cpu().double()
     choice = _support_bits(counts, bilinear)
-    values = torch.zeros_like(counts) if bilinear.prior == "atomic" else counts * precision
+    values = counts * precision if bilinear.mixing.has_weights else torch.zeros_like(counts)
     per_atom = _numbers_per_atom(bilinear) * precision
     width = bilinear.lens.width
     whole_matrix = precision * width * (width + 1) / 2
@@ -235,23 +235,19 @@ def description_length(autoencoder: Autoencoder, precision: int | None = None) -
     )
 
 
-def _numbers_per_atom(autoencoder: BilinearAutoencoder) -> int:
-    return autoencoder.lens.width * (1 if autoencoder.tied else 2)
+def _numbers_per_atom(autoencoder: Forms) -> int:
+    return autoencoder.lens.width * (1 if autoencoder.same_factors else 2)
 
 
-def _support_bits(counts: Tensor, autoencoder: BilinearAutoencoder) -> Tensor:
+def _support_bits(counts: Tensor, autoencoder: Forms) -> Tensor:
     """log₂(h + 1) for the size and log₂ C(h, s) for the choice, where the prior leaves them open."""
-    if not isinstance(autoencoder.mixing, Composite):
+    if not autoencoder.mixing.chooses_atoms:
         return torch.zeros_like(counts)
     h = torch.tensor(float(autoencoder.n_hidden), dtype=torch.float64)
     choices = torch.lgamma(h + 1) - torch.lgamma(counts + 1) - torch.lgamma(h - counts + 1)
     return math.log2(autoencoder.n_hidden + 1) + choices.clamp(min=0) / math.log(2)
 
 
-def _atoms_in_use(autoencoder: BilinearAutoencoder) -> int:
-    if isinstance(autoencoder.mixing, Composite):
-        _, atoms, weights = autoencoder.mixing.entries()
-        return len(set(atoms[weights != 0].tolist()))
-    if isinstance(autoencoder.mixing, Dense):
-        return int(autoencoder.mixing.weight.any(dim=0).sum())
-    return autoencoder.n_hidden
+def _atoms_in_use(autoencoder: Forms) -> int:
+    _, atoms, weights = autoencoder.mixing.entries()
+    return int(torch.bincount(atoms[weights != 0]).count_nonzero())

@@ -10,21 +10,6 @@ positions    which tokens a forward pass reads, with KV cache and padding
 in_model     `quadric.intervene`: interventions during forward passes and `generate`
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from quadric._io.lazy import attach
 
-from quadric.interventions.combining import Combination, Intervention
-from quadric.interventions.latents import Latent
-from quadric.interventions.projection import Reach
-
-if TYPE_CHECKING:
-    from quadric.interventions.in_model import intervene
-
-__all__ = ["Combination", "Intervention", "Latent", "Reach", "intervene"]
-
-
-def __getattr__(name: str) -> Any:
-    # On first use: everything else here needs weights only, and no language model.
-    if name == "intervene":
-        return import_module("quadric.interventions.in_model").intervene
-    raise AttributeError(f"module 'quadric.interventions' has no attribute {name!r}; it offers {', '.join(__all__)}")
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

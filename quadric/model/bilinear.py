@@ -32,7 +32,7 @@ from quadric.model.objective import check_tokens, unit_tokens, working_dtype
 from quadric.model.processes import ALONE, Processes
 from quadric.model.provenance import Provenance
 from quadric.model.rank_one import leading_eigenpairs, rank_one_vectors
-from quadric.model.settings import Bilinear, Initialization, chosen_settings, field_names, settings_class
+from quadric.model.settings import Bilinear, Initialization, field_names, settings_class, settings_or_keywords
 from quadric.model.step import PlainStep, plain_errors, step_class
 from quadric.model.storage import check_shapes
 from quadric.model.terms import Term, paper_loss
@@ -109,7 +109,7 @@ class BilinearAutoencoder(Autoencoder):
             "same_factors": same_factors,
             "init": init,
         }
-        settings = chosen_settings(
+        settings = settings_or_keywords(
             Bilinear, settings, keywords, partial(_settings_of, lens="paper" if lens is None else lens.kind)
         )
         super().__init__(settings, d_model, seed=seed, provenance=provenance)

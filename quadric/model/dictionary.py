@@ -8,6 +8,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import asdict
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -84,9 +85,9 @@ class Dictionary(nn.Module, ABC):
     ) -> None:
         super().__init__()
         for name, value, smallest in (("d_model", d_model, 1), ("seed", seed, 0)):
-            if not isinstance(value, int) or isinstance(value, bool) or not smallest <= value < 2**32:
+            if not isinstance(value, Integral) or isinstance(value, bool) or not smallest <= value < 2**32:
                 raise ValueError(f"{name}={value!r} is not a whole number from {smallest} to {2**32 - 1}; give one")
-        self.settings, self.d_model, self.seed = settings, d_model, seed
+        self.settings, self.d_model, self.seed = settings, int(d_model), int(seed)
         self.lens = PaperLens(d_model)
         self.provenance = provenance or Provenance()
 

@@ -17,7 +17,7 @@ from quadric.model.dictionary import Autoencoder
 from quadric.model.forms import Directions
 from quadric.model.provenance import Provenance
 from quadric.model.scaling import at_token_scale, encoder_input, length_of_tokens
-from quadric.model.settings import BatchTopK, Input, JumpReLU, Linear, ReLU, TopK, chosen_settings, field_names
+from quadric.model.settings import BatchTopK, Input, JumpReLU, Linear, ReLU, TopK, field_names, settings_or_keywords
 from quadric.model.step import Step
 from quadric.model.storage import check_shapes
 
@@ -70,7 +70,7 @@ class LinearAutoencoder(Autoencoder):
                 f"n_active={n_active} has no meaning for a '{self.settings_class.kind}', which has thresholds; leave "
                 "it out"
             )
-        settings = chosen_settings(Linear, settings, keywords, self.settings_class)
+        settings = settings_or_keywords(Linear, settings, keywords, self.settings_class)
         super().__init__(settings, d_model, seed=seed, provenance=provenance)
         self._register(self._initial_tensors() if tensors is None else tensors)
         self.to(device=device, dtype=dtype)

@@ -10,7 +10,7 @@ Every storage is immutable: values are trained, but which entries may differ fro
 
 from abc import ABC, abstractmethod
 from math import sqrt
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -21,7 +21,7 @@ from quadric.model.settings import Initialization
 
 SPARSE_BELOW = 0.01
 """Density below which C is stored by its entries. Sparse products win from about 10 % down
-(benchmarks/results/mixing.md), but only dense storage lets an entry come back, so the switch waits until they are four
+(docs/decisions.md), but only dense storage lets an entry come back, so the switch waits until they are four
 times as fast."""
 LARGEST_DENSE = 2**30
 """Most entries of a C that is initialized whole (4 GiB in float32, and several times that in training)."""
@@ -55,6 +55,13 @@ class Mixing(nn.Module, ABC):
         self.shape = shape
         self.register_buffer("used_atoms", None, persistent=False)
 
+    is_dense: ClassVar[bool] = False
+    """Whether every latent may use every atom."""
+    chooses_atoms: ClassVar[bool] = False
+    """Whether which atoms a latent uses is learned."""
+    has_weights: ClassVar[bool] = True
+    """Whether entries may differ from 1."""
+
     @property
     @abstractmethod
     def n_entries(self) -> int:
@@ -67,6 +74,10 @@ class Mixing(nn.Module, ABC):
     @abstractmethod
     def row(self, latent: int) -> Row:
         """Support and weights of one latent."""
+
+    @abstractmethod
+    def entries(self) -> Entries:
+        """All entries that may differ from zero, without gradient."""
 
     @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
@@ -87,6 +98,8 @@ class Mixing(nn.Module, ABC):
 class Identity(Mixing):
     """C = I: each latent is one atom."""
 
+    has_weights = False
+
     def __init__(self, n_latents: int) -> None:
         super().__init__((n_latents, n_latents))
 
@@ -100,6 +113,10 @@ class Identity(Mixing):
     def row(self, latent: int) -> Row:
         return Row(torch.tensor([latent]), torch.ones(1))
 
+    def entries(self) -> Entries:
+        numbers = torch.arange(self.shape[0])
+        return Entries(numbers, numbers, torch.ones(self.shape[0]))
+
     def tensors(self) -> dict[str, Tensor]:
         return {}
 
@@ -112,6 +129,8 @@ class Identity(Mixing):
 
 class Dense(Mixing):
     """C dense: each latent is any mixture of all atoms."""
+
+    is_dense = True
 
     def __init__(self, weight: Float[Tensor, "k h"]) -> None:
         super().__init__((weight.shape[0], weight.shape[1]))
@@ -128,6 +147,10 @@ class Dense(Mixing):
         weights = self.weight[latent].detach()
         return Row(torch.arange(len(weights), device=weights.device), weights)
 
+    def entries(self) -> Entries:
+        rows, columns = self.weight.detach().nonzero(as_tuple=True)
+        return Entries(rows, columns, self.weight.detach()[rows, columns])
+
     def tensors(self) -> dict[str, Tensor]:
         return {"mixing": self.weight}
 
@@ -139,6 +162,7 @@ class Masked(Mixing):
     parameter stays the same parameter, so that its optimizer need not follow a change of mask.
     """
 
+    chooses_atoms = True
     mask: Tensor
 
     def __init__(self, weight: Float[Tensor, "k h"], mask: Bool[Tensor, "k h"] | None = None) -> None:
@@ -172,6 +196,7 @@ class Sparse(Mixing):
     atoms out of the products skips a quarter of G.
     """
 
+    chooses_atoms = True
     used_atoms: Tensor
     used_columns: Tensor
     used_column_starts: Tensor

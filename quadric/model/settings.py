@@ -171,7 +171,9 @@ def _is_of_strongest(term: Term) -> bool:
     return isinstance(term, Error) and term.top is not None
 
 
-def chosen_settings(family: type[Of], settings: Of | None, keywords: Mapping[str, Any], make: Callable[..., Of]) -> Of:
+def settings_or_keywords(
+    family: type[Of], settings: Of | None, keywords: Mapping[str, Any], make: Callable[..., Of]
+) -> Of:
     """The settings of a dictionary that is given either settings, or some of them as keywords.
 
     Args:

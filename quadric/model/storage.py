@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 FORMAT = "quadric-autoencoder"
 FORMAT_VERSION = 4
 OLDEST_VERSION = 3
-"""Of 0.2; `_settings_of_0_2` reads it."""
+"""Of 0.2; `_as_version_4` reads it."""
 CONFIG_NAME = "config.json"
 KEYS = {"format", "format_version", "package_version", "kind", "settings", "d_model", "seed", "provenance", "weights"}
 UNSET_BEFORE_TRAINING = ("threshold",)

@@ -18,7 +18,7 @@ from quadric.evidence import (
     open_live,
     text_behind,
 )
-from quadric.evidence.storage import OutdatedEvidenceError, has_evidence
+from quadric.evidence.storage import has_evidence
 from quadric.model.storage import weights_sha256
 
 if TYPE_CHECKING:
@@ -84,10 +84,7 @@ def evidence_for(
 def _is_current(job: Job, wanted: WantedEvidence, on_note: OnNote) -> bool:
     if not has_evidence(job.folder):
         return False
-    try:
-        why = _outdated(Evidence.load(job.folder), weights_sha256(job.autoencoder), wanted)
-    except OutdatedEvidenceError:
-        why = "is of an older format"
+    why = _outdated(Evidence.load(job.folder), weights_sha256(job.autoencoder), wanted)
     if why is not None:
         on_note(f"{job.folder} {why}; collecting it again")
     return why is None

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import replace
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,7 @@ def fit(
         torch.Size([5, 64])
         >>> ae = quadric.fit(torch.randn(4000, 32), quadric.TopK(n_latents=64, n_active=8), steps=30)
     """
-    if not isinstance(batch_tokens, int) or isinstance(batch_tokens, bool) or batch_tokens < 1:
+    if not isinstance(batch_tokens, Integral) or isinstance(batch_tokens, bool) or batch_tokens < 1:
         raise ValueError(f"batch_tokens={batch_tokens!r} is not a whole number ≥ 1; give the rows per batch")
     source = as_activations(x)
     begun = None if start is None else continued(load(start) if isinstance(start, str | Path) else start)
@@ -90,7 +91,7 @@ def fit(
         activations=None,
         cells=(Cell(hook_point=source.sole_hook_point(hook_point), settings=settings, loss=terms, seed=seed),),
         training=training if steps is None else replace(training, steps=steps),
-        tokens_per_step=batch_tokens,
+        tokens_per_step=int(batch_tokens),
         started_from=None if begun is None else weights_sha256(begun),
     )
     if out is not None:
@@ -107,10 +108,10 @@ def chosen_settings(
     lens: LensKind | None = None,
 ) -> Settings:
     """The settings that the arguments of `fit` stand for; two that contradict each other are an error."""
-    if isinstance(kind, int) and not isinstance(kind, bool):
+    if isinstance(kind, Integral) and not isinstance(kind, bool):
         if n_latents is not None:
             raise ValueError(f"kind={kind} and n_latents={n_latents} both give the number of latents; leave one out")
-        kind, n_latents = None, kind
+        kind, n_latents = None, int(kind)
     if prior is not None and kind is not None:
         raise ValueError(f"prior={prior!r} and {kind!r} both name what to train; leave one out")
     if kind is not None and not isinstance(kind, Settings):

@@ -57,6 +57,8 @@ class Learner:
         dictionary.settings.check_loss(self.loss)
         self.training = training or Training()
         self.training.check_loss(self.loss)
+        if taken := dictionary.facts().keys() & {term.name for term in self.loss}:
+            raise ValueError(f"a {dictionary.kind} reports a {', '.join(taken)} of its own; give the term another name")
         self.processes = current_processes()
         if dictionary.settings.trains_in_one_process and self.processes.world_size > 1:
             raise ValueError(

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol, runtime_checkable
 
+import torch
 from torch import Tensor
 
 from quadric.model.settings import Composite
@@ -17,7 +18,6 @@ from quadric.train.distributed import barrier, current_processes, gather_objects
 from quadric.train.learner import DivergedError, Learner
 from quadric.train.settings import Training
 
-STEPS_BETWEEN_AGREEMENTS = 16
 EXPLODED = 10.0
 """Error of the last batch above which a training is remarked on."""
 LONGEST_STEP = 0.6
@@ -99,29 +99,25 @@ def train(
         >>> learner.step_index
         6
     """
-    step, callbacks = learners[0].step_index, tuple(callbacks)
+    step, callbacks, ends = learners[0].step_index, tuple(callbacks), False
     if step == 0:
         for words in filter(None, map(remark_before, learners)):
             warnings.warn(words, stacklevel=2)
         save(checkpoints, learners, stream, training)  # from here on, an interrupted run can be resumed
     batches = iter(stream)
     with _stop_requests() as stop_requested:
-        while step < training.steps:
+        while step < training.steps and not ends:
             batch: Batch | None = next(batches, None)
             if batch is None:
                 raise ValueError(f"the text ended at step {step} of {training.steps}; give more text or fewer steps")
             _step_all(learners, batch, training)
             step += 1
-            answers = [callback(learner) for learner in learners for callback in callbacks]
-            ends = any(answer is True for answer in answers)
-            stopping = _agree_to_stop(ends or stop_requested() is not None, step)
-            if step % training.steps_between_checkpoints == 0 or step == training.steps or stopping:
+            answers = [callback(learner) is True for learner in learners for callback in callbacks]
+            ends, number = _agreed(any(answers), stop_requested())
+            if step % training.steps_between_checkpoints == 0 or step == training.steps or ends or number is not None:
                 save(checkpoints, learners, stream, training)
-            number = stop_requested()
-            if stopping and step < training.steps and (number is not None or not ends):
-                raise InterruptedTraining(f"stopped after step {step} of {training.steps}", number or signal.SIGINT)
-            if stopping:
-                return
+            if number is not None and step < training.steps:
+                raise InterruptedTraining(f"stopped after step {step} of {training.steps}", number)
 
 
 def _step_all(learners: list[Learner], batch: Batch, training: Training) -> None:
@@ -227,11 +223,15 @@ def _restore_stream(stream: Stream, cursors: list[Any]) -> None:
         )
 
 
-def _agree_to_stop(requested: bool, step: int) -> bool:
-    """Whether to stop: if any process was interrupted, all stop. They exchange this only every few steps."""
-    if current_processes().world_size == 1:
-        return requested
-    return step % STEPS_BETWEEN_AGREEMENTS == 0 and any(gather_objects(requested))
+def _agreed(ends: bool, number: int | None) -> tuple[bool, int | None]:
+    """Whether a callback of any process ended the training, and the signal that interrupted any, if one did.
+
+    Callbacks mostly answer from the report, which is the same on every process, but they need not.
+    """
+    if not current_processes().total_count(int(ends or number is not None), torch.empty(0)):
+        return False, None
+    asked = gather_objects((ends, number))
+    return any(each for each, _ in asked), next((each for _, each in asked if each is not None), None)
 
 
 @contextmanager

@@ -16,14 +16,14 @@ gradients in bfloat16 its rounds are torch's.
 
 `SparseMuon` runs the same rounds on the entries of a sparse matrix and evaluates every product (XXᵀ)Y only where the
 matrix has entries, which costs one multiplication per pair of entries that share a column instead of k³.
-benchmarks/bench_mixing_optimizer.py compares it, and element-wise rules, with Muon on the whole of C.
+docs/decisions.md compares it, and element-wise rules, with Muon on the whole of C.
 """
 
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import pairwise
 from math import log, sqrt
-from typing import Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import torch
 from jaxtyping import Float, Int
@@ -31,10 +31,12 @@ from torch import Tensor, nn
 
 from quadric.model import Dictionary
 from quadric.model.dictionary import Group, Moved
-from quadric.model.fast.shared import Share, shared_product, shared_symmetric_product
 from quadric.model.products import CsrPattern, row_blocks, symmetric_product
 from quadric.train.distributed import computed_once, current_processes
 from quadric.train.settings import Training
+
+if TYPE_CHECKING:
+    from quadric.model.fast.shared import Share
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 ROUNDS = 5
@@ -56,8 +58,7 @@ class Optimizers:
 
     def __init__(self, dictionary: Dictionary, training: Training) -> None:
         self.dictionary, self.training = dictionary, training
-        processes = current_processes()
-        self.share = Share(*processes) if processes.world_size > 1 else None
+        self.share = _share()
         self.parts = {group.name: self._optimizer(group) for group in dictionary.parameter_groups() if group.parameters}
         """Every optimizer by the name of the group that it updates."""
 
@@ -92,6 +93,17 @@ class Optimizers:
         return Muon(group.parameters, rate, momentum, self.share, is_rounded)
 
 
+def _share() -> "Share | None":
+    """This process's part of products that several processes compute together; None where there are none."""
+    if current_processes().world_size == 1:
+        return None
+    try:
+        from quadric.model.fast.shared import Share
+    except ModuleNotFoundError:
+        return None
+    return Share(*current_processes())
+
+
 class Muon(torch.optim.Optimizer):
     """Orthogonalized momentum: torch.optim.Muon with adjust_lr_fn="original" and without weight decay.
 
@@ -99,8 +111,8 @@ class Muon(torch.optim.Optimizer):
         parameters: matrices.
         lr: learning rate.
         momentum: of the gradients.
-        share: part of the work that this process does, if several have the same matrices and gradients. A single
-            large matrix is orthogonalized by all of them together, others by one process each.
+        share: part that this process computes of the products of a single large matrix, which several processes
+            orthogonalize together; by default, and for other matrices, each is orthogonalized by one process.
         is_rounded: run the rounds on the whole matrix in bfloat16, as torch.optim.Muon does; faster on hardware that
             has it.
     """
@@ -110,7 +122,7 @@ class Muon(torch.optim.Optimizer):
         parameters: Iterable[nn.Parameter],
         lr: float,
         momentum: float,
-        share: Share | None = None,
+        share: "Share | None" = None,
         is_rounded: bool = False,
     ) -> None:
         super().__init__(parameters, {"lr": lr, "momentum": momentum})
@@ -134,11 +146,10 @@ class Muon(torch.optim.Optimizer):
     def _directions(self, trained: list[nn.Parameter], momenta: Iterable[Tensor]) -> Iterable[Tensor]:
         """The orthogonalized momenta, the same bits on every process."""
         orthogonalize = orthogonalized_in_bfloat16 if self.is_rounded else orthogonalized
-        if self.share is None:
-            return map(orthogonalize, momenta)
         # A product that one process computes in one block is not worth sharing. Computed in several blocks, it would
         # also be rounded differently, which the rounds amplify: losses would be ten times further from one process's.
-        if not self.is_rounded and len(trained) == 1 and len(row_blocks(min(trained[0].shape))) > 1:
+        is_large = len(trained) == 1 and len(row_blocks(min(trained[0].shape))) > 1
+        if self.share is not None and is_large and not self.is_rounded:
             return map(partial(orthogonalized, share=self.share), momenta)
         return computed_once(orthogonalize, momenta)
 
@@ -153,7 +164,7 @@ def nesterov_momentum(state: dict[str, Tensor], grad: Float[Tensor, "*s"], momen
     return ahead.to(torch.promote_types(ahead.dtype, torch.float32))
 
 
-def orthogonalized(matrix: Float[Tensor, "m n"], share: Share | None = None) -> Float[Tensor, "m n"]:
+def orthogonalized(matrix: Float[Tensor, "m n"], share: "Share | None" = None) -> Float[Tensor, "m n"]:
     """The matrix with its singular values moved close to 1: US'Vᵀ with S' ≈ 1 for USVᵀ.
 
     Args:
@@ -170,6 +181,8 @@ def orthogonalized(matrix: Float[Tensor, "m n"], share: Share | None = None) -> 
     tall = matrix / norm.clamp(min=TINY)
     if share is None:
         return tall @ _factor_product(symmetric_product(tall.mT, tall), symmetric_product)
+    from quadric.model.fast.shared import shared_product, shared_symmetric_product
+
     multiply = partial(shared_symmetric_product, share=share)
     return shared_product(tall, _factor_product(multiply(tall.mT, tall), multiply), share)
 

@@ -105,24 +105,26 @@ class Cell:
     """Name of its folder in the run; by default made of what differs from the kind's defaults."""
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if not self.settings.is_trainable:
             raise ValueError(f"a {self.settings.kind} is trained elsewhere and only read here; choose another kind")
         loss = as_loss(self.loss) if self.loss != () else self.settings.default_loss()
         object.__setattr__(self, "loss", loss)
         self.settings.check_loss(loss)
-        if not isinstance(self.seed, int) or isinstance(self.seed, bool) or not 0 <= self.seed < 2**32:
-            raise ValueError(f"seed={self.seed!r} is not a whole number from 0 to {2**32 - 1}; give one")
+        if not 0 <= self.seed < 2**32:
+            raise ValueError(f"seed={self.seed} is not a whole number from 0 to {2**32 - 1}; give one")
         object.__setattr__(self, "name", self.name or self._default_name())
         if not re.fullmatch(r"[\w.+-]+", self.name) or self.name.startswith("."):
             raise ValueError(f"name={self.name!r} is not the name of a folder; use letters, digits, '.', '-' and '_'")
 
     def _default_name(self) -> str:
-        changed = [f"{name}{_word(value)}" for name, value in self.settings.differences().items() if value is not None]
+        changed = [f"{name}{_word(value)}" for name, value in self.settings.differences().items()]
         default = {term.name: term for term in self.settings.default_loss()}
         for term in self.loss:
             for each in fields(term):
-                value = getattr(term, each.name)
-                if value is not None and value != getattr(default.get(term.name), each.name, None):
+                # A term that the kind's loss lacks is named by its weight, whatever that is.
+                usual = None if each.name == "weight" else each.default
+                if (value := getattr(term, each.name)) != getattr(default.get(term.name), each.name, usual):
                     changed.append(f"{term.name}{'' if each.name == 'weight' else each.name}{_word(value)}")
         changed += [f"no{name}" for name in default if name not in {term.name for term in self.loss}]
         parts = [self.hook_point, self.settings.kind, f"k{self.settings.n_latents}", *changed, f"seed{self.seed}"]
@@ -160,5 +162,7 @@ class Cell:
 
 
 def _word(value: object) -> str:
-    """A value as a part of a name."""
-    return f"{value:g}" if isinstance(value, int | float) and not isinstance(value, bool) else f"-{value}"
+    """A value as a part of a name; values that differ have different words."""
+    if isinstance(value, float):
+        return f"{value:g}" if float(f"{value:g}") == value else repr(value)
+    return f"{value}" if isinstance(value, int) and not isinstance(value, bool) else f"-{value}"

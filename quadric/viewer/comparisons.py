@@ -17,7 +17,7 @@ from quadric.geometry.similarity import (
     frobenius_from_norms,
     frobenius_similarity,
     hungarian_from_kernels,
-    randomly_initialized,
+    random_forms,
 )
 from quadric.model import Autoencoder
 from quadric.model.linear import LinearAutoencoder
@@ -113,7 +113,7 @@ def _matched_forms(first: Autoencoder, second: Autoencoder) -> _Matched:
     mine, other = comparable(first, second)
     kernel, other_kernel, cross = cross_kernel(mine, mine), cross_kernel(other, other), cross_kernel(mine, other)
     found = hungarian_from_kernels(cross, kernel, other_kernel, sign_free=True)
-    random = randomly_initialized(other, NULL_SEED)
+    random = random_forms(other, NULL_SEED)
     null = hungarian_from_kernels(cross_kernel(mine, random), kernel, cross_kernel(random, random), sign_free=True)
     return _Matched(
         latents=found.latents,

@@ -2,67 +2,25 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import torch
 
-from quadric.evidence import DictionaryPatterns, Evidence, clusters, find_patterns, record
-from quadric.evidence.calibration import METHOD
-from quadric.evidence.labels.scoring import METHOD as LABEL_SCORES
-from quadric.evidence.ranking import RANKING, RANKING_OF_DIRECTIONS, worth
-from quadric.geometry import DictionaryGeometry, decompose, dictionary_geometry, with_signs
-from quadric.geometry.centring import given_sha256
-from quadric.model import Autoencoder, BilinearAutoencoder
+from quadric.evidence import DictionaryPatterns, Evidence, clusters, find_patterns
+from quadric.geometry import DictionaryGeometry
 from quadric.viewer import writer
 from quadric.viewer.checking import HostingLimits
 from quadric.viewer.comparisons import comparable_pairs, site_comparisons
-from quadric.viewer.latent_pages import latent_records
-from quadric.viewer.layout import describe, umap_layout
-from quadric.viewer.patterns import latent_patterns, pattern_search
-from quadric.viewer.schema import (
-    TOKEN,
-    Cluster,
-    DictionaryEntry,
-    LabelMethods,
-    LabelScore,
-    LatentClusters,
-    LatentColumns,
-    LatentLabel,
-    PatternSearch,
-    Quality,
-    Sampling,
-    SiteDictionary,
-    SiteManifest,
-    SiteText,
-    unit_of,
-)
+from quadric.viewer.dictionaries import SiteInput, geometry_shown, site_dictionary
+from quadric.viewer.schema import SiteDictionary, SiteManifest, SiteText, unit_of
 from quadric.viewer.writer import check_replaceable, check_viewer_built, write_site
-
-WEIGHT_EXPONENT = 4.0
-NO_LENS = "none"
-UNKNOWN = Quality(**{field.name: None for field in fields(Quality)})
 
 OnProgress = Callable[[str, int, int], None]
 """Called with the name of a part, how much of it is done, and its total."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class SiteInput:
-    """One autoencoder with its evidence, and the name it has on the site."""
-
-    name: str
-    autoencoder: Autoencoder
-    evidence: Evidence
-    source: str | None
-    """What `quadric.load` takes: a folder or a hub id. None for an autoencoder that was never saved."""
-    source_autoencoder: str | None = None
-    """Its name within a run of several."""
-    quality: Quality = UNKNOWN
-    geometry: DictionaryGeometry | None = None
-    """Its geometry, if it was computed before."""
+OnAdvance = Callable[[str, int], None]
+"""Called with the name of a part and how much more of it is done."""
 
 
 def build_site(
@@ -102,37 +60,37 @@ def build_site(
     check_replaceable(out)
     static = static or writer.STATIC
     check_viewer_built(static)
-    n_latents = sum(each.autoencoder.n_latents for each in inputs)
-    # The geometry of a latent has three steps: its decomposition, its neighbours, its statistics.
-    geometry = _counted("geometry", 3 * n_latents, on_progress)
-    n_searched = sum(_n_searched(each, clustered) for each in inputs)
-    searched, tested = (_counted(part, n_searched, on_progress) for part in ("clusters", "patterns"))
-    pages = _counted("pages", n_latents, on_progress)
-    texts, dictionaries = site_parts(
-        inputs, with_map=with_map, clustered=clustered, on_progress=geometry, on_searched=searched, on_tested=tested
-    )
-    named = [(each.name, each.autoencoder) for each in inputs]
-    pairs = _counted("comparisons", len(comparable_pairs(named)), on_progress)
+    named = [(given.name, given.autoencoder) for given in inputs]
+    n_latents = sum(autoencoder.n_latents for _, autoencoder in named)
+    n_searched = sum(_n_searched(given, clustered) for given in inputs)
+    totals = {
+        "geometry": 3 * n_latents,  # three steps per latent: its decomposition, its neighbours, its statistics
+        "clusters": n_searched,
+        "patterns": n_searched,
+        "comparisons": len(comparable_pairs(named)),
+        "pages": n_latents,
+    }
+    advance = _counting(totals, on_progress)
+    texts, dictionaries = site_parts(inputs, with_map=with_map, clustered=clustered, on_advance=advance)
     return write_site(
         out,
         title=title,
         texts=texts,
         dictionaries=dictionaries,
-        comparisons=site_comparisons(named, pairs) if compared else (),
+        comparisons=site_comparisons(named, partial(advance, "comparisons")) if compared else (),
         limits=limits,
         static=static,
-        on_progress=pages,
+        on_progress=partial(advance, "pages"),
     )
 
 
-def _counted(part: str, total: int, on_progress: OnProgress) -> Callable[[int], None]:
-    """Turn "so many more are done" into "so many of the total are done"."""
-    done = 0
+def _counting(totals: dict[str, int], on_progress: OnProgress) -> OnAdvance:
+    """Turn "so many more of a part are done" into "so many of the total are done"."""
+    done = dict.fromkeys(totals, 0)
 
-    def advance(finished: int) -> None:
-        nonlocal done
-        done += finished
-        on_progress(part, done, total)
+    def advance(part: str, finished: int) -> None:
+        done[part] += finished
+        on_progress(part, done[part], totals[part])
 
     return advance
 
@@ -143,28 +101,22 @@ def site_parts(
     seed: int = 0,
     with_map: bool = True,
     clustered: int = clusters.MOST_LATENTS,
-    on_progress: Callable[[int], None] = lambda _: None,
-    on_searched: Callable[[int], None] = lambda _: None,
-    on_tested: Callable[[int], None] = lambda _: None,
+    on_advance: OnAdvance = lambda part, finished: None,
 ) -> tuple[list[SiteText], list[SiteDictionary]]:
     """Texts and dictionaries for `write_site`, without writing anything; equal texts are shared.
 
-    `on_progress` is called three times per latent: after its decomposition, its neighbours and its statistics;
-    `on_searched` after each that was searched for clusters, `on_tested` after each that was tested for patterns.
+    `on_advance` is called for three steps of "geometry" per latent, and for each latent that was searched for
+    "clusters" and tested for "patterns".
     """
     if clustered < 0:
         raise ValueError(f"clustered={clustered} is negative; give how many latents to search for clusters, 0 for none")
     texts: list[SiteText] = []
     dictionaries = []
-    for each in inputs:
-        text = _shared(texts, site_text(each.evidence))
-        geometry = geometry_shown(each, on_progress)
-        count = _n_searched(each, clustered)
-        found = _clusters(each, geometry, count, seed, on_searched)
-        patterns = _patterns(each, geometry, found, seed, on_tested)
-        if found is not None and len(found) < count:  # as many are not tested as were not searched
-            on_tested(count - len(found))
-        dictionaries.append(site_dictionary(each, text.name, geometry, found, patterns, seed=seed, with_map=with_map))
+    for given in inputs:
+        text = _shared(texts, _text(given.evidence))
+        geometry = geometry_shown(given, partial(on_advance, "geometry"))
+        found, patterns = _searched(given, geometry, _n_searched(given, clustered), seed, on_advance)
+        dictionaries.append(site_dictionary(given, text.name, geometry, found, patterns, seed=seed, with_map=with_map))
     return texts, dictionaries
 
 
@@ -173,30 +125,20 @@ def _n_searched(given: SiteInput, clustered: int) -> int:
     return min(clustered, given.autoencoder.n_latents) if clusters.is_available() else 0
 
 
-def _clusters(
-    given: SiteInput, geometry: DictionaryGeometry, count: int, seed: int, on_searched: Callable[[int], None]
-) -> dict[int, clusters.LatentClusters] | None:
-    """The clusters of the latents that are searched; None if none is."""
+def _searched(
+    given: SiteInput, geometry: DictionaryGeometry, count: int, seed: int, on_advance: OnAdvance
+) -> tuple[dict[int, clusters.LatentClusters] | None, DictionaryPatterns | None]:
+    """The clusters of the latents most worth a look, and the patterns of the same latents; None if none is searched."""
     if not count:
-        return None
-    found = clusters.clusters_of(given.evidence, geometry, count=count, seed=seed, on_progress=on_searched)
-    on_searched(count - len(found))  # latents of no worth are not searched
-    return found
-
-
-def _patterns(
-    given: SiteInput,
-    geometry: DictionaryGeometry,
-    found: dict[int, clusters.LatentClusters] | None,
-    seed: int,
-    on_tested: Callable[[int], None],
-) -> DictionaryPatterns | None:
-    """The patterns of the latents that were searched for clusters; None if none was."""
-    if found is None:
-        return None
-    return find_patterns(
-        given.evidence, geometry, latents=list(found), clusters=found, seed=seed, on_progress=on_tested
+        return None, None
+    searched, tested = partial(on_advance, "clusters"), partial(on_advance, "patterns")
+    found = clusters.clusters_of(given.evidence, geometry, count=count, seed=seed, on_progress=searched)
+    searched(count - len(found))  # latents of no worth are left out
+    patterns = find_patterns(
+        given.evidence, geometry, latents=list(found), clusters=found, seed=seed, on_progress=tested
     )
+    tested(count - len(found))
+    return found, patterns
 
 
 def _shared(texts: list[SiteText], text: SiteText) -> SiteText:
@@ -216,7 +158,7 @@ def unused_name(wanted: str, taken: set[str]) -> str:
     return next(name for name in numbered if name not in taken)
 
 
-def site_text(evidence: Evidence) -> SiteText:
+def _text(evidence: Evidence) -> SiteText:
     """The text of some evidence, named after its corpus; rows of a tensor are named "rows"."""
     text, unit = evidence.text, unit_of(evidence.provenance)
     return SiteText(
@@ -228,195 +170,3 @@ def site_text(evidence: Evidence) -> SiteText:
         attribution=evidence.corpus_licence,
         unit=unit,
     )
-
-
-def site_dictionary(
-    given: SiteInput,
-    text: str,
-    geometry: DictionaryGeometry,
-    found: dict[int, clusters.LatentClusters] | None,
-    patterns: DictionaryPatterns | None = None,
-    *,
-    seed: int,
-    with_map: bool,
-) -> SiteDictionary:
-    """Everything about one autoencoder; the records of its latents are made while they are written."""
-    close = geometry.neighbours
-    layout = umap_layout(close, seed) if with_map else None
-    return SiteDictionary(
-        entry=_entry(
-            given,
-            text,
-            None if layout is None else describe(close, seed),
-            _searched(found, unit_of(given.evidence.provenance)),
-            None if patterns is None else pattern_search(patterns, unit_of(given.evidence.provenance)),
-        ),
-        columns=_columns(given.evidence, geometry, layout),
-        labels=_labels(given.evidence),
-        latents=latent_records(given.evidence, geometry, found or {}),
-        clusters={latent: _shown_clusters(each) for latent, each in (found or {}).items()},
-        patterns={} if patterns is None else latent_patterns(patterns),
-    )
-
-
-def _searched(found: dict[int, clusters.LatentClusters] | None, unit: str) -> str | None:
-    """Say in words which latents were searched for clusters, and how."""
-    if found is None:
-        return None
-    return f"the {len(found):,} latents most worth a look were searched: {clusters.METHOD.replace(TOKEN, unit)}"
-
-
-def _shown_clusters(found: clusters.LatentClusters) -> LatentClusters:
-    sizes = np.bincount(found.members[found.members >= 0], minlength=len(found.names)).tolist()
-    return LatentClusters(
-        clusters=tuple(
-            Cluster(name=name, n_points=size, stability=round(stability, 3))
-            for name, size, stability in zip(found.names, sizes, found.stability.tolist(), strict=True)
-        ),
-        n_stable=found.n_stable,
-        n_unstable=found.n_unstable,
-        n_control=found.n_control,
-    )
-
-
-def geometry_shown(given: SiteInput, on_progress: Callable[[int], None] = lambda _: None) -> DictionaryGeometry:
-    """The geometry of one dictionary about the centre of its evidence, in the signs of its evidence.
-
-    `on_progress` is called three times per latent in all.
-    """
-    signs = torch.from_numpy(np.array(given.evidence.calibration.signs))
-    geometry = with_signs(_geometry(given, on_progress), signs)
-    n_axes = given.evidence.settings.n_axes
-    if n_axes <= geometry.axes.shape[2]:
-        return geometry
-    more = decompose(given.autoencoder, n_axes, centre=given.evidence.calibration.tokens_centre())
-    names = ("axes", "axis_quadratic", "axis_linear", "axis_kind")
-    return replace(geometry, **{name: getattr(with_signs(more, signs), name) for name in names})
-
-
-def _geometry(given: SiteInput, on_progress: Callable[[int], None]) -> DictionaryGeometry:
-    """The geometry that was given, if it is about the centre of the evidence, else a new one."""
-    n_latents, centre = given.autoencoder.n_latents, given.evidence.calibration.tokens_centre()
-    if given.geometry is not None:
-        given.geometry.check_weights(given.autoencoder)
-        if given.geometry.centre_sha256 == given_sha256(given.autoencoder, centre):
-            on_progress(3 * n_latents)
-            return given.geometry
-    found = dictionary_geometry(given.autoencoder, on_progress, moments=centre)
-    on_progress(n_latents)
-    return found
-
-
-def _entry(
-    given: SiteInput, text: str, umap: str | None, searched: str | None, patterns: PatternSearch | None
-) -> DictionaryEntry:
-    autoencoder, evidence = given.autoencoder, given.evidence
-    settings, written, calibration = evidence.settings, evidence.labels.from_model, evidence.calibration
-    unit = unit_of(evidence.provenance)
-    return DictionaryEntry(
-        name=given.name,
-        **_architecture(autoencoder),
-        d_model=autoencoder.d_model,
-        n_latents=autoencoder.n_latents,
-        n_axes=settings.n_axes,
-        centre_norm=float(torch.linalg.vector_norm(calibration.centring(autoencoder).centre)),
-        source=given.source,
-        source_autoencoder=given.source_autoencoder,
-        text=text,
-        umap=umap,
-        clusters=None if searched is None else searched.replace(TOKEN, unit),
-        patterns=patterns,
-        provenance=autoencoder.provenance,
-        sampling=Sampling(
-            n_tokens=evidence.n_tokens,
-            n_points=settings.n_points,
-            weight_exponent=WEIGHT_EXPONENT,
-            epsilon=settings.epsilon,
-            seed=settings.seed,
-            firing_threshold=f"|z − rest| > {settings.firing_rms:g} · root mean square of z − rest",
-            positive_share="Σ(z − rest)²",
-            quantile_probabilities=tuple(evidence.statistics.probabilities),
-            control_seed=settings.seed,
-            linear_control=METHOD.format(n=f"{calibration.n_tokens:,}", unit=unit),
-        ),
-        quality=given.quality,
-        labels=LabelMethods(
-            # The evidence describes its method for tokens; rows are labelled by the same one.
-            offline=evidence.labels.method.replace(TOKEN, unit),
-            written=None if written is None else _written_by(written),
-            scored=None if evidence.labels.scores is None else LABEL_SCORES.replace(TOKEN, unit),
-        ),
-    )
-
-
-def _architecture(autoencoder: Autoencoder) -> dict[str, Any]:
-    """What an entry says about the kind of its dictionary."""
-    if isinstance(autoencoder, BilinearAutoencoder):
-        return {
-            "is_linear": False,
-            "prior": autoencoder.prior,
-            "lens": autoencoder.lens.kind,
-            "n_hidden": autoencoder.n_hidden,
-            "mixing_density": autoencoder.mixing_density if autoencoder.prior == "composite" else None,
-            "ranking": RANKING,
-        }
-    return {
-        "is_linear": True,
-        "prior": autoencoder.kind,
-        "lens": NO_LENS,
-        "n_hidden": autoencoder.n_latents,
-        "mixing_density": None,
-        "ranking": RANKING_OF_DIRECTIONS,
-    }
-
-
-def _columns(evidence: Evidence, geometry: DictionaryGeometry, layout: np.ndarray | None) -> LatentColumns:
-    found, table = evidence.statistics, geometry.statistics()
-    return LatentColumns(
-        importance=table.importance.float().numpy(),
-        effective_rank=table.effective_rank.float().numpy(),
-        captured=table.captured.float().numpy(),
-        support=table.support.float().numpy(),
-        density=np.asarray(found.density),
-        shape=geometry.readings.shape.float().numpy(),
-        positive_share=np.asarray(found.positive_share),
-        firing_share=np.asarray(found.firing_share),
-        mean_square=np.asarray(found.mean_square),
-        curvature=table.curvature.float().numpy(),
-        measured_curvature=np.asarray(found.curvature),
-        copy_of=table.copy_of.float().numpy(),
-        worth=worth(evidence, geometry.redundancy, is_linear=geometry.is_linear),
-        umap_x=None if layout is None else layout[:, 0].copy(),
-        umap_y=None if layout is None else layout[:, 1].copy(),
-    )
-
-
-def _labels(evidence: Evidence) -> list[LatentLabel]:
-    labels = evidence.labels
-    written = labels.from_model.texts if labels.from_model else {}
-    written_scores = labels.from_model.scores if labels.from_model else {}
-    signs = zip(
-        labels.texts, labels.positive, labels.negative, labels.scores or [None] * len(labels.texts), strict=True
-    )
-    return [
-        LatentLabel(
-            text=text,
-            positive=" · ".join(ups),
-            negative=" · ".join(downs),
-            written=written.get(latent),
-            score=_label_score(score),
-            written_score=_label_score(written_scores.get(latent)),
-        )
-        for latent, (text, ups, downs, score) in enumerate(signs)
-    ]
-
-
-def _label_score(score: record.LabelScore | None) -> LabelScore | None:
-    return None if score is None else LabelScore(**asdict(score))
-
-
-def _written_by(labels: record.ModelLabels) -> str:
-    unscored = len(labels.texts) - len(labels.scores)
-    if not labels.scores:
-        return f"{labels.model} ({labels.status})"
-    return f"{labels.model} (which also judged them" + (f"; {unscored} are {labels.status})" if unscored else ")")

@@ -1,7 +1,6 @@
 """A file is on disk whole under its name, or not there at all."""
 
 import errno
-import hashlib
 import os
 import subprocess
 import sys
@@ -9,16 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from quadric._io import files
 from quadric._io.files import (
     DiskFullError,
     NotWritableError,
     read_json,
     read_versioned_json,
     remove_leftovers,
-    sha256_of_file,
     write_atomically,
     write_json,
-    write_pieces,
 )
 
 
@@ -37,21 +35,29 @@ def test_a_file_is_flushed_before_it_takes_its_name_and_its_folder_after(
     assert path.read_bytes() == b"content"
 
 
-def test_a_failure_half_way_keeps_the_old_file_and_leaves_nothing_else(tmp_path: Path) -> None:
-    def pieces():
-        yield b"new "
+def test_windows_has_no_folders_to_flush(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flushed: list[str] = []
+
+    def fsync(descriptor: int) -> None:
+        flushed.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")).name)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(files, "WINDOWS", True)
+    write_atomically(tmp_path / "file", b"content")
+    assert flushed == [f".file.{os.getpid()}"]
+
+
+def test_a_failure_half_way_keeps_the_old_file_and_leaves_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(descriptor: int) -> None:
         raise RuntimeError("interrupted")
 
     write_atomically(tmp_path / "file", b"old")
+    monkeypatch.setattr(os, "fsync", interrupted)
     with pytest.raises(RuntimeError, match="interrupted"):
-        write_pieces(tmp_path / "file", pieces())
+        write_atomically(tmp_path / "file", b"new")
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"file": b"old"}
-
-
-def test_size_and_hash_are_those_of_the_file(tmp_path: Path) -> None:
-    written = write_pieces(tmp_path / "file", [b"one ", memoryview(b"two")])
-    assert written == (7, hashlib.sha256(b"one two").hexdigest())
-    assert sha256_of_file(tmp_path / "file") == written.sha256
 
 
 def test_a_write_that_the_kernel_refuses_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -107,10 +113,17 @@ def test_json_of_another_format_or_a_newer_version_is_refused(text: str, message
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_json_of_this_or_an_older_version_is_read(version: int, tmp_path: Path) -> None:
-    values = {"format": "thing", "format_version": version}
-    write_json(tmp_path / "file.json", values)
-    assert read_versioned_json(tmp_path / "file.json", "thing", 2, "a thing", "make it again") == values
+def test_json_of_this_version_is_read_and_of_an_older_one_where_nothing_says_otherwise(
+    version: int, tmp_path: Path
+) -> None:
+    path, values = tmp_path / "file.json", {"format": "thing", "format_version": version}
+    write_json(path, values)
+    assert read_versioned_json(path, "thing", 2, "a thing", "make it again") == values
+    if version == 2:
+        assert read_versioned_json(path, "thing", 2, "a thing", "make it again", since="0.2") == values
+    else:
+        with pytest.raises(ValueError, match=r"version 1, written by a Quadric before 0\.2; make it again"):
+            read_versioned_json(path, "thing", 2, "a thing", "make it again", since="0.2")
 
 
 @pytest.mark.parametrize(

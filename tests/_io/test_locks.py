@@ -119,3 +119,4 @@ def test_a_file_system_without_locks_is_used_with_a_warning(tmp_path: Path, monk
     monkeypatch.setattr(fcntl, "flock", refuse)
     with pytest.warns(UserWarning, match="has no locks"), only_writer(tmp_path, "work"):
         (tmp_path / "file").touch()
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]

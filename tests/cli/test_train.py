@@ -17,7 +17,6 @@ from quadric.run.folder import autoencoder_folders
 from quadric.run.telemetry import read_metrics
 from tests import fresh_process
 from tests.cli.terminal import only_complaint, run_on_a_terminal
-from tests.fresh_process import TRANSFORMERS
 from tests.tiny_runs import flags, make_tiny_world, train_command
 
 pytestmark = pytest.mark.slow  # whole commands
@@ -114,12 +113,12 @@ def test_a_killed_run_resumes_to_the_same_bits_and_the_same_metrics(
         "running.values_of = values_of\n"
         "main(sys.argv[2:])"
     )
-    assert fresh_process.run(dying, "3", *command, preload=TRANSFORMERS).returncode == -signal.SIGKILL
+    assert fresh_process.run(dying, "3", *command).returncode == -signal.SIGKILL
     with (folder / "metrics.jsonl").open("a") as file:
         file.write('{"step": 4, "autoenc')  # what a process that dies while it writes leaves behind
-    again = fresh_process.run(dying, "6", "train", "--resume", folder, preload=TRANSFORMERS)
+    again = fresh_process.run(dying, "6", "train", "--resume", folder)
     assert again.returncode == -signal.SIGKILL
-    resumed = fresh_process.run(QUADRIC, "train", "--resume", folder, preload=TRANSFORMERS)
+    resumed = fresh_process.run(QUADRIC, "train", "--resume", folder)
     assert resumed.returncode == 0, resumed.stderr
     assert "continuing after step 6 of 8" in resumed.stderr
     assert_same_bits(folder, reference)
@@ -243,7 +242,7 @@ def test_two_processes_train_what_one_trains(world: Path, tmp_path: Path) -> Non
     # One process alone reads the same 4 sequences a step as two that read 2 each.
     assert main(train_command(world, tmp_path / "one", "--prior", "composite", "topk")) == 0
     command = train_command(world, tmp_path / "two", "--prior", "composite", "topk")
-    job, other = fresh_process.run_job(QUADRIC, *command, preload=TRANSFORMERS)
+    job, other = fresh_process.run_job(QUADRIC, *command)
     assert (job.returncode, other.returncode) == (0, 0), job.stderr + other.stderr
     assert job.stderr.count("8 of 8 steps") == 1
     assert job.stderr.count("quadric train: preparing") == 1
@@ -265,7 +264,7 @@ def test_a_process_that_dies_ends_the_job_with_a_message_and_the_job_resumes(wor
     job = python(*torchrun, dying, "5", *train_command(world, tmp_path / "run", *cached), timeout=300)
     assert job.returncode != 0
     assert "Signal 9 (SIGKILL) received" in job.stderr
-    resumed = fresh_process.run_job(QUADRIC, "train", "--resume", str(tmp_path / "run"), preload=TRANSFORMERS)
+    resumed = fresh_process.run_job(QUADRIC, "train", "--resume", str(tmp_path / "run"))
     errors = "".join(rank.stderr for rank in resumed)
     assert [rank.returncode for rank in resumed] == [0, 0], errors
     assert "continuing after step 4 of 8" in errors
@@ -284,7 +283,7 @@ def test_a_run_goes_on_with_another_number_of_processes(
             ["train", "--resume", str(tmp_path / name), "--steps", "12", "--device", "cpu"],
         )
         for command, n_ranks in zip(commands, numbers, strict=True):
-            job = fresh_process.run_job(QUADRIC, *command, preload=TRANSFORMERS, n_ranks=n_ranks)
+            job = fresh_process.run_job(QUADRIC, *command, n_ranks=n_ranks)
             errors = "".join(each.stderr for each in job)
             assert [each.returncode for each in job] == [0] * n_ranks, errors
             repeated = "processes cannot share 1 sequences per step in forward passes of 2, so each of them runs"

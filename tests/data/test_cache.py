@@ -1,6 +1,7 @@
 """A cache returns the stored activations, in any order, without loading all of them."""
 
 import json
+import shutil
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -214,35 +215,12 @@ def test_float32_is_what_the_model_computed(config: ActivationConfig, folder: Pa
     assert "lengths.resid_pre.3" not in shard
 
 
-def of_format_1(folder: Path) -> Path:
-    """Make a float16 cache what an earlier version would have written: vectors at their own length, no lengths."""
-    manifest = json.loads((folder / "manifest.json").read_text()) | {"format": 1}
-    del manifest["layout"]["unit_vectors"]
-    for shard in manifest["shards"]:
-        path = folder / shard["file"]
-        tensors = load_file(path)
-        for name in ("resid_pre.1", "resid_pre.3"):
-            lengths = tensors.pop(f"lengths.{name}")
-            tensors[f"activations.{name}"] = (tensors[f"activations.{name}"].float() * lengths[:, None]).half()
-        save_file(tensors, path)
-        shard |= {"bytes": path.stat().st_size, "sha256": sha256_of_file(path)}
-    (folder / "manifest.json").write_text(json.dumps(manifest))
-    return folder
-
-
-def test_a_cache_of_an_earlier_version_is_read_and_continued(
-    config: ActivationConfig, folder: Path, tmp_path: Path
-) -> None:
-    storage = HarvestConfig(tokens=100, sequences_per_shard=4)
-    harvest_to_folder(config, storage, tmp_path, device="cpu")
-    of_format_1(tmp_path)
-    full = torch.cat([batch.activations["resid_pre.3"] for batch in stream_of(folder, seed=None)])
-    for tokens in (100, 200):
-        harvest_to_folder(config, replace(storage, tokens=tokens), tmp_path, device="cpu")
-        found = torch.cat([batch.activations["resid_pre.3"] for batch in stream_of(tmp_path, seed=None)])
-        torch.testing.assert_close(found, full[:tokens], rtol=2e-3, atol=1e-3)
-    assert not ActivationCache(tmp_path).manifest.layout.unit_vectors
-    assert "lengths.resid_pre.3" not in load_file(tmp_path / "shard-00001.safetensors")
+def test_a_cache_of_an_earlier_version_is_refused(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "cache")
+    manifest = tmp_path / "cache/manifest.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"format": 1}))
+    with pytest.raises(CacheError, match=r"format 1, of Quadric 0\.1; expected 2: harvest again"):
+        ActivationCache(tmp_path / "cache")
 
 
 def test_the_context_of_a_token_is_kept(config: ActivationConfig, folder: Path) -> None:
@@ -356,7 +334,7 @@ def test_a_manifest_with_other_shards_is_refused(config: ActivationConfig, tmp_p
         ActivationCache(tmp_path)
 
 
-@pytest.mark.parametrize("content", ["null", "", "[]", "{}", "1", "[" * 100_000, '{"format": 1}', '{"\\ud800": 1}'])
+@pytest.mark.parametrize("content", ["null", "", "[]", "{}", "1", "[" * 100_000, '{"format": 2}', '{"\\ud800": 1}'])
 def test_a_manifest_that_is_none_is_one_line(tmp_path: Path, content: str) -> None:
     (tmp_path / "manifest.json").write_text(content)
     with pytest.raises(CacheError, match=r"manifest.json is .*; delete the folder and harvest again$"):

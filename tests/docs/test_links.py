@@ -1,4 +1,4 @@
-"""Links between pages lead to headings that exist, also where mkdocs is not installed."""
+"""Links between pages lead to files and headings that exist, and so do the source files that pages name."""
 
 import re
 from pathlib import Path
@@ -37,3 +37,16 @@ def test_every_anchor_exists(page: Path) -> None:
 def test_anchors_are_made_as_mkdocs_makes_them() -> None:
     text = "# The `quadric` way\n## What is promised\n```\n## no heading\n```\n## What is promised\n### Mine {#own}"
     assert anchors(text) == {"the-quadric-way", "what-is-promised", "what-is-promised_1", "own"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_local_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text(encoding="utf-8")):
+        assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name)
+def test_named_source_files_exist(page: Path) -> None:
+    named = re.findall(r"`((?:model|train)/[a-z_/]+\.py)`", page.read_text(encoding="utf-8"))
+    assert [name for name in named if not (ROOT / "quadric" / name).is_file()] == []
+    assert named or page.name != "architecture.md"

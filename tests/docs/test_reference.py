@@ -2,7 +2,6 @@
 
 import importlib
 import importlib.util
-import inspect
 import os
 import subprocess
 import sys
@@ -10,8 +9,6 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-
-from quadric.cli import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 

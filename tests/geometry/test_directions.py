@@ -129,7 +129,7 @@ def test_as_a_whole_form_it_is_the_energy_along_what_it_writes():
 
 def test_constants_are_values_at_the_centre():
     ae = topk()
-    found = directions_of(ae, CENTRE.mean, slice(3, 5))
+    found = directions_of(ae.forms(), CENTRE.mean, slice(3, 5))
     expected = before_the_gate(ae).mean(0)[3:5]  # affine, so the mean of the values is the value at the mean
     torch.testing.assert_close(found.constant, expected, atol=1e-6, rtol=1e-5)
 
@@ -165,5 +165,5 @@ def test_the_value_before_the_gate_is_affine_in_what_any_dictionary_reads(input,
     x = torch.linspace(0.5, 3, 40).double()[:, None] * torch.randn(40, 6, generator=generator).double()
     tokens = prepared(ae, x)
     v = as_read(ae, tokens)
-    found = directions_of(ae, v.mean(0))
+    found = directions_of(ae.forms(), v.mean(0))
     torch.testing.assert_close((v - v.mean(0)) @ found.reads.mT + found.constant, ae.encode(tokens).detach())

@@ -102,7 +102,8 @@ def raw_dictionary(scale: float) -> tuple[quadric.BilinearAutoencoder, torch.Ten
     )
     eigenvalues, eigenvectors = torch.linalg.eigh(raw)
     k, h = len(CASES), len(CASES) * (D + 1)
-    ae = quadric.BilinearAutoencoder(d_model=D + 1, n_latents=k, n_hidden=h, prior="quadratic", same_factors=True).double()
+    settings = quadric.Quadratic(n_latents=k, n_hidden=h, lens="paper", same_factors=True)
+    ae = quadric.BilinearAutoencoder(settings, d_model=D + 1).double()
     with torch.no_grad():
         ae.left.copy_(eigenvectors.mT.reshape(h, D + 1))
         ae.mixing.weight.copy_(torch.block_diag(*eigenvalues[:, None]))

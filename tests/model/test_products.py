@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
-from quadric.model.fast import products
+from quadric.model import products
 from quadric.model.products import (
     block_pairs,
     csr_matmul,

@@ -117,4 +117,4 @@ def test_a_linear_kind_answers_what_needs_no_forms(kind):
 def test_alone_sums_are_what_they_are():
     x = zoo.tokens()
     assert ALONE.total(x) is x
-    assert (ALONE.count(7, x), ALONE.is_first) == (7, True)
+    assert (ALONE.total_count(7, x), ALONE.is_first) == (7, True)

@@ -5,15 +5,14 @@ import csv
 import io
 import os
 import shutil
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import numpy as np
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Playwright, Request
 
-from quadric.viewer.serve import address_of, site_server
+from quadric.viewer.serve import SiteServer
 
 # Software GL warns about reading back its own canvas, which no page can avoid.
 HARMLESS = "GPU stall due to ReadPixels"
@@ -66,14 +65,8 @@ def launch(playwright: Playwright, *arguments: str) -> Browser:
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
     """Serve a site inside a with block; gives its address."""
-    with site_server(folder, 0) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield address_of(server)
-        finally:
-            server.shutdown()
-            thread.join()
+    with closing(SiteServer(folder, 0)) as server:
+        yield server.address
 
 
 def wait_until(page: Page, condition: str, argument: object = None) -> None:

@@ -13,7 +13,7 @@ from quadric.evidence import Collector, ModelLabels, evidence_of, gather
 from quadric.evidence.ranking import worth
 from quadric.evidence.record import LabelScore
 from quadric.geometry import Neighbours, dictionary_geometry, neighbours, redundancy, statistics
-from quadric.viewer import export, schema
+from quadric.viewer import dictionaries, schema
 from quadric.viewer.encoding import unpack
 from quadric.viewer.export import SiteInput, build_site, site_parts, unused_name
 from tests.evidence.streams import HOOK, PROVENANCE, RandomStream, RandomText, small_autoencoder
@@ -39,7 +39,7 @@ def layout(monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
         assert len(close.latents) == N_LATENTS
         return places
 
-    monkeypatch.setattr(export, "umap_layout", stand_in)
+    monkeypatch.setattr(dictionaries, "umap_layout", stand_in)
     return places
 
 
@@ -82,12 +82,12 @@ def test_a_folder_that_is_not_a_site_is_refused_before_anything_is_computed(tmp_
 def test_known_geometry_gives_the_same_site_and_other_geometry_is_refused(tmp_path: Path, static: Path) -> None:
     ae, centre = small_autoencoder(N_LATENTS), EVIDENCE.calibration.tokens_centre()
     known = dataclasses.replace(site_input(), geometry=dictionary_geometry(ae, moments=centre))
-    progress: list[int] = []
+    progress: list[tuple[str, int]] = []
     about_origin = dataclasses.replace(site_input(), geometry=dictionary_geometry(ae))  # is computed again
     for name, given in (("fresh", site_input()), ("known", known), ("origin", about_origin)):
-        site_parts([given], with_map=False, on_progress=progress.append)
+        site_parts([given], with_map=False, on_advance=lambda *step: progress.append(step))
         build_site([given], tmp_path / name, with_map=False, static=static)
-    assert sum(progress) == 3 * 3 * N_LATENTS
+    assert sum(finished for part, finished in progress if part == "geometry") == 3 * 3 * N_LATENTS
     for path in (tmp_path / "fresh/data/small").rglob("*.st"):
         for name in ("known", "origin"):
             assert path.read_bytes() == (tmp_path / name / path.relative_to(tmp_path / "fresh")).read_bytes()

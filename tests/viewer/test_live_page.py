@@ -8,8 +8,9 @@ from playwright.sync_api import expect
 
 from quadric.run.explaining import run_explainer
 from quadric.run.sites import export_site
-from quadric.viewer.live.serving import LiveServer
+from quadric.viewer.live.api import Api
 from quadric.viewer.live.session import Session
+from quadric.viewer.serve import SiteServer
 from tests.explanations.small_run import NAME, make_small_run
 from tests.viewer.browser import wait_until
 from tests.viewer.test_viewer_hardship import AXE
@@ -24,7 +25,7 @@ def live(tmp_path_factory):
     run = make_small_run(tmp_path_factory.mktemp("live-page"))
     explainer = run_explainer(run, model=str(run.parent / "tiny"), device="cpu")
     export_site(explainer.autoencoder, explainer.evidence, run / "site", name=NAME, with_map=False)
-    server = LiveServer(run / "site", Session({NAME: explainer}), 0)
+    server = SiteServer(run / "site", 0, Api(Session({NAME: explainer})))
     yield server
     server.close()
 
@@ -135,7 +136,7 @@ def test_closing_the_tab_stops_the_work(page, live, monkeypatch):
         finally:
             ended.append(time.monotonic())
 
-    monkeypatch.setitem(live.session.methods, "explain", slow)
+    monkeypatch.setitem(live.api.session.methods, "explain", slow)
     go(page, live, f"#/{NAME}/try?text=never")
     expect(page.get_by_role("status").first).to_contain_text("reading")
     page.close()

@@ -5,14 +5,14 @@ wrote; a folder that holds any other file is never replaced.
 """
 
 import os
-import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from quadric._io.files import name_disk_errors, read_versioned_json, sync_to_disk, write_json
+from quadric._io.locks import only_writer
 from quadric._io.records import check_keys
 from quadric.version import __version__
 
@@ -67,10 +67,10 @@ def replaced_folder(out: Path, to: str, weights_sha256: str) -> Iterator[Path]:
     """A temporary folder to write into, which becomes `out` if nothing is raised; else `out` stays as it was."""
     out = Path(os.path.realpath(out))
     check_replaceable(out, to)
-    with name_disk_errors(out):
-        out.parent.mkdir(parents=True, exist_ok=True)
-        _recover(out)
-        fresh, former = (out.with_name(f".{out.name}.{os.getpid()}.{state}") for state in ("unfinished", "former"))
+    work = out.with_name(f".{out.name}.export")
+    with only_writer(work, "quadric export"), name_disk_errors(out):
+        fresh, former = work / "unfinished", work / "former"
+        _restore_or_remove(former, out)  # what a killed export left
         shutil.rmtree(fresh, ignore_errors=True)
         fresh.mkdir()
         try:
@@ -83,6 +83,8 @@ def replaced_folder(out: Path, to: str, weights_sha256: str) -> Iterator[Path]:
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
             _restore_or_remove(former, out)
+    with suppress(OSError):  # there already: a killed export had left it
+        work.rmdir()
 
 
 def _write_record(folder: Path, to: str, weights_sha256: str) -> None:
@@ -98,32 +100,7 @@ def _write_record(folder: Path, to: str, weights_sha256: str) -> None:
     write_json(folder / RECORD, asdict(record))
 
 
-def _recover(out: Path) -> None:
-    """Undo what killed exports to this folder left: a former export whose place is empty returns to it."""
-    pattern = re.compile(rf"\.{re.escape(out.name)}\.(?P<process>\d+)\.(?P<state>unfinished|former)")
-    for path in sorted(out.parent.iterdir()):
-        found = pattern.fullmatch(path.name)
-        if found is None or _is_alive(int(found["process"])):
-            continue
-        if found["state"] == "former":
-            _restore_or_remove(path, out)
-        else:
-            shutil.rmtree(path, ignore_errors=True)
-
-
 def _restore_or_remove(former: Path, out: Path) -> None:
     if former.exists() and not out.exists():
         former.rename(out)
     shutil.rmtree(former, ignore_errors=True)
-
-
-def _is_alive(process: int) -> bool:
-    if process == os.getpid():
-        return False  # this process has not begun yet; the number is that of a former one
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

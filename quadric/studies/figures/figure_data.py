@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from quadric._io.files import read_json
-from quadric.geometry.dictionary import require_bilinear
+from quadric.geometry.dictionary import check_forms
 from quadric.model import BilinearAutoencoder, load_pretrained
 from quadric.run.config import FILE_NAME as RUN_FILE
 from quadric.run.config import read_run_config
@@ -45,7 +45,7 @@ class Trained:
 
     def load(self) -> BilinearAutoencoder:
         """Load its weights."""
-        return require_bilinear(load_pretrained(self.folder))
+        return check_forms(load_pretrained(self.folder))
 
 
 @dataclass(frozen=True, kw_only=True)

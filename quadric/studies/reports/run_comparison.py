@@ -13,7 +13,7 @@ from quadric.geometry.similarity import (
     HungarianSimilarity,
     comparable,
     in_common_coordinates,
-    randomly_initialized,
+    random_forms,
     widened,
 )
 from quadric.model import Autoencoder
@@ -95,7 +95,7 @@ def compare_runs(
         on_progress(1)
         if not j:
             continue
-        null = portrait(randomly_initialized(autoencoder, null_seed))
+        null = portrait(random_forms(autoencoder, null_seed))
         on_progress(1)
         for i in range(j):
             pairs[i, j] = compare_portraits(portraits[i], portraits[j], null)

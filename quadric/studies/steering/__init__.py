@@ -9,26 +9,10 @@ ablation   whether ablating a latent hurts the tokens on which it fires, and no 
 of_run     all of these for a run folder, with the model, the evidence and the text that it records
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from quadric.studies.steering.ablation import AblationRow, ablation_study
-    from quadric.studies.steering.curve import steering_curve
-    from quadric.studies.steering.of_run import ablate_run, open_run, steer_run
-    from quadric.studies.steering.results import SteeringCurve, SteeringRow
-
-# Resolved on first use: the command line reads names without waiting for torch.
-_HOME = {
-    "AblationRow": "ablation",
-    "SteeringCurve": "results",
-    "SteeringRow": "results",
-    "ablate_run": "of_run",
-    "ablation_study": "ablation",
-    "open_run": "of_run",
-    "steer_run": "of_run",
-    "steering_curve": "curve",
-}
+from quadric.studies.steering.ablation import AblationRow, ablation_study
+from quadric.studies.steering.curve import steering_curve
+from quadric.studies.steering.of_run import ablate_run, open_run, steer_run
+from quadric.studies.steering.results import SteeringCurve, SteeringRow
 
 __all__ = [
     "AblationRow",
@@ -40,9 +24,3 @@ __all__ = [
     "steer_run",
     "steering_curve",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(import_module(f"quadric.studies.steering.{_HOME[name]}"), name)
-    raise AttributeError(f"module 'quadric.studies.steering' has no attribute {name!r}; it offers {', '.join(__all__)}")

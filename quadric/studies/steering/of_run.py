@@ -17,7 +17,7 @@ from quadric.data.hook_points import HookPoint
 from quadric.data.models import LanguageModel
 from quadric.data.provenance import ProvenanceError
 from quadric.evidence import Evidence
-from quadric.geometry.dictionary import require_bilinear
+from quadric.geometry.dictionary import check_forms
 from quadric.interop.reading import read_dictionary
 from quadric.interventions.latents import Latent
 from quadric.model import Autoencoder, BilinearAutoencoder
@@ -104,7 +104,7 @@ def open_run(
     """
     folder = local_folder(run)
     own = autoencoder_folder(folder, name)
-    autoencoder = require_bilinear(read_dictionary(own))
+    autoencoder = check_forms(read_dictionary(own))
     evidence = Evidence.load(evidence_folder(folder, own.resolve().name))
     config = config_from(autoencoder.provenance, model=model, corpus=corpus)
     source = find_model(config.model, config.model_revision)

@@ -3,10 +3,9 @@
 import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from quadric._io.files import read_versioned_json, write_atomically
-from quadric._io.records import fields_added_after, record_from_json
+from quadric._io.records import record_from_json
 from quadric.data import ActivationConfig
 from quadric.data.provenance import differences
 from quadric.run.config import RunConfig
@@ -18,17 +17,6 @@ RUNS = "runs"
 """Folders in a sweep."""
 FORMAT = "quadric-sweep"
 FORMAT_VERSION = 7
-ADDED_BY_VERSION: dict[int, dict[str, Any]] = {
-    3: {
-        "atoms_per_latent": None, "lens": "paper", "overlap_penalty": 0.0, "tied": False, "alpha": 0.3,
-        "top_latents": None,
-    },
-    4: {"initial_density": 1.0},
-    5: {"gradient_dtype": "auto"},
-    6: {"mean_penalty": 0.0},
-    7: {"learning_rate": 0.03, "learning_rate_decay": 0.0},
-}  # fmt: skip
-"""Fields of the scale that files of earlier versions lack, some or all."""
 MAY_CHANGE = ("grid", "cells_together", "live")
 """Fields that may differ when a sweep is resumed or extended, because they do not affect finished cells."""
 
@@ -105,10 +93,8 @@ def read_sweep_config(folder: Path) -> SweepConfig:
     path = folder / FILE_NAME
     if not path.is_file():
         raise FileNotFoundError(f"no {FILE_NAME} in '{folder}'; give a folder written by quadric sweep")
-    record = read_versioned_json(path, FORMAT, FORMAT_VERSION, "a sweep", "restore it")
-    version = record["format_version"]
-    if version < FORMAT_VERSION and isinstance(record.get("scale"), dict):
-        record["scale"] = fields_added_after(version, ADDED_BY_VERSION) | record["scale"]
+    remedy = "restore it, or begin the sweep again in another folder"
+    record = read_versioned_json(path, FORMAT, FORMAT_VERSION, "a sweep", remedy, since="0.3")
     del record["format"], record["format_version"]
     return record_from_json(SweepConfig, record, str(path))
 

@@ -1,10 +1,11 @@
 """An export is complete or absent, and replaces nothing but an earlier export of its kind."""
 
-import os
+import threading
 from pathlib import Path
 
 import pytest
 
+from quadric._io.locks import BusyError
 from quadric.interop.writing.folders import RECORD, check_replaceable, read_record, replaced_folder
 
 
@@ -47,21 +48,34 @@ def test_what_fails_leaves_the_folder_as_it_was(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_export_left_is_undone(tmp_path: Path) -> None:
-    dead = 2**22 + 1  # no process has such a number
-    (tmp_path / f".out.{dead}.unfinished").mkdir()
+    left = tmp_path / ".out.export"
+    (left / "unfinished").mkdir(parents=True)
     write(tmp_path / "kept", "old")
-    (tmp_path / "kept").rename(tmp_path / f".out.{dead}.former")
+    (tmp_path / "kept").rename(left / "former")
     with pytest.raises(RuntimeError), replaced_folder(tmp_path / "out", "saelens", "abc"):
         raise RuntimeError
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
     assert (tmp_path / "out/deep/file.txt").read_text() == "old"
-
-
-def test_another_process_that_is_alive_keeps_its_folder(tmp_path: Path) -> None:
-    theirs = tmp_path / f".out.{os.getppid()}.unfinished"
-    theirs.mkdir()
     write(tmp_path / "out")
-    assert theirs.is_dir()
+    assert (tmp_path / "out/deep/file.txt").read_text() == "new"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_of_two_exports_at_once_the_second_is_refused(tmp_path: Path) -> None:
+    refused: list[BusyError] = []
+
+    def second() -> None:
+        try:
+            write(tmp_path / "out", "second")
+        except BusyError as busy:
+            refused.append(busy)
+
+    with replaced_folder(tmp_path / "out", "saelens", "abc") as folder:
+        thread = threading.Thread(target=second)
+        thread.start()
+        thread.join()
+        (folder / "file.txt").write_text("first")
+    assert "is being written by quadric export" in str(refused[0])
+    assert (tmp_path / "out/file.txt").read_text() == "first"
 
 
 def test_a_link_stays_a_link(tmp_path: Path) -> None:

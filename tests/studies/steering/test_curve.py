@@ -85,7 +85,8 @@ def test_the_first_crossing_counts() -> None:
 
 
 def test_an_unreachable_value_names_the_reachable_range(steerable: Steerable) -> None:
-    tied = quadric.fit(steerable.acts, n_latents=8, prior="atomic", same_factors=True, lens="paper", steps=2, progress=False)
+    squares = quadric.Atomic(n_latents=8, same_factors=True, lens="paper")
+    tied = quadric.fit(steerable.acts, squares, steps=2, progress=False)
     evidence = quadric.collect_evidence(tied, steerable.acts, points=20, progress=False)
     with pytest.raises(ValueError, match=r"latent 1 cannot take the value -1: it reaches .* … ∞; give a value"):
         quadric.steering_curve(

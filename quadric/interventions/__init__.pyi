@@ -1,0 +1,8 @@
+"""The names of the room, imported on first use (`quadric._io.lazy`)."""
+
+from .combining import Combination as Combination
+from .combining import Intervention as Intervention
+from .in_model import intervene as intervene
+from .latents import Latent as Latent
+from .projection import Reach as Reach
+from .projection import nearest_steps as nearest_steps
