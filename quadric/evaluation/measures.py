@@ -13,7 +13,7 @@ from quadric.evaluation.active import ActiveError, error_by_active
 from quadric.evaluation.blocks import BlockAccumulator, BlockErrors, can_be_split
 from quadric.evaluation.floor import floor_tokens, product_space_floor
 from quadric.geometry.neighbours import redundancy
-from quadric.model import Autoencoder, Dictionary
+from quadric.model import Dictionary
 from quadric.model.objective import density_from_norms, density_norms
 
 DENSE = 0.5
@@ -118,7 +118,7 @@ class ErrorAccumulator:
         alive = self.largest[self.largest > 0]
         limit = DEAD * alive.median() if len(alive) else torch.ones(())
         dead = self.largest < limit
-        forms = redundancy(self.autoencoder) if isinstance(self.autoencoder, Autoencoder) else None
+        forms = redundancy(self.autoencoder) if self.autoencoder.forms() is not None else None
         empty = torch.zeros_like(dead) if forms is None else forms.empty.to(density.device)
         return Measures(
             n_tokens=self.n_tokens,
