@@ -8,53 +8,25 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 from quadric.cli.output import say
 
+# Only types: reports on weights, which show progress too, must not depend on language-model code.
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
 
+    from quadric.data.harvesting import Progress
+    from quadric.train import Learner
+    from quadric.train.checkpoints import Damaged
+
 SECONDS_BETWEEN_LINES = 5.0
 TABLE_ROWS = 12
+REPORTED = ("error", "density")
+"""Terms of the loss that progress shows, where a dictionary has them; all are in metrics.jsonl."""
 
 _open: "list[Display]" = []
-
-
-# The shapes of what the library reports. Its own types are not imported: reports on weights, which show progress too,
-# must not depend on language-model code.
-@runtime_checkable
-class TokenState(Protocol):
-    """How many tokens are done, and of how many."""
-
-    @property
-    def done(self) -> int: ...
-    @property
-    def wanted(self) -> int: ...
-
-
-@runtime_checkable
-class Measured(Protocol):
-    """What a training step measured."""
-
-    @property
-    def error(self) -> float: ...
-    @property
-    def density(self) -> float: ...
-    @property
-    def n_tokens(self) -> int: ...
-
-
-@runtime_checkable
-class Skipped(Protocol):
-    """A damaged checkpoint."""
-
-    @property
-    def folder(self) -> Path: ...
-    @property
-    def reason(self) -> str: ...
 
 
 @contextmanager
@@ -114,7 +86,7 @@ class Display:
         return advance
 
     @contextmanager
-    def tokens(self, label: str) -> Iterator[Callable[[TokenState], None]]:
+    def tokens(self, label: str) -> Iterator[Callable[["Progress"], None]]:
         """A function to call with the state of a harvest or of a pass over tokens."""
         yield lambda state: self.report(label, state.done, state.wanted, unit="tokens")
 
@@ -198,16 +170,19 @@ class LiveDisplay(Display):
 
 
 class TrainingProgress:
-    """Reports the steps of a run; several autoencoders are shown as a table, with their last errors and densities."""
+    """A callback of training that shows the steps; several dictionaries as a table, with their last errors and
+    densities."""
 
     def __init__(
-        self, display: Display, steps: int, *, label: str = "training", with_table: bool | None = None
+        self, display: Display, steps: int, learners: int, *, label: str = "training", with_table: bool | None = None
     ) -> None:
-        self.display, self.steps, self.label = display, steps, label
+        self.display, self.steps, self.learners, self.label = display, steps, learners, label
         self.with_table = display.has_table if with_table is None else with_table
-        self.tokens, self.start = 0, time.monotonic()
+        self.reports: dict[str, Mapping[str, float]] = {}
+        """The reports of the current step by dictionary; none once all of them have done it."""
+        self.tokens, self.start = 0.0, time.monotonic()
 
-    def open(self, step: int, damaged: Sequence[Skipped]) -> None:
+    def open(self, step: int, damaged: "Sequence[Damaged]") -> None:
         """The run is at a step; damaged checkpoints were skipped."""
         for each in damaged:
             say(f"skipped checkpoint {each.folder.name}: {each.reason}", file=sys.stderr)
@@ -216,28 +191,37 @@ class TrainingProgress:
         self.start = time.monotonic()
         self.display.report(self.label, step, self.steps, unit="steps")
 
-    def step(self, step: int, reports: Mapping[str, Measured]) -> None:
-        """A step is done."""
-        self.tokens += next(iter(reports.values())).n_tokens
+    def __call__(self, learner: "Learner") -> None:
+        """A step of one dictionary is done; the step is shown once it is done for all of them."""
+        self.reports[learner.name] = learner.report
+        if len(self.reports) < self.learners:
+            return
+        reports, self.reports = self.reports, {}
+        self.tokens += learner.report["tokens"]
         speed = f"{self.tokens / max(time.monotonic() - self.start, 1e-9):,.0f} tokens/s"
         measured = "" if len(reports) > 1 and self.display.has_table else _measured(reports)
         if len(reports) > 1 and self.with_table:
             self.display.set_table(_training_table(reports))
-        self.display.report(self.label, step, self.steps, unit="steps", words=measured + speed)
+        self.display.report(self.label, learner.step_index, self.steps, unit="steps", words=measured + speed)
 
 
-def _measured(reports: Mapping[str, Measured]) -> str:
-    error = " ".join(f"{each.error:.3f}" for each in reports.values())
-    density = " ".join(f"{each.density:.3f}" for each in reports.values())
-    return f"error {error}, density {density}, "
+def reported(report: Mapping[str, float]) -> list[str]:
+    """The shown terms of a report; nothing for those that it lacks."""
+    return [f"{report[name]:.3f}" if name in report else "" for name in REPORTED]
 
 
-def _training_table(reports: Mapping[str, Measured]) -> Any:
+def _measured(reports: Mapping[str, Mapping[str, float]]) -> str:
+    columns = zip(*map(reported, reports.values()), strict=True)
+    words = {name: " ".join(filter(None, column)) for name, column in zip(REPORTED, columns, strict=True)}
+    return "".join(f"{name} {values}, " for name, values in words.items() if values)
+
+
+def _training_table(reports: Mapping[str, Mapping[str, float]]) -> Any:
     from rich.table import Table
 
-    table = Table("autoencoder", "error", "density", box=None, padding=(0, 2))
-    for name, each in list(reports.items())[:TABLE_ROWS]:
-        table.add_row(name, f"{each.error:.3f}", f"{each.density:.3f}")
+    table = Table("autoencoder", *REPORTED, box=None, padding=(0, 2))
+    for name, report in list(reports.items())[:TABLE_ROWS]:
+        table.add_row(name, *reported(report))
     if len(reports) > TABLE_ROWS:
         table.add_row(f"... and {len(reports) - TABLE_ROWS} more (all in metrics.jsonl)", "", "")
     return table

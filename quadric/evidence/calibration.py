@@ -19,7 +19,7 @@ from torch import Tensor
 
 from quadric.geometry import Centre
 from quadric.geometry.centring import Centring, as_read, centring_of, prepared
-from quadric.model import Autoencoder
+from quadric.model import Dictionary
 from quadric.model.forms import Directions
 from quadric.model.lens import TokenMoments, token_moments
 
@@ -64,7 +64,7 @@ class Calibration:
         """Mean and covariance of the unit tokens, as geometry takes them."""
         return Centre(torch.from_numpy(np.array(self.centre)), torch.from_numpy(np.array(self.covariance)))
 
-    def centring(self, autoencoder: Autoencoder) -> Centring:
+    def centring(self, autoencoder: Dictionary) -> Centring:
         """How tokens and forms of the autoencoder are split about the centre."""
         return centring_of(autoencoder, self.tokens_centre())
 
@@ -86,7 +86,7 @@ class Calibration:
 
 
 @torch.no_grad()
-def calibrate(autoencoder: Autoencoder, tokens: Float[Tensor, "n d"]) -> Calibration:
+def calibrate(autoencoder: Dictionary, tokens: Float[Tensor, "n d"]) -> Calibration:
     """Estimate what a pass must know from some tokens; the result does not depend on how they were batched.
 
     Args:
@@ -125,11 +125,11 @@ def calibrate(autoencoder: Autoencoder, tokens: Float[Tensor, "n d"]) -> Calibra
     )
 
 
-def _values(autoencoder: Autoencoder, given: Float[Tensor, "n d"]) -> Float[Tensor, "n k"]:
+def _values(autoencoder: Dictionary, given: Float[Tensor, "n d"]) -> Float[Tensor, "n k"]:
     return autoencoder.encode(given.to(next(autoencoder.parameters()).device)).float().cpu()
 
 
-def _moments(autoencoder: Autoencoder, read: Float[Tensor, "n d"]) -> TokenMoments:
+def _moments(autoencoder: Dictionary, read: Float[Tensor, "n d"]) -> TokenMoments:
     """Sums over tokens at the scale at which they are read."""
     if not isinstance(autoencoder.forms(), Directions):
         return token_moments(read)

@@ -17,7 +17,7 @@ from quadric.evidence.reservoir import CONTROL_AXES, Block, Reservoir, control_f
 from quadric.geometry import Centre, Decomposition
 from quadric.geometry.centring import Centring, as_read, given_sha256, prepared
 from quadric.geometry.decomposition import leading_axes
-from quadric.model import Autoencoder
+from quadric.model import Dictionary
 from quadric.model.storage import weights_sha256
 
 Array = np.ndarray
@@ -71,7 +71,7 @@ class Collector:
 
     def __init__(
         self,
-        autoencoder: Autoencoder,
+        autoencoder: Dictionary,
         settings: EvidenceSettings,
         geometry: Decomposition | GeometryOf | None = None,
         calibration: Calibration | None = None,
@@ -202,7 +202,7 @@ class Collector:
         self.firing.n_tokens = len(arrays["seen.places"])
 
 
-def density_scales(autoencoder: Autoencoder, given: Tensor) -> Float32[Array, " n"]:
+def density_scales(autoencoder: Dictionary, given: Tensor) -> Float32[Array, " n"]:
     """By which z is multiplied for the density: that of x̃ at unit norm, of which a quadratic z is divided by ‖x̃‖²."""
     return np.asarray(autoencoder.latent_scale(given)[:, 0].reciprocal().float().cpu().numpy())
 

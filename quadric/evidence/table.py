@@ -20,7 +20,7 @@ from quadric._io.files import write_atomically
 from quadric._io.html import rows_table
 from quadric._io.terminal import printable
 from quadric.geometry import Decomposition, statistics
-from quadric.model import Autoencoder
+from quadric.model import Dictionary
 from quadric.model.storage import weights_sha256
 
 if TYPE_CHECKING:  # evidence imports the language-model packages, which a table of weights does not need
@@ -145,7 +145,7 @@ class LatentTable:
 
 
 def latents(
-    autoencoder: Autoencoder, evidence: "Evidence | None" = None, *, geometry: Decomposition | None = None
+    autoencoder: Dictionary, evidence: "Evidence | None" = None, *, geometry: Decomposition | None = None
 ) -> LatentTable:
     """The table of all latents: their geometry from weights alone and, with evidence, their labels and firing.
 

@@ -21,7 +21,7 @@ from quadric.data.length_groups import length_groups, pass_cost
 from quadric.data.live_stream import padded
 from quadric.data.token_rules import keep_tokens
 from quadric.data.tokenizer import Tokenizer
-from quadric.model import Autoencoder
+from quadric.model import Dictionary
 
 SEQUENCES_AT_ONCE = 8
 LONGEST_TEXT = 50_000
@@ -67,7 +67,7 @@ class TextReader:
         (['M', 'o', 'n'], torch.Size([12, 32]))
     """
 
-    def __init__(self, model: LanguageModel, autoencoder: Autoencoder) -> None:
+    def __init__(self, model: LanguageModel, autoencoder: Dictionary) -> None:
         known = autoencoder.provenance
         if known.hook_point is None:
             raise ValueError(

@@ -64,7 +64,7 @@ class _Bases(NamedTuple):
 
 
 def neighbours(
-    autoencoder: Dictionary | Forms,
+    autoencoder: Dictionary,
     count: int = DEFAULT_COUNT,
     largest_rank: int = LARGEST_RANK,
     on_progress: Progress = no_progress,

@@ -99,7 +99,7 @@ _COLUMNS = tuple(field.name for field in fields(LatentStatistics) if field.name 
 
 
 def statistics(
-    autoencoder: Dictionary | Forms,
+    autoencoder: Dictionary,
     tolerance: float = DEFAULT_TOLERANCE,
     on_progress: Progress = no_progress,
     geometry: Decomposition | None = None,

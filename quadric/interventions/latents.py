@@ -19,7 +19,7 @@ from quadric.interventions.axes import Axes, Placed, latent_axes
 from quadric.interventions.combining import Intervention, unit_and_norm
 from quadric.interventions.motion import path_steps, slide_steps
 from quadric.interventions.projection import Reach, nearest_steps, reach
-from quadric.model import Autoencoder, check_tokens
+from quadric.model import Dictionary, check_tokens
 from quadric.model.checks import check_choice
 
 Target = float | Tensor | Callable[[Tensor], Tensor]
@@ -56,7 +56,7 @@ class Latent:
     """
 
     def __init__(
-        self, autoencoder: Autoencoder, index: int, centre: CentreLike | None = None, tolerance: float = 0.0
+        self, autoencoder: Dictionary, index: int, centre: CentreLike | None = None, tolerance: float = 0.0
     ) -> None:
         self.autoencoder = check_forms(autoencoder)
         self.index = index

@@ -160,6 +160,11 @@ class Dictionary(nn.Module, ABC):
         return self.rebuild(tokens)
 
     @property
+    def is_linear(self) -> bool:
+        """Whether the latents are directions."""
+        return isinstance(self.forms(), Directions)
+
+    @property
     def rebuilds_from_latents(self) -> bool:
         """Whether `vectors_of` reads the latents it is given; False for a kind that wrote `rebuild` alone."""
         return type(self).vectors_of is not Dictionary.vectors_of

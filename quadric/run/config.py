@@ -94,11 +94,14 @@ def read_run_config(folder: Path) -> RunConfig:
             "trained dictionaries load as before: quadric.load(folder)"
         )
     del record["format"], record["format_version"]
-    cells = record.get("cells")
+    return record_from_json(RunConfig, record | {"cells": cells_from_json(record.get("cells"), path)}, str(path))
+
+
+def cells_from_json(cells: object, path: Path) -> tuple[Cell, ...]:
+    """The cells that a file stores."""
     if not isinstance(cells, list):
         raise ValueError(f"{path} has no list of cells; restore it")
-    made = tuple(Cell.from_json(cell, f"{path}: cells[{index}]") for index, cell in enumerate(cells))
-    return record_from_json(RunConfig, record | {"cells": made}, str(path))
+    return tuple(Cell.from_json(cell, f"{path}: cells[{index}]") for index, cell in enumerate(cells))
 
 
 def check_text_suffices(config: RunConfig) -> None:

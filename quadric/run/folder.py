@@ -44,7 +44,7 @@ def load(
 
     Args:
         folder_or_hub_id: A local folder or, if there is none with this name, a hub repository `owner/name`.
-        name: Autoencoder to load from a run that trained several, or from a folder of folders; if it is missing, the
+        name: Dictionary to load from a run that trained several, or from a folder of folders; if it is missing, the
             error lists the names.
         revision: Commit, branch or tag of a hub repository.
 

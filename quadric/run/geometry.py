@@ -9,14 +9,14 @@ from quadric.geometry import DictionaryGeometry, dictionary_geometry, kept_geome
 from quadric.geometry.centring import CentreLike
 from quadric.geometry.dictionary import Progress, no_progress
 from quadric.geometry.dictionary_geometry import stored_geometry
-from quadric.model import Autoencoder
+from quadric.model import Dictionary
 from quadric.run.folder import autoencoder_folder, geometry_folder
 
 
 def geometry_of_run(
     run: Path,
     name: str,
-    autoencoder: Autoencoder,
+    autoencoder: Dictionary,
     on_progress: Progress = no_progress,
     *,
     moments: CentreLike | None = None,
@@ -47,7 +47,7 @@ def geometry_of_run(
         return kept_geometry(autoencoder, folder, on_progress, moments=moments)
 
 
-def known_geometry(run: str | Path, autoencoder: Autoencoder, name: str | None = None) -> DictionaryGeometry | None:
+def known_geometry(run: str | Path, autoencoder: Dictionary, name: str | None = None) -> DictionaryGeometry | None:
     """The geometry that a run folder holds for an autoencoder, about whichever centre; None if it holds none.
 
     Args:

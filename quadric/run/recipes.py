@@ -7,14 +7,16 @@ hook points, kinds, weights and seeds. `auto` is resolved here, once; what a run
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import product
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from quadric.data.corpus.config import CorpusConfig
 from quadric.data.settings import ActivationConfig
 from quadric.model.settings import Settings, field_names, settings_class
 from quadric.model.terms import Density, Term, term_class
-from quadric.run.config import RunConfig
 from quadric.train.settings import Cell, Training
+
+if TYPE_CHECKING:
+    from quadric.run.config import RunConfig
 
 FINEWEB = CorpusConfig(source="HuggingFaceFW/fineweb", subset="sample-10BT")
 EVEN = "even"
@@ -31,7 +33,9 @@ class Recipe:
     """Changes of the kinds' own losses, as `changed_loss` takes them."""
     training: Training
     sequences_per_step: int = 32
+    """Sequences per batch, over all processes together."""
     epochs: int = 1
+    """How many times the text may be read; the number of steps determines how much of it is."""
 
 
 PAPER = Recipe(
@@ -163,8 +167,11 @@ def make_run_config(
     sequences_per_step: int = 32,
     epochs: int = 1,
     cache: str | None = None,
-) -> RunConfig:
+) -> "RunConfig":
     """A run on these activations: `run_cells` gets the canonical names of the hook points."""
+    # Imported here: flags are made from the recipes above, and help must not wait for torch.
+    from quadric.run.config import RunConfig
+
     return RunConfig(
         activations=activations,
         cells=run_cells(canonical_hook_points(activations)),
@@ -177,7 +184,7 @@ def make_run_config(
 
 def run_of(
     recipe: Recipe, activations: ActivationConfig, kinds: Sequence[str | Settings] = ("composite",), **combined: Any
-) -> RunConfig:
+) -> "RunConfig":
     """A run by recipe; `combined` are further arguments of `cells`, and `cache`."""
     cache = combined.pop("cache", None)
     return make_run_config(
@@ -240,7 +247,7 @@ def paper(
     *,
     corpus: CorpusConfig = FINEWEB,
     **combined: Any,
-) -> RunConfig:
+) -> "RunConfig":
     """The paper's hyperparameters: k = 8,192, h = 16,384, 2,048 steps of 32 × 256 tokens, three priors
     and TopK with K = 32.
 
@@ -261,11 +268,11 @@ def paper(
 
 def small(
     model: str = "smollm2", layers: str = "15", *, corpus: CorpusConfig | None = None, **combined: Any
-) -> RunConfig:
+) -> "RunConfig":
     """A size for two CPU cores: k = 1,024, h = 2,048, 200 steps of 16 × 256 tokens."""
     return run_of(SMALL, ActivationConfig(model=model, hook_points=layers, corpus=corpus or CorpusConfig()), **combined)
 
 
-def demo(cache: str) -> RunConfig:
+def demo(cache: str) -> "RunConfig":
     """A five-minute run on the embedded model and text: k = 512, h = 1,024, 300 steps on stored activations."""
     return run_of(DEMO, ActivationConfig(hook_points="15"), cache=cache)

@@ -13,7 +13,7 @@ from quadric.evidence import Evidence
 from quadric.explanations import Explainer
 from quadric.explanations.explaining import language_model_of
 from quadric.interop.reading import read_dictionary
-from quadric.model import Autoencoder
+from quadric.model import Dictionary
 from quadric.run.evidence import WantedEvidence
 from quadric.run.explaining import evidence_of_run
 from quadric.run.folder import RUN_CONFIG_NAME, autoencoder_folders, chosen_names
@@ -64,7 +64,7 @@ class Viewer:
 
 
 def view(
-    target: str | Path | Autoencoder,
+    target: str | Path | Dictionary,
     evidence: Evidence | None = None,
     *,
     name: str | None = None,
@@ -82,7 +82,7 @@ def view(
     Args:
         target: A run folder, a site folder, or an autoencoder. If a run has no site yet, it is built first.
         evidence: Result of `quadric.collect_evidence`, if the target is an autoencoder.
-        name: Autoencoder to open, if the site shows several.
+        name: Dictionary to open, if the site shows several.
         latent: Latent whose page to open.
         port: Port to listen on; 0 selects a free one.
         open_browser: Open the browser.
@@ -114,7 +114,7 @@ def view(
         if open_browser:
             webbrowser.open(viewer.address)
         if wait:
-            shown = "The viewer" if isinstance(target, Autoencoder) else target
+            shown = "The viewer" if isinstance(target, Dictionary) else target
             print(f"{printable(str(shown))} is at {viewer.address}  (Ctrl-C stops it)", flush=True)
             viewer.wait()
     except KeyboardInterrupt:  # before the wait has begun
@@ -125,7 +125,7 @@ def view(
 
 
 def _live_api(
-    target: str | Path | Autoencoder, evidence: Evidence | None, model: Any, tokenizer: Any, device: str
+    target: str | Path | Dictionary, evidence: Evidence | None, model: Any, tokenizer: Any, device: str
 ) -> "Api":
     """Load the language model, and the dictionaries of the site that can be asked about it."""
     check_viewer_built(writer.STATIC)
@@ -143,27 +143,27 @@ def _live_api(
 
 
 def _dictionaries(
-    target: str | Path | Autoencoder, evidence: Evidence | None
-) -> dict[str, tuple[Autoencoder, Evidence | None]]:
+    target: str | Path | Dictionary, evidence: Evidence | None
+) -> dict[str, tuple[Dictionary, Evidence | None]]:
     """The dictionaries that can be asked, by their names on the site."""
-    if isinstance(target, Autoencoder):
+    if isinstance(target, Dictionary):
         return {IN_MEMORY: (target, evidence)}
     run = Path(target)
     folders = autoencoder_folders(run) or autoencoder_folders(run.resolve().parent)
     if not folders:
         raise ValueError(f"'{run}' is a site without its run, which holds the weights; give the run folder for --live")
     run = run if autoencoder_folders(run) else run.resolve().parent
-    found: dict[str, tuple[Autoencoder, Evidence | None]] = {}
+    found: dict[str, tuple[Dictionary, Evidence | None]] = {}
     for name, folder in folders.items():
         found[unused_name(name, set(found))] = read_dictionary(folder), evidence_of_run(run, name)
     return found
 
 
 def _site(
-    target: str | Path | Autoencoder, evidence: Evidence | None
+    target: str | Path | Dictionary, evidence: Evidence | None
 ) -> tuple[Path, tempfile.TemporaryDirectory[str] | None]:
     """The folder to serve, and the temporary folder to delete afterwards if the site was built for this viewer."""
-    if isinstance(target, Autoencoder):
+    if isinstance(target, Dictionary):
         if evidence is None:
             raise ValueError("the viewer cannot show an autoencoder without data; give its evidence as well")
         scratch = tempfile.TemporaryDirectory(prefix="quadric-site-")

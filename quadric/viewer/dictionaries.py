@@ -15,7 +15,8 @@ from quadric.evidence.patterns.record import CHANCE, MEANINGS, PATTERNS, STATIST
 from quadric.evidence.ranking import RANKING, RANKING_OF_DIRECTIONS, worth
 from quadric.geometry import DictionaryGeometry, decompose, dictionary_geometry, with_signs
 from quadric.geometry.centring import given_sha256
-from quadric.model import Autoencoder, BilinearAutoencoder
+from quadric.model import Dictionary
+from quadric.model.forms import Forms
 from quadric.viewer.latent_pages import latent_records
 from quadric.viewer.layout import describe, umap_layout
 from quadric.viewer.schema import (
@@ -52,7 +53,7 @@ class SiteInput:
     """One autoencoder with its evidence, and the name it has on the site."""
 
     name: str
-    autoencoder: Autoencoder
+    autoencoder: Dictionary
     evidence: Evidence
     source: str | None
     """What `quadric.load` takes: a folder or a hub id. None for an autoencoder that was never saved."""
@@ -160,15 +161,15 @@ def _entry(
     )
 
 
-def _architecture(autoencoder: Autoencoder) -> dict[str, Any]:
+def _architecture(autoencoder: Dictionary) -> dict[str, Any]:
     """What an entry says about the kind of its dictionary."""
-    if isinstance(autoencoder, BilinearAutoencoder):
+    if isinstance(forms := autoencoder.forms(), Forms):
         return {
             "is_linear": False,
-            "prior": autoencoder.prior,
+            "prior": autoencoder.kind,
             "lens": autoencoder.lens.kind,
-            "n_hidden": autoencoder.n_hidden,
-            "mixing_density": autoencoder.mixing_density if autoencoder.prior == "composite" else None,
+            "n_hidden": forms.n_hidden,
+            "mixing_density": autoencoder.facts().get("mixing_density"),
             "ranking": RANKING,
         }
     return {

@@ -19,9 +19,8 @@ from quadric.geometry import Centre, Form
 from quadric.geometry.centring import as_read, has_own_centre, prepared
 from quadric.geometry.dictionary import as_forms
 from quadric.geometry.latent_frames import LatentFrame, form_frame, latent_frame
-from quadric.model import Autoencoder
+from quadric.model import Dictionary
 from quadric.model.lens import token_moments
-from quadric.model.linear import LinearAutoencoder
 from quadric.model.objective import check_tokens, unit_tokens
 from quadric.viewer import writer
 from quadric.viewer.schema import MOST_EIGENVALUES, NOTHING, ROW, unit_of
@@ -64,7 +63,7 @@ class Picture:
 
 
 def show(
-    subject: Autoencoder | Form, latent: int | None = None, data: Evidence | Tensor | Form | None = None
+    subject: Dictionary | Form, latent: int | None = None, data: Evidence | Tensor | Form | None = None
 ) -> Picture:
     """Draw a latent or any quadratic form: axes, spectrum and level set, and points where data is given.
 
@@ -107,11 +106,11 @@ def _of_form(form: Form, data: Evidence | Tensor | None) -> dict[str, Any]:
     return _shape(frame) | _points_of_rows(frame, form, data)
 
 
-def _of_latent(autoencoder: Autoencoder, latent: int | None, data: Evidence | Tensor | None) -> dict[str, Any]:
+def _of_latent(autoencoder: Dictionary, latent: int | None, data: Evidence | Tensor | None) -> dict[str, Any]:
     n_latents, d_model = autoencoder.n_latents, autoencoder.d_model
     if latent is None or not 0 <= latent < n_latents:
         raise ValueError(f"latent={latent} is not one of the {n_latents}; give 0 to {n_latents - 1}")
-    is_linear = {"is_linear": isinstance(autoencoder, LinearAutoencoder)}
+    is_linear = {"is_linear": autoencoder.is_linear}
     if isinstance(data, Tensor):
         check_tokens(data, d_model)
         about_rows = latent_frame(autoencoder, latent, MOST_AXES, _centre_of_rows(autoencoder, data))
@@ -129,25 +128,25 @@ def _of_latent(autoencoder: Autoencoder, latent: int | None, data: Evidence | Te
     return is_linear | shape | _points_of_evidence(data, latent)
 
 
-def _centre_of_rows(autoencoder: Autoencoder, rows: Tensor) -> Centre:
+def _centre_of_rows(autoencoder: Dictionary, rows: Tensor) -> Centre:
     """Mean and covariance of rows as the dictionary reads them."""
-    if isinstance(autoencoder, LinearAutoencoder):
+    if autoencoder.is_linear:
         read = as_read(autoencoder, prepared(autoencoder, rows)).double()
         return Centre(read.mean(0), torch.cov(read.mT, correction=0))
     moments = token_moments(rows)
     return Centre(moments.mean, moments.covariance)
 
 
-def _origin(autoencoder: Autoencoder, unit: str | None) -> str:
+def _origin(autoencoder: Dictionary, unit: str | None) -> str:
     """What coordinates are measured from, in words."""
     if has_own_centre(autoencoder):
         return "the mean token"
-    if isinstance(autoencoder, LinearAutoencoder) and unit is None:
+    if autoencoder.is_linear and unit is None:
         return "the decoder's bias"
     return "the origin" if unit is None else f"the mean {unit}"
 
 
-def _check_replacement(form: Form, subject: Autoencoder | Form) -> None:
+def _check_replacement(form: Form, subject: Dictionary | Form) -> None:
     if isinstance(subject, Form):
         raise ValueError("two forms were given; give one form, or an autoencoder with a form to draw in its place")
     if form.d_model != (width := as_forms(subject).lens.width):
@@ -203,7 +202,7 @@ def _points_of_evidence(evidence: Evidence, latent: int) -> dict[str, Any]:
 
 @torch.no_grad()
 def _points_of_rows(
-    frame: LatentFrame, subject: Form | tuple[Autoencoder, int], rows: Float[Tensor, "n d"], seed: int = 0
+    frame: LatentFrame, subject: Form | tuple[Dictionary, int], rows: Float[Tensor, "n d"], seed: int = 0
 ) -> dict[str, Any]:
     """Rows of a tensor, scaled to unit length: z, and coordinates about the centre on the axes of a latent or form."""
     values = torch.cat([_values(subject, part) for part in torch.split(rows, ROWS_AT_ONCE)])
@@ -237,22 +236,22 @@ def best_linear_direction(v: Float[Tensor, "n d"], values: Float[Tensor, " n"]) 
     return slopes / length
 
 
-def _read(subject: Form | tuple[Autoencoder, int], rows: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+def _read(subject: Form | tuple[Dictionary, int], rows: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
     if isinstance(subject, Form):
         return unit_tokens(rows)
     return as_read(subject[0], prepared(subject[0], rows))
 
 
-def _values(subject: Form | tuple[Autoencoder, int], rows: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
+def _values(subject: Form | tuple[Dictionary, int], rows: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
     if isinstance(subject, Form):
         return subject(unit_tokens(rows).to(subject.left.device)).cpu()
     autoencoder, latent = subject
     return autoencoder.encode(prepared(autoencoder, rows))[:, latent].double().cpu()
 
 
-def _has_rest(subject: Form | tuple[Autoencoder, int]) -> bool:
+def _has_rest(subject: Form | tuple[Dictionary, int]) -> bool:
     """Whether z has a median of its own; a form is about the origin, and a direction rests where it does not fire."""
-    return not isinstance(subject, Form) and not isinstance(subject[0], LinearAutoencoder)
+    return not isinstance(subject, Form) and not subject[0].is_linear
 
 
 def strongest_and_sampled(values: Float[Tensor, " n"], most: int, seed: int) -> Int64[Tensor, " m"]:

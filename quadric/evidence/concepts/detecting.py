@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from quadric.model import Autoencoder
+from quadric.model import Dictionary
 
 
 class Detection(NamedTuple):
@@ -34,7 +34,7 @@ class Detection(NamedTuple):
 
 
 @torch.no_grad()
-def detect(autoencoder: Autoencoder, concept: Float[Tensor, "b w d"], corpus: Float[Tensor, "n d"]) -> Detection | None:
+def detect(autoencoder: Dictionary, concept: Float[Tensor, "b w d"], corpus: Float[Tensor, "n d"]) -> Detection | None:
     """The latent that detects a concept best.
 
     Args:
@@ -102,7 +102,7 @@ def _checkerboard(concept: Float[Tensor, "b w d"]) -> tuple[Tensor, Tensor]:
     return concept[even], concept[~even]
 
 
-def _encoded(autoencoder: Autoencoder, tokens: Float[Tensor, "n d"]) -> Float[Tensor, "n k"]:
+def _encoded(autoencoder: Dictionary, tokens: Float[Tensor, "n d"]) -> Float[Tensor, "n k"]:
     if not len(tokens):
         return torch.zeros(0, autoencoder.n_latents)
     device = next(autoencoder.parameters()).device

@@ -20,7 +20,7 @@ from quadric.evidence.concepts.capturing import (
 from quadric.evidence.concepts.detecting import Detection, detect
 from quadric.evidence.concepts.reading import CorpusTokens, concept_vectors, corpus_vectors
 from quadric.evidence.concepts.words import CONCEPTS, Concept
-from quadric.model import Autoencoder
+from quadric.model import Dictionary
 from quadric.model.forms import Directions as LinearLatents
 from quadric.model.objective import unit_tokens
 
@@ -34,7 +34,7 @@ class Named(NamedTuple):
     """An autoencoder and its display name."""
 
     name: str
-    autoencoder: Autoencoder
+    autoencoder: Dictionary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +124,7 @@ def find_concepts(
     return sorted(found, key=lambda each: order.index(each.concept))
 
 
-def _captured(autoencoder: Autoencoder, variances: list[Tensor]) -> list[Capture | Directions]:
+def _captured(autoencoder: Dictionary, variances: list[Tensor]) -> list[Capture | Directions]:
     forms = autoencoder.forms()
     if isinstance(forms, LinearLatents):
         return [*capture_by_directions(forms.writes.detach().cpu(), variances)]

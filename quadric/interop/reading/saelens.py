@@ -25,7 +25,7 @@ from quadric.interop.reading.weights import (
     text_or_none,
     whole_number,
 )
-from quadric.model import Autoencoder, BilinearAutoencoder, Provenance
+from quadric.model import BilinearAutoencoder, Dictionary, Provenance
 from quadric.model.settings import Input
 from quadric.model.storage import described
 
@@ -68,7 +68,7 @@ class _Settings(NamedTuple):
     about_model: dict[str, Any]
 
 
-def read_saelens(folder: Path) -> Autoencoder:
+def read_saelens(folder: Path) -> Dictionary:
     """The dictionary of a SAELens folder.
 
     Args:

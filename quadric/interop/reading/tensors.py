@@ -74,6 +74,7 @@ def linear_dictionary(
     active = {} if n_active is None else {"n_active": n_active}
     settings = kind(n_latents=k, input=input, subtract_decoder_bias=subtract_decoder_bias, **active)
     made = settings.restore(d, {name: _own_copy(name, each) for name, each in tensors.items()})
+    assert isinstance(made, LinearAutoencoder)
     made.provenance = Provenance(model=model, hook_point=hook_point, normalisation=NORMALISATION[input])
     return made.eval()
 

@@ -15,8 +15,8 @@ from quadric.run.folder import ablation_file, autoencoder_folders, evidence_fold
 from quadric.studies.figures.style import AFFINE_LOOKS, LOOKS, Look
 from quadric.studies.sweep.config import FILE_NAME as SWEEP_FILE
 from quadric.studies.sweep.config import RUNS
-from quadric.studies.sweep.rows import Row, read_rows
-from quadric.train import AutoencoderConfig
+from quadric.studies.sweep.rows import Row, alpha_of, read_rows
+from quadric.train.settings import Cell
 
 ABLATED = {
     "latent", "mode", "own_fires", "own_elsewhere", "other_fires", "other_elsewhere", "turned_fires",
@@ -34,14 +34,24 @@ class MissingDataError(ValueError):
 class Trained:
     """One trained bilinear autoencoder of a run."""
 
-    config: AutoencoderConfig
+    cell: Cell
     run: Path
     folder: Path
 
     @property
+    def kind(self) -> str:
+        """Its prior."""
+        return self.cell.settings.kind
+
+    @property
+    def alpha(self) -> float | None:
+        """Weight of the density that it was trained with."""
+        return alpha_of(self.cell)
+
+    @property
     def evidence(self) -> Path:
         """Folder of its evidence, which exists only if evidence was collected."""
-        return evidence_folder(self.run, self.config.name)
+        return evidence_folder(self.run, self.cell.name)
 
     def load(self) -> BilinearAutoencoder:
         """Load its weights."""
@@ -62,23 +72,24 @@ class FigureData:
     @property
     def main_alpha(self) -> float:
         """The alpha at which priors are compared: that of most autoencoders, the paper's among equals."""
-        counts = Counter(each.config.alpha for each in self.trained)
+        counts = Counter(each.alpha for each in self.trained if each.alpha is not None)
         counts = counts or Counter(row["alpha"] for row in self.rows if row["alpha"] is not None)
         return max(counts, key=lambda alpha: (counts[alpha], alpha == PAPER_ALPHA), default=PAPER_ALPHA)
 
-    def at_commonest_size(self, *priors: str) -> list[Trained]:
-        """The autoencoders with these priors at their most common hook point, number of latents and lens."""
-        candidates = [each for each in self.trained if each.config.prior in priors]
+    def at_commonest_size(self, *kinds: str) -> list[Trained]:
+        """The autoencoders of these kinds at their most common hook point, number of latents and lens."""
+        candidates = [each for each in self.trained if each.kind in kinds]
         sizes = Counter(map(_place_and_size, candidates))
         if not sizes:
             return []
         (commonest, _), *_ = sizes.most_common(1)
         found = [each for each in candidates if _place_and_size(each) == commonest]
-        return sorted(found, key=lambda each: (each.config.prior, each.config.alpha, each.config.seed))
+        return sorted(found, key=lambda each: (each.kind, each.alpha or 0.0, each.cell.seed))
 
 
-def _place_and_size(trained: Trained) -> tuple[str, int, str]:
-    return trained.config.hook_point, trained.config.n_latents, trained.config.lens
+def _place_and_size(trained: Trained) -> tuple[str, int, str | None]:
+    settings = trained.cell.settings
+    return trained.cell.hook_point, settings.n_latents, settings.lens_name
 
 
 def read_figure_data(folders: Sequence[Path]) -> FigureData:
@@ -119,9 +130,9 @@ def _trained(run: Path) -> dict[str, Trained]:
         return {}
     folders = autoencoder_folders(run)
     return {
-        each.name: Trained(config=each, run=run, folder=folders[each.name])
-        for each in read_run_config(run).autoencoders
-        if each.kind == "bilinear" and each.name in folders
+        cell.name: Trained(cell=cell, run=run, folder=folders[cell.name])
+        for cell in read_run_config(run).cells
+        if cell.settings.lens_name is not None and cell.name in folders
     }
 
 

@@ -45,9 +45,7 @@ def _curves(data: FigureData) -> dict[str, Tensor]:
     found = data.at_commonest_size(*PRIORS)
     curves = {}
     for prior in PRIORS:
-        first = next(
-            (each for each in found if (each.config.prior, each.config.alpha) == (prior, data.main_alpha)), None
-        )
+        first = next((each for each in found if (each.kind, each.alpha) == (prior, data.main_alpha)), None)
         if first is None:
             raise MissingDataError(
                 f"no {prior} autoencoder at alpha {data.main_alpha:g} to compare with the other prior; run: "
@@ -120,7 +118,7 @@ def draw_random_latents(data: FigureData) -> Drawn:
     alive = np.asarray(evidence.statistics.mean_square) > 0
     chosen = np.flatnonzero(alive & (density <= DENSE))[:SHOWN].tolist()
     if not chosen:
-        raise MissingDataError(f"all latents of {trained.config.name} are dense (density over {DENSE}) or silent")
+        raise MissingDataError(f"all latents of {trained.cell.name} are dense (density over {DENSE}) or silent")
     captured = captured_curve(statistics(trained.load(), centre=evidence.calibration.tokens_centre()).eigenvalues)
     columns = min(3, len(chosen))
     figure, axes = panels(
@@ -135,7 +133,7 @@ def draw_random_latents(data: FigureData) -> Drawn:
         panel.set_axis_off()
     dense = float((alive & (density > DENSE)).mean())
     figure.suptitle(
-        f"{trained.config.prior}, {trained.config.hook_point}: first latents by index, {dense:.0%} dense ones left out;"
+        f"{trained.kind}, {trained.cell.hook_point}: first latents by index, {dense:.0%} dense ones left out;"
         "\npoints drawn by |z|⁴; violet z < 0, green z > 0",
         fontsize=8,
     )
@@ -144,10 +142,10 @@ def draw_random_latents(data: FigureData) -> Drawn:
 
 def _first_with_evidence(data: FigureData) -> tuple[Trained, Evidence]:
     """The first autoencoder with evidence; composite ones come first, as in the paper."""
-    order = sorted(data.trained, key=lambda each: (each.config.prior != "composite", each.config.name))
+    order = sorted(data.trained, key=lambda each: (each.kind != "composite", each.cell.name))
     for each in order:
         # An autoencoder's own folder can also be used as a run, with the evidence inside it.
-        for place in (each.evidence, evidence_folder(each.folder, each.config.name)):
+        for place in (each.evidence, evidence_folder(each.folder, each.cell.name)):
             if place.is_dir():
                 return each, Evidence.load(place)
     raise MissingDataError("no autoencoder has evidence; collect it with: quadric site RUN --out site")

@@ -40,7 +40,7 @@ def draw_similarity(data: FigureData) -> Drawn:
             Entry(LOOKS[other].label, _portrait(each))
             for other, members in families.items()
             for each in members
-            if other != prior and each.config.alpha == data.main_alpha
+            if other != prior and each.alpha == data.main_alpha
         ]
         found = _agreements(own, others)
         rows += _matrix_rows(prior, own, others, found)
@@ -56,8 +56,8 @@ def _families_over_alpha(data: FigureData) -> dict[str, list[Trained]]:
     """For each prior, one autoencoder per alpha."""
     families: dict[str, list[Trained]] = {}
     for each in data.at_commonest_size(*LOOKS):
-        family = families.setdefault(each.config.prior, [])
-        if each.config.alpha not in [member.config.alpha for member in family]:
+        family = families.setdefault(each.kind, [])
+        if each.alpha not in [member.alpha for member in family]:
             family.append(each)
     if not any(len(family) >= FEWEST for family in families.values()):
         raise MissingDataError(
@@ -74,7 +74,7 @@ def _portrait(trained: Trained) -> Portrait:
 
 def _entries(family: list[Trained]) -> list[Entry]:
     random = portrait(randomly_initialized(family[0].load(), NULL_SEED))
-    return [Entry("random", random), *(Entry(f"{each.config.alpha:g}", _portrait(each)) for each in family)]
+    return [Entry("random", random), *(Entry(f"{each.alpha:g}", _portrait(each)) for each in family)]
 
 
 def _agreements(own: list[Entry], others: list[Entry]) -> list[list[dict[str, float]]]:
@@ -154,8 +154,8 @@ def draw_stability(data: FigureData) -> Drawn:
 
 
 def _families_over_seeds(data: FigureData) -> dict[str, list[Trained]]:
-    found = [each for each in data.at_commonest_size(*PRIORS) if each.config.alpha == data.main_alpha]
-    families = {prior: [each for each in found if each.config.prior == prior] for prior in PRIORS}
+    found = [each for each in data.at_commonest_size(*PRIORS) if each.alpha == data.main_alpha]
+    families = {prior: [each for each in found if each.kind == prior] for prior in PRIORS}
     families = {prior: family for prior, family in families.items() if len(family) > 1}
     if not families:
         raise MissingDataError(
@@ -170,7 +170,7 @@ def _pairs(prior: str, family: list[Trained]) -> list[Row]:
     alike = in_common_coordinates([comparable(each, each)[0] for each in loaded])
     portraits = [portrait(each) for each in alike]
     null = portrait(randomly_initialized(alike[0], NULL_SEED))
-    seeds = [each.config.seed for each in family]
+    seeds = [each.cell.seed for each in family]
     rows = [
         _pair_row(prior, str(seeds[i]), str(seeds[j]), portraits[i], portraits[j])
         for i, j in combinations(range(len(family)), 2)

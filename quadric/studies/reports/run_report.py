@@ -22,7 +22,6 @@ from quadric.geometry.dictionary import Progress, no_progress
 from quadric.geometry.shapes import DEFAULT_TOLERANCE
 from quadric.interop.reading import read_dictionary
 from quadric.model import Autoencoder
-from quadric.model.linear import LinearAutoencoder
 from quadric.model.storage import weights_sha256
 from quadric.run.folder import autoencoder_folder, evidence_folder, local_folder
 from quadric.run.geometry import known_geometry
@@ -174,7 +173,7 @@ def report_on(
 def _about(autoencoder: Autoencoder, geometry: Decomposition | None) -> str:
     if has_own_centre(autoencoder):
         return ABOUT_LENS
-    if isinstance(autoencoder, LinearAutoencoder) and (geometry is None or geometry.centre is None):
+    if autoencoder.is_linear and (geometry is None or geometry.centre is None):
         return ABOUT_BIAS
     return ABOUT_ORIGIN if geometry is None or geometry.centre is None else ABOUT_TOKENS
 

@@ -16,9 +16,8 @@ runs need one pass of the language model each, and on a CPU that pass costs more
 `live=True` does this where disk space is short: at the paper's size, twelve layers of 16.8 M tokens take 400 GB.
 """
 
-from quadric.run.scales import Grid, Scale
 from quadric.studies.sweep.config import SweepConfig
 from quadric.studies.sweep.rows import read_rows
 from quadric.studies.sweep.sweeping import Watcher, start_sweep, sweep
 
-__all__ = ["Grid", "Scale", "SweepConfig", "Watcher", "read_rows", "start_sweep", "sweep"]
+__all__ = ["SweepConfig", "Watcher", "read_rows", "start_sweep", "sweep"]

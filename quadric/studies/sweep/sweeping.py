@@ -19,7 +19,7 @@ from quadric.run.folder import autoencoder_folder
 from quadric.run.running import Moved, is_finished, new_run, train_run
 from quadric.studies.sweep.config import ACTIVATIONS, RUNS, SweepConfig, read_sweep_config, write_sweep_config
 from quadric.studies.sweep.rows import Row, cell_row, read_rows, row_path, write_row, write_table
-from quadric.train import AutoencoderConfig, StepReport
+from quadric.train import Cell, Learner
 from quadric.train.checkpoints import Damaged
 
 
@@ -43,14 +43,13 @@ class Group:
 def groups(config: SweepConfig, folder: Path) -> list[Group]:
     """The existing runs, and new runs for the cells that no existing run contains."""
     old = [Group(folder=each, config=read_run_config(each), is_new=False) for each in _run_folders(folder)]
-    claimed = {cell.name for group in old for cell in group.config.autoencoders}
-    whole = config.all_cells()
-    missing = [cell for cell in whole.autoencoders if cell.name not in claimed]
+    claimed = {cell.name for group in old for cell in group.config.cells}
+    missing = [cell for cell in config.cells if cell.name not in claimed]
     new: list[Group] = []
     for cache, cells in _by_cache(config, folder, missing).items():
         for start in range(0, len(cells), config.cells_together):
             number = len(old) + len(new)
-            part = _part(whole, cells[start : start + config.cells_together], cache)
+            part = config.run_of(tuple(cells[start : start + config.cells_together]), cache)
             new.append(Group(folder=folder / RUNS / f"{number:03d}", config=part, is_new=True))
     return [*old, *new]
 
@@ -61,31 +60,22 @@ def _run_folders(folder: Path) -> list[Path]:
     return sorted(each for each in runs.iterdir() if (each / "run.json").is_file()) if runs.is_dir() else []
 
 
-def _by_cache(
-    config: SweepConfig, folder: Path, cells: list[AutoencoderConfig]
-) -> dict[str | None, list[AutoencoderConfig]]:
+def _by_cache(config: SweepConfig, folder: Path, cells: list[Cell]) -> dict[str | None, list[Cell]]:
     """Cells grouped by cache: an existing cache, or a new one for all hook points not cached yet."""
     if config.live:
         return {None: cells} if cells else {}
     places = list(dict.fromkeys(cell.hook_point for cell in cells))
     known = {place: cache for cache in _cache_names(folder) for place in cache.split("+")}
     new = "+".join(place for place in places if place not in known)
-    found: dict[str | None, list[AutoencoderConfig]] = {}
+    by_cache: dict[str | None, list[Cell]] = {}
     for cell in cells:
-        found.setdefault(known.get(cell.hook_point, new), []).append(cell)
-    return found
+        by_cache.setdefault(known.get(cell.hook_point, new), []).append(cell)
+    return by_cache
 
 
 def _cache_names(folder: Path) -> list[str]:
     caches = folder / ACTIVATIONS
     return [each.name for each in caches.iterdir() if (each / MANIFEST).is_file()] if caches.is_dir() else []
-
-
-def _part(whole: RunConfig, cells: list[AutoencoderConfig], cache: str | None) -> RunConfig:
-    """Config of a run with some of the cells; the language model stops at the deepest of their layers."""
-    places = ",".join(dict.fromkeys(cell.hook_point for cell in cells))
-    activations = replace(whole.reading, hook_points=places)
-    return replace(whole, autoencoders=tuple(cells), activations=activations, cache=cache)
 
 
 class Watcher:
@@ -112,8 +102,8 @@ class Watcher:
     def opened(self, step: int, damaged: list[Damaged]) -> None:
         """Called when the group's run has been opened at a step."""
 
-    def step(self, step: int, reports: dict[str, StepReport]) -> None:
-        """Called after each training step of the group."""
+    def step(self, learner: Learner) -> None:
+        """Called with each learner of the group after each training step."""
 
     def measuring(self, part: str, done: int, wanted: int) -> None:
         """Called while held-out text is being read."""
@@ -141,7 +131,6 @@ def start_sweep(config: SweepConfig, folder: Path) -> None:
         >>> read_sweep_config(Path("runs/another")).held_out_tokens
         100
     """
-    config.all_cells()
     write_sweep_config(config, folder)
 
 
@@ -165,7 +154,7 @@ def sweep(folder: Path, *, device: str = "auto", moved: Moved | None = None, wat
     config, watcher, moved = read_sweep_config(folder), watcher or Watcher(), moved or Moved()
     config = replace(config, activations=moved.activations(config.activations))
     found = groups(config, folder)
-    watcher.plan([cell.name for group in found for cell in group.config.autoencoders], read_rows(folder))
+    watcher.plan([cell.name for group in found for cell in group.config.cells], read_rows(folder))
     with only_writer(folder, "quadric sweep"):
         for group in found:
             if group.is_new or not is_finished(group.folder):
@@ -180,8 +169,8 @@ def _train(config: SweepConfig, group: Group, every: list[Group], device: str, m
     places = Moved(model=moved.model, corpus=moved.corpus, cache=str(group.cache) if group.cache else None)
     created = new_run(places.apply(group.config), group.folder, device=device) if group.is_new else nullcontext()
     with created:
-        watcher.train([cell.name for cell in group.config.autoencoders], group.config.training.steps)
-        train_run(group.folder, device=device, moved=places, on_open=watcher.opened, on_step=watcher.step)
+        watcher.train([cell.name for cell in group.config.cells], group.config.training.steps)
+        train_run(group.folder, device=device, moved=places, on_open=watcher.opened, callbacks=[watcher.step])
 
 
 def _fill_cache(config: SweepConfig, cache: Path, every: list[Group], device: str, watcher: Watcher) -> None:
@@ -199,7 +188,7 @@ def _tokens_to_store(config: RunConfig) -> int:
 
 def _measure(config: SweepConfig, group: Group, folder: Path, device: str, moved: Moved, watcher: Watcher) -> None:
     """Measure all cells of a group that have no row yet, in one pass over held-out text."""
-    cells = [cell for cell in group.config.autoencoders if not row_path(folder, cell.name).is_file()]
+    cells = [cell for cell in group.config.cells if not row_path(folder, cell.name).is_file()]
     if not cells:
         return
     loaded = {cell.name: load_pretrained(autoencoder_folder(group.folder, cell.name)) for cell in cells}
