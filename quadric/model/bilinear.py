@@ -10,7 +10,7 @@ An affine lens puts x̃ = [u − μ; c] of the unit token u in the place of x. T
 
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -36,9 +36,6 @@ from quadric.model.settings import Bilinear, Initialization, field_names, settin
 from quadric.model.step import PlainStep, plain_errors, step_class
 from quadric.model.storage import check_shapes
 from quadric.model.terms import Term, paper_loss
-
-if TYPE_CHECKING:
-    import quadric.interventions
 
 PAPER_MIXING_DENSITY = 0.001
 TOKENS_AT_ONCE = 512
@@ -348,29 +345,6 @@ class BilinearAutoencoder(Autoencoder):
         atoms, weights = self.mixing.row(latent)
         form = left[atoms].mT @ (weights.to(left)[:, None] * right[atoms])
         return (form + form.mT) / 2
-
-    def latent(
-        self, index: int, *, centre: Tensor | None = None, tolerance: float = 0.0
-    ) -> "quadric.interventions.Latent":
-        """One latent, to project, slide, ablate or scale activations along it (`quadric.interventions`).
-
-        Args:
-            index: of the latent.
-            centre: mean of the unit tokens that a raw dictionary reads; an affine lens has its own, which is used.
-            tolerance: share of Σ|λ| that its axes may leave out.
-
-        Returns:
-            A `Latent`, with methods (n, d) -> (n, d).
-
-        Example:
-            >>> autoencoder = BilinearAutoencoder(d_model=8, n_latents=16, prior="atomic")
-            >>> autoencoder.latent(3).project(torch.ones(2, 8), to=0.5).shape
-            torch.Size([2, 8])
-        """
-        # Imported here: interventions are built on this room, and this is the one way back.
-        from quadric.interventions import Latent
-
-        return Latent(self, index, centre, tolerance)
 
     @torch.no_grad()
     def reconstruct(self, tokens: Tensor) -> Float[Tensor, "n d d"]:

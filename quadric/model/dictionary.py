@@ -37,6 +37,8 @@ from quadric.model.terms import Density, Term
 if TYPE_CHECKING:
     from typing import Self
 
+    from quadric.interventions import Latent
+
 
 class TokenErrors(NamedTuple):
     """The error per token, as reported and as trained."""
@@ -210,6 +212,27 @@ class Dictionary(nn.Module, ABC):
     def density(self, tokens: Tensor, mask: Tensor | None = None) -> Float[Tensor, " k"]:
         """Hoyer density per latent over the kept tokens."""
         return hoyer_density(self.encode_prepared(self.prepare(tokens, mask)), self.density_offset())
+
+    def latent(self, index: int, *, centre: Tensor | None = None, tolerance: float = 0.0) -> "Latent":
+        """One latent, to project, slide, ablate or scale activations along it (`quadric.interventions`).
+
+        Args:
+            index: of the latent.
+            centre: mean of the unit tokens that a raw dictionary reads; an affine lens has its own, which is used.
+            tolerance: share of Σ|λ| that its axes may leave out.
+
+        Returns:
+            A `Latent`, with methods (n, d) -> (n, d).
+
+        Example:
+            >>> autoencoder = quadric.BilinearAutoencoder(d_model=8, n_latents=16, prior="atomic")
+            >>> autoencoder.latent(3).project(torch.ones(2, 8), to=0.5).shape
+            torch.Size([2, 8])
+        """
+        # Imported here: interventions are built on this room, and this is the one way back.
+        from quadric.interventions import Latent
+
+        return Latent(self, index, centre, tolerance)
 
     # Training.
 

@@ -16,7 +16,7 @@ from quadric.geometry.similarity import (
     random_forms,
     widened,
 )
-from quadric.model import Autoencoder
+from quadric.model import Dictionary
 
 
 class Measure(NamedTuple):
@@ -77,7 +77,7 @@ class RunComparison:
 
 def compare_runs(
     runs: Sequence[str],
-    autoencoders: Sequence[Autoencoder],
+    autoencoders: Sequence[Dictionary],
     *,
     null_seed: int = NULL_SEED,
     force: bool = False,
@@ -90,12 +90,12 @@ def compare_runs(
     chosen = in_common_coordinates([widened(autoencoder, widest.d_model) for autoencoder in autoencoders])
     portraits: list[Portrait] = []
     pairs: dict[tuple[int, int], Comparison] = {}
-    for j, autoencoder in enumerate(chosen):
-        portraits.append(portrait(autoencoder))
+    for j, forms in enumerate(chosen):
+        portraits.append(portrait(forms))
         on_progress(1)
         if not j:
             continue
-        null = portrait(random_forms(autoencoder, null_seed))
+        null = portrait(random_forms(forms, null_seed))
         on_progress(1)
         for i in range(j):
             pairs[i, j] = compare_portraits(portraits[i], portraits[j], null)

@@ -21,7 +21,8 @@ from quadric.geometry.centring import has_own_centre
 from quadric.geometry.dictionary import Progress, no_progress
 from quadric.geometry.shapes import DEFAULT_TOLERANCE
 from quadric.interop.reading import read_dictionary
-from quadric.model import Autoencoder
+from quadric.model import Dictionary
+from quadric.model.forms import Forms
 from quadric.model.storage import weights_sha256
 from quadric.run.folder import autoencoder_folder, evidence_folder, local_folder
 from quadric.run.geometry import known_geometry
@@ -82,7 +83,7 @@ class RunReport:
     def dictionary(self) -> str:
         """What kind of dictionary it is, in a few words, e.g. "512 composite latents"."""
         shape = self.architecture
-        kind = shape["prior"] if self.kind == "bilinear" else f"linear ({self.kind})"
+        kind = f"linear ({self.kind})" if shape["n_hidden"] is None else self.kind
         return f"{shape['n_latents']:,} {kind} latents"
 
     def most_important(self, count: int) -> list[int]:
@@ -142,7 +143,7 @@ class RunReport:
 
 def report_on(
     run: str,
-    autoencoder: Autoencoder,
+    autoencoder: Dictionary,
     tolerance: float = DEFAULT_TOLERANCE,
     on_progress: Progress = no_progress,
     geometry: Decomposition | None = None,
@@ -162,7 +163,7 @@ def report_on(
     return RunReport(
         run=run,
         kind=autoencoder.kind,
-        architecture=asdict(autoencoder.architecture),
+        architecture=_architecture(autoencoder),
         provenance=asdict(autoencoder.provenance),
         latents=statistics(autoencoder, tolerance, on_progress, geometry),
         bits=description_length(autoencoder),
@@ -170,7 +171,15 @@ def report_on(
     )
 
 
-def _about(autoencoder: Autoencoder, geometry: Decomposition | None) -> str:
+def _architecture(dictionary: Dictionary) -> dict[str, Any]:
+    """Settings and sizes; the number of atoms is None where latents are directions."""
+    forms = dictionary.forms()
+    atoms = forms.n_hidden if isinstance(forms, Forms) else None
+    sizes = {"d_model": dictionary.d_model, "seed": dictionary.seed, "n_hidden": atoms}
+    return {**asdict(dictionary.settings), **sizes, **dictionary.facts()}
+
+
+def _about(autoencoder: Dictionary, geometry: Decomposition | None) -> str:
     if has_own_centre(autoencoder):
         return ABOUT_LENS
     if autoencoder.is_linear and (geometry is None or geometry.centre is None):
@@ -214,7 +223,7 @@ def report_on_run(
     return replace(report, labels=stored_labels(evidence_folder(folder, own.resolve().name), autoencoder))
 
 
-def stored_labels(evidence: Path, autoencoder: Autoencoder) -> list[str] | None:
+def stored_labels(evidence: Path, autoencoder: Dictionary) -> list[str] | None:
     """The label of every latent; None if there is no evidence, or only evidence about other weights.
 
     Args:

@@ -31,10 +31,10 @@ def _headline(report: RunReport) -> Text:
 
 def _made_of(report: RunReport) -> str:
     shape = report.architecture
-    if report.kind != "bilinear":
+    if shape["n_hidden"] is None:
         return "each a direction, read as a half-space without curvature"
-    density = f", density {shape['mixing_density']:.2g}" if shape["mixing_density"] is not None else ""
-    return f"from {shape['n_hidden']:,} {'tied ' if shape['tied'] else ''}atoms{density}"
+    density = f", density {shape['mixing_density']:.2g}" if "mixing_density" in shape else ""
+    return f"from {shape['n_hidden']:,} {'squared ' if shape.get('same_factors') else ''}atoms{density}"
 
 
 def _shapes(report: RunReport) -> Table:

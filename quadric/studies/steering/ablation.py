@@ -27,7 +27,7 @@ from quadric.evidence import Evidence
 from quadric.geometry.neighbours import redundancy
 from quadric.interventions.combining import Intervention
 from quadric.interventions.latents import Latent
-from quadric.model import BilinearAutoencoder
+from quadric.model import Dictionary
 from quadric.model.objective import unit_tokens
 from quadric.studies.steering.measures import divergence
 from quadric.studies.steering.methods import Change, project_along, rotated
@@ -92,7 +92,7 @@ class AblationSummary(NamedTuple):
 def ablation_study(
     model: LanguageModel,
     point: HookPoint,
-    autoencoder: BilinearAutoencoder,
+    autoencoder: Dictionary,
     evidence: Evidence,
     sequences: Int[Tensor, "s l"],
     *,
@@ -163,7 +163,7 @@ def write_ablation(rows: Sequence[AblationRow], path: Path) -> None:
     write_result(path, {".csv": lambda: csv_of_rows(flat), ".json": lambda: json_text(flat, indent=1)})
 
 
-def sparsest_distinct(autoencoder: BilinearAutoencoder, evidence: Evidence) -> list[int]:
+def sparsest_distinct(autoencoder: Dictionary, evidence: Evidence) -> list[int]:
     """Latents that are neither empty nor copies, by density ascending."""
     known = redundancy(autoencoder)
     distinct = (~known.empty & ~known.copy).tolist()
@@ -178,7 +178,7 @@ def similar(ranked: Sequence[int], latent: int, seed: int) -> int:
     return ranked[near[int(drawn)]]
 
 
-def about_centre(autoencoder: BilinearAutoencoder, evidence: Evidence, latent: int) -> Latent:
+def about_centre(autoencoder: Dictionary, evidence: Evidence, latent: int) -> Latent:
     """A latent about the mean token: that of the lens, or for a raw dictionary that of the evidence."""
     return autoencoder.latent(latent, centre=torch.from_numpy(evidence.calibration.centre.copy()))
 
@@ -187,7 +187,7 @@ def about_centre(autoencoder: BilinearAutoencoder, evidence: Evidence, latent: i
 def _firing(
     model: LanguageModel,
     point: HookPoint,
-    autoencoder: BilinearAutoencoder,
+    autoencoder: Dictionary,
     evidence: Evidence,
     sequences: Int[Tensor, "s l"],
 ) -> Bool[Tensor, "k s l"]:
@@ -211,7 +211,7 @@ class _OneLatent:
         self,
         model: LanguageModel,
         point: HookPoint,
-        autoencoder: BilinearAutoencoder,
+        autoencoder: Dictionary,
         evidence: Evidence,
         sequences: Int[Tensor, "s l"],
         fires: Bool[Tensor, "s l"],

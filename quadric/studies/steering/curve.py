@@ -20,7 +20,7 @@ from quadric.data.splicing import predictions, replace_at
 from quadric.evaluation.recovered import Predictions, PredictionSums
 from quadric.evidence import Evidence
 from quadric.interventions.latents import Latent
-from quadric.model import Autoencoder, Provenance
+from quadric.model import Dictionary, Provenance
 from quadric.model.checks import check_choice
 from quadric.model.linear import LinearAutoencoder
 from quadric.model.storage import weights_sha256
@@ -55,7 +55,7 @@ def steering_curve(
     corpus: Any,
     texts: Sequence[str],
     to: float | Sequence[float] | None = None,
-    topk: Autoencoder | None = None,
+    topk: Dictionary | None = None,
     match: Match | Sequence[Match] = "hellinger",
     seeds: Sequence[int] = (0, 1, 2),
     new_tokens: int = 16,
@@ -375,7 +375,7 @@ def _rows(corpus: Any, d_model: int) -> Float[Tensor, "n d"]:
     return vectors
 
 
-def _linear(topk: Autoencoder | None, latent: Latent) -> LinearAutoencoder | None:
+def _linear(topk: Dictionary | None, latent: Latent) -> LinearAutoencoder | None:
     if topk is None:
         return None
     if not isinstance(topk, LinearAutoencoder) or topk.d_model != latent.autoencoder.d_model:

@@ -20,7 +20,7 @@ from quadric.evidence import Evidence
 from quadric.geometry.dictionary import check_forms
 from quadric.interop.reading import read_dictionary
 from quadric.interventions.latents import Latent
-from quadric.model import Autoencoder, BilinearAutoencoder
+from quadric.model import Dictionary
 from quadric.run.folder import (
     ablation_file,
     autoencoder_folder,
@@ -45,7 +45,7 @@ FEWEST_LETTERS = 200
 class OpenedRun:
     """A bilinear dictionary of a run, its evidence, and its language model, ready for interventions."""
 
-    autoencoder: BilinearAutoencoder
+    autoencoder: Dictionary
     evidence: Evidence
     model: LanguageModel
     point: HookPoint
@@ -252,11 +252,11 @@ def ablate_run(
     return rows
 
 
-def load_linear(run: str | os.PathLike[str]) -> Autoencoder:
+def load_linear(run: str | os.PathLike[str]) -> Dictionary:
     """The linear dictionary of a run; of a run with several dictionaries, its first linear one."""
     folder = local_folder(run)
     loaded = [read_dictionary(each) for each in autoencoder_folders(folder).values()]
-    linear = [each for each in loaded if not isinstance(each, BilinearAutoencoder)]
+    linear = [each for each in loaded if each.is_linear]
     if not linear:
         raise ValueError(f"'{run}' has no TopK dictionary; train one with quadric train --prior topk")
     return linear[0]
