@@ -120,7 +120,11 @@ def test_a_larger_grid_trains_only_what_is_new(world: Path, tmp_path: Path, caps
     assert [row["layer"] for row in read_rows(folder)] == [1, 2]
     assert read_rows(folder)[0] == old
     assert main(sweep_command(world, folder, "--layers", "1", "--prior", "atomic", "--n-latents", "16")) == 0
-    assert [(row["kind"], row["n_latents"]) for row in read_rows(folder)] == [("atomic", 16), ("topk", 24), ("topk", 24)]
+    assert [(row["kind"], row["n_latents"]) for row in read_rows(folder)] == [
+        ("atomic", 16),
+        ("topk", 24),
+        ("topk", 24),
+    ]
 
 
 def test_a_live_sweep_stores_no_activations_and_trains_the_same_cells(

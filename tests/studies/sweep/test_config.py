@@ -17,7 +17,11 @@ CELLS = (
     Cell(hook_point="resid_pre.4", settings=Atomic(n_latents=8), loss=(Error(),), seed=1),
 )
 CONFIG = SweepConfig(
-    activations=ActivationConfig(hook_points="3"), cells=CELLS, training=Training(steps=9), sequences_per_step=2, epochs=3
+    activations=ActivationConfig(hook_points="3"),
+    cells=CELLS,
+    training=Training(steps=9),
+    sequences_per_step=2,
+    epochs=3,
 )
 
 
