@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import tyro
+from quadric.run.scales import PAPER, SMALL, Grid, Scale, resized
 
 from quadric.cli.activation_flags import RuleFlags, TextFlags
 from quadric.cli.flags import attribute_docs, check_resumes_with, flag_group, given_flags, take
@@ -13,7 +14,6 @@ from quadric.data.corpus.config import CorpusConfig
 from quadric.data.settings import ActivationConfig, HarvestConfig, TokenRules
 from quadric.evaluation.settings import EvaluationSettings
 from quadric.run.recipes import training_config
-from quadric.run.scales import PAPER, SMALL, Grid, Scale, resized
 
 
 @pytest.mark.parametrize(

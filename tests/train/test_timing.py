@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 import pytest
+from quadric.train.plan import plan_run
 
 from quadric.train import AutoencoderConfig, TrainingConfig
 from quadric.train.cost import StepSize, step_flops
-from quadric.train.plan import plan_run
 from quadric.train.timing import StepWork, lifted_work
 
 SIZE = StepSize(

@@ -11,7 +11,6 @@ from safetensors.torch import load_file
 import quadric
 from quadric.interop.writing.saelens import load_lines, saelens_files, write_saelens
 from quadric.model import BatchTopKAutoencoder, BilinearAutoencoder
-from quadric.model.bilinear import tensor_shapes
 from tests.interop.dictionaries import AFFINE, BILINEAR, D_MODEL, LINEAR, bilinear, linear, tokens
 
 
@@ -25,8 +24,8 @@ def test_a_bilinear_dictionary_is_stored_whole(variety: str, tmp_path: Path) -> 
     assert config["metadata"]["hook_name"] == "blocks.3.hook_resid_pre"
     assert config["metadata"]["model_name"] == "owner/small"
     assert isinstance(autoencoder, BilinearAutoencoder)
-    own = {name: tensors[name] for name in tensor_shapes(autoencoder.architecture)}
-    again = BilinearAutoencoder.from_tensors(autoencoder.architecture, own)
+    own = {name: tensors[name] for name in autoencoder.tensors()}
+    again = BilinearAutoencoder.from_tensors(autoencoder.settings, D_MODEL, own)
     x = tokens(6)
     torch.testing.assert_close(again.encode(x), autoencoder.encode(x), rtol=1e-6, atol=1e-7)
     assert tensors.keys() - own.keys() == ({"W_dec", "b_dec"} if variety in AFFINE else set())
