@@ -24,6 +24,7 @@ COVERED_BY: dict[str, str] = {
     "model/checks": "run/test_exporting",
     "model/processes": "train/test_distributed",
     "model/fast/storage": "model/fast/test_step",
+    "model/fast/blocked": "model/fast/test_step",
     "model/provenance": "model/test_storage",
     "evidence/concepts/words": "cli/test_concepts",
     "data/corpus/config": "data/corpus/test_local_files",
