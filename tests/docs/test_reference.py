@@ -55,7 +55,8 @@ def test_every_page_is_in_the_navigation() -> None:
 
 
 def test_every_room_with_public_names_has_a_page() -> None:
-    """But interop.reading (users need its `linear_dictionary` alone, as `quadric.…`) and run, whose one name is a module."""
+    """But interop.reading, whose names users have as `quadric.linear_dictionary`, and run, whose
+    only name is a module."""
     folders = [path.parent.relative_to(ROOT / "quadric") for path in (ROOT / "quadric").rglob("*/__init__.py")]
     rooms = [".".join(folder.parts) for folder in folders]
     named = {room for room in rooms if hasattr(importlib.import_module(f"quadric.{room}"), "__all__")}
