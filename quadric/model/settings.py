@@ -464,10 +464,10 @@ class WithActive(Linear):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 1 <= self.n_active <= self.n_latents:
-            raise ValueError(
-                f"n_active={self.n_active} is outside 1 … {self.n_latents}, the number of latents; lower n_active"
-            )
+        if self.n_active < 1:
+            raise ValueError(f"n_active={self.n_active} is not positive; give at least 1")
+        if self.n_active > self.n_latents:
+            raise ValueError(f"n_active={self.n_active} exceeds n_latents={self.n_latents}; lower n_active")
 
 
 @register("topk")
