@@ -194,12 +194,18 @@ def _continue_with(config: RunConfig, folder: Path) -> None:
     same = replace(
         config, training=replace(config.training, steps=before.training.steps), continued_from=before.continued_from
     )
-    if found := _differences(before.as_json(), same.as_json()):
+    if found := _differences(_asked(before), _asked(same)):
         raise ValueError(
             f"the run in '{folder}' was started with other arguments ({'; '.join(found)}); "
             "give the same arguments, or another out="
         )
     extend_run(folder, config.training.steps)
+
+
+def _asked(config: RunConfig) -> dict[str, Any]:
+    """What was asked for, without the name of the dictionary, which follows from the rest."""
+    asked = config.as_json()
+    return asked | {"cells": [{name: each[name] for name in each if name != "name"} for each in asked["cells"]]}
 
 
 def _differences(before: Any, now: Any, name: str = "") -> list[str]:

@@ -104,12 +104,13 @@ def cells(
     if unused := [f"{name}={value}" for name, value in changes.items() if name not in known]:
         kinds_named = ", ".join(each.kind for each in chosen)
         raise ValueError(f"{', '.join(unused)} has no meaning for {kinds_named}; leave it out")
-    made: dict[Cell, None] = {}  # in order; kinds without a density are the same cell for every alpha
+    made: list[Cell] = []
     for hook_point, each, alpha, seed in product(hook_points, chosen, alphas or (None,), seeds):
         terms = changed_loss(each.default_loss(), {**base.loss, **(loss or {})}, added=loss or {})
         if alpha is not None and _has_density(terms):
             terms = changed_loss(terms, {"density": alpha})
-        made[Cell(hook_point=hook_point, settings=each, loss=terms, seed=seed)] = None
+        cell = Cell(hook_point=hook_point, settings=each, loss=terms, seed=seed)
+        made += [] if cell in made else [cell]  # kinds without a density are the same cell for every alpha
     return tuple(made)
 
 

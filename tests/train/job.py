@@ -28,6 +28,16 @@ class LargeWeights(Term):
         return step.dictionary.mixing.matrix().square().sum()
 
 
+class AlikeForms(Term):
+    """A user's own, on weights, by the kernel."""
+
+    name = "alike_forms"
+    needs = ("kernel",)
+
+    def __call__(self, step):
+        return step.kernel.square().mean()
+
+
 class Activity(Term):
     """A user's own, on tokens."""
 
@@ -49,7 +59,7 @@ CELLS = {
     "atomic": (Atomic(n_latents=24, same_factors=True, lens="paper"), (Error(), Density(0.1, warmup=5))),
     "own": (
         Composite(n_latents=40, atoms_per_latent=0.24, lens="paper"),
-        (Error(top=8), Overlap(0.01), LargeWeights(0.01), Activity(0.02)),
+        (Error(top=8), Overlap(0.01), LargeWeights(0.01), AlikeForms(0.1), Activity(0.02)),
     ),
     "topk": (TopK(n_latents=24, n_active=4), ()),
     "batch_topk": (BatchTopK(n_latents=24, n_active=4), ()),
