@@ -74,14 +74,6 @@ def test_forms_encode_and_rebuild_what_the_error_measures(variety):
     assert ae.float().kernel().dtype == torch.float32
 
 
-def test_atoms_of_the_same_factors_are_positive_semidefinite_of_rank_one():
-    ae = zoo.make("atomic same factors")
-    eigenvalues = torch.linalg.eigvalsh(torch.stack([ae.form(i) for i in range(ae.n_latents)]))
-    assert (eigenvalues[:, :-1].abs() < 1e-12).all()
-    assert (eigenvalues[:, -1] > 1e-3).all()
-    assert sum(1 for _ in ae.parameters()) == 2, "L and the offset: R is L"
-
-
 @pytest.mark.parametrize("prior", ["atomic", "quadratic"])
 def test_orthogonal_and_xavier_initialization(prior):
     orthogonal = BilinearAutoencoder(d_model=8, n_latents=20, prior=prior)
