@@ -5,7 +5,6 @@ import torch
 from torch.testing import assert_close
 
 from quadric import BilinearAutoencoder
-from quadric.model.fast.storage import kernel_of, latents_of
 from quadric.model.mixing import (
     SPARSE_BELOW,
     Composite,
@@ -46,23 +45,17 @@ def test_composite_keeps_exactly_the_globally_largest(density):
     assert composite(torch.ones(10, 10), 0.25).n_entries == 25, "ties do not let more through"
 
 
-@pytest.mark.parametrize("density", [0.2, SPARSE_BELOW * 0.9])
-def test_composite_products_are_those_of_the_dense_matrix(density):
-    mixing = composite(weight(), density)
-    same = Dense(dense_of(mixing))
-    gram = weight(50, 50)
-    gram = gram + gram.mT
-    atoms, latents = weight(5, 50), weight(5, 12)
-    assert_close(mixing.mix(atoms), same.mix(atoms))
-    assert_close(mixing.unmix(latents), same.unmix(latents))
-    used = torch.arange(50) if mixing.used_atoms is None else mixing.used_atoms
-    assert_close(kernel_of(mixing, gram[used][:, used]), kernel_of(same, gram))
-    left, right, tokens = weight(50, 7), weight(50, 7).flip(0), weight(4, 7)
-    assert_close(latents_of(mixing, tokens, left[used], right[used]), latents_of(same, tokens, left, right))
-    assert_close(mixing.matrix(), same.matrix())
-    for i in range(12):
-        row = mixing.row(i)
-        assert_close(torch.zeros(50, dtype=torch.float64).index_put((row.atoms,), row.weights), same.weight.data[i])
+@pytest.mark.parametrize(
+    "mixing", [composite(weight(), 0.2), composite(weight(), SPARSE_BELOW * 0.9), Identity(12), Dense(weight())]
+)
+def test_products_and_rows_are_those_of_the_matrix(mixing):
+    matrix = mixing.matrix().double()
+    atoms, latents = random(5, mixing.shape[1]), random(5, 12, seed=1)
+    assert_close(mixing.mix(atoms), atoms @ matrix.mT)
+    assert_close(mixing.unmix(latents), latents @ matrix)
+    assert int((matrix != 0).sum()) == mixing.n_entries
+    for number, (own, weights) in enumerate(map(mixing.row, range(12))):
+        assert_close(torch.zeros_like(matrix[0]).index_put((own,), weights.double()), matrix[number])
 
 
 def test_masked_entries_get_no_gradient_and_can_come_back_while_storage_is_dense():
@@ -92,15 +85,6 @@ def test_a_change_of_density_makes_a_new_mixing_and_leaves_the_old_one_alone():
     assert torch.equal(sparse.values, values)
     assert torch.equal(sparser.values, values[kept])
     assert with_density(sparser, 0.005) == (sparser, None), "the same density is the same mixing"
-
-
-def test_identity_is_the_identity_matrix():
-    mixing, atoms = Identity(4), random(3, 4)
-    assert torch.equal(mixing.matrix(), torch.eye(4))
-    for product in (mixing.mix, mixing.unmix):
-        assert_close(product(atoms), atoms @ torch.eye(4).double())
-    assert mixing.n_entries == 4
-    assert (mixing.row(2).atoms.tolist(), mixing.row(2).weights.tolist()) == ([2], [1.0])
 
 
 def test_density_falls_step_by_step_through_both_storages():
@@ -135,14 +119,9 @@ def test_state_dict_and_precision_follow_the_storage(density):
     assert half.encode(torch.ones(2, 6)).dtype == torch.float32
 
 
-def some_mask(rows=5, columns=9):
-    mask = random(rows, columns) > 0.3
-    mask[:, [0, 4, columns - 1]] = False
-    return mask
-
-
 def test_used_atoms_are_the_columns_with_entries_in_their_order():
-    mask = some_mask()
+    mask = random(5, 9) > 0.3
+    mask[:, [0, 4, 8]] = False
     sparse = Sparse(Masked(random(5, 9), mask).entries(), (5, 9))
     assert sparse.used_atoms.tolist() == mask.any(0).nonzero()[:, 0].tolist()
     expected = csr_pattern(*mask[:, sparse.used_atoms].nonzero(as_tuple=True), (5, len(sparse.used_atoms)))

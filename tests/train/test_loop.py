@@ -13,21 +13,12 @@ from quadric.train.loop import remark, remark_before
 from tests.train import job
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", job.CELLS)
-def test_every_dictionary_learns(name, tmp_path):
-    reports = []
-    (learner,) = job.learners(name)
-    train([learner], job.Shard(), job.TRAINING, tmp_path, [lambda each: reports.append((each.step_index, each.report))])
-    assert [step for step, _ in reports] == list(range(1, job.STEPS + 1))
-    assert {report["tokens"] for _, report in reports} == {job.TOKENS}
-    errors = [report["error"] for _, report in reports]
-    assert sum(errors[-5:]) < 0.7 * sum(errors[:5])
-
-
 def test_many_at_once_are_each_as_if_trained_alone(tmp_path):
-    together = job.learners(*job.CELLS)
-    train(together, job.Shard(), job.TRAINING, tmp_path / "together")
+    together, errors = job.learners(*job.CELLS), []
+    note = [lambda learner: errors.append(learner.report["error"])]
+    train(together, job.Shard(), job.TRAINING, tmp_path / "together", note)
+    first, last = errors[: 5 * len(together)], errors[-5 * len(together) :]
+    assert sum(last) < 0.7 * sum(first), "they learn"
     for name, learner in zip(job.CELLS, together, strict=True):
         (alone,) = job.learners(name)
         train([alone], job.Shard(), job.TRAINING, tmp_path / name)
