@@ -93,12 +93,6 @@ def test_a_seed_decides_every_parameter_and_leaves_the_global_generator_alone():
     assert not torch.equal(one.left, other.left)
 
 
-def test_paper_defaults():
-    ae = BilinearAutoencoder(d_model=16, n_latents=100)
-    assert (ae.prior, ae.n_hidden, ae.symmetric, ae.same_factors) == ("composite", 200, True, False)
-    assert ae.mixing_density == pytest.approx(0.001)
-
-
 def test_bfloat16_parameters_still_give_a_float32_error_because_bfloat16_would_lose_it():
     """A good autoencoder's error is the small difference of terms of size one, which bfloat16 rounds to 1/128."""
     d = 8

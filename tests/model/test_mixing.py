@@ -138,15 +138,6 @@ def test_used_atoms_follow_a_loaded_pattern():
         assert torch.equal(got, want) if isinstance(want, torch.Tensor) else got == want
 
 
-def test_stored_names_are_those_of_older_checkpoints():
-    masked, sparse = composite(weight(), 0.5), composite(weight(), 0.009)
-    assert set(masked.state_dict()) == {"weight", "mask"}
-    assert set(sparse.state_dict()) == {
-        "values", "row_starts", "columns", "column_starts", "rows_by_column", "by_column", "by_row",
-    }  # fmt: skip
-    assert set(masked.tensors()) == set(sparse.tensors()) == {"mixing_rows", "mixing_columns", "mixing_values"}
-
-
 @pytest.mark.parametrize(
     ("shape", "density"),
     [

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from quadric.model import Composite
-from quadric.model.mixing import Sparse
 from quadric.train import DivergedError, Learner, Training, resume, train
 from quadric.train.checkpoints import newest_checkpoint
 from quadric.train.loop import remark, remark_before
@@ -45,22 +44,6 @@ def test_callbacks_get_every_learner_and_one_that_returns_true_ends_the_training
     whole = job.learners(*names)
     train(whole, job.Shard(), job.TRAINING)
     assert list(map(job.fingerprint, stopped)) == list(map(job.fingerprint, whole))
-
-
-def test_a_composite_is_thinned_out_on_schedule_and_then_frozen(tmp_path):
-    (learner,) = job.learners("sparse")
-    shares, supports = [], []
-
-    def watch(learner):
-        shares.append(learner.dictionary.mixing_density)
-        rows, columns, _ = learner.dictionary.mixing.entries()
-        supports.append((rows.tolist(), columns.tolist()))
-
-    train([learner], job.Shard(), job.TRAINING, tmp_path, [watch])
-    assert shares[0] == 1
-    assert shares[20:] == [pytest.approx(0.003, rel=0.06)] * 20
-    assert isinstance(learner.dictionary.mixing, Sparse)
-    assert all(support == supports[-1] for support in supports[32:])
 
 
 class Poisoned(job.Shard):
