@@ -17,8 +17,19 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Float
 from measure import write_table
-from planted import PlantedConfig, PlantedManifold, PlantedStream, plant, planted_centres
-from recovery import KnownManifold, best_span, match_subspaces, overlaps, recover, unit_directions
+from planted import (
+    KnownManifold,
+    PlantedConfig,
+    PlantedManifold,
+    PlantedStream,
+    best_span,
+    match_subspaces,
+    overlaps,
+    plant,
+    planted_centres,
+    recover,
+    unit_directions,
+)
 from torch import Tensor
 
 from quadric.geometry import read

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import torch
 from jaxtyping import Float
+from quadric.run.scales import LARGE, PAPER, Dictionary, Scale, resized
+from quadric.studies.sweep.results import row_path, write_row
 from torch import Tensor
 
 from quadric._io.files import write_json
@@ -33,8 +35,6 @@ from quadric.run.config import RunConfig, read_run_config
 from quadric.run.folder import autoencoder_folder
 from quadric.run.recipes import Grid, make_run_config
 from quadric.run.running import CHECKPOINTS, is_finished, new_run, train_run
-from quadric.run.scales import LARGE, PAPER, Dictionary, Scale, resized
-from quadric.studies.sweep.results import row_path, write_row
 from quadric.studies.sweep.rows import Row, cell_row
 from quadric.train import AutoencoderConfig, Learner, StepReport
 from quadric.train.checkpoints import newest_checkpoint, newest_step

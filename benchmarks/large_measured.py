@@ -21,6 +21,8 @@ from large_cells import (
     read_linearity,
     stored_tokens,
 )
+from quadric.run.scales import LARGE, PAPER
+from quadric.studies.sweep.results import read_rows
 from torch import Tensor
 
 from quadric._io.files import read_json, write_json
@@ -36,9 +38,7 @@ from quadric.model.objective import unit_tokens
 from quadric.run.config import RunConfig
 from quadric.run.folder import autoencoder_folder
 from quadric.run.running import CHECKPOINTS, is_finished
-from quadric.run.scales import LARGE, PAPER
 from quadric.studies.figures.similarity import measured
-from quadric.studies.sweep.results import read_rows
 from quadric.studies.sweep.rows import Row
 from quadric.train import AutoencoderConfig, Learner
 from quadric.train.checkpoints import checkpoint_steps, read_checkpoint

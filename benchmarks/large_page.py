@@ -28,17 +28,16 @@ from large_measured import (
     read_finished,
 )
 from paper_claims import NOT_YET, figure_lines, machine, save_as_svg, spread
+from quadric.studies.figures.series import all_series
+from quadric.studies.figures.widths import at_one_layer, crossings, over_width
+from quadric.studies.figures.widths import draw as draw_widths
 
 from quadric._io.csv import csv_of_rows
 from quadric._io.files import write_atomically
 from quadric.evaluation.active import TOKENS as ACTIVE_TOKENS
 from quadric.run.config import RunConfig
 from quadric.studies.figures import FigureData, MissingDataError
-from quadric.studies.figures.series import all_series
 from quadric.studies.figures.style import AFFINE_LOOKS, LOOKS, Drawn, Look, panels, styled
-from quadric.studies.figures.widths import at_one_layer, crossings, over_width
-from quadric.studies.figures.widths import draw as draw_widths
-from quadric.studies.sweep.results import as_csv
 from quadric.studies.sweep.rows import Row
 
 COLUMNS = (

@@ -3,7 +3,8 @@
 The import hook of jaxtyping wraps every function of the package, also those that take two numbers. For better messages,
 its wrapper binds the arguments and checks them twice, before the call and again with the result: thirty explanations of
 a tiny model take 6.2 million Python calls. Here beartype checks arguments and result once, inside a record of
-dimensions of the call's own where an annotation names some: 2.5 million, and the same mistakes are errors.
+dimensions of the call's own where an annotation names some: 2.5 million, and the same mistakes are errors. Half of the
+suite takes 189 s of CPU time with it and 247 s without it.
 """
 
 import inspect

@@ -222,7 +222,7 @@ def given_flags(command: Any) -> list[str]:
         if is_dataclass(value):
             found += given_flags(value)
         elif value != each.default:
-            found.append(f"--{each.name.replace('_', '-')}")
+            found.append(f"--{each.name.rstrip('_').replace('_', '-')}")  # import_ is --import
     return found
 
 

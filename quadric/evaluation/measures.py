@@ -118,7 +118,7 @@ class ErrorAccumulator:
         alive = self.largest[self.largest > 0]
         limit = DEAD * alive.median() if len(alive) else torch.ones(())
         dead = self.largest < limit
-        forms = redundancy(self.autoencoder) if isinstance(self.autoencoder, Dictionary) else None
+        forms = None if self.autoencoder.forms() is None else redundancy(self.autoencoder)
         empty = torch.zeros_like(dead) if forms is None else forms.empty.to(density.device)
         return Measures(
             n_tokens=self.n_tokens,

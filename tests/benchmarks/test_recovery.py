@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from benchmarks.recovery import (
+from benchmarks.planted import (
     KnownManifold,
     best_span,
     largest_angle,

@@ -175,8 +175,8 @@ def test_the_same_losses_are_accepted_where_they_can_be_computed():
         (lambda: Composite(initial_density=0.0), r"initial_density=0.0 is outside \(0, 1\]; the paper starts"),
         (lambda: Composite(initial_density=1.5), r"initial_density=1.5 is outside \(0, 1\]"),
         (lambda: Composite(n_latents=8, initial_density=0.5), "initial_density=0.5 is below the 1 that C keeps .* 1, "),
-        (lambda: TopK(n_latents=8), r"n_active=32 is outside 1 … 8, the number of latents; lower n_active"),
-        (lambda: BatchTopK(n_active=0), "n_active=0 is outside 1 … 512"),
+        (lambda: TopK(n_latents=8), r"n_active=32 exceeds n_latents=8; lower n_active"),
+        (lambda: BatchTopK(n_active=0), "n_active=0 is not positive"),
         (lambda: SharperTopK(sharpness=math.nan), "sharpness=nan is not a finite number; give one, or leave it out"),
         (
             lambda: override(Atomic(), {"n_hidden": 9}),

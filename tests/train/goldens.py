@@ -146,7 +146,7 @@ CHANGES: dict[str, Case] = {
     **_changed({"atomic": ATOMIC, "crossing": CROSSING}, "affine", lens="affine"),
     **_changed(BILINEAR, "affine all terms", lens="affine", **ALL_TERMS),
     **_changed(BILINEAR, "printed", symmetric=False),
-    **_changed(BILINEAR, "tied", same_factors=True),
+    **_changed(BILINEAR, "tied", tied=True),
     "crossing printed tied all terms": {**CROSSING, "symmetric": False, "tied": True, **ALL_TERMS},
     "atomic printed affine all terms": {**ATOMIC, "symmetric": False, "lens": "affine", **ALL_TERMS},
     **_changed(BILINEAR, "xavier", init="xavier"),

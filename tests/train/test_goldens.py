@@ -27,7 +27,7 @@ FLOAT32 = 1e-3
 entry of C more or less in the mask is visible, so tensors are not compared there."""
 BFLOAT16 = 3e-2
 """The same, for gradients rounded to bfloat16."""
-TWO_AGAINST_RECORDED = 1e-6
+TWO_AGAINST_RECORDED = 1e-5
 """Of every step in float32: processes may add their gradients in another order than before."""
 TWO_AGAINST_ONE = {"float32": 1e-5, "float64": 1e-12}
 """Of every step; measured: 2e-7 and 6e-16."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from quadric._io.files import read_json
 from quadric.geometry.dictionary import check_forms
-from quadric.model import BilinearAutoencoder, load_pretrained
+from quadric.model import Dictionary, load_pretrained
 from quadric.run.config import FILE_NAME as RUN_FILE
 from quadric.run.config import read_run_config
 from quadric.run.folder import ablation_file, autoencoder_folders, evidence_folder
@@ -53,7 +53,7 @@ class Trained:
         """Folder of its evidence, which exists only if evidence was collected."""
         return evidence_folder(self.run, self.cell.name)
 
-    def load(self) -> BilinearAutoencoder:
+    def load(self) -> Dictionary:
         """Load its weights."""
         return check_forms(load_pretrained(self.folder))
 

@@ -9,7 +9,8 @@ from statistics import mean
 from typing import Any, NamedTuple
 
 from quadric.geometry.comparison import NULL_SEED, Agreement, Portrait, agreement, portrait
-from quadric.geometry.similarity import comparable, in_common_coordinates, randomly_initialized
+from quadric.geometry.dictionary import as_forms
+from quadric.geometry.similarity import in_common_coordinates, random_forms
 from quadric.studies.figures.figure_data import FigureData, MissingDataError, Trained
 from quadric.studies.figures.style import GREY, LOOKS, Drawn, panels
 from quadric.studies.sweep.rows import Row
@@ -68,12 +69,11 @@ def _families_over_alpha(data: FigureData) -> dict[str, list[Trained]]:
 
 
 def _portrait(trained: Trained) -> Portrait:
-    autoencoder = trained.load()
-    return portrait(comparable(autoencoder, autoencoder)[0])
+    return portrait(as_forms(trained.load()))
 
 
 def _entries(family: list[Trained]) -> list[Entry]:
-    random = portrait(randomly_initialized(family[0].load(), NULL_SEED))
+    random = portrait(random_forms(as_forms(family[0].load()), NULL_SEED))
     return [Entry("random", random), *(Entry(f"{each.alpha:g}", _portrait(each)) for each in family)]
 
 
@@ -166,10 +166,9 @@ def _families_over_seeds(data: FigureData) -> dict[str, list[Trained]]:
 
 
 def _pairs(prior: str, family: list[Trained]) -> list[Row]:
-    loaded = [each.load() for each in family]
-    alike = in_common_coordinates([comparable(each, each)[0] for each in loaded])
+    alike = in_common_coordinates([as_forms(each.load()) for each in family])
     portraits = [portrait(each) for each in alike]
-    null = portrait(randomly_initialized(alike[0], NULL_SEED))
+    null = portrait(random_forms(alike[0], NULL_SEED))
     seeds = [each.cell.seed for each in family]
     rows = [
         _pair_row(prior, str(seeds[i]), str(seeds[j]), portraits[i], portraits[j])
