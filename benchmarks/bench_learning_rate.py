@@ -57,7 +57,8 @@ def measured(cell: Cell, activations: Path) -> dict[str, float]:
     """Train a cell and measure it on held-out documents."""
     ae = quadric.fit(
         activations / "train", cell.n_latents, **KINDS[cell.kind], steps=cell.steps, batch_tokens=BATCH_TOKENS,
-        learning_rate=cell.rate, learning_rate_decay=cell.decay, seed=cell.seed, progress=False,
+        training=quadric.Training(learning_rate=cell.rate, learning_rate_decay=cell.decay), seed=cell.seed,
+        progress=False,
     )  # fmt: skip
     found = quadric.evaluate(ae, activations / "held_out", tokens=HELD_OUT_TOKENS, progress=False)
     blocks = {name: getattr(found, name) for name in MEASURES if name != OF_32}
