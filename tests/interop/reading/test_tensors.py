@@ -73,7 +73,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "bias": ({"decoder_bias": torch.ones(K)}, r"decoder_bias has shape \(40,\); expected \(12,\), or leave it out"),
     "thresholds": ({"threshold": torch.ones(D)}, r"threshold has shape \(12,\); expected \(40,\)"),
     "not finite": ({"encoder_bias": torch.full((K,), torch.inf)}, "encoder_bias holds values that are not finite"),
-    "active": ({"n_active": 41}, "n_active=41 is outside 1 … 40"),
+    "active": ({"n_active": 41}, "n_active=41 exceeds n_latents=40"),
 }  # fmt: skip
 
 

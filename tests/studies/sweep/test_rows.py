@@ -47,7 +47,10 @@ def test_error_for_a_damaged_row_names_file_and_remedy(tmp_path: Path) -> None:
     ("settings", "loss", "alpha", "columns"),
     [
         (Composite(n_latents=1024), (), 0.05, {"top_latents": 32, "mean_penalty": 1.0, "overlap_penalty": 0.01}),
-        (Atomic(lens="paper"), paper_loss(0.0), 0.0, {"top_latents": None, "mean_penalty": 0.0, "overlap_penalty": 0.0}),
+        (
+            Atomic(lens="paper"), paper_loss(0.0), 0.0,
+            {"top_latents": None, "mean_penalty": 0.0, "overlap_penalty": 0.0},
+        ),
         (TopK(), (), None, {"top_latents": None, "mean_penalty": None, "overlap_penalty": None}),
         (
             TopK(),
