@@ -58,11 +58,12 @@ def register(name: str) -> Callable[[Kind], Kind]:
         A decorator for a frozen dataclass that extends `Settings`.
 
     Example:
+        >>> from dataclasses import dataclass
         >>> @quadric.register("mine")
         ... @dataclass(frozen=True, kw_only=True)
         ... class Mine(quadric.TopK):
         ...     pass
-        >>> Mine(n_latents=8).kind
+        >>> Mine(n_latents=64).kind
         'mine'
     """
 
@@ -91,7 +92,17 @@ def settings_class(name: object) -> type["Settings"]:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(ABC):
-    """What a kind of dictionary can be told; `build` makes a dictionary of it."""
+    """What a kind of dictionary can be told; `build` makes a dictionary of it.
+
+    A kind of your own extends this class, or one of ours, as a frozen dataclass (docs/how-to/extending.md).
+
+    Example:
+        >>> settings = quadric.TopK(n_latents=64, n_active=8)
+        >>> settings.kind, settings.differences()
+        ('topk', {'n_active': 8})
+        >>> settings.build(d_model=16).n_latents
+        64
+    """
 
     kind: ClassVar[str]
     """Name under which the kind is registered."""
@@ -484,7 +495,12 @@ class TopK(WithActive):
 @register("batch_topk")
 @dataclass(frozen=True, kw_only=True)
 class BatchTopK(WithActive):
-    """A linear dictionary that keeps the n · `n_active` strongest activations of a training batch."""
+    """A linear dictionary that keeps the n · `n_active` strongest activations of a training batch.
+
+    Example:
+        >>> quadric.BatchTopK(n_latents=64, n_active=8).build(16)
+        BatchTopKAutoencoder(d_model=16, n_latents=64, n_active=8)
+    """
 
     trains_in_one_process = True
 
@@ -492,7 +508,13 @@ class BatchTopK(WithActive):
 @register("relu")
 @dataclass(frozen=True, kw_only=True)
 class ReLU(Linear):
-    """A linear dictionary that keeps every positive latent; trained elsewhere."""
+    """A linear dictionary that keeps every positive latent; trained elsewhere.
+
+    Example:
+        >>> from quadric.model import ReLU
+        >>> ReLU(n_latents=64).is_trainable
+        False
+    """
 
     is_trainable = False
 
@@ -500,6 +522,12 @@ class ReLU(Linear):
 @register("jumprelu")
 @dataclass(frozen=True, kw_only=True)
 class JumpReLU(Linear):
-    """A linear dictionary that keeps every latent above its own threshold; trained elsewhere."""
+    """A linear dictionary that keeps every latent above its own threshold; trained elsewhere.
+
+    Example:
+        >>> from quadric.model import JumpReLU
+        >>> JumpReLU(n_latents=64).is_trainable
+        False
+    """
 
     is_trainable = False

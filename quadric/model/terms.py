@@ -134,7 +134,13 @@ def as_loss(terms: object) -> tuple[Term, ...]:
 
 
 class Error(Term):
-    """Normalized squared error in the product space, averaged over tokens."""
+    """Normalized squared error in the product space, averaged over tokens.
+
+    Example:
+        >>> from quadric.model import Error
+        >>> Error(top=32)
+        Error(weight=1.0, top=32)
+    """
 
     name = "error"
 
@@ -151,7 +157,13 @@ class Error(Term):
 
 
 class Density(Term):
-    """Hoyer density of z − b over the batch, averaged over latents. Its weight is the paper's α."""
+    """Hoyer density of z − b over the batch, averaged over latents. Its weight is the paper's α.
+
+    Example:
+        >>> from quadric.model import Density
+        >>> [Density(0.1, warmup=100).weight_at(step, 1000) for step in (0, 50, 500)]
+        [0.0, 0.05, 0.1]
+    """
 
     name = "density"
 
@@ -176,7 +188,13 @@ class Density(Term):
 
 
 class Overlap(Term):
-    """How much the forms of different latents resemble each other: Σ_{i≠j} cos²(W_i, W_j) / k."""
+    """How much the forms of different latents resemble each other: Σ_{i≠j} cos²(W_i, W_j) / k.
+
+    Example:
+        >>> from quadric.model import Overlap
+        >>> Overlap()
+        Overlap(weight=0.01)
+    """
 
     name = "overlap"
 
@@ -191,6 +209,11 @@ class Mean(Term):
     """Error of all latents together on the mean of the batch, ‖mean of X̂ − mean of X‖².
 
     Latents that are not among a token's strongest may otherwise add up to a constant, which grows with their number.
+
+    Example:
+        >>> from quadric.model import Mean
+        >>> Mean()
+        Mean(weight=1.0)
     """
 
     name = "mean"
@@ -201,7 +224,12 @@ class Mean(Term):
 
 
 class SquaredError(Term):
-    """‖x − x̂‖² of unit tokens, averaged over tokens: what linear dictionaries train."""
+    """‖x − x̂‖² of unit tokens, averaged over tokens: what linear dictionaries train.
+
+    Example:
+        >>> [term.name for term in quadric.TopK().default_loss() if term.weight]
+        ['squared_error']
+    """
 
     name = "squared_error"
 
@@ -210,5 +238,16 @@ class SquaredError(Term):
 
 
 def paper_loss(alpha: float = 0.3) -> tuple[Term, ...]:
-    """The paper's: error of all latents + α · density."""
+    """The paper's loss: error of all latents + α · density.
+
+    Args:
+        alpha: weight of the density.
+
+    Returns:
+        Its two terms.
+
+    Example:
+        >>> quadric.paper_loss(alpha=0.1)
+        (Error(weight=1.0, top=None), Density(weight=0.1, warmup=None))
+    """
     return (Error(), Density(alpha))

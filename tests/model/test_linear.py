@@ -85,7 +85,7 @@ def test_the_paper_keeps_32():
 
 
 def test_more_active_than_latents_is_refused():
-    with pytest.raises(ValueError, match="n_active=32 is outside 1 … 8, the number of latents"):
+    with pytest.raises(ValueError, match="n_active=32 exceeds n_latents=8"):
         TopKAutoencoder(d_model=4, n_latents=8)
 
 
