@@ -1,9 +1,8 @@
 """`quadric plan`: predicted memory and time before anything is started."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import tyro
 
@@ -62,12 +61,18 @@ class Plan(RunFlags):
     def run(self) -> int:
         from quadric._io.terminal import safe_console
         from quadric.cli.progress import progress
+        from quadric.run.planning import plan_run
 
         self._check()
         reading = self._reading()
         width = reading.d_model if reading is not None else self._width()
         with progress() as display:
-            plan = self._plan(width, reading, partial(display.report, "measured phases"))
+            plan = plan_run(
+                **self._asked(),
+                d_model=width,
+                reading_flops_per_token=0.0 if reading is None else reading.flops_per_token,
+                on_progress=partial(display.report, "measured phases"),
+            )
         if self.planning.json:
             per_token = 0.0 if reading is None else reading.flops_per_token
             say_json(plan.as_json() | {"d_model": width, "language_model_flops_per_token": per_token})
@@ -110,21 +115,17 @@ class Plan(RunFlags):
         assert self.output.cache is not None
         return ActivationCache(self.output.cache).manifest.layout.d_model
 
-    def _plan(self, width: int, reading: "ReadingCost | None", on_progress: Callable[[int, int], None]) -> "RunPlan":
-        from quadric.run.planning import plan_run
-
+    def _asked(self) -> dict[str, Any]:
+        """Arguments of `plan_run` that follow from the flags alone."""
         recipe, config, kinds = self.recipe(), self.activation_config(), self.combined().kinds
         layers = config.hook_points.split(",") if self.planning.d_model is None else ["rows"]
         tokens = self.planning.batch_tokens
-        return plan_run(
-            cells(layers, kinds, recipe=recipe, **self.changes(kinds)),
-            recipe.training,
-            d_model=width,
-            batch_tokens=recipe.sequences_per_step * config.corpus.block_length if tokens is None else tokens,
-            processes=self.planning.processes,
-            reading_flops_per_token=0.0 if reading is None else reading.flops_per_token,
-            on_progress=on_progress,
-        )
+        return {
+            "cells": cells(layers, kinds, recipe=recipe, **self.changes(kinds)),
+            "training": recipe.training,
+            "batch_tokens": recipe.sequences_per_step * config.corpus.block_length if tokens is None else tokens,
+            "processes": self.planning.processes,
+        }
 
 
 def _different(plan: "RunPlan") -> "dict[str, CellPlan]":
