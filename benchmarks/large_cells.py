@@ -14,6 +14,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -129,7 +130,8 @@ def _default(settings: Settings, n_latents: int, seed: int = 0, *, with_mean: bo
 
 def _sized(kind: str, settings: Settings, n_latents: int, lens: str) -> KindSettings:
     """A kind with our sizes."""
-    n_hidden, made, given = 2 * n_latents, settings_class(kind), {}
+    n_hidden, made = 2 * n_latents, settings_class(kind)
+    given: dict[str, Any] = {}
     if issubclass(made, TopK):
         given = {"n_active": min(settings.n_active, n_latents)}
     if issubclass(made, Bilinear):
