@@ -54,8 +54,8 @@ class Term:
     name: ClassVar[str] = ""
     """Names its value in reports and files."""
     needs: ClassVar[tuple[str, ...]] = ()
-    """What some dictionaries lack, which then refuse the term before they train: `("kernel",)` if it reads `step.kernel`,
-    `("forms",)` if it asks for what only quadratic latents have."""
+    """What some dictionaries lack, which then refuse the term before they train: `("kernel",)` if it reads
+    `step.kernel`, `("forms",)` if it asks for what only quadratic latents have."""
 
     weight: float = 1.0
     """Factor in the loss; a term of weight 0 is reported and not trained."""
