@@ -65,8 +65,8 @@ def main(options: argparse.Namespace) -> None:
         seeds=SEEDS,
         rows=ROWS,
         cache=options.out / VECTORS,
-        on_progress=lambda name, done, total: print(
-            f"{time.process_time() - cpu:.0f} s: {done}/{total} {name}", flush=True
+        on_progress=lambda _, done, total, words: print(
+            f"{time.process_time() - cpu:.0f} s: {done}/{total} {words}", flush=True
         ),
     )
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu

@@ -21,9 +21,9 @@ from linearity import linear_share
 from torch import Tensor
 
 from quadric._io.files import write_json
+from quadric._io.progress import Progress
 from quadric.data import ActivationConfig, HarvestConfig, find_model, harvest_to_folder, parse_hook_points
 from quadric.data.corpus import CorpusConfig
-from quadric.data.harvesting import Progress
 from quadric.data.models import load_shape
 from quadric.data.sources import as_activations
 from quadric.evaluation import evaluate
@@ -161,14 +161,14 @@ def name_of(config: RunConfig) -> str:
     return only_autoencoder(config).name
 
 
-def harvest_both(settings: Settings, work: Path, on_progress: Callable[[str, Progress], None]) -> None:
+def harvest_both(settings: Settings, work: Path, on_progress: Progress) -> None:
     """Store the activations of both splits; what is stored already is not computed again."""
     for split, tokens in (("train", settings.tokens), ("held_out", settings.held_out_tokens)):
         harvest_to_folder(
             activations(settings, split),
             HarvestConfig(tokens=tokens),
             work / "activations" / split,
-            on_progress=lambda state, split=split: on_progress(split, state),
+            on_progress=lambda _, done, total, words, split=split: on_progress(split, done, total, words),
         )
 
 

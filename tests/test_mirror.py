@@ -17,7 +17,7 @@ COVERED_BY: dict[str, str] = {
     "data/manifest": "data/test_harvesting",
     "data/settings": "cli/test_flags",
     "data/shards": "data/test_harvesting",
-    "_io/progress": "run/test_fitting",
+    "_io/progress": "cli/test_progress",
     "data/row_streams": "data/test_sources",
     "data/model_errors": "data/test_models",
     "model/dictionary": "model/test_bilinear",

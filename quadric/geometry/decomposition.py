@@ -23,9 +23,10 @@ import torch
 from jaxtyping import Float, Float32, Int
 from torch import Tensor
 
+from quadric._io.progress import Progress, no_progress
 from quadric.geometry.axes import EIGENVECTOR, LINEAR_DIRECTION, NO_AXIS, orthonormal, with_fixed_signs
 from quadric.geometry.centring import Centre, CentreLike, Centring, as_centre, centred_factors, centring_of
-from quadric.geometry.dictionary import Progress, Terms, no_progress, require_bilinear, support, term_batches
+from quadric.geometry.dictionary import Terms, require_bilinear, support, term_batches
 from quadric.geometry.directions import (
     direction_frames,
     direction_readings,
@@ -166,7 +167,7 @@ def decompose(
     Args:
         autoencoder: Any dictionary.
         n_axes: Axes to keep per latent.
-        on_progress: Called with the number of latents finished since its last call.
+        on_progress: Called after every batch of latents.
         centre: Of the unit tokens that a raw dictionary reads, with their covariance if it is known; the origin if
             left out. An affine lens has its own.
         tolerance: Share of a latent's variance that each part left out of its shape may have.
@@ -184,7 +185,7 @@ def decompose(
     is_linear = isinstance(autoencoder, LinearAutoencoder)
     if isinstance(autoencoder, LinearAutoencoder):
         found, eigenvalues = _directions_part(autoencoder, centring, n_axes)
-        on_progress(autoencoder.n_latents)
+        on_progress("geometry", autoencoder.n_latents, autoencoder.n_latents, "")
     else:
         found, eigenvalues = _forms_part(require_bilinear(autoencoder), centring, n_axes, tolerance, on_progress)
     return Decomposition(
@@ -206,11 +207,13 @@ def _forms_part(
     """All latents of a bilinear dictionary, and their eigenvalues."""
     parts: list[_Part] = []
     values: list[tuple[Tensor, Tensor]] = []
+    done = 0
     for terms in term_batches(autoencoder, centred_factors(autoencoder, centring)):
         part, own = _decompose_batch(terms, centring, n_axes, tolerance)
         parts.append(part)
         values.append((terms.latents.cpu(), own.cpu()))
-        on_progress(len(terms.latents))
+        done += len(terms.latents)
+        on_progress("geometry", done, autoencoder.n_latents, "")
     return _in_order(parts), padded_table(values, autoencoder.n_latents)
 
 

@@ -6,10 +6,10 @@ again. `quadric.geometry.stored` keeps it in a run folder.
 
 from dataclasses import dataclass
 
+from quadric._io.progress import Progress, no_progress, part_of
 from quadric.geometry.centring import CentreLike
 from quadric.geometry.copies import Redundancy, redundancy
 from quadric.geometry.decomposition import Decomposition, decompose
-from quadric.geometry.dictionary import Progress, no_progress
 from quadric.geometry.neighbours import Neighbours, closest
 from quadric.geometry.statistics import LatentStatistics, statistics_of
 from quadric.model import Autoencoder
@@ -36,8 +36,7 @@ def dictionary_geometry(
 
     Args:
         autoencoder: Any dictionary.
-        on_progress: Called with the number of latents finished since its last call; each latent counts twice, once
-            when it is decomposed and once when its neighbours are found.
+        on_progress: Called as latents are decomposed, and again as their neighbours are found.
         moments: Mean and covariance of the unit tokens that a raw dictionary reads, as `quadric.TokenMoments` or
             `quadric.geometry.Centre`; a raw dictionary is read about the origin without. An affine lens has its own.
 
@@ -50,6 +49,7 @@ def dictionary_geometry(
         >>> known.neighbours.latents[0, :3].shape
         torch.Size([3])
     """
-    found = decompose(autoencoder, on_progress=on_progress, centre=moments)
-    near = closest(found, on_progress=on_progress)
+    k = autoencoder.n_latents
+    found = decompose(autoencoder, on_progress=part_of(on_progress, "geometry", 0, 2 * k), centre=moments)
+    near = closest(found, on_progress=part_of(on_progress, "geometry", k, 2 * k))
     return DictionaryGeometry(**vars(found), neighbours=near, redundancy=redundancy(autoencoder))

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from quadric.geometry.dictionary import Progress, no_progress, term_batches
+from quadric.geometry.dictionary import term_batches
 from quadric.geometry.eigenpairs import Eigenpairs, eigenpairs, eigenvalues
 from quadric.geometry.forms import latent_form
 from quadric.model import Autoencoder
@@ -66,12 +66,11 @@ def spectra(autoencoder: Autoencoder) -> Iterator[SpectrumBatch]:
         yield SpectrumBatch(latents, *eigenpairs(left, right, weights))
 
 
-def all_eigenvalues(autoencoder: Autoencoder, on_progress: Progress = no_progress) -> Float[Tensor, "k r"]:
+def all_eigenvalues(autoencoder: Autoencoder) -> Float[Tensor, "k r"]:
     """The eigenvalues of every latent by |λ| descending, padded with zeros to the longest row.
 
     Args:
         autoencoder: Any dictionary.
-        on_progress: Called with the number of latents finished since its last call.
 
     Returns:
         One row per latent.
@@ -83,7 +82,6 @@ def all_eigenvalues(autoencoder: Autoencoder, on_progress: Progress = no_progres
     found = []
     for latents, left, right, weights in term_batches(autoencoder):
         found.append((latents.cpu(), eigenvalues(left, right, weights).cpu()))
-        on_progress(len(latents))
     return padded_table(found, autoencoder.n_latents)
 
 

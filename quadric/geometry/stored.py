@@ -14,11 +14,11 @@ import torch
 
 from quadric._io.array_file import load_stored, store_arrays
 from quadric._io.files import NotWritableError, name_disk_errors, read_versioned_json, write_json
+from quadric._io.progress import Progress, no_progress
 from quadric._io.records import record_from_json
 from quadric.geometry.centring import Centre, CentreLike, given_sha256
 from quadric.geometry.copies import Redundancy
 from quadric.geometry.decomposition import KEPT_AXES
-from quadric.geometry.dictionary import Progress, no_progress
 from quadric.geometry.dictionary_geometry import DictionaryGeometry, dictionary_geometry
 from quadric.geometry.neighbours import DEFAULT_COUNT, Neighbours
 from quadric.geometry.shapes import Readings

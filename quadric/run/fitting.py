@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from quadric._io.progress import progress_bar
+from quadric._io.progress import Progress, progress_bar
 from quadric.data.models import chosen_device
 from quadric.data.provenance import ROWS
 from quadric.data.sources import Activations, as_activations
@@ -149,8 +149,8 @@ def _fit_in_memory(
     stream = _stream(source, config)
     learners = make_learners(config, stream, chosen_device(device), start)
     estimate_lenses(learners, stream)
-    with progress_bar("fit", shown=progress) as advance:
-        train(learners, stream, config.training, None, _reporter(config, advance, callback))
+    with progress_bar(shown=progress) as report:
+        train(learners, stream, config.training, None, _reporter(config, report, callback))
     return learners[0].autoencoder.eval()
 
 
@@ -170,8 +170,7 @@ def _fit_run(
         else:
             stack.enter_context(new_run(config, folder, device=device))
         if not is_finished(folder):
-            advance = stack.enter_context(progress_bar("fit", shown=progress))
-            report = _reporter(config, advance, callback)
+            report = _reporter(config, stack.enter_context(progress_bar(shown=progress)), callback)
             train_run(folder, device=device, stream=_stream(source, config), start=start, on_step=report)
     return load(folder).to(chosen_device(device))
 
@@ -211,11 +210,11 @@ def _stream(source: Activations, config: RunConfig) -> Any:
 
 
 def _reporter(
-    config: RunConfig, advance: Callable[[int, int, str], None], callback: Callback | None
+    config: RunConfig, on_progress: Progress, callback: Callback | None
 ) -> Callable[[int, dict[str, StepReport]], None]:
     def report(step: int, reports: dict[str, StepReport]) -> None:
         (each,) = reports.values()
-        advance(step, config.training.steps, f"error {each.error:.3f}  density {each.density:.3f}")
+        on_progress("fit", step, config.training.steps, f"steps, error {each.error:.3f}  density {each.density:.3f}")
         if callback is not None:
             callback(step, each)
         if step == config.training.steps and (words := remark("the autoencoder", each, config.training)):

@@ -1,7 +1,7 @@
 """Export autoencoders with their evidence as a static site: `build_site` is the entry."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from quadric._io.progress import Progress, no_progress
 from quadric.evidence import DictionaryPatterns, Evidence, clusters, find_patterns, record
 from quadric.evidence.calibration import METHOD
 from quadric.evidence.labels.scoring import METHOD as LABEL_SCORES
@@ -18,7 +19,7 @@ from quadric.geometry.centring import given_sha256
 from quadric.model import Autoencoder, BilinearAutoencoder
 from quadric.viewer import writer
 from quadric.viewer.checking import HostingLimits
-from quadric.viewer.comparisons import comparable_pairs, site_comparisons
+from quadric.viewer.comparisons import site_comparisons
 from quadric.viewer.latent_pages import latent_records
 from quadric.viewer.layout import describe, umap_layout
 from quadric.viewer.patterns import latent_patterns, pattern_search
@@ -44,9 +45,6 @@ from quadric.viewer.writer import check_replaceable, check_viewer_built, write_s
 WEIGHT_EXPONENT = 4.0
 NO_LENS = "none"
 UNKNOWN = Quality(**{field.name: None for field in fields(Quality)})
-
-OnProgress = Callable[[str, int, int], None]
-"""Called with the name of a part, how much of it is done, and its total."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -75,7 +73,7 @@ def build_site(
     compared: bool = True,
     limits: HostingLimits | None = HostingLimits(),  # noqa: B008  (frozen)
     static: Path | None = None,
-    on_progress: OnProgress = lambda part, done, total: None,
+    on_progress: Progress = no_progress,
 ) -> SiteManifest:
     """Write a static site that shows every latent of some autoencoders.
 
@@ -89,8 +87,8 @@ def build_site(
         compared: Whether to match the latents of all pairs of dictionaries that read the same vectors.
         limits: Sizes that free static hosts accept; None for a site that stays on this machine.
         static: Folder of the built viewer; None for the one that comes with the package.
-        on_progress: Called as the parts "geometry", "clusters", "patterns", "comparisons" and "pages"
-            advance.
+        on_progress: Called as "geometry", "clusters", "patterns", "comparisons" and "pages" advance; the first three
+            for one dictionary after the other.
 
     Returns:
         The manifest that was written to data/site.json.
@@ -102,39 +100,18 @@ def build_site(
     check_replaceable(out)
     static = static or writer.STATIC
     check_viewer_built(static)
-    n_latents = sum(each.autoencoder.n_latents for each in inputs)
-    # The geometry of a latent has three steps: its decomposition, its neighbours, its statistics.
-    geometry = _counted("geometry", 3 * n_latents, on_progress)
-    n_searched = sum(_n_searched(each, clustered) for each in inputs)
-    searched, tested = (_counted(part, n_searched, on_progress) for part in ("clusters", "patterns"))
-    pages = _counted("pages", n_latents, on_progress)
-    texts, dictionaries = site_parts(
-        inputs, with_map=with_map, clustered=clustered, on_progress=geometry, on_searched=searched, on_tested=tested
-    )
+    texts, dictionaries = site_parts(inputs, with_map=with_map, clustered=clustered, on_progress=on_progress)
     named = [(each.name, each.autoencoder) for each in inputs]
-    pairs = _counted("comparisons", len(comparable_pairs(named)), on_progress)
     return write_site(
         out,
         title=title,
         texts=texts,
         dictionaries=dictionaries,
-        comparisons=site_comparisons(named, pairs) if compared else (),
+        comparisons=site_comparisons(named, on_progress) if compared else (),
         limits=limits,
         static=static,
-        on_progress=pages,
+        on_progress=on_progress,
     )
-
-
-def _counted(part: str, total: int, on_progress: OnProgress) -> Callable[[int], None]:
-    """Turn "so many more are done" into "so many of the total are done"."""
-    done = 0
-
-    def advance(finished: int) -> None:
-        nonlocal done
-        done += finished
-        on_progress(part, done, total)
-
-    return advance
 
 
 def site_parts(
@@ -143,15 +120,9 @@ def site_parts(
     seed: int = 0,
     with_map: bool = True,
     clustered: int = clusters.MOST_LATENTS,
-    on_progress: Callable[[int], None] = lambda _: None,
-    on_searched: Callable[[int], None] = lambda _: None,
-    on_tested: Callable[[int], None] = lambda _: None,
+    on_progress: Progress = no_progress,
 ) -> tuple[list[SiteText], list[SiteDictionary]]:
-    """Texts and dictionaries for `write_site`, without writing anything; equal texts are shared.
-
-    `on_progress` is called three times per latent: after its decomposition, its neighbours and its statistics;
-    `on_searched` after each that was searched for clusters, `on_tested` after each that was tested for patterns.
-    """
+    """Texts and dictionaries for `write_site`, without writing anything; equal texts are shared."""
     if clustered < 0:
         raise ValueError(f"clustered={clustered} is negative; give how many latents to search for clusters, 0 for none")
     texts: list[SiteText] = []
@@ -159,44 +130,15 @@ def site_parts(
     for each in inputs:
         text = _shared(texts, site_text(each.evidence))
         geometry = geometry_shown(each, on_progress)
-        count = _n_searched(each, clustered)
-        found = _clusters(each, geometry, count, seed, on_searched)
-        patterns = _patterns(each, geometry, found, seed, on_tested)
-        if found is not None and len(found) < count:  # as many are not tested as were not searched
-            on_tested(count - len(found))
+        found = patterns = None
+        if clustered and clusters.is_available():
+            evidence = each.evidence
+            found = clusters.clusters_of(evidence, geometry, count=clustered, seed=seed, on_progress=on_progress)
+            patterns = find_patterns(
+                evidence, geometry, latents=list(found), clusters=found, seed=seed, on_progress=on_progress
+            )
         dictionaries.append(site_dictionary(each, text.name, geometry, found, patterns, seed=seed, with_map=with_map))
     return texts, dictionaries
-
-
-def _n_searched(given: SiteInput, clustered: int) -> int:
-    """How many latents are searched for clusters at most."""
-    return min(clustered, given.autoencoder.n_latents) if clusters.is_available() else 0
-
-
-def _clusters(
-    given: SiteInput, geometry: DictionaryGeometry, count: int, seed: int, on_searched: Callable[[int], None]
-) -> dict[int, clusters.LatentClusters] | None:
-    """The clusters of the latents that are searched; None if none is."""
-    if not count:
-        return None
-    found = clusters.clusters_of(given.evidence, geometry, count=count, seed=seed, on_progress=on_searched)
-    on_searched(count - len(found))  # latents of no worth are not searched
-    return found
-
-
-def _patterns(
-    given: SiteInput,
-    geometry: DictionaryGeometry,
-    found: dict[int, clusters.LatentClusters] | None,
-    seed: int,
-    on_tested: Callable[[int], None],
-) -> DictionaryPatterns | None:
-    """The patterns of the latents that were searched for clusters; None if none was."""
-    if found is None:
-        return None
-    return find_patterns(
-        given.evidence, geometry, latents=list(found), clusters=found, seed=seed, on_progress=on_tested
-    )
 
 
 def _shared(texts: list[SiteText], text: SiteText) -> SiteText:
@@ -279,11 +221,8 @@ def _shown_clusters(found: clusters.LatentClusters) -> LatentClusters:
     )
 
 
-def geometry_shown(given: SiteInput, on_progress: Callable[[int], None] = lambda _: None) -> DictionaryGeometry:
-    """The geometry of one dictionary about the centre of its evidence, in the signs of its evidence.
-
-    `on_progress` is called three times per latent in all.
-    """
+def geometry_shown(given: SiteInput, on_progress: Progress = no_progress) -> DictionaryGeometry:
+    """The geometry of one dictionary about the centre of its evidence, in the signs of its evidence."""
     signs = torch.from_numpy(np.array(given.evidence.calibration.signs))
     geometry = with_signs(_geometry(given, on_progress), signs)
     n_axes = given.evidence.settings.n_axes
@@ -294,17 +233,14 @@ def geometry_shown(given: SiteInput, on_progress: Callable[[int], None] = lambda
     return replace(geometry, **{name: getattr(with_signs(more, signs), name) for name in names})
 
 
-def _geometry(given: SiteInput, on_progress: Callable[[int], None]) -> DictionaryGeometry:
+def _geometry(given: SiteInput, on_progress: Progress) -> DictionaryGeometry:
     """The geometry that was given, if it is about the centre of the evidence, else a new one."""
-    n_latents, centre = given.autoencoder.n_latents, given.evidence.calibration.tokens_centre()
+    centre = given.evidence.calibration.tokens_centre()
     if given.geometry is not None:
         given.geometry.check_weights(given.autoencoder)
         if given.geometry.centre_sha256 == given_sha256(given.autoencoder, centre):
-            on_progress(3 * n_latents)
             return given.geometry
-    found = dictionary_geometry(given.autoencoder, on_progress, moments=centre)
-    on_progress(n_latents)
-    return found
+    return dictionary_geometry(given.autoencoder, on_progress, moments=centre)
 
 
 def _entry(

@@ -26,7 +26,7 @@ from quadric.data import (
 )
 from quadric.data.capture import capture
 from quadric.data.corpus import CorpusConfig
-from quadric.data.harvesting import Progress, fill_folder
+from quadric.data.harvesting import fill_folder
 from quadric.data.hook_points import HookPoint
 from quadric.data.manifest import CacheError, Layout, Manifest, read_manifest
 from quadric.data.models import LanguageModel
@@ -83,11 +83,13 @@ def test_exactly_the_wanted_number_is_stored_and_accounted_for(config: Activatio
 
 
 def test_progress_ends_at_the_wanted_number(config: ActivationConfig, tmp_path: Path) -> None:
-    states: list[Progress] = []
-    harvest_to_folder(config, STORAGE, tmp_path / "cache", device="cpu", on_progress=states.append)
-    assert states[0] == Progress(0, 600, 0)
-    assert [state.done for state in states] == sorted(state.done for state in states)
-    assert states[-1].done == 600
+    states: list[tuple[str, int, int, str]] = []
+    harvest_to_folder(
+        config, STORAGE, tmp_path / "cache", device="cpu", on_progress=lambda *state: states.append(state)
+    )
+    assert states[0] == ("harvest", 0, 600, "tokens")
+    assert states == sorted(states)
+    assert states[-1] == ("harvest", 600, 600, "tokens")
 
 
 def test_a_second_call_has_nothing_to_do(config: ActivationConfig, tmp_path: Path) -> None:

@@ -68,12 +68,13 @@ def test_every_latent_is_decomposed_once_for_all_results(monkeypatch):
         return own(left, right, weights)
 
     monkeypatch.setattr(decomposition, "eigenpairs", counted)
-    told: list[int] = []
-    geometry = dictionary_geometry(ae, told.append)
+    told: list[tuple[str, int, int, str]] = []
+    geometry = dictionary_geometry(ae, lambda *report: told.append(report))
     statistics(ae, geometry=geometry)
     neighbours(ae, geometry=geometry)
     assert sum(decomposed) == ae.n_latents
-    assert sum(told) == 2 * ae.n_latents
+    assert told == sorted(told)
+    assert told[-1] == ("geometry", 2 * ae.n_latents, 2 * ae.n_latents, "")
 
 
 def test_another_tolerance_than_the_geometrys_is_honoured():
@@ -98,15 +99,6 @@ def test_the_centre_by_argument_is_that_of_the_moments():
     about_mean = statistics(ae, centre=unit.mean(0))
     torch.testing.assert_close(about_mean.eigenvalues, table.eigenvalues)
     assert not torch.equal(about_mean.curvature, table.curvature)  # without the covariance, all directions are alike
-
-
-def test_progress_of_known_geometry_reaches_the_same_total():
-    ae = trained()
-    geometry = dictionary_geometry(ae)
-    told: list[int] = []
-    statistics(ae, on_progress=told.append, geometry=geometry)
-    neighbours(ae, on_progress=told.append, geometry=geometry)
-    assert sum(told) == 3 * ae.n_latents
 
 
 def test_geometry_of_other_weights_is_refused():

@@ -1,16 +1,15 @@
 """What the weights of one autoencoder say: numbers for every latent, and a summary of them."""
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from quadric._io.progress import Progress, no_progress
 from quadric.geometry import SHAPES, Decomposition, DescriptionLength, LatentStatistics, description_length, statistics
 from quadric.geometry.centring import has_own_centre
-from quadric.geometry.dictionary import Progress, no_progress
 from quadric.geometry.shapes import DEFAULT_TOLERANCE
 from quadric.interop.reading import read_dictionary
 from quadric.model import Autoencoder
@@ -145,7 +144,7 @@ def report_on(
         run: What it was loaded from, a folder or a hub id.
         autoencoder: Any dictionary.
         tolerance: Share of a latent's variance that each part left out of its shape may have.
-        on_progress: Called with the number of latents finished since its last call.
+        on_progress: Called as latents are decomposed.
         geometry: Its geometry, if it was computed before; then no latent is decomposed again.
 
     Returns:
@@ -175,7 +174,7 @@ def report_on_run(
     *,
     name: str | None = None,
     tolerance: float = DEFAULT_TOLERANCE,
-    on_progress: Callable[[int, int], None] = lambda done, total: None,
+    on_progress: Progress = no_progress,
 ) -> RunReport:
     """Report on an autoencoder of a run, with labels if the run has evidence about it.
 
@@ -183,7 +182,7 @@ def report_on_run(
         run: Run folder, folder made by save_pretrained, or hub id.
         name: Which autoencoder, if the run has several.
         tolerance: Share of a latent's variance that each part left out of its shape may have.
-        on_progress: Called with the number of latents that are done, and of all latents.
+        on_progress: Called as latents are decomposed.
 
     Returns:
         The report; `quadric.studies.reports.files.write_report` writes it as HTML, CSV, JSON or parquet.
@@ -194,15 +193,8 @@ def report_on_run(
     folder = local_folder(run)
     own = autoencoder_folder(folder, name)
     autoencoder = read_dictionary(own)
-    done = 0
-
-    def advance(finished: int) -> None:
-        nonlocal done
-        done += finished
-        on_progress(done, autoencoder.n_latents)
-
     known = known_geometry(folder, autoencoder, name)
-    report = report_on(run if name is None else f"{run}/{name}", autoencoder, tolerance, advance, known)
+    report = report_on(run if name is None else f"{run}/{name}", autoencoder, tolerance, on_progress, known)
     return replace(report, labels=stored_labels(evidence_folder(folder, own.resolve().name), autoencoder))
 
 
