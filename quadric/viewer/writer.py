@@ -139,10 +139,10 @@ def _write(
     static: Path,
     on_progress: Progress,
 ) -> SiteManifest:
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copytree(static, folder, ignore=shutil.ignore_patterns("build.json", "notebook.*"))
-    for file in folder.rglob("*"):
-        tally.add(file.name, file.stat().st_size)
+    # Not shutil.copytree, whose error of a full disk is a list of texts.
+    for file in sorted(path for path in static.rglob("*") if path.is_file()):
+        if file.name != "build.json" and file.stem != "notebook":
+            _put(folder, file.relative_to(static).as_posix(), file.read_bytes(), tally)
     by_name = {text.name: text for text in texts}
     for text in texts:
         _write_text(folder, text, tally)

@@ -22,7 +22,7 @@ from quadric.data import (
     TokenRules,
     describe,
     find_model,
-    forward,
+    length_groups,
     load_model,
 )
 from quadric.data.batches import COLUMNS, TokenShare
@@ -279,7 +279,7 @@ def test_hardly_any_padding_is_computed_and_the_order_stays(
 ) -> None:
     config = replace(config, corpus=replace(config.corpus, packing="separate", block_length=128))
     together = list(stream_of(config, BatchSize(sequences=1)))
-    monkeypatch.setattr(forward, "PASS_COST", cost)
+    monkeypatch.setattr(length_groups, "PASS_COST", cost)
     stream, computed = stream_of(config, BatchSize(sequences=1)), list[int]()
 
     def counted(_: object, __: object, given: dict[str, torch.Tensor]) -> None:
