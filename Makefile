@@ -7,7 +7,7 @@ READY   := $(VENV)/.ready
 INTEROP := .venv-interop
 VIEWER  := $(shell find web/src -type f) $(wildcard web/*.mjs web/*.json web/*.py)
 
-.PHONY: help demo test test-fast test-faults lint check bench reproduce reproduce-large docs tutorials package format clean browser locked interop bench-interop
+.PHONY: help demo test test-fast test-faults lint check bench reproduce reproduce-large docs tutorials package format clean browser locked interop
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
@@ -90,13 +90,8 @@ lint: $(READY)  ## Check format, style, types and the import rules
 
 check: lint test  ## Everything that CI checks
 
-# Those that need the other libraries have a target of their own.
-OF_INTEROP := benchmarks/bench_interop.py benchmarks/bench_reading.py
-bench: $(READY) browser  ## Run all benchmarks and rewrite benchmarks/results/
-	@for script in $(filter-out $(OF_INTEROP),$(sort $(wildcard benchmarks/bench_*.py))); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
-
-bench-interop: $(INTEROP)/.installed  ## Those that need the other libraries; after make demo and bench_lens.py
-	@for script in $(OF_INTEROP); do echo "== $$script"; PYTHONPATH=. $(INTEROP)/bin/python $$script || exit 1; done
+bench: $(READY) browser  ## Run all benchmarks and rewrite benchmarks/results/; after make demo
+	@for script in $(sort $(wildcard benchmarks/bench_*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 reproduce: $(READY)  ## Reproduce the paper at small size into docs/results/ (under an hour on two cores, resumable; MODEL=path for another model)
 	$(BIN)/python benchmarks/reproduce.py $(if $(MODEL),--model "$(MODEL)") $(if $(RESULTS),--results "$(RESULTS)")

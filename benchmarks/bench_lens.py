@@ -26,7 +26,7 @@ from quadric.cli import main as command
 from quadric.data.sources import as_activations
 from quadric.evidence.concepts.finding import Named, find_concepts
 from quadric.evidence.ranking import worth
-from quadric.geometry.copies import redundancy
+from quadric.geometry.neighbours import redundancy
 from quadric.model import Autoencoder
 
 WORK = Path(tempfile.gettempdir()) / "quadric-benchmarks"

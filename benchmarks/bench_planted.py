@@ -9,34 +9,42 @@ autoencoders give the chance level.
 
 import argparse
 import statistics
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from measure import RESULTS, write_table
-from planted_objectives import train_subspaces
-from torch import Tensor
-
-from quadric.data.planted import PlantedConfig, PlantedManifold, PlantedStream, plant, planted_centres
-from quadric.geometry.quadrics import AffineForm, lens_affine_form, raw_affine_form
-from quadric.geometry.recovery import (
+from jaxtyping import Float
+from measure import write_table
+from planted import (
     KnownManifold,
+    PlantedConfig,
+    PlantedManifold,
+    PlantedStream,
     best_span,
     match_subspaces,
     overlaps,
+    plant,
+    planted_centres,
     recover,
     unit_directions,
 )
+from torch import Tensor
+
+from quadric.geometry import read
+from quadric.geometry.quadrics import AffineForm, lens_affine_form
 from quadric.model import Autoencoder, BilinearAutoencoder
 from quadric.model.lens import AffineLens, affine_lens, token_moments
 from quadric.run.recipes import Grid, Scale, autoencoders
-from quadric.run.scales import FIT
 from quadric.train import AutoencoderConfig, Learner, TrainingConfig, train
+from quadric.train.optimizers import Muon
 
 KINDS = ("direction", "circle", "sphere", "cone", "cluster", "shifted circle", "shifted sphere", "paraboloid")
 LARGEST_RANK = 3
+LEARNING_RATE, MOMENTUM = 0.03, 0.95
+"""Of the subspaces."""
+PAGES = Path(__file__).parents[1] / "docs" / "results"
 PRIORS = ("atomic", "composite", "quadratic")
 MEASURED_ON = 10**6
 """Number of the batch that centres are measured on, which training does not reach."""
@@ -112,7 +120,7 @@ def run(options: argparse.Namespace, seed: int, offset: float) -> list[Score]:
 
 
 def scored_subspaces(options: argparse.Namespace, planted: Planted, stream: PlantedStream, seed: int) -> list[Score]:
-    """Score the subspaces of planted_objectives.py, which keep a few latents per token."""
+    """Score subspaces of which each token keeps a few."""
     subspaces = train_subspaces(
         lambda step: planted.lens(stream.tokens(step))[:, :-1],
         options.subspaces, LARGEST_RANK, options.kept_subspaces, options.steps, seed,
@@ -121,6 +129,35 @@ def scored_subspaces(options: argparse.Namespace, planted: Planted, stream: Plan
     forms = [lens_affine_form(square, float(planted.lens.constant)) for square in squares]
     name = f"subspaces, affine, offset, top {options.kept_subspaces}"
     return list(scored_forms(forms, planted, planted.mean, seed, name))
+
+
+def train_subspaces(
+    batches: Callable[[int], Tensor], n_subspaces: int, rank: int, n_kept: int, steps: int, seed: int
+) -> Float[Tensor, "g r d"]:
+    """Subspaces A_i of fixed rank that reconstruct each token from the few that hold most of its energy.
+
+    v̂ = Σ_{i ∈ top m} W_i v with W_i = A_iᵀA_i and z_i = vᵀW_i v = ‖A_i v‖².
+    """
+    shape = (n_subspaces * rank, batches(0).shape[1])
+    initial = torch.nn.init.orthogonal_(torch.empty(shape), generator=torch.Generator().manual_seed(seed))
+    rows = torch.nn.Parameter(initial)
+    optimizer = Muon([rows], LEARNING_RATE, MOMENTUM)
+    for step in range(steps):
+        tokens = batches(step)
+        inside = (tokens @ rows.mT).unflatten(1, (n_subspaces, rank))
+        kept = inside * _strongest(inside.square().sum(-1), n_kept)[..., None]
+        error = (kept.flatten(1) @ rows - tokens).square().sum(-1) / tokens.square().sum(-1).mean()
+        error.mean().backward()
+        optimizer.param_groups[0]["lr"] = LEARNING_RATE * min(1.0, 2 * (1 - step / steps))
+        optimizer.step()
+        optimizer.zero_grad()
+    return rows.detach().unflatten(0, (n_subspaces, rank))
+
+
+def _strongest(scores: Float[Tensor, "n k"], count: int) -> Float[Tensor, "n k"]:
+    """1 for the largest scores of each token, 0 for the others."""
+    scores = scores.detach()
+    return (scores >= scores.topk(count, dim=1).values[:, -1:]).to(scores)
 
 
 def dictionaries(options: argparse.Namespace, seed: int) -> list[AutoencoderConfig]:
@@ -174,10 +211,7 @@ def scored_forms(forms: list[AffineForm], planted: Planted, mean: Tensor, seed: 
 
 def read_forms(autoencoder: BilinearAutoencoder, mean: Tensor) -> list[AffineForm]:
     """Every latent about the mean token."""
-    matrices = [autoencoder.form(latent) for latent in range(autoencoder.n_latents)]
-    if isinstance(autoencoder.lens, AffineLens):
-        return [lens_affine_form(matrix, float(autoencoder.lens.constant)) for matrix in matrices]
-    return [raw_affine_form(matrix, mean) for matrix in matrices]
+    return [read(autoencoder, latent, mean).form for latent in range(autoencoder.n_latents)]
 
 
 def scored_directions(autoencoder: Autoencoder, planted: Planted, seed: int, state: str) -> Iterator[Score]:
@@ -232,7 +266,7 @@ def notes(options: argparse.Namespace, mean_norm: float) -> str:
         "mean token from those centres, which a latent without a centre of its own would get. A single direction "
         "reaches at most 1/r: ½ for circles, ⅓ for the three-dimensional kinds. `top m` rows are trained on the "
         "error of the m strongest latents of each token: `default` with the settings of quadric.fit, the other with "
-        f"alpha 0; `subspaces` are {options.subspaces} forms of rank {LARGEST_RANK} (benchmarks/planted_objectives.py)."
+        f"alpha 0; `subspaces` are {options.subspaces} forms of rank {LARGEST_RANK}, see train_subspaces in the script."
     )
 
 
@@ -259,7 +293,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--batch", type=int, default=1024)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the table")
+    parser.add_argument("--out", type=Path, default=PAGES, help="folder of the table")
     return parser.parse_args()
 
 

@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 import matplotlib as mpl
 import torch
-from measure import RESULTS, write_table
+from measure import LAYER, RESULTS, batches, held_out, layer_activations, write_table
 from paper_algorithm import PaperAutoencoder, PaperLearner
-from smollm2_activations import LAYER, batches, held_out, layer_activations
 
 from quadric.model.mixing import Prior
 from quadric.train import AutoencoderConfig, Learner, TrainingConfig
@@ -106,8 +105,7 @@ def draw(curves: dict[tuple[Prior, str], Curve], name: str) -> None:
             panel.grid(alpha=0.3)
         row[0].set_xscale("log")
         row[1].legend(frameon=False)
-    for ending in ("png", "svg"):
-        figure.savefig(RESULTS / f"{name}.{ending}", dpi=150)
+    figure.savefig(RESULTS / f"{name}.svg")
 
 
 def main() -> None:
@@ -137,7 +135,7 @@ def main() -> None:
         f"{sizes.batch_tokens} smollm2 tokens, residual stream into layer {LAYER}, the same batches for all, the "
         "paper's schedules. Each implementation is scored with its own kernel. The printed kernel is not symmetrized, "
         f"which costs accuracy, so ours may end lower. One run each, stopped after {MOST_SECONDS:.0f} s of training. "
-        f"![curves]({name}.png) `python benchmarks/bench_quality.py`",
+        f"![curves]({name}.svg) `python benchmarks/bench_quality.py`",
     )
 
 

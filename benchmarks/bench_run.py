@@ -15,9 +15,9 @@ from unittest.mock import patch
 
 import torch
 from jaxtyping import Float
-from measure import write_table
+from measure import LAYER, batches, held_out, layer_activations, write_table
 from paper_algorithm import PaperAutoencoder, PaperLearner
-from smollm2_activations import LAYER, batches, held_out, layer_activations
+from quadric.run.scales import BETTER
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -25,7 +25,6 @@ from quadric.model import bilinear
 from quadric.model.lens import affine_lens, token_moments
 from quadric.model.mixing import scattered_mixing
 from quadric.model.objective import hoyer_density, unit_tokens
-from quadric.run.scales import BETTER
 from quadric.train import AutoencoderConfig, Learner, TrainingConfig
 from quadric.train.cost import phases, step_flops
 from quadric.train.counting import counted_flops

@@ -19,6 +19,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from cyclic import QUESTIONS, WAYS, cyclic_study
 from measure import RESULTS, environment
 
 import quadric
@@ -28,7 +29,6 @@ from quadric.evaluation.measures import Interval, student_interval
 from quadric.model import Autoencoder
 from quadric.studies.steering.ablation import AblationRow, Harm, ablation_study, sparsest_distinct, summarize
 from quadric.studies.steering.curve import N_TEXTS, TEXT_LENGTH
-from quadric.studies.steering.cyclic import QUESTIONS, WAYS, cyclic_study
 from quadric.studies.steering.of_run import OpenedRun, load_linear, open_run, read_prompts
 from quadric.studies.steering.reading import text_tokens
 

@@ -2,7 +2,7 @@
 atomic and quadratic steps at least 1.7 times as fast; a composite step at most 1.3 times as long as an atomic step with
 as many atoms.
 
-    python benchmarks/bench_step.py [--quick] [--only step|live|libraries|bfloat16]
+    python benchmarks/bench_step.py [--quick] [--only step|live|bfloat16]
 """
 
 # Imports that load a language model are inside the functions that need them, because processes that only measure
@@ -14,35 +14,89 @@ from collections.abc import Callable
 from itertools import islice
 from math import isnan, nan
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
-from measure import alternate, median_and_spread, peak_and_result, write_table
-from training_steps import (
-    D_MODEL,
-    DENSITY,
-    IMPLEMENTATIONS,
-    FirstStep,
-    Size,
-    counted_without_running,
-    first_step,
-    our_learner,
-    step,
-)
+from jaxtyping import Float
+from measure import LAYER, alternate, layer_activations, median_and_spread, peak_and_result, write_table
+from paper_algorithm import PaperAutoencoder, PaperLearner
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from quadric.model.mixing import Prior
+from quadric.train import AutoencoderConfig, Learner, TrainingConfig
 from quadric.train.cost import StepSize, step_flops
+from quadric.train.counting import counted_flops
 from quadric.train.machine import emulates_bfloat16
 
-ROUNDS, LAYER, TOO_SLOW_TO_REPEAT = 3, 15, 5.0
+DENSITY, D_MODEL = 0.001, 576
+IMPLEMENTATIONS = ("printed", "printed, float32", "ours")
+ROUNDS, TOO_SLOW_TO_REPEAT = 3, 5.0
 MOST_ENTRIES = 4_000_000
 PRODUCTS, N_PRODUCTS, PRODUCT_SIZE = "products", 20, 1536
 PRIORS: tuple[Prior, ...] = ("atomic", "composite", "quadratic")
 GIGA, MEBI = 1e9, 2**20
 
 
+class Size(NamedTuple):
+    n_tokens: int
+    n_latents: int
+    n_hidden: int
+
+    def latents(self, prior: Prior) -> int:
+        """Number of latents; for atomic it equals the number of atoms, so that all priors have equally many atoms."""
+        return self.n_hidden if prior == "atomic" else self.n_latents
+
+
 SIZES = (Size(2048, 512, 1024), Size(4096, 1152, 2304), Size(4096, 2048, 4096))
 QUICK = (Size(512, 128, 256),)
+
+
+def step(implementation: str, prior: Prior, size: Size, tokens: Float[Tensor, "n d"]) -> Callable[[], object]:
+    """Prepare one training step on these tokens."""
+    latents = size.latents(prior)
+    if implementation != "ours":
+        printed = PaperAutoencoder(D_MODEL, latents, size.n_hidden, prior)
+        if prior == "composite":
+            printed.set_mixing_density(DENSITY)
+        learner = PaperLearner(printed, "bfloat16" if implementation == "printed" else "float32")
+        return lambda: learner.step(tokens)
+    ours = our_learner(prior, latents, size.n_hidden)
+    return lambda: ours.step(tokens)
+
+
+def our_learner(prior: Prior, n_latents: int, n_hidden: int) -> Learner:
+    """A learner after annealing, when the mask is fixed."""
+    config = AutoencoderConfig(
+        hook_point="x", prior=prior, n_latents=n_latents, n_hidden=n_hidden, mixing_density=DENSITY
+    )
+    autoencoder = config.build(D_MODEL)
+    if prior == "composite":
+        autoencoder.set_mixing_density(DENSITY)  # type: ignore[operator]
+    return Learner(autoencoder, config, TrainingConfig(steps=10**6, alpha_warmup_steps=1), step=9 * 10**5)
+
+
+def counted_without_running(implementation: str, prior: Prior, size: Size) -> int:
+    """Operations of a step, counted from shapes alone."""
+    with FakeTensorMode():
+        return counted_flops(step(implementation, prior, size, torch.empty(size.n_tokens, D_MODEL)))
+
+
+class FirstStep(NamedTuple):
+    flops: int
+    seconds: float
+
+
+def first_step(implementation: str, prior: Prior, size: Size) -> Callable[[], FirstStep]:
+    """Prepare a first step, counted and timed; it allocates the optimizer state. Random tokens suffice for both."""
+    run = step(implementation, prior, size, torch.randn(size.n_tokens, D_MODEL))
+
+    def counted() -> FirstStep:
+        start = time.perf_counter()
+        flops = counted_flops(run)
+        return FirstStep(flops, time.perf_counter() - start)
+
+    return counted
 
 
 class Measured(NamedTuple):
@@ -60,8 +114,6 @@ def measured(prior: Prior, size: Size) -> tuple[dict[str, Measured], float]:
     also measure the matmul rate. An implementation that takes minutes per step is run once, and its first step is its
     time. One that would take a quarter of an hour is left to `bfloat16_table`.
     """
-    from smollm2_activations import layer_activations
-
     implementations = [implementation for implementation in IMPLEMENTATIONS if is_feasible(implementation, prior, size)]
     firsts = {implementation: first_steps(implementation, prior, size) for implementation in implementations}
     tokens = layer_activations(size.n_tokens)
@@ -251,33 +303,6 @@ def live_table(n_batches: int, rounds: int, name: str) -> None:
     )
 
 
-def library_table(n_latents: tuple[int, ...], n_tokens: int, name: str) -> None:
-    """Tokens per second of composite training, and of TopK in other libraries at equal k."""
-    from other_libraries import LIBRARIES, library_speed
-    from smollm2_activations import layer_activations
-
-    rows: list[list[str]] = []
-    for k in n_latents:
-        tokens = layer_activations(n_tokens)
-        learner = our_learner("composite", k, 2 * k)
-        ours = alternate({"ours": lambda learner=learner, tokens=tokens: learner.step(tokens)}, rounds=5)["ours"]
-        speeds: dict[str, Any] = {"quadric composite": n_tokens / median(ours)}
-        speeds |= {library: library_speed(library, tokens, k) for library in LIBRARIES}
-        for implementation, speed in speeds.items():
-            share = f"{speeds['quadric composite'] / speed:.2f}"
-            rows.append([f"k={k}", implementation, f"{speed:,.0f}", share])
-    write_table(
-        name,
-        "Training speed against linear autoencoders in other libraries",
-        ["size", "trainer", "tokens/s", "quadric's speed relative to it"],
-        rows,
-        f"d={D_MODEL}, {n_tokens} tokens per step, float32. SAELens and sparsify: TopK with 32 active latents, with "
-        "the library's own class, loss and usual optimizer. quadric composite: two atoms per latent, C at 0.1 % "
-        "density. Medians of five steps after a warm-up, one library after another on the same activations. "
-        "`python benchmarks/bench_step.py`",
-    )
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
@@ -285,7 +310,7 @@ def main() -> None:
     )
     parser.add_argument(
         "--only",
-        choices=["step", "live", "libraries", "bfloat16"],
+        choices=["step", "live", "bfloat16"],
         help="one table; bfloat16 takes a quarter of an hour and never runs by default",
     )
     options = parser.parse_args()
@@ -296,10 +321,6 @@ def main() -> None:
         bfloat16_table((QUICK if options.quick else SIZES)[-1], f"step_bfloat16{ending}")
     if options.only in (None, "live"):
         live_table(1 if options.quick else 3, 1 if options.quick else 3, f"live{ending}")
-    if options.only in (None, "libraries"):
-        library_table(
-            (256,) if options.quick else (1152, 2048), 1024 if options.quick else 4096, f"other_libraries{ending}"
-        )
 
 
 if __name__ == "__main__":

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import torch
 from jaxtyping import Float
-from linearity import linear_share
+from quadric.run.scales import LARGE, PAPER, Dictionary, Scale, resized
+from quadric.studies.sweep.results import row_path, write_row
 from torch import Tensor
 
 from quadric._io.files import write_json
@@ -28,15 +29,13 @@ from quadric.data.models import load_shape
 from quadric.data.sources import as_activations
 from quadric.evaluation import evaluate
 from quadric.model import load_pretrained
-from quadric.model.fast.products import GradientDtype
 from quadric.model.objective import unit_tokens
+from quadric.model.products import GradientDtype
 from quadric.run.config import RunConfig, read_run_config
 from quadric.run.folder import autoencoder_folder
 from quadric.run.recipes import Grid, make_run_config
 from quadric.run.running import CHECKPOINTS, is_finished, new_run, train_run
-from quadric.run.scales import LARGE, PAPER, Dictionary, Scale, resized
-from quadric.studies.sweep.results import row_path, write_row
-from quadric.studies.sweep.rows import cell_row
+from quadric.studies.sweep.rows import Row, cell_row
 from quadric.train import AutoencoderConfig, Learner, StepReport
 from quadric.train.checkpoints import newest_checkpoint, newest_step
 
@@ -47,6 +46,8 @@ ALPHAS = (0.0, 1.0, 0.1)
 """Further weights of the density penalty, most telling first."""
 PRIORS: tuple[Dictionary, ...] = ("composite", "topk", "atomic")
 CURVE_TOKENS = 8192
+FLAT = 0.02
+"""A curve counts as flat if the error falls by less than this share over the last quarter of the steps."""
 LINEAR = 0.9
 """A latent counts as linear if a linear function of the token explains more of its variance than this."""
 
@@ -254,6 +255,58 @@ def read_curve(path: Path) -> dict[int, float]:
     return {int(step): error for step, error in stored.items()}
 
 
+def convergence(configs: list[RunConfig], work: Path) -> list[Row]:
+    """Held-out error by step of every cell, also of those that are still being trained; none from its start alone."""
+    curves = {name_of(config): read_curve(curve_path(work, name_of(config))) for config in configs}
+    return [
+        {"cell": name, "step": step, "error": error}
+        for name, curve in curves.items()
+        for step, error in curve.items()
+        if len(curve) > 1
+    ]
+
+
+def fall_over_the_last_quarter(curve: dict[int, float], steps: int) -> float | None:
+    """Share of the error that the last quarter of the steps removes; None for a curve that has not reached its end."""
+    before = [step for step in curve if step <= 0.75 * steps]
+    if steps not in curve or not before:
+        return None
+    earlier = curve[max(before)]
+    return (earlier - curve[steps]) / earlier
+
+
+def flatness(rows: list[Row], steps: int, words: dict[str, str]) -> Iterator[str]:
+    """How far each curve still falls over its last quarter; `words` by the names of the cells."""
+    for name in dict.fromkeys(row["cell"] for row in rows):
+        curve = {row["step"]: row["error"] for row in rows if row["cell"] == name}
+        last, fall = max(curve), fall_over_the_last_quarter(curve, steps)
+        if fall is None:
+            yield f"| {words[name]} | {last} | – | {curve[last]:.4f} | – | unfinished |"
+            continue
+        earlier = curve[max(step for step in curve if step <= 0.75 * last)]
+        verdict = "flat" if abs(fall) < FLAT else "still falling" if fall > 0 else "rising"
+        yield f"| {words[name]} | {last} | {earlier:.4f} | {curve[last]:.4f} | {fall:+.1%} | {verdict} |"
+
+
+def order_at_equal_steps(configs: list[RunConfig], rows: list[Row], settings: Settings) -> str:
+    """Errors of the priors and TopK at the last step that all of them have reached, also of unfinished cells."""
+    curves = {}
+    for config in configs:
+        cell = only_autoencoder(config)
+        is_linear = cell.kind != "bilinear"
+        printed = is_linear or (cell.lens, cell.alpha) == ("paper", PAPER_ALPHA)
+        if printed and (cell.n_latents, cell.seed) == (settings.n_latents, 0):
+            curve = {row["step"]: row["error"] for row in rows if row["cell"] == name_of(config)}
+            curves[cell.kind if is_linear else cell.prior] = curve
+    started = {kind: curve for kind, curve in curves.items() if len(curve) > 1}
+    if len(started) < 2:
+        return ""
+    step = max(set.intersection(*map(set, started.values())))
+    order = sorted(started, key=lambda kind: started[kind][step])
+    said = " < ".join(f"{kind} {started[kind][step]:.4f}" for kind in order)
+    return f"After {step} steps, the last that {', '.join(started)} have all reached: {said}."
+
+
 def measure_cell(config: RunConfig, work: Path, settings: Settings) -> None:
     """Measure a trained cell on held-out tokens and store its row, unless that was done."""
     name = name_of(config)
@@ -262,6 +315,16 @@ def measure_cell(config: RunConfig, work: Path, settings: Settings) -> None:
     autoencoder = load_pretrained(autoencoder_folder(work / "runs" / name, name))
     found = evaluate(autoencoder, work / "activations" / "held_out", tokens=settings.held_out_tokens, progress=False)
     write_row(work, cell_row(only_autoencoder(config), config, autoencoder, found, name))
+
+
+def linear_share(unit: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> Float[Tensor, " k"]:
+    """R² of every latent by least squares on the tokens and a constant: fitted on one half, measured on the other."""
+    inputs = torch.cat([unit, torch.ones(len(unit), 1)], dim=1).double()
+    half = len(unit) // 2
+    slopes = torch.linalg.lstsq(inputs[:half], latents[:half].double()).solution
+    rest = latents[half:].double()
+    missed = (rest - inputs[half:] @ slopes).square().sum(0)
+    return (1 - missed / (rest - rest.mean(0)).square().sum(0)).clamp(min=0)
 
 
 def measure_linearity(config: RunConfig, work: Path, settings: Settings) -> None:

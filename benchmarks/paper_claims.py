@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 
 from quadric.evaluation.active import TOKENS as ACTIVE_TOKENS
+from quadric.studies.figures.style import Drawn, save
 
 Rows = list[dict[str, str]]
 NOT_YET = "not measured yet"
@@ -33,6 +34,9 @@ DRAWN = {
     "receptive_fields": "Receptive fields of linear and quadratic atoms.",
     "receptive_gap": "Theorem 1 over the width.",
 }
+OF_NO_MODEL = ("receptive_fields", "receptive_gap")
+"""Figures that need no language model: only the page of the embedded one has them."""
+WITH_EMBEDDED = "needs no language model, so it is measured with the embedded one only"
 
 
 class Claim(NamedTuple):
@@ -272,7 +276,7 @@ def theorem(results: Path, sweep: Path) -> str:
                 f"10^{float(row['log10_printed_law']):.1f}, and 2√τ(1+τ)^(−(d−1)/2) gives "
                 f"10^{float(row['log10_exact_law']):.1f}"
             )
-    return NOT_YET
+    return WITH_EMBEDDED if cells(sweep) else NOT_YET
 
 
 def dense(results: Path, sweep: Path) -> str:
@@ -290,7 +294,7 @@ def dense(results: Path, sweep: Path) -> str:
 def manifolds(results: Path, sweep: Path) -> str:
     if (results / "planted.md").is_file():
         return "see the [table of planted manifolds](planted.md)"
-    return NOT_YET if not cells(sweep) else "needs no language model, so it is measured with the embedded one only"
+    return WITH_EMBEDDED if cells(sweep) else NOT_YET
 
 
 def known_concepts(results: Path, sweep: Path) -> str:
@@ -418,11 +422,25 @@ def claims_page(results: Path, sweep: Path, commands: list[str], seconds: dict[s
         lines.append(f"| {each.claim} | {each.command} | {each.paper} | {measured} |")
     lines += ["", *(["The sweeps:", "", "```", *commands, "```", ""] if commands else [])]
     for name, caption in DRAWN.items():
-        if (results / f"{name}.png").is_file():
-            lines += [f"![{caption}]({name}.png)", "", f"{caption} [SVG]({name}.svg), [CSV]({name}.csv)", ""]
+        lines += figure_lines(results, name, caption)
     if (results / "concepts.csv").is_file():
         lines += ["All concepts in all dictionaries of the first seed: [CSV](concepts.csv).", ""]
     return "\n".join(lines)
+
+
+def save_as_svg(drawn: Drawn, results: Path, name: str) -> None:
+    """Write NAME.svg and NAME.csv, without the PNG: a page shows one picture."""
+    for path in save(drawn, results, name):
+        if path.suffix == ".png":
+            path.unlink()
+
+
+def figure_lines(results: Path, name: str, caption: str) -> list[str]:
+    """A figure with its caption, and a link to its numbers where they are kept; nothing without the figure."""
+    if not (results / f"{name}.svg").is_file():
+        return []
+    numbers = f" [CSV]({name}.csv)" if (results / f"{name}.csv").is_file() else ""
+    return [f"![{caption}]({name}.svg)", "", f"{caption}{numbers}", ""]
 
 
 def settings(sweep: Path, seconds: dict[str, float]) -> list[str]:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from large_cells import layers_at
-from paper_claims import DEFAULT_SWEEP, claims_page
+from paper_claims import DEFAULT_SWEEP, OF_NO_MODEL, claims_page
 
 from quadric._io.files import write_atomically
 from quadric.cli import main as quadric
@@ -25,7 +25,7 @@ from quadric.cli.progress import progress
 from quadric.data import find_model
 from quadric.data.models import load_shape
 from quadric.evidence import EvidenceSettings, collect, open_cached, text_behind
-from quadric.geometry.dictionary import require_bilinear
+from quadric.geometry.dictionary import check_forms
 from quadric.model import load_pretrained
 from quadric.run.folder import autoencoder_folders, evidence_folder
 
@@ -42,6 +42,9 @@ TRAINING = (
     "--atoms-per-latent 16 --steps 256 --learning-rate 0.06 --learning-rate-decay 0.5 --sequences-per-step 8 "
     "--epochs 2 --checkpoint-every 64 --keep-checkpoints 1 --held-out-tokens 8192"
 )
+
+POINTS = ("random_latents", "receptive_fields")
+"""Figures whose numbers are the points of a drawing, half a megabyte that no one reads."""
 
 
 def sizes_of(d_model: int) -> str:
@@ -96,7 +99,7 @@ def main_dictionary(options: argparse.Namespace) -> Path:
 def evidence(options: argparse.Namespace) -> None:
     """Collect evidence for the main dictionary from the stored activations."""
     folder = main_dictionary(options)
-    autoencoder = require_bilinear(load_pretrained(folder))
+    autoencoder = check_forms(load_pretrained(folder))
     place = f"resid_pre.{options.main_layer}"
     caches = (options.work / "sweep" / "activations").iterdir()
     cache = next(each for each in caches if place in each.name.split("+"))
@@ -110,8 +113,14 @@ def evidence(options: argparse.Namespace) -> None:
 
 
 def figures(options: argparse.Namespace) -> None:
+    """Draw the figures, and keep what the page shows: the SVG, and the numbers where they are few."""
     sources = " ".join(shlex.quote(str(options.work / name)) for name in ("sweep", DEFAULT_SWEEP))
     call(f"quadric figures {sources} --out {shlex.quote(str(options.results))}")
+    for path in [*options.results.glob("*.png"), *(options.results / f"{name}.csv" for name in POINTS)]:
+        path.unlink(missing_ok=True)
+    for name in OF_NO_MODEL if options.model else ():
+        for path in options.results.glob(f"{name}.*"):
+            path.unlink()
 
 
 def concepts(options: argparse.Namespace) -> None:

@@ -35,21 +35,27 @@ from large_cells import (
     train_cell,
     widths_of,
 )
-from large_comparisons import compare_finished, compare_over_training, measure_floor
+from large_measured import (
+    compare_finished,
+    compare_over_training,
+    measure_floor,
+    read_record,
+    recorded_cells,
+    restore_record,
+    write_record,
+)
 from large_page import write_page
-from large_record import read_record, recorded_cells, restore_record, write_record
+from quadric.train.plan import plan_run
 
 from quadric._io.locks import only_writer
 from quadric.cli.progress import Display, progress
 from quadric.data import describe, find_model
 from quadric.data.corpus import CorpusConfig
 from quadric.data.models import load_shape
-from quadric.model.fast.products import GradientDtype
+from quadric.model.products import GradientDtype
 from quadric.run.config import RunConfig
-from quadric.run.scales import PAPER
-from quadric.studies.sweep.results import row_path
+from quadric.studies.sweep.rows import row_path
 from quadric.train.machine import matmul_rate
-from quadric.train.plan import plan_run
 
 ROOT = Path(__file__).parents[1]
 

@@ -2,12 +2,12 @@
 
 import argparse
 import shutil
-import threading
+from contextlib import closing
 from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
 
-from quadric.viewer.serve import address_of, site_folder, site_server
+from quadric.viewer.serve import SiteServer, site_folder
 
 IMAGES = Path(__file__).parent / "images"
 SIZE = {"width": 1400, "height": 900}
@@ -32,15 +32,13 @@ def main() -> None:
     options = parser.parse_args()
     browser_path = shutil.which("chromium") or shutil.which("google-chrome")
     IMAGES.mkdir(exist_ok=True)
-    with site_server(site_folder(options.site), 0) as server, sync_playwright() as playwright:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with closing(SiteServer(site_folder(options.site), 0)) as server, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
         for theme in ("light", "dark"):
             page = browser.new_page(viewport=SIZE, color_scheme=theme, reduced_motion="reduce")
-            take(page, address_of(server), f"map-{theme}.png")
-            take(page, f"{address_of(server)}#/latent/{options.latent}?colour={options.colour}", f"latent-{theme}.png")
+            take(page, server.address, f"map-{theme}.png")
+            take(page, f"{server.address}#/latent/{options.latent}?colour={options.colour}", f"latent-{theme}.png")
         browser.close()
-        server.shutdown()
 
 
 if __name__ == "__main__":

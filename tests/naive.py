@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from quadric.model import BilinearAutoencoder
 from quadric.model.lens import PaperLens
@@ -48,15 +49,18 @@ def latents(ae: BilinearAutoencoder, tokens: Tensor) -> Tensor:
 
 def unit_latents(ae: BilinearAutoencoder, tokens: Tensor) -> Tensor:
     """z_i of x̃ scaled to unit norm, as the loss has it."""
-    x = seen(ae, tokens)
-    return torch.einsum("kde,nde->nk", forms(ae), lift(x / x.norm(dim=-1, keepdim=True)))
+    return torch.einsum("kde,nde->nk", forms(ae), lift(normalize(seen(ae, tokens))))
 
 
-def objective(ae: BilinearAutoencoder, tokens: Tensor) -> Tensor:
-    """‖X̃̂ − X̃‖²/‖X̃‖² of every token: the error in the lens's own coordinates."""
-    reconstruction = torch.einsum("nk,kde->nde", latents(ae, tokens), forms(ae))
+def objective(ae: BilinearAutoencoder, tokens: Tensor, top: int | None = None) -> Tensor:
+    """‖X̃̂ − X̃‖²/‖X̃‖² of every token: the error in the lens's own coordinates, of all latents or of the strongest."""
+    z, all_forms = latents(ae, tokens), forms(ae)
+    if top is not None:
+        share = (z * all_forms.flatten(1).norm(dim=1)).abs()
+        z = torch.where(share >= share.sort(descending=True).values[:, top - 1 : top], z, 0)
     target = lift(seen(ae, tokens))
-    return (reconstruction - target).square().sum((1, 2)) / target.square().sum((1, 2))
+    residual = torch.einsum("nk,kde->nde", z, all_forms) - target
+    return residual.square().sum((1, 2)) / target.square().sum((1, 2))
 
 
 def errors(ae: BilinearAutoencoder, tokens: Tensor) -> Tensor:
@@ -73,3 +77,21 @@ def hoyer(values: Tensor) -> Tensor:
     """Hoyer density of one vector."""
     n = len(values)
     return (values.abs().sum() / values.square().sum().sqrt() - 1) / (n**0.5 - 1)
+
+
+def density(ae: BilinearAutoencoder, tokens: Tensor) -> Tensor:
+    """Hoyer density of z − b, averaged over latents."""
+    return torch.stack([hoyer(column) for column in (unit_latents(ae, tokens) - ae.offset).T]).mean()
+
+
+def overlap(ae: BilinearAutoencoder) -> Tensor:
+    """Σ_{i≠j} cos²(W_i, W_j) / k, where an empty form resembles nothing."""
+    flat = normalize(forms(ae).flatten(1))
+    cosines = flat @ flat.mT
+    return (cosines.square().sum() - cosines.diagonal().square().sum()) / ae.n_latents
+
+
+def mean_error(ae: BilinearAutoencoder, tokens: Tensor) -> Tensor:
+    """‖mean of X̂ − mean of X‖², with every X̂ materialized."""
+    rebuilt = torch.einsum("ni,ide->nde", unit_latents(ae, tokens), forms(ae))
+    return (rebuilt - lift(normalize(seen(ae, tokens)))).mean(0).square().sum()

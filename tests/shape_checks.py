@@ -3,7 +3,8 @@
 The import hook of jaxtyping wraps every function of the package, also those that take two numbers. For better messages,
 its wrapper binds the arguments and checks them twice, before the call and again with the result: thirty explanations of
 a tiny model take 6.2 million Python calls. Here beartype checks arguments and result once, inside a record of
-dimensions of the call's own where an annotation names some: 2.5 million, and the same mistakes are errors.
+dimensions of the call's own where an annotation names some: 2.5 million, and the same mistakes are errors. Half of the
+suite takes 189 s of CPU time with it and 247 s without it.
 """
 
 import inspect
@@ -19,8 +20,8 @@ from jaxtyping._import_hook import Typechecker
 from jaxtyping._storage import pop_shape_memo, push_shape_memo
 
 _jaxtyped = _decorator.jaxtyped
-AS_TYPE_ERROR = BeartypeConf(violation_type=TypeError)
-"""As jaxtyping's own errors are."""
+AS_TYPE_ERROR = BeartypeConf(violation_type=TypeError, is_pep484_tower=True)
+"""As jaxtyping's own errors are; and a whole number may stand for a float, as it does for mypy."""
 
 
 def check_once() -> None:

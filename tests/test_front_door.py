@@ -63,7 +63,7 @@ def test_a_model_in_memory_and_strings_go_all_the_way_in_ten_lines(tmp_path: Pat
 @pytest.fixture
 def _without_map(monkeypatch: pytest.MonkeyPatch) -> None:
     """No UMAP, whose compilation takes seconds per process: runs/test_demonstration.py has a site with its map."""
-    monkeypatch.setattr("quadric.viewer.export.umap_layout", lambda neighbours, seed: None)
+    monkeypatch.setattr("quadric.viewer.dictionaries.umap_layout", lambda neighbours, seed: None)
 
 
 @pytest.mark.usefixtures("_without_map")

@@ -47,10 +47,3 @@ def test_the_two_commands_are_make_targets_on_the_first_screen():
     for target in ("demo", "test"):
         assert f"make {target}" in first_screen
         assert re.search(rf"^{target}:", makefile, re.MULTILINE)
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_local_links_lead_somewhere(page):
-    text = (ROOT / page).read_text(encoding="utf-8")
-    for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", text):
-        assert ((ROOT / page).parent / target).exists(), target

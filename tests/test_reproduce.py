@@ -56,8 +56,10 @@ def test_full_reproduction_writes_the_page_of_claims(
     assert "layer 3 default" in page
     assert "tiny-llama, d = 32, k = 24" in page
     for name in claims.DRAWN:
-        drawn = (tmp_path / "results" / f"{name}.png").is_file()
-        assert drawn or name == "random_latents"  # after four steps all latents are dense
+        drawn = (tmp_path / "results" / f"{name}.svg").is_file()
+        is_absent = name == "random_latents" or name in claims.OF_NO_MODEL  # after four steps all latents are dense
+        assert drawn is not is_absent
+    assert not list((tmp_path / "results").glob("*.png"))
     capsys.readouterr()
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
     reproduce.run(options)

@@ -88,7 +88,8 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_page(
     for path in (tmp_path / "work" / "curves").iterdir():
         assert list(json.loads(path.read_text())) == ["0", "2", "4", "6", "8"]
     for name in ("widths", "convergence"):
-        assert (tmp_path / "results" / f"{name}.png").is_file()
+        assert (tmp_path / "results" / f"{name}.svg").is_file()
+        assert not (tmp_path / "results" / f"{name}.png").exists()
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "work").rglob("*.json")}
     script.run(options)
     assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "work").rglob("*.json")}
@@ -108,38 +109,12 @@ def test_the_last_point_of_a_curve_is_the_error_of_the_cell(script: ModuleType, 
     page = (tmp_path / "results" / "claims.md").read_text()
     assert "2 of 15 cells are finished" in page
     assert "| Order of the priors | quadratic < composite < atomic | not measured yet |" in page
-    assert "seeds, default" in page
-    assert "start with 20 atoms per latent instead of all" in page
-    assert "gradients of the atoms are rounded to bfloat16" in page
     assert page.splitlines()[0] == "# 8 to 24 latents: 8 steps, decaying learning rate"
-    assert "The learning rate is 0.05 and falls linearly to 0 over the last 50% of the steps" in page
-    (run,) = (tmp_path / "work" / "runs").glob("*-seed1")
-    training = json.loads((run / "run.json").read_text())["training"]
-    assert (training["learning_rate"], training["learning_rate_decay"]) == (0.05, 0.5)
-    assert training["alpha_warmup_steps"] == 6
-    assert "α rises to its value over the first 6 steps." in page
     elsewhere = ("--results", str(tmp_path / "elsewhere"))
     script.run(script.parsed(arguments(world, tmp_path, "--page", *elsewhere)))  # other settings, the same work
     page = (tmp_path / "elsewhere" / "claims.md").read_text()
     assert "0 of 15 cells are finished" in page
     assert "seeds, default" not in page
-
-
-def test_what_the_penalty_on_the_mean_does_is_a_cell_where_the_default_has_one(
-    script: ModuleType, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("quadric.run.scales.MOST_WITHOUT_MEAN_PENALTY", 10)
-    sizes = ("--k", "40", "--widths", "40")
-    only = ("--only", "composite-k40-h80-density0.2-alpha0.3-seed0", "affine-k40-")
-    script.run(script.parsed(arguments(world, tmp_path, *sizes, *only)))
-    rows = [json.loads(path.read_text()) for path in (tmp_path / "work" / "rows").iterdir()]
-    default = {row["mean_penalty"]: row for row in rows if row["lens"] == "affine" and row["seed"] == 0}
-    page = (tmp_path / "results" / "claims.md").read_text()
-    assert "4 of 11 cells are finished" in page
-    (claim,) = (line for line in page.splitlines() if line.startswith("| What changes with the affine lens"))
-    assert f"→ {default[1.0]['error']:.3f}, constant" in claim
-    assert f"Without its penalty on the mean the default has {default[0.0]['error']:.3f}, and" in claim
-    assert page.count("no penalty on the mean |") == 1  # of its row; its curve names its size too
 
 
 def test_another_machine_goes_on_from_the_record(script: ModuleType, world: Path, tmp_path: Path) -> None:
@@ -170,23 +145,6 @@ def test_another_machine_goes_on_from_the_record(script: ModuleType, world: Path
     assert "3 of 20 cells are finished" in (results / "claims.md").read_text()
 
 
-def test_a_floor_of_fewer_tokens_is_measured_again(
-    script: ModuleType, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Otherwise a record would keep the wider bounds that an earlier number of tokens gave."""
-    work = tmp_path / "work"
-    options = script.parsed(arguments(world, tmp_path, "--only", "topk-k8-"))
-    with monkeypatch.context() as patch:
-        patch.setattr("large_comparisons.FLOOR_TOKENS", 128)
-        script.run(options)
-    fewer = json.loads((work / "floor.json").read_text())
-    script.measure_floor(script.settings_of(options), work)
-    more = json.loads((work / "floor.json").read_text())
-    assert (fewer["sample_tokens"], more["sample_tokens"]) == (128, 512)
-    for before, after in zip(fewer["bounds"], more["bounds"], strict=True):
-        assert after["fitted"] > before["fitted"]
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.parent.name)
 def test_the_printed_command_goes_on_from_the_committed_record(
     script: ModuleType, page: Path, monkeypatch: pytest.MonkeyPatch
@@ -204,58 +162,12 @@ def test_the_printed_command_goes_on_from_the_committed_record(
     assert script.recorded_cells(record)
 
 
-def test_a_curve_is_judged_only_at_its_end(script: ModuleType) -> None:
-    flatness = importlib.import_module("large_curves").flatness
-    errors = {"short": (0.9, 0.5), "falling": (0.9, 0.5, 0.4), "level": (0.9, 0.5, 0.495)}
-    rows = [{"cell": name, "step": 3 * i, "error": e} for name, each in errors.items() for i, e in enumerate(each)]
-    verdicts = [line.split(" | ")[-1].removesuffix(" |") for line in flatness(rows, 6, {name: name for name in errors})]
-    assert verdicts == ["unfinished", "still falling", "flat"]
-
-
-def test_the_page_of_lengths_is_what_the_committed_records_say(script: ModuleType) -> None:
-    lengths = importlib.import_module("large_lengths")
-    page = (ROOT / "docs" / "results" / "lengths.md").read_text()
-    (command,) = (line for line in page.splitlines() if line.startswith("python benchmarks/"))
-    assert page == "\n".join(lengths.lines(lengths.read_trainings(ROOT / "docs" / "results"), command)) + "\n"
-
-
-def test_lengths_stand_side_by_side(script: ModuleType, world: Path, tmp_path: Path) -> None:
-    """Two short trainings: bold is below TopK, an asterisk is a flat curve, and other texts are refused."""
-    lengths = importlib.import_module("large_lengths")
-    for steps in ("4", "8"):
-        more = ("--only", "topk-k24-", "atomic-k24-", "--widths", "24", "--steps", steps)
-        folders = ("--work", str(tmp_path / f"work-{steps}"), "--results", str(tmp_path / "pages" / steps))
-        script.run(script.parsed(arguments(world, tmp_path, *more, *folders)))
-    record = tmp_path / "pages" / "8" / "measured.json"
-    stored = json.loads(record.read_text())
-    for name, value in stored["measured"].items():
-        if name.startswith("rows/") and "atomic" in name:
-            value["error"] = 1e-3
-        if name.startswith("curves/"):
-            value.update({"6": 0.5, "8": 0.501 if "topk" in name else 0.4})
-    record.write_text(json.dumps(stored))
-    short, long = lengths.read_trainings(tmp_path / "pages")
-    assert (short.label, long.label) == ("4 steps", "8 steps")
-    _, _, atomic, topk = lengths.table([short, long], 24, "error")
-    assert atomic.endswith("| **0.001** |")
-    assert topk.endswith(f"| {long.row('TopK', 24)['error']:.3f}* |")
-    lengths.write(tmp_path / "pages", "python benchmarks/large_lengths.py")
-    assert "## 24 latents" in (tmp_path / "pages" / "lengths.md").read_text()
-    assert (tmp_path / "pages" / "lengths.png").is_file()
-    stored["settings"]["tokens"] = 1024
-    record.write_text(json.dumps(stored))
-    with pytest.raises(ValueError, match="differ in tokens"):
-        lengths.read_trainings(tmp_path / "pages")
-    with pytest.raises(ValueError, match=r"has no folder with measured\.json; run make reproduce-large"):
-        lengths.read_trainings(tmp_path / "pages" / "4")
-
-
 def test_a_linear_latent_is_told_from_a_square(script: ModuleType) -> None:
     tokens = torch.randn(4000, 6, generator=torch.Generator().manual_seed(0))
     latents = torch.stack(
         [3 * tokens[:, 0] - tokens[:, 5] + 2, tokens[:, 1] ** 2, tokens[:, 2] * (1 + tokens[:, 3])], 1
     )
-    shares = importlib.import_module("linearity").linear_share(tokens, latents)
+    shares = importlib.import_module("large_cells").linear_share(tokens, latents)
     assert shares == pytest.approx([1, 0, 0.5], abs=0.06)
 
 

@@ -1,17 +1,10 @@
 """Shapes and types of the package are checked in every test: a wrong one is an error where it is passed."""
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any, Literal
-
 import pytest
 import torch
-from jaxtyping import Float, Int
-from torch import Tensor
 
 from quadric.model import Provenance
 from quadric.model.fast.kernel import atom_gram, n_kept_overlaps
-from tests.shape_checks import names_a_shape
 
 
 def test_dimensions_of_one_name_have_one_size() -> None:
@@ -44,25 +37,3 @@ def test_a_function_without_shapes_refuses_another_type() -> None:
 def test_a_record_refuses_another_type() -> None:
     with pytest.raises(TypeError, match="model"):
         Provenance(model=3)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("annotation", "expected"),
-    [
-        (Float[Tensor, "n d"], True),
-        (Float[Tensor, "n d"] | None, True),
-        (dict[str, list[Int[Tensor, " n"]]], True),
-        (Callable[[Float[Tensor, " n"]], None], True),
-        (Iterator[tuple[int, Float[Tensor, " n"]]], True),
-        ([int, Float[Tensor, " n"]], True),
-        (Literal["n d"], False),
-        (Tensor, False),
-        (Any, False),
-        (None, False),
-        (Callable[..., None], False),
-        (dict[str, Path | None], False),
-    ],
-    ids=str,
-)
-def test_shapes_are_found_wherever_they_are_named(annotation: object, expected: bool) -> None:
-    assert names_a_shape(annotation) is expected

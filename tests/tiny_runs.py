@@ -34,7 +34,7 @@ def sweep_command(world: Path, out: Path, *more: str) -> list[str]:
     """A small sweep; later flags override earlier ones."""
     return [
         *("sweep", *flags(world), "--layers", "1,2", "--prior", "composite", "topk", "--n-latents", "24"),
-        *("--n-active", "4", "--mixing-density", "0.1", "--steps", "6", "--sequences-per-step", "4"),
+        *(*sizes("composite", "topk", *more), "--steps", "6", "--sequences-per-step", "4"),
         *("--checkpoint-every", "2", "--held-out-tokens", "64", "--out", str(out), *more),
     ]
 
@@ -43,4 +43,4 @@ def sizes(*words: str) -> list[str]:
     """The small sizes of the priors among these words; others would be refused."""
     given = words[words.index("--prior") :] if "--prior" in words else words
     linear = ["--n-active", "4"] if {"topk", "batch_topk"} & set(given) else []
-    return linear + (["--mixing-density", "0.1"] if "composite" in given else [])
+    return linear + (["--atoms-per-latent", "4.8"] if "composite" in given else [])

@@ -8,22 +8,26 @@ from quadric import BilinearAutoencoder
 from quadric.model.lens import AffineLens
 
 _SPARSE = {"prior": "composite", "n_latents": 16, "n_hidden": 400, "mixing_density": 0.009}
+_QUADRATIC = {"prior": "quadratic", "n_latents": 16, "n_hidden": 40}
 VARIETIES: dict[str, dict[str, Any]] = {
     "atomic": {"prior": "atomic", "n_latents": 24},
-    "atomic tied": {"prior": "atomic", "n_latents": 24, "tied": True},
+    "atomic same factors": {"prior": "atomic", "n_latents": 24, "same_factors": True},
     "atomic printed": {"prior": "atomic", "n_latents": 24, "symmetric": False},
     "composite dense storage": {"prior": "composite", "n_latents": 16, "n_hidden": 40, "mixing_density": 0.25},
     "composite sparse storage": _SPARSE,
-    "composite sparse tied": {**_SPARSE, "tied": True},
+    "composite sparse same factors": {**_SPARSE, "same_factors": True},
     "composite sparse printed": {**_SPARSE, "symmetric": False},
-    "quadratic": {"prior": "quadratic", "n_latents": 16, "n_hidden": 40},
-    "quadratic printed": {"prior": "quadratic", "n_latents": 16, "n_hidden": 40, "symmetric": False},
+    "quadratic": _QUADRATIC,
+    "quadratic same factors": {**_QUADRATIC, "same_factors": True},
+    "quadratic printed": {**_QUADRATIC, "symmetric": False},
     "atomic affine": {"prior": "atomic", "n_latents": 24, "lens": "affine"},
     "composite sparse affine": {**_SPARSE, "lens": "affine"},
-    "quadratic affine": {"prior": "quadratic", "n_latents": 16, "n_hidden": 40, "lens": "affine"},
+    "quadratic affine": {**_QUADRATIC, "lens": "affine"},
 }
 PAPER = [name for name, settings in VARIETIES.items() if "lens" not in settings]
 """Those that read tokens as the paper does, without a lens."""
+SPARSE = [name for name in VARIETIES if name.startswith(("atomic", "composite sparse"))]
+"""Those whose C is stored by its entries, or is the identity."""
 BLOCK_SIZES = (None, 15, 100)
 
 

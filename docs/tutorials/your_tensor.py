@@ -35,13 +35,16 @@ train, held_out = x[:11_000], x[11_000:]
 # %% [markdown]
 # ## Fit and measure
 #
-# `fit` scales rows to unit norm and takes out their mean through an affine *lens* ([why](../centre.md)). `top_latents` is the number
-# of latents that a row is reconstructed from in training; the default of 32 is made for language models and larger dictionaries.
-# `evaluate` reports on rows that were not trained on.
+# `fit` scales rows to unit norm and takes out their mean through an affine *lens* ([why](../centre.md)). The loss is a list of terms:
+# `Error(top=6)` reconstructs each row from its 6 strongest latents, where the default would be a tenth of them, 4. `evaluate`
+# reports on rows that were not trained on.
 
 # %%
-settings = {"n_latents": 40, "steps": 400, "batch_tokens": 1024, "top_latents": 6, "seed": 0, "progress": False}
-ae = quadric.fit(train, **settings)
+from quadric.model import Density, Error, Overlap
+
+kind, loss = quadric.Composite(n_latents=40), [Error(top=6), Density(0.05), Overlap(0.01)]
+settings = {"steps": 400, "batch_tokens": 1024, "seed": 0, "progress": False}
+ae = quadric.fit(train, kind, loss=loss, **settings)
 print(quadric.evaluate(ae, held_out))
 
 # %% [markdown]
@@ -62,7 +65,7 @@ def overlaps(dictionary: quadric.BilinearAutoencoder, planes: torch.Tensor) -> t
 generator = torch.Generator().manual_seed(1)
 noise = torch.randn(len(x), x.shape[1], generator=generator)
 gaussian = x.mean(0) + noise @ torch.linalg.cholesky(torch.cov(x.T)).T
-null = quadric.fit(gaussian[:11_000], **settings)
+null = quadric.fit(gaussian[:11_000], kind, loss=loss, **settings)
 for name, dictionary in (("circles", ae), ("Gaussian rows", null)):
     best = overlaps(dictionary, planes).max(dim=1).values
     print(f"{name:14} {' '.join(f'{value:.2f}' for value in best.tolist())}   mean {best.mean():.2f}")
@@ -118,7 +121,7 @@ figure.suptitle(f"Latent {first}: the first planted circle")
 
 # %%
 both, planes_of_both, *_ = rows_on_circles(12_000, per_row=2)
-harder = quadric.fit(both[:11_000], **settings)
+harder = quadric.fit(both[:11_000], kind, loss=loss, **settings)
 best = overlaps(harder, planes_of_both).max(dim=1).values
 print(f"two circles per row: {' '.join(f'{value:.2f}' for value in best.tolist())}   mean {best.mean():.2f}")
 
@@ -129,12 +132,10 @@ print(f"two circles per row: {' '.join(f'{value:.2f}' for value in best.tolist()
 #
 # ## A linear dictionary on the same rows
 #
-# `prior="topk"` trains a linear baseline. Its error is measured in the same space, so the numbers compare.
+# `quadric.TopK` is a linear baseline. Its error is measured in the same space, so the numbers compare.
 
 # %%
-linear = quadric.fit(
-    train, prior="topk", n_active=6, n_latents=40, steps=400, batch_tokens=1024, seed=0, progress=False
-)
+linear = quadric.fit(train, quadric.TopK(n_latents=40, n_active=6), **settings)
 for name, dictionary in (("forms", ae), ("directions", linear)):
     report = quadric.evaluate(dictionary, held_out)
     print(f"{name:11} error {report.error:.3f}; quadratic part {report.error_quadratic:.3f}; floor {report.floor:.3f}")

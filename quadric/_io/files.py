@@ -9,9 +9,8 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -156,16 +155,3 @@ def shown(value: object) -> str:
     """A value for an error message: its repr, cut off where it is long."""
     text = repr(value)
     return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"
-
-
-def check_endings(paths: Iterable[Path], known: Iterable[str]) -> None:
-    """Refuse unknown endings, folders, and endings whose package is not installed."""
-    needs = {".parquet": ("pyarrow", "tables"), ".png": ("matplotlib", "figures")}
-    for path in paths:
-        if path.suffix not in known:
-            raise ValueError(f"'{path}' ends in '{path.suffix}'; choose one of {', '.join(sorted(known))}")
-        if path.is_dir():
-            raise ValueError(f"'{path}' is a folder; give the name of a file")
-        package, extra = needs.get(path.suffix, ("json", ""))
-        if find_spec(package) is None:
-            raise ValueError(f"'{path}' needs {package}; install it with: pip install 'quadric[{extra}]'")

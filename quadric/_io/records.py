@@ -2,12 +2,14 @@
 
 import sys
 from dataclasses import fields, is_dataclass
+from numbers import Integral, Real
 from types import UnionType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from quadric._io.files import shown
 
 Record = TypeVar("Record")
+PLAIN = (int, float, bool, str, type(None))
 
 
 def record_from_json(record: type[Record], values: object, where: str) -> Record:
@@ -16,7 +18,8 @@ def record_from_json(record: type[Record], values: object, where: str) -> Record
         raise ValueError(f"{where} is {shown(values)}; expected an object")
     check_keys(values, {field.name for field in fields(record)}, where)  # type: ignore[arg-type]
     hints = get_type_hints(record)
-    given = {name: _field(values[name], hints[name], f"{where}: {name}") for name in hints}
+    names = [field.name for field in fields(record)]  # type: ignore[arg-type]
+    given = {name: _field(values[name], hints[name], f"{where}: {name}") for name in names}
     try:
         return record(**given)
     except ValueError as problem:  # the record's own checks know nothing of the file
@@ -76,3 +79,35 @@ def check_keys(values: dict[str, Any], expected: set[str], where: str) -> None:
         raise ValueError(f"{where} has unknown keys {shown(unknown)}; expected only {sorted(expected)}")
     if missing := sorted(expected - values.keys()):
         raise ValueError(f"{where} lacks the keys {missing}; the file was edited or is incomplete")
+
+
+def check_fields(record: Any) -> None:
+    """Raise if a field of a dataclass has a value of another type than its annotation, naming value and remedy.
+
+    Numbers of numpy are numbers, and whole numbers may stand for floats: they are converted in place. For the
+    `__post_init__` of settings, whose values come from Python, flags and files alike.
+    """
+    hints = get_type_hints(type(record))
+    for each in fields(record):
+        value = getattr(record, each.name)
+        options = get_args(hints[each.name]) if get_origin(hints[each.name]) is UnionType else (hints[each.name],)
+        if not all(option in PLAIN or get_origin(option) is Literal for option in options):
+            continue  # a type of its own checks itself
+        object.__setattr__(record, each.name, _checked_value(each.name, value, options))
+
+
+def _checked_value(name: str, value: object, options: tuple[Any, ...]) -> object:
+    choices = [choice for option in options if get_origin(option) is Literal for choice in get_args(option)]
+    if (value is None and type(None) in options) or (isinstance(value, bool | str) and type(value) in options):
+        return value
+    if isinstance(value, str) and value in choices:
+        return value
+    if isinstance(value, Real) and not isinstance(value, bool):
+        number = int(value) if isinstance(value, Integral) else float(value)  # float32 has a smaller maximum
+        if isinstance(number, int) and int in options:
+            return number
+        if float in options and abs(number) <= sys.float_info.max:
+            return float(number)
+    words = {int: "a whole number", float: "a finite number", bool: "True or False", str: "text", type(None): "None"}
+    expected = [words[option] for option in options if option in words] + [repr(choice) for choice in choices]
+    raise ValueError(f"{name}={shown(value)} is not {' or '.join(expected)}; give one, or leave it out")

@@ -11,7 +11,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 import tyro
 
@@ -25,12 +25,15 @@ from quadric.cli.evaluate import Evaluate
 from quadric.cli.explain import Explain
 from quadric.cli.export import Export
 from quadric.cli.figures import Figures
+from quadric.cli.flags import shortened
 from quadric.cli.harvest import Harvest
+from quadric.cli.imports import import_files
 from quadric.cli.label import Label
 from quadric.cli.output import open_missing_streams, say, say_error, stdout_failure
 from quadric.cli.plan import Plan
 from quadric.cli.probe import Probe
 from quadric.cli.report import Report
+from quadric.cli.run_flags import RunFlags
 from quadric.cli.signals import terminable
 from quadric.cli.site import Site
 from quadric.cli.steer import Steer
@@ -68,12 +71,14 @@ COMMANDS: dict[str, Callable[..., Command]] = {
     "steer": Steer,
     "ablate": Ablate,
 }
-DESCRIPTION = """See the shape of what a language model knows. --version prints the version.
+DESCRIPTION = """See the shape of what a language model knows. --version prints the version; every command takes
+--import FILE.py, a file that registers kinds of dictionary and terms of the loss of your own.
 
 Example: quadric demo
          quadric train --model smollm2 --layer 15 --prior composite --out runs/first
          quadric train --help
 """
+HELP_ALL = "--help-all"
 STDOUT_ERRORS = (errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EBADF)
 """Errors that a write to standard output may give."""
 
@@ -121,18 +126,39 @@ def _run(arguments: Sequence[str]) -> int:
     if list(arguments) == ["--version"]:
         say(__version__)
         return 0
-    with _wide_enough():
-        command: Command = tyro.extras.subcommand_cli_from_dict(
-            _commands(arguments), prog="quadric", description=DESCRIPTION, args=arguments
-        )
+    others = import_files(arguments)
+    chosen = COMMANDS.get(others[0]) if others else None
+    if not _trains(chosen):
+        arguments = others
+    is_short = _trains(chosen) and not {"-h", "--help"}.isdisjoint(arguments) and HELP_ALL not in arguments
+    try:
+        with _wide_enough():
+            command: Command = tyro.extras.subcommand_cli_from_dict(
+                _commands(others[0] if others else "", is_short),
+                prog="quadric",
+                description=DESCRIPTION,
+                args=["--help" if word == HELP_ALL else word for word in arguments],
+            )
+    except SystemExit as stop:
+        if is_short and not stop.code:
+            say(f"{HELP_ALL} shows all flags.")
+        raise
     return command.run()
 
 
-def _commands(arguments: Sequence[str]) -> dict[str, Callable[..., Command]]:
+def _trains(command: object) -> bool:
+    """Whether a command has the many flags of a run, of which help shows the first ones."""
+    return isinstance(command, type) and issubclass(command, RunFlags)
+
+
+def _commands(name: str, is_short: bool) -> dict[str, Callable[..., Command]]:
     """The commands; with one line of description each where the help page lists them all."""
-    if arguments and arguments[0] in COMMANDS:
-        return COMMANDS
-    return {name: _summarized(command) for name, command in COMMANDS.items()}
+    if name not in COMMANDS:
+        return {each: _summarized(command) for each, command in COMMANDS.items()}
+    if is_short:
+        command: Any = COMMANDS[name]
+        return COMMANDS | {name: shortened(command, command.shown_first)}
+    return COMMANDS
 
 
 def _summarized(command: Callable[..., Command]) -> Callable[..., Command]:

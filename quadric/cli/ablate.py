@@ -57,12 +57,13 @@ class Ablate:
 
     def run(self) -> int:
         announce("ablate", f"loading {self.run_folder}")
+        from quadric._io.results import check_endings
         from quadric._io.terminal import safe_console
         from quadric.cli.progress import progress
-        from quadric.studies.steering.files import check_curve_paths, write_ablation
+        from quadric.studies.steering.ablation import write_ablation
         from quadric.studies.steering.of_run import ablate_run
 
-        check_curve_paths(self.out)
+        check_endings(self.out)
         with progress() as display:
             rows = ablate_run(
                 self.run_folder,

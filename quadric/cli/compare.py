@@ -39,13 +39,13 @@ class Compare:
     def run(self) -> int:
         import sys
 
+        from quadric._io.results import check_endings
         from quadric._io.terminal import safe_console
         from quadric.cli.progress import progress
-        from quadric.studies.reports.files import check_comparison_paths, write_comparison
-        from quadric.studies.reports.run_comparison import compare_runs
+        from quadric.studies.reports.run_comparison import ENDINGS, compare_runs, write_comparison
         from quadric.studies.reports.terminal import comparison_in_terminal
 
-        check_comparison_paths(self.out)
+        check_endings(self.out, ENDINGS)
         loaded = self._loaded()
         with progress() as display:
             comparison = compare_runs(

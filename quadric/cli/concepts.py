@@ -50,13 +50,14 @@ class Concepts:
 
     def run(self) -> int:
         announce("concepts", f"loading {', '.join(self.run_folders)}")
-        from quadric._io.files import check_endings, write_atomically
+        from quadric._io.csv import csv_of_rows
+        from quadric._io.files import write_atomically
+        from quadric._io.results import check_endings
         from quadric._io.terminal import safe_console
         from quadric.cli.progress import progress
         from quadric.evidence.concepts import find_concepts
         from quadric.evidence.concepts.finding import Named
         from quadric.run.folder import load_all
-        from quadric.studies.sweep.results import as_csv
 
         check_endings([self.out] if self.out else [], [".csv"])
         named = [Named(name, autoencoder) for _, name, autoencoder in load_all(self.run_folders, self.name)]
@@ -77,7 +78,7 @@ class Concepts:
                 safe_console().print(table)
         if self.out is not None:
             self.out.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(self.out, as_csv(rows).encode())
+            write_atomically(self.out, csv_of_rows(rows).encode())
             say(f"wrote {self.out}", file=sys.stderr)
         return 0
 

@@ -60,13 +60,14 @@ class Evaluate:
     def run(self) -> int:
         settings = EvaluationSettings(**self.text.given(EvaluationSettings))
         announce("evaluate", f"loading {', '.join(self.run_folders)}")
+        from quadric._io.results import check_endings
         from quadric.cli.progress import progress
         from quadric.evaluation import evaluate_on_text
         from quadric.evaluation.evaluating import Candidate
-        from quadric.evaluation.files import check_evaluation_paths, write_evaluations
+        from quadric.evaluation.files import write_evaluations
         from quadric.run.folder import load_all
 
-        check_evaluation_paths(self.output.out)
+        check_endings(self.output.out)
         candidates = [Candidate(*each) for each in load_all(self.run_folders, self.name)]
         device = Computation(**self.text.given(Computation)).device
         with progress() as display:

@@ -22,7 +22,7 @@ class Explain:
     which the run's evidence has (quadric site collects it). Without evidence, latents are ranked by energy alone.
 
     Example: quadric explain runs/demo "Paris is the capital of France"
-             quadric explain runs/demo --file letter.txt --out letter.html
+             quadric explain runs/demo --file letter.txt --out letter.csv
              cat lines.txt | quadric explain runs/demo - --lines --json
     """
 
@@ -43,7 +43,7 @@ class Explain:
     device: str = "auto"
     """cpu, cuda, cuda:1 or mps; auto is an accelerator if there is one, else the CPU."""
     out: Paths = ()
-    """Files to write: a page (.html), everything as JSON (.json), or one row per token and latent (.csv)."""
+    """Files to write: everything as JSON (.json), or one row per token and latent (.csv)."""
     json: bool = False
     """Print everything as JSON instead of tables."""
 
@@ -52,12 +52,13 @@ class Explain:
             raise ValueError(f"top={self.top} is not positive; give how many latents to show per token")
         texts = self._texts()
         announce("explain", f"loading {self.run_folder} and its language model")
+        from quadric._io.results import check_endings
         from quadric._io.terminal import safe_console
-        from quadric.explanations.files import check_explanation_paths, write_explanations
+        from quadric.explanations.record import write_explanations
         from quadric.explanations.terminal import explanation_in_terminal
         from quadric.run.explaining import explain_with_run
 
-        check_explanation_paths(self.out)
+        check_endings(self.out)
         found = explain_with_run(
             self.run_folder, texts, name=self.name, top=self.top, model=self.model, device=self.device
         )
@@ -67,7 +68,7 @@ class Explain:
             for each in found:
                 safe_console().print(explanation_in_terminal(each))
         for path in self.out:
-            write_explanations(found, path, title=f"{self.run_folder}: latents of a text")
+            write_explanations(found, path)
             say(f"wrote {path}", file=sys.stderr)
         return 0
 

@@ -1,14 +1,15 @@
 """Flags made from config dataclasses: their names, types, defaults and help are written once, in the config.
 
 Every generated flag defaults to None, which means "not given": the config then fills in its own default, and a command
-knows exactly which flags were given.
+knows exactly which flags were given. A switch (`--symmetric`, `--no-symmetric`) has the config's own default instead,
+and counts as given if it differs.
 """
 
 import ast
 import inspect
 import textwrap
 import types
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, make_dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -44,13 +45,13 @@ class FlagGroup:
     origins: ClassVar[Mapping[str, Origin]] = {}
 
     def given(self, config: type) -> dict[str, Any]:
-        """The values that were given for a config, by its field names."""
-        found = {}
-        for flag, origin in self.origins.items():
-            value = getattr(self, flag)
-            if origin.config is config and value is not None:
-                found[origin.field] = None if origin.may_be_none and value == NONE else value
-        return found
+        """The values that were given for a config, or for classes that extend it, by field names."""
+        values = {}
+        for each in fields(self):  # type: ignore[arg-type]
+            origin, value = self.origins[each.name], getattr(self, each.name)
+            if issubclass(origin.config, config) and value != each.default:
+                values[origin.field] = None if origin.may_be_none and value == NONE else value
+        return values
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +65,8 @@ class Taken:
     defaults: dict[str, str]
     """What the help page says about the default, where that is not the config's own."""
     required: tuple[str, ...]
+    metavars: dict[str, str]
+    """How a value looks on the help page, where its type does not say it."""
 
 
 def take(
@@ -73,11 +76,24 @@ def take(
     aliases: dict[str, tuple[str, ...]] | None = None,
     defaults: dict[str, str] | None = None,
     required: tuple[str, ...] = (),
+    metavars: dict[str, str] | None = None,
 ) -> Taken:
     """Fields of a config as flags: those named, in that order; all of them if none is named."""
-    chosen = names or tuple(each.name for each in fields(config))
+    chosen = names or flag_fields(config)
     flags = {name: (renamed or {}).get(name, name) for name in chosen}
-    return Taken(config=config, flags=flags, aliases=aliases or {}, defaults=defaults or {}, required=required)
+    return Taken(
+        config=config,
+        flags=flags,
+        aliases=aliases or {},
+        defaults=defaults or {},
+        required=required,
+        metavars=metavars or {},
+    )
+
+
+def flag_fields(config: type) -> tuple[str, ...]:
+    """The fields of a config that users set by a flag."""
+    return tuple(each.name for each in fields(config) if each.metadata.get("is_flag", True))
 
 
 def flag_group(class_name: str, *taken: Taken) -> type[FlagGroup]:
@@ -90,7 +106,8 @@ def flag_group(class_name: str, *taken: Taken) -> type[FlagGroup]:
             value, may_be_none = _without_none(hints[name])
             may_be_none = may_be_none and name not in each.defaults and bool(default_words(each.config, name))
             origins[flag] = Origin(each.config, name, may_be_none)
-            members.append(_member(each, name, flag, value | Literal["none"] if may_be_none else value, docs[name]))
+            hint = value | Literal["none"] if may_be_none else value
+            members.append(_member(each, name, flag, hint, docs.get(name, "")))
     namespace = {"origins": origins, "__doc__": FlagGroup.__doc__}
     return make_dataclass(class_name, members, bases=(FlagGroup,), namespace=namespace, frozen=True, kw_only=True)
 
@@ -103,30 +120,48 @@ def _member(taken: Taken, name: str, flag: str, value: Any, help_text: str) -> A
     argument = tyro.conf.arg(
         help=help_text,
         aliases=aliases,
-        metavar=metavar_of(value),
+        metavar=None if value is bool else taken.metavars.get(name) or metavar_of(value),
         help_behavior_hint=f"(default: {words})" if words else "",
     )
+    if value is bool:
+        return flag, Annotated[bool, argument], field(default=_field(taken.config, name).default)
     return flag, Annotated[value | None, argument], field(default=None)
 
 
 def attribute_docs(config: type) -> dict[str, str]:
-    """The docstrings below the attributes of a class, by attribute."""
-    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(config))).body
+    """The docstrings below the attributes of a class and of those that it extends, by attribute."""
+    docs: dict[str, str] = {}
+    for base in reversed(config.__mro__):
+        if is_dataclass(base):
+            docs |= _docs_in(base)
+    return docs
+
+
+def _docs_in(config: type) -> dict[str, str]:
+    try:
+        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(config))).body
+    except OSError:  # a class that was not read from a file
+        return {}
     assert isinstance(definition, ast.ClassDef)
-    found = {}
+    docs = {}
     for attribute, below in pairwise(definition.body):
         match attribute, below:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str() as words)):
-                found[name] = " ".join(words.split())
-    return found
+                docs[name] = " ".join(words.split())
+    return docs
 
 
 def default_words(config: type, name: str) -> str:
     """The default of a field as the help page shows it; nothing where it is None."""
-    (default,) = (each.default for each in fields(config) if each.name == name)
+    default = _field(config, name).default
     if default is MISSING or default is None:
         return ""
     return " ".join(map(str, default)) if isinstance(default, tuple) else str(default)
+
+
+def _field(config: type, name: str) -> Any:
+    (found,) = (each for each in fields(config) if each.name == name)
+    return found
 
 
 def metavar_of(hint: Any) -> str:
@@ -144,8 +179,39 @@ def _without_none(hint: Any) -> tuple[Any, bool]:
     """A type without None, and whether that was part of it."""
     if get_origin(hint) not in UNIONS:
         return hint, False
-    (value,) = (each for each in get_args(hint) if each is not type(None))
-    return value, True
+    values = [each for each in get_args(hint) if each is not type(None)]
+    return Union[tuple(values)], len(values) < len(get_args(hint))  # noqa: UP007, made of a list
+
+
+def shortened(command: Any, shown: Container[str]) -> Any:
+    """A command whose help page has no other flags than those; for help alone, since the others are not parsed."""
+    docs, hints = attribute_docs(command), get_type_hints(command, include_extras=True)
+    members: list[Any] = []
+    for each in fields(command):
+        hint: Any = hints[each.name]
+        if (group := _group_of(hint)) is not None:
+            short = shortened(group, shown)
+            argument = tyro.conf.arg(help=docs.get(each.name), constructor=short)
+            members.append(
+                (each.name, Annotated[short, tyro.conf.OmitArgPrefixes, argument], field(default_factory=short))
+            )
+            continue
+        if each.name in docs:
+            hint = Annotated[hint, tyro.conf.arg(help=docs[each.name])]
+        if each.name not in shown:
+            hint = Annotated[hint, tyro.conf.Suppress]
+        members.append((each.name, hint, field(default=each.default)))
+    namespace = {"__doc__": command.__doc__}
+    return make_dataclass(command.__name__, members, bases=(command,), namespace=namespace, frozen=True, kw_only=True)
+
+
+def _group_of(hint: Any) -> Any:
+    """The class of a group of flags, if an annotation is one."""
+    bare, *extras = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+    for extra in extras:
+        if (made := getattr(extra, "constructor_factory", None)) is not None:
+            return made()
+    return bare if is_dataclass(bare) else None
 
 
 def given_flags(command: Any) -> list[str]:
@@ -156,7 +222,7 @@ def given_flags(command: Any) -> list[str]:
         if is_dataclass(value):
             found += given_flags(value)
         elif value != each.default:
-            found.append(f"--{each.name.replace('_', '-')}")
+            found.append(f"--{each.name.rstrip('_').replace('_', '-')}")  # import_ is --import
     return found
 
 

@@ -102,9 +102,9 @@ class Label:
         return score_labels(folder, latents, endpoint, concurrency=self.concurrency, on_progress=on_progress)
 
     def _most_important(self, folder: Path, evidence: "Evidence") -> list[int]:
-        from quadric.evidence import weights_sha256
         from quadric.geometry import statistics
         from quadric.interop.reading import read_dictionary
+        from quadric.model.storage import weights_sha256
 
         autoencoder = read_dictionary(folder)
         if evidence.weights_sha256 != weights_sha256(autoencoder):

@@ -1,24 +1,22 @@
 """`quadric plan`: predicted memory and time before anything is started."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import tyro
 
 from quadric.cli.flags import OptionalInt
 from quadric.cli.output import say_json
-from quadric.cli.scale_flags import ScaleFlags
+from quadric.cli.run_flags import RunFlags
 from quadric.cli.train import Output
 from quadric.data.settings import ActivationConfig
+from quadric.run.recipes import cells
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from quadric.data.model_cost import ReadingCost
-    from quadric.run.planning import CombinedPlan
-    from quadric.run.scales import Scale
-    from quadric.train.plan import RunPlan
-    from quadric.train.timing import StepWork
+    from quadric.run.planning import CellPlan, RunPlan
 
 UNITS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1.0, ""))
 
@@ -38,16 +36,21 @@ class Planning:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan(ScaleFlags):
+class Plan(RunFlags):
     """Predict memory, operations, disk and time of a training run; nothing is trained and no weights are read.
 
-    Takes the flags of quadric train. Several autoencoders get one table each (equal ones share a table), followed by
-    what they need together.
+    Takes the flags of quadric train. Several dictionaries get one table each (equal ones share a table), followed by
+    what they need together. Times are those of a few real steps on random tokens, where these fit in 2 GiB.
 
     Example: quadric plan --model smollm2 --layer 15 --n-latents 1152 --steps 200
              quadric plan --recipe paper --d-model 1024 --processes 4
-             quadric plan --layers 9,15 --prior atomic composite --seeds 0 1 2
+             quadric plan --layers 9,15 --prior atomic composite quadratic --seeds 0 1 2
     """
+
+    shown_first: ClassVar[tuple[str, ...]] = (
+        *(name for name in RunFlags.shown_first if name not in ("device", "out", "resume")),
+        "d_model", "batch_tokens", "processes", "json",
+    )  # fmt: skip
 
     output: Annotated[Output, tyro.conf.OmitArgPrefixes] = field(default_factory=Output)
     """As in quadric train; of these only --cache makes a difference to the plan."""
@@ -56,30 +59,25 @@ class Plan(ScaleFlags):
 
     def run(self) -> int:
         from quadric._io.terminal import safe_console
-        from quadric.train.machine import matmul_rate
-        from quadric.train.timing import measure_rates
 
         self._check()
         reading = self._reading()
         width = reading.d_model if reading is not None else self._width()
         plan = self._plan(width, reading)
-        rate = matmul_rate()
-        large = plan.product_space_size
-        rates = None if large is None else measure_rates(large)
         if self.planning.json:
-            say_json(_as_json(plan, width, rate, rates, reading))
+            per_token = 0.0 if reading is None else reading.flops_per_token
+            say_json(plan.as_json() | {"d_model": width, "language_model_flops_per_token": per_token})
             return 0
         console = safe_console()
         for title, each in _different(plan).items():
-            console.print(_table(title, each, rate, rates))
-        console.print(_account(plan, reading, rate, rates, self.planning.processes), highlight=False)
+            console.print(_table(title, each))
+        console.print(_account(plan, reading, self.planning.processes), highlight=False)
         return 0
 
     def _check(self) -> None:
         given = self.model.given(ActivationConfig)
         if self.output.resume is not None:
             raise ValueError("--resume cannot be planned: a plan is about a run that has not started; leave it out")
-        self.refuse_ignored()
         contradicting = [f"--{flag}" for flag, name in (("model", "model"), ("layers", "hook_points")) if name in given]
         if self.output.cache is not None:
             contradicting.append("--cache")
@@ -108,96 +106,71 @@ class Plan(ScaleFlags):
         assert self.output.cache is not None
         return ActivationCache(self.output.cache).manifest.layout.d_model
 
-    def _plan(self, width: int, reading: "ReadingCost | None") -> "CombinedPlan":
-        from quadric.run.planning import plan_autoencoders
-        from quadric.run.recipes import autoencoders, training_config
+    def _plan(self, width: int, reading: "ReadingCost | None") -> "RunPlan":
+        from quadric.run.planning import plan_run
 
-        scale, config = self.scale(), self.activation_config()
-        layers = tuple(config.hook_points.split(",")) if self.planning.d_model is None else ("rows",)
-        return plan_autoencoders(
-            autoencoders(layers, scale, self.grid()),
-            training_config(scale),
+        recipe, config, kinds = self.recipe(), self.activation_config(), self.combined().kinds
+        layers = config.hook_points.split(",") if self.planning.d_model is None else ["rows"]
+        tokens = self.planning.batch_tokens
+        return plan_run(
+            cells(layers, kinds, recipe=recipe, **self.changes(kinds)),
+            recipe.training,
             d_model=width,
-            batch_tokens=self._batch_tokens(scale, config),
+            batch_tokens=recipe.sequences_per_step * config.corpus.block_length if tokens is None else tokens,
             processes=self.planning.processes,
             reading_flops_per_token=0.0 if reading is None else reading.flops_per_token,
         )
 
-    def _batch_tokens(self, scale: "Scale", config: ActivationConfig) -> int:
-        given = self.planning.batch_tokens
-        return scale.sequences_per_step * config.corpus.block_length if given is None else given
 
-
-def _as_json(
-    plan: "CombinedPlan", width: int, rate: float, rates: "StepWork | None", reading: "ReadingCost | None"
-) -> dict[str, Any]:
-    """The phases stand at the top as well if there is only one autoencoder."""
-    plans = list(plan.plans.values())
+def _different(plan: "RunPlan") -> "dict[str, CellPlan]":
+    """One plan for all dictionaries that cost the same, under a title that counts them."""
+    alike: dict[str, list[str]] = {}
+    for name, each in plan.autoencoders.items():
+        alike.setdefault(repr(each), []).append(name)
     return {
-        **(plans[0].as_json() if len(plans) == 1 else {}),
-        **plan.as_json(),
-        "d_model": width,
-        "matmul_flops_per_second": rate,
-        "work_per_second": None if rates is None else rates._asdict(),
-        "seconds": plan.seconds(rate, rates),
-        "language_model_flops_per_token": 0.0 if reading is None else reading.flops_per_token,
+        f"{first} and {len(others)} more that cost the same" if others else first: plan.autoencoders[first]
+        for first, *others in alike.values()
     }
 
 
-def _different(plan: "CombinedPlan") -> "dict[str, RunPlan]":
-    """One plan for all autoencoders that cost the same, under a title that counts them."""
-    alike: dict[str, list[str]] = {}
-    for name, each in plan.plans.items():
-        alike.setdefault(repr(each), []).append(name)
-    found = {}
-    for first, *others in alike.values():
-        title = f"{first} and {len(others)} more that cost the same" if others else first
-        found[title] = plan.plans[first]
-    return found
-
-
-def _table(title: str, plan: "RunPlan", rate: float, rates: "StepWork | None") -> "Table":
+def _table(title: str, plan: "CellPlan") -> "Table":
     from rich.table import Table
 
-    headings = (f"{e.phase.name}, steps {e.phase.first_step}–{e.phase.last_step}" for e in plan.phases)
+    headings = (f"{each.name}, steps {each.first_step}–{each.last_step}" for each in plan.phases)
     table = Table("per step", *headings, title=title, title_justify="left", min_width=min(len(title), 78))
-    for part in plan.phases[0].flops._fields:
-        table.add_row(f"{part}, FLOPs", *(_counted(getattr(each.flops, part)) for each in plan.phases))
-    table.add_row("total, FLOPs", *(_counted(each.flops.total) for each in plan.phases), end_section=True)
-    if plan.has_work:
-        table.add_row("time", *(f"{each.seconds(rate, rates):.1f} s" for each in plan.phases), end_section=True)
-    table.add_row("memory kept", *(_bytes(each.memory.state) for each in plan.phases))
-    table.add_row("peak memory", *(_bytes(each.memory.peak) for each in plan.phases))
+    for part in (parts := plan.phases[0].flops_per_step):
+        values = (_counted(each.flops_per_step[part]) for each in plan.phases)
+        table.add_row(f"{part}, FLOPs", *values, end_section=part == list(parts)[-1])
+    table.add_row("time", *(_duration(each.seconds_per_step) for each in plan.phases), end_section=True)
+    table.add_row("memory kept", *(_bytes(each.state_bytes) for each in plan.phases))
+    table.add_row("peak memory", *(_bytes(each.peak_bytes) for each in plan.phases))
     return table
 
 
-def _account(
-    plan: "CombinedPlan", reading: "ReadingCost | None", rate: float, rates: "StepWork | None", processes: int
-) -> str:
+def _account(plan: "RunPlan", reading: "ReadingCost | None", processes: int) -> str:
     each = " in each process" if processes > 1 else ""
-    subject = "Training" if len(plan.plans) == 1 else f"Training all {len(plan.plans)} autoencoders together"
+    n_planned, rate = len(plan.autoencoders), plan.matmul_flops_per_second
+    subject = "Training" if n_planned == 1 else f"Training all {n_planned} dictionaries together"
     lines = [
         f"{subject} takes up to {_bytes(plan.peak_bytes)}{each}; checkpoints up to {_bytes(plan.checkpoint_bytes)}."
     ]
     if plan.not_modelled:
-        lines.append(f"Not included, because their cost is not predicted: {', '.join(plan.not_modelled)}.")
+        lines.append(f"Not included, because their cost is not known: {', '.join(plan.not_modelled)}.")
     if reading is not None:
         lines.append(
             f"The language model runs {reading.n_layers} layers: {_counted(reading.flops_per_token)}FLOPs per token, "
             f"{_counted(plan.reading_flops_per_step)}FLOPs per step{each}; its weights take another "
             f"{_bytes(reading.weight_bytes)} in float32."
         )
-    if rates is not None:
-        lines.append(
-            f"The run takes {_counted(plan.flops)}FLOPs{each}, and {_duration(plan.seconds(rate, rates))}: steps in "
-            "the product space by all their work, at rates just measured on this machine's CPU, others by their matrix "
-            "products alone. Every step of a phase is counted as its most expensive one."
+    how = "by a few real steps just measured on this machine's CPU"
+    if not plan.is_measured:
+        how = (
+            f"at the {_counted(rate)}FLOP/s of float32 matrix products just measured on this machine's CPU, since real "
+            "steps are too large to be tried; no step consists of matrix products only, so expect more"
         )
-        return "\n".join(lines)
     lines.append(
-        f"The run takes {_counted(plan.flops)}FLOPs{each}: {_duration(plan.flops / rate)} at the "
-        f"{_counted(rate)}FLOP/s of float32 matrix products just measured on this machine's CPU. No run consists of "
-        "matrix products only, so expect more; every step of a phase is counted as its most expensive one."
+        f"The run takes {_counted(plan.flops)}FLOPs{each}, and {_duration(plan.seconds)} {how}. Every step of a phase "
+        "is counted as its most expensive one."
     )
     return "\n".join(lines)
 
@@ -212,6 +185,6 @@ def _bytes(number: int) -> str:
 
 
 def _duration(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+    units = ((7200, 3600, "h"), (120, 60, "min"), (1, 1, "s"), (0, 0.001, "ms"))
+    scale, unit = next((scale, unit) for least, scale, unit in units if seconds >= least)
+    return f"{seconds / scale:.3g} {unit}"

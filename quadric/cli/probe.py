@@ -14,7 +14,7 @@ from quadric.cli.output import say, say_json
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
-    from quadric.model import Autoencoder
+    from quadric.model import Dictionary
     from quadric.studies.probing import LabelledSet
     from quadric.studies.probing.report import Table
 
@@ -123,7 +123,7 @@ class Probe:
             say("no figure: it needs matplotlib; install it with: pip install 'quadric[figures]'", file=sys.stderr)
         return 0
 
-    def _dictionaries(self) -> "dict[str, Autoencoder]":
+    def _dictionaries(self) -> "dict[str, Dictionary]":
         """The autoencoders by a short name: that of the run, where it has only one."""
         from quadric.data.hook_points import parse_hook_point
         from quadric.run.folder import load_all
@@ -144,7 +144,7 @@ class Probe:
         return dict(zip(names, (each.autoencoder for each in loaded), strict=True))
 
     def _wanted(self) -> "list[str | LabelledSet] | None":
-        from quadric.studies.probing.own_data import read_labelled
+        from quadric.studies.probing.labelled import read_labelled
 
         chosen = self.data
         if not chosen.data:

@@ -14,11 +14,13 @@ from quadric._io.progress import Display, live_display
 from quadric.cli.output import say
 
 if TYPE_CHECKING:
-    from quadric.train import StepReport
+    from quadric.train import Learner
     from quadric.train.checkpoints import Damaged
 
 SECONDS_BETWEEN_LINES = 5.0
 TABLE_ROWS = 12
+REPORTED = ("error", "density")
+"""Terms of the loss that progress shows, where a dictionary has them; all are in metrics.jsonl."""
 
 _open: list[Display] = []
 
@@ -65,14 +67,17 @@ class PlainDisplay(Display):
 
 
 class TrainingProgress:
-    """Reports the steps of a run; several autoencoders are shown as a table, with their last errors and densities."""
+    """A callback of training that shows the steps; several dictionaries as a table, with their last errors and
+    densities."""
 
     def __init__(
-        self, display: Display, steps: int, *, label: str = "training", with_table: bool | None = None
+        self, display: Display, steps: int, learners: int, *, label: str = "training", with_table: bool | None = None
     ) -> None:
-        self.display, self.steps, self.label = display, steps, label
+        self.display, self.steps, self.learners, self.label = display, steps, learners, label
         self.with_table = display.has_table if with_table is None else with_table
-        self.tokens, self.start = 0, time.monotonic()
+        self.reports: dict[str, Mapping[str, float]] = {}
+        """The reports of the current step by dictionary; none once all of them have done it."""
+        self.tokens, self.start = 0.0, time.monotonic()
 
     def open(self, step: int, damaged: "Sequence[Damaged]") -> None:
         """The run is at a step; damaged checkpoints were skipped."""
@@ -83,28 +88,37 @@ class TrainingProgress:
         self.start = time.monotonic()
         self.display.report(self.label, step, self.steps, "steps")
 
-    def step(self, step: int, reports: "Mapping[str, StepReport]") -> None:
-        """A step is done."""
-        self.tokens += next(iter(reports.values())).n_tokens
+    def __call__(self, learner: "Learner") -> None:
+        """A step of one dictionary is done; the step is shown once it is done for all of them."""
+        self.reports[learner.name] = learner.report
+        if len(self.reports) < self.learners:
+            return
+        reports, self.reports = self.reports, {}
+        self.tokens += learner.report["tokens"]
         speed = f"{self.tokens / max(time.monotonic() - self.start, 1e-9):,.0f} tokens/s"
         measured = "" if len(reports) > 1 and self.display.has_table else _measured(reports)
         if len(reports) > 1 and self.with_table:
             self.display.set_table(_training_table(reports))
-        self.display.report(self.label, step, self.steps, f"steps, {measured}{speed}")
+        self.display.report(self.label, learner.step_index, self.steps, f"steps, {measured}{speed}")
 
 
-def _measured(reports: "Mapping[str, StepReport]") -> str:
-    error = " ".join(f"{each.error:.3f}" for each in reports.values())
-    density = " ".join(f"{each.density:.3f}" for each in reports.values())
-    return f"error {error}, density {density}, "
+def reported(report: Mapping[str, float]) -> list[str]:
+    """The shown terms of a report; nothing for those that it lacks."""
+    return [f"{report[name]:.3f}" if name in report else "" for name in REPORTED]
 
 
-def _training_table(reports: "Mapping[str, StepReport]") -> Any:
+def _measured(reports: Mapping[str, Mapping[str, float]]) -> str:
+    columns = zip(*map(reported, reports.values()), strict=True)
+    words = {name: " ".join(filter(None, column)) for name, column in zip(REPORTED, columns, strict=True)}
+    return "".join(f"{name} {values}, " for name, values in words.items() if values)
+
+
+def _training_table(reports: Mapping[str, Mapping[str, float]]) -> Any:
     from rich.table import Table
 
-    table = Table("autoencoder", "error", "density", box=None, padding=(0, 2))
-    for name, each in list(reports.items())[:TABLE_ROWS]:
-        table.add_row(name, f"{each.error:.3f}", f"{each.density:.3f}")
+    table = Table("autoencoder", *REPORTED, box=None, padding=(0, 2))
+    for name, report in list(reports.items())[:TABLE_ROWS]:
+        table.add_row(name, *reported(report))
     if len(reports) > TABLE_ROWS:
         table.add_row(f"... and {len(reports) - TABLE_ROWS} more (all in metrics.jsonl)", "", "")
     return table

@@ -15,7 +15,7 @@ class Report:
 
     Labels are shown beside the numbers if the run has evidence (quadric site collects it).
 
-    Example: quadric report runs/demo --out report.html latents.csv
+    Example: quadric report runs/demo --out report.json latents.csv
              quadric report runs/grid --name resid_pre.15-composite-k1024-density0.002-alpha0.3-seed0
     """
 
@@ -24,7 +24,7 @@ class Report:
     name: OptionalText = None
     """Which autoencoder, if the run has several."""
     out: Paths = ()
-    """Files to write: a page (.html), everything as JSON (.json), or the table of latents (.csv, .parquet)."""
+    """Files to write: everything as JSON (.json), or the table of latents (.csv)."""
     json: bool = False
     """Print everything as JSON instead of tables."""
     top: int = 20
@@ -35,17 +35,17 @@ class Report:
     def run(self) -> int:
         import sys
 
+        from quadric._io.results import check_endings
         from quadric._io.terminal import safe_console
         from quadric.cli.progress import progress
         from quadric.geometry.shapes import check_tolerance
-        from quadric.studies.reports.files import check_report_paths, write_report
-        from quadric.studies.reports.run_report import report_on_run
+        from quadric.studies.reports.run_report import report_on_run, write_report
         from quadric.studies.reports.terminal import report_in_terminal
 
         if self.top < 1:
             raise ValueError(f"top={self.top} is not positive; give how many latents to print")
         check_tolerance(self.tolerance)
-        check_report_paths(self.out)
+        check_endings(self.out)
         with progress() as display:
             report = report_on_run(
                 self.run_folder,

@@ -75,12 +75,13 @@ class Steer:
 
     def run(self) -> int:
         announce("steer", f"loading {self.run_folder}")
+        from quadric._io.results import check_endings
         from quadric._io.terminal import safe_console
         from quadric.cli.progress import progress
-        from quadric.studies.steering.files import check_curve_paths, write_curve
         from quadric.studies.steering.of_run import read_prompts, steer_run
+        from quadric.studies.steering.results import write_curve
 
-        check_curve_paths(self.out)
+        check_endings(self.out)
         prompts = read_prompts(self.prompts)
         with progress() as display:
             found = steer_run(

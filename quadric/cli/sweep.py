@@ -3,7 +3,7 @@
 import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
 
 import tyro
 
@@ -11,19 +11,26 @@ from quadric.cli.activation_flags import layers_flag, model_flags
 from quadric.cli.flags import FlagGroup, OptionalPath, check_resumes_with
 from quadric.cli.invocation import announce, this_command
 from quadric.cli.output import say
-from quadric.cli.scale_flags import ScaleFlags, dictionary_flags
+from quadric.cli.run_flags import Combined, RunFlags, dictionary_flags
 from quadric.data.corpus.config import CorpusConfig
-from quadric.data.settings import ActivationConfig, TokenRules
-from quadric.run.scales import Grid, Scale
+from quadric.data.settings import ActivationConfig
+from quadric.run.recipes import EVEN, FINEWEB, PAPER_KINDS, PAPER_MODELS, run_of, with_layers
 
 if TYPE_CHECKING:
     from quadric.studies.sweep import SweepConfig
 
 PAPER_PRIORS = "composite; atomic composite quadratic topk with --paper"
 ModelFlags = model_flags(layers_flag("15; `even`, every second layer, with --paper"))
-DictionaryFlags = dictionary_flags(PAPER_PRIORS)
+
+
+def _dictionary_flags() -> type[FlagGroup]:
+    return dictionary_flags(PAPER_PRIORS)
+
+
 ModelGroup: TypeAlias = Annotated[FlagGroup, tyro.conf.OmitArgPrefixes, tyro.conf.arg(constructor=ModelFlags)]
-DictionaryGroup: TypeAlias = Annotated[FlagGroup, tyro.conf.OmitArgPrefixes, tyro.conf.arg(constructor=DictionaryFlags)]
+DictionaryGroup: TypeAlias = Annotated[
+    FlagGroup, tyro.conf.OmitArgPrefixes, tyro.conf.arg(constructor_factory=_dictionary_flags)
+]
 PaperModel: TypeAlias = Annotated[
     Literal["qwen", "gemma", "llama"] | None,
     tyro.conf.arg(metavar="{qwen,gemma,llama}", help_behavior_hint=""),
@@ -39,7 +46,7 @@ class Output:
     out: OptionalPath = None
     """Folder of the sweep."""
     resume: OptionalPath = None
-    """Continue the sweep in this folder; only --device, --model and --corpus may be given with it."""
+    """Continue the sweep in this folder; only --device, --model, --corpus and --import may be given with it."""
     live: bool = False
     """Run the language model for every group of cells instead of storing its activations once: no disk, more passes."""
     cells_together: int = 16
@@ -51,7 +58,7 @@ class Output:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sweep(ScaleFlags):
+class Sweep(RunFlags):
     """Train and measure a grid over layers, priors, alphas and seeds; the language model reads the text once.
 
     After an interruption the same command continues where it stopped. A larger grid with the same --out adds the cells
@@ -62,9 +69,13 @@ class Sweep(ScaleFlags):
              quadric sweep --resume runs/layers
     """
 
+    shown_first: ClassVar[tuple[str, ...]] = (
+        *(name for name in RunFlags.shown_first if name != "cache"), "paper", "live", "cells_together",
+    )  # fmt: skip
+
     model: ModelGroup = field(default_factory=ModelFlags)
     """The language model, and where its activations are read; --layers even is every second layer."""
-    dictionary: DictionaryGroup = field(default_factory=DictionaryFlags)
+    dictionary: DictionaryGroup = field(default_factory=lambda: _dictionary_flags()())
     """What is trained; one cell for every combination of layer, prior, alpha and seed."""
     output: Annotated[Output, tyro.conf.OmitArgPrefixes] = field(default_factory=Output)
     """What is trained together, measured and kept."""
@@ -87,14 +98,14 @@ class Sweep(ScaleFlags):
             with progress() as display:
                 table = sweep(folder, device=self.device, moved=moved, watcher=sweep_watcher(display))
         except KeyboardInterrupt:
-            say(f"stopped; continue with: {this_command()} sweep --resume {folder}", file=sys.stderr)
+            say(f"stopped; continue with: {this_command()} sweep --resume {folder}{self.imports}", file=sys.stderr)
             raise
         say(f"{len(read_rows(folder))} cells in {table} (and .csv); draw them with: {this_command()} figures {folder}")
         return 0
 
     def _folder(self) -> Path:
         if self.output.resume is not None:
-            check_resumes_with(self, "--resume", "--device", "--model", "--corpus")
+            check_resumes_with(self, "--resume", "--device", "--model", "--corpus", "--import")
             return self.output.resume
         if self.output.out is None:
             raise ValueError("no folder was given; say where the sweep goes, e.g. --out runs/layers")
@@ -113,32 +124,27 @@ class Sweep(ScaleFlags):
         """What the flags ask for, or the paper's choices where they ask for nothing."""
         from quadric.studies.sweep import SweepConfig
 
-        output = self.output
-        scale = self.scale(recipe="paper" if output.paper else None)
-        activations, grid = self._cells() if output.paper is None else self._paper_cells(output.paper, scale)
+        output, paper = self.output, self.output.paper
+        kinds = self.dictionary.given(Combined).get("kinds", Combined.kinds if paper is None else PAPER_KINDS)
+        activations = self._activations(paper)
+        run = run_of(self.recipe("auto" if paper is None else "paper"), activations, kinds, **self.changes(kinds))
         return SweepConfig(
             activations=activations,
-            scale=scale,
-            grid=grid,
+            cells=run.cells,
+            training=run.training,
+            sequences_per_step=run.sequences_per_step,
+            epochs=run.epochs,
             live=output.live,
             cells_together=output.cells_together,
             held_out_tokens=output.held_out_tokens,
             spliced_tokens=output.spliced_tokens,
         )
 
-    def _cells(self) -> tuple[ActivationConfig, Grid]:
-        from quadric.run.recipes import with_layers
-
-        config = self.activation_config()
-        return with_layers(config, config.hook_points), self.grid()
-
-    def _paper_cells(self, paper: str, scale: Scale) -> tuple[ActivationConfig, Grid]:
-        from quadric.run.recipes import FINEWEB, PAPER_GRID, PAPER_RECIPES
-
-        text, reading = self.text.given(CorpusConfig), self.model.given(ActivationConfig)
-        corpus = CorpusConfig(**text) if "source" in text else replace(FINEWEB, **text)
-        grid = replace(PAPER_GRID, **self.dictionary.given(Grid))
-        layers = reading.pop("hook_points", "even")
-        rules = TokenRules(**self.rules.given(TokenRules))
-        run = PAPER_RECIPES[paper](**reading, corpus=corpus, scale=scale, grid=grid, layers=layers, rules=rules)
-        return run.reading, grid
+    def _activations(self, paper: str | None) -> ActivationConfig:
+        if paper is None:
+            config = self.activation_config()
+        else:
+            text = self.text.given(CorpusConfig)
+            config = self.activation_config(model=PAPER_MODELS[paper].hub_id, hook_points=EVEN)
+            config = config if "source" in text else replace(config, corpus=replace(FINEWEB, **text))
+        return with_layers(config, config.hook_points)

@@ -3,10 +3,10 @@
 import sys
 
 from quadric.cli.output import say
-from quadric.cli.progress import Display, TrainingProgress
+from quadric.cli.progress import Display, TrainingProgress, reported
 from quadric.studies.sweep import Watcher
 from quadric.studies.sweep.rows import Row
-from quadric.train import StepReport
+from quadric.train import Learner
 from quadric.train.checkpoints import Damaged
 
 SHOWN = 24
@@ -28,13 +28,13 @@ class DisplayWatcher(Watcher):
 
     def train(self, cells: list[str], steps: int) -> None:
         label = f"training {len(cells)} cells together"
-        self.training = TrainingProgress(self.display, steps, label=label, with_table=False)
+        self.training = TrainingProgress(self.display, steps, len(cells), label=label, with_table=False)
 
     def opened(self, step: int, damaged: list[Damaged]) -> None:
         self.training.open(step, damaged)
 
-    def step(self, step: int, reports: dict[str, StepReport]) -> None:
-        self.training.step(step, reports)
+    def step(self, learner: Learner) -> None:
+        self.training(learner)
 
 
 class LineWatcher(DisplayWatcher):
@@ -78,11 +78,12 @@ class TableWatcher(DisplayWatcher):
             self.cells[name] = ("training", "", "", "")
         self._show()
 
-    def step(self, step: int, reports: dict[str, StepReport]) -> None:
-        super().step(step, reports)
-        for name, each in reports.items():
-            self.cells[name] = (f"step {step}", f"{each.error:.3f}", "last batch", f"{each.density:.3f}")
-        self._show()
+    def step(self, learner: Learner) -> None:
+        super().step(learner)
+        error, density = reported(learner.report)
+        self.cells[learner.name] = (f"step {learner.step_index}", error, "last batch", density)
+        if not self.training.reports:
+            self._show()
 
     def row(self, row: Row) -> None:
         self._finish(row)

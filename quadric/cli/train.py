@@ -11,10 +11,10 @@ import tyro
 from quadric.cli.flags import OptionalPath, OptionalText, check_resumes_with
 from quadric.cli.invocation import announce, this_command
 from quadric.cli.output import say
-from quadric.cli.scale_flags import ScaleFlags
+from quadric.cli.run_flags import RunFlags
 from quadric.data.corpus.config import CorpusConfig
 from quadric.data.settings import ActivationConfig
-from quadric.run.scales import Scale
+from quadric.train.settings import Training
 
 if TYPE_CHECKING:
     from quadric.run.config import RunConfig
@@ -37,20 +37,23 @@ class Output:
     """Also log to this project of Weights & Biases."""
 
 
-WITH_RESUME = ("--resume", "--steps", "--device", "--model", "--corpus", "--cache", "--tensorboard", "--wandb-project")
+WITH_RESUME = (
+    "--resume", "--steps", "--device", "--model", "--corpus", "--cache", "--tensorboard", "--wandb-project", "--import",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
-class Train(ScaleFlags):
-    """Train autoencoders on a language model's activations, all of them from one pass over the text.
+class Train(RunFlags):
+    """Train dictionaries on a language model's activations, all of them from one pass over the text.
 
-    With --resume only these flags may be given: --steps, --device, --tensorboard, --wandb-project and, if files have
-    moved, --model, --corpus and --cache.
+    With --resume only these flags may be given: --steps, --device, --tensorboard, --wandb-project, --import and, if
+    files have moved, --model, --corpus and --cache.
 
     Example: quadric train --model smollm2 --layer 15 --prior composite --out runs/first
              quadric train --layers 9,15 --prior atomic composite quadratic topk --seeds 0 1 2 --out runs/grid
              quadric train --resume runs/first
              quadric train --resume runs/first --steps 400
+             quadric train --layer 15 --loss density=0.1 error.top=64 --out runs/denser
              torchrun --standalone --nproc-per-node 2 -m quadric train --layer 15 --out runs/two
     """
 
@@ -80,11 +83,9 @@ class Train(ScaleFlags):
         return str(local_device(self.device)) if is_job() else self.device
 
     def _create(self, is_first: bool, unless_it_fails: ExitStack) -> Path:
-        from quadric.run.recipes import make_run_config
         from quadric.train.distributed import barrier
 
-        self.refuse_ignored()
-        config = make_run_config(self.scale(), self.activation_config(), self.grid(), cache=self.output.cache)
+        config = self.run_config(cache=self.output.cache)
         folder = self.output.out or _default_folder(config)
         if is_first:
             self._start(config, folder, unless_it_fails)
@@ -100,7 +101,7 @@ class Train(ScaleFlags):
         unless_it_fails.enter_context(new_run(config, folder, device=self._own_device()))
         tokens = config.sequences_per_step * config.reading.corpus.block_length
         say(
-            f"Training {len(config.autoencoders)} autoencoder(s) in {folder}: {config.training.steps:,} steps of "
+            f"Training {len(config.cells)} autoencoder(s) in {folder}: {config.training.steps:,} steps of "
             f"{tokens:,} tokens of {config.reading.model}.",
             file=sys.stderr,
         )
@@ -109,7 +110,7 @@ class Train(ScaleFlags):
         """A larger number of steps is recorded in the run before it continues."""
         from quadric.train.distributed import barrier
 
-        steps = self.training.given(Scale).get("steps")
+        steps = self.training.given(Training).get("steps")
         if steps is not None:
             from quadric.run.running import extend_run
 
@@ -131,7 +132,7 @@ class Train(ScaleFlags):
         from quadric.run.config import read_run_config
         from quadric.run.running import is_finished, repeated_work, train_run
         from quadric.train import InterruptedTraining
-        from quadric.train.distributed import current_rank
+        from quadric.train.distributed import current_processes
 
         config = read_run_config(folder)
         if is_finished(folder):
@@ -139,11 +140,12 @@ class Train(ScaleFlags):
             return 0
         moved = self._moved()
         reading = config if moved is None else moved.apply(config)
-        if is_first and (note := repeated_work(reading, current_rank().world_size)) is not None:
+        if is_first and (note := repeated_work(reading, current_processes().world_size)) is not None:
             say(f"quadric: {note}", file=sys.stderr)
         try:
             with progress() as display:
-                training = TrainingProgress(display if is_first else Display(), config.training.steps)
+                shown = display if is_first else Display()
+                training = TrainingProgress(shown, config.training.steps, len(config.cells))
                 train_run(
                     folder,
                     device=self._own_device(),
@@ -151,11 +153,13 @@ class Train(ScaleFlags):
                     tensorboard=self.output.tensorboard,
                     wandb_project=self.output.wandb_project,
                     on_open=training.open,
-                    on_step=training.step,
+                    callbacks=[training],
                 )
         except InterruptedTraining as stopped:
             if is_first:
-                say(f"{stopped}; continue with: {this_command()} train --resume {folder}", file=sys.stderr)
+                say(
+                    f"{stopped}; continue with: {this_command()} train --resume {folder}{self.imports}", file=sys.stderr
+                )
             raise
         if is_first:
             _print_result(folder)
@@ -167,10 +171,8 @@ LAST_BATCH = "Last batch, each in the coordinates of its lens (evaluate compares
 
 def _default_folder(config: "RunConfig") -> Path:
     model = Path(config.reading.model).name.removesuffix(".gguf")
-    layers = "+".join(dict.fromkeys(each.hook_point for each in config.autoencoders))
-    kinds = "+".join(
-        dict.fromkeys(each.prior if each.kind == "bilinear" else each.kind for each in config.autoencoders)
-    )
+    layers = "+".join(dict.fromkeys(cell.hook_point for cell in config.cells))
+    kinds = "+".join(dict.fromkeys(cell.settings.kind for cell in config.cells))
     return Path("runs") / f"{model}-{layers}-{kinds}"
 
 
@@ -178,15 +180,16 @@ def _print_result(folder: Path) -> None:
     from rich.table import Table
 
     from quadric._io.terminal import safe_console
+    from quadric.cli.progress import REPORTED, reported
     from quadric.run.folder import autoencoder_folders
     from quadric.run.telemetry import read_metrics
     from quadric.train.loop import EXPLODED
 
     last = {line["autoencoder"]: line for line in read_metrics(folder)}
-    table = Table("autoencoder", "error", "density", title=LAST_BATCH, title_justify="left")
+    table = Table("autoencoder", *REPORTED, title=LAST_BATCH, title_justify="left")
     for name, line in last.items():
-        table.add_row(name, f"{line['error']:.3f}", f"{line['density']:.3f}")
-        if line["error"] > EXPLODED:
+        table.add_row(name, *reported(line))
+        if line.get("error", 0.0) > EXPLODED:
             say(
                 f"quadric: the error of {name} is {line['error']:.2g}, where reconstructing nothing has 1; train again "
                 "with a lower --learning-rate",

@@ -35,7 +35,7 @@ class View:
     open: bool = True
     """Open the browser."""
     live: bool = False
-    """Load the language model, so that the page can explain and steer text; needs pip install 'quadric[live]'."""
+    """Load the language model, so that the page can explain and steer text."""
     model: OptionalText = None
     """With --live: location of the language model, if its recorded name is not enough to find it."""
     device: str = "auto"

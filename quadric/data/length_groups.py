@@ -13,7 +13,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 PASS_COST = 16
-"""Positions that take as long as starting another forward pass, on a CPU (`benchmarks/results/forward.md`)."""
+"""Positions that take as long as starting another forward pass, on a CPU (docs/decisions.md)."""
 ACCELERATOR_PASS_COST = 1024
 """The same on an accelerator, where a short pass is mostly waiting. A guess: we have measured none."""
 

@@ -248,7 +248,7 @@ def resolved_dtype(dtype: ModelDtype, device: torch.device) -> torch.dtype | Lit
     """For `auto`: the checkpoint's dtype on an accelerator; float32, the exact choice, on a CPU.
 
     bfloat16 is faster on CPUs that have instructions for it, and changes activations by about 1 % of their length
-    (`benchmarks/results/forward.md`).
+    (docs/decisions.md).
     """
     if dtype != "auto":
         return {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}[dtype]

@@ -79,8 +79,8 @@ SAE_PROBES = Resource(
     version="0.4.2",
     wheel="sae_probes-0.4.2-py3-none-any.whl",
     sha256="245700c8df310760e3d5b23d657ae5196489813f3012b55975057d8239d8be03",
-    members=(),  # named one by one in quadric/studies/probing/catalogue.py
-    licence="MIT for the package; each data set has its own terms, see quadric/studies/probing/catalogue.py",
+    members=(),  # named one by one in quadric/studies/probing/catalogue.toml
+    licence="MIT for the package; each data set has its own terms, see quadric/studies/probing/catalogue.toml",
     attribution="Labelled texts collected for 'Are Sparse Autoencoders Useful?' by Kantamneni et al., 2025",
 )
 

@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from quadric.model import Autoencoder, BilinearAutoencoder
-from quadric.model.fast.products import slices
+from quadric.model import Dictionary
+from quadric.model.products import slices
 
 TOKENS = 1024
 """Tokens that the curve is measured on."""
@@ -24,13 +24,16 @@ class ActiveError(NamedTuple):
 
 @torch.no_grad()
 def error_by_active(
-    autoencoder: Autoencoder, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]
+    autoencoder: Dictionary, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]
 ) -> list[ActiveError]:
     """The curve at 1, 2, 4, … latents and at all of them, for prepared tokens.
 
     X̂ = Σ_{i kept} z_i W_i for a bilinear dictionary, x̂x̂ᵀ of the kept directions for a linear one. Beyond the latents
-    that a linear dictionary has active, its curve is flat.
+    that a linear dictionary has active, its curve is flat. A dictionary that does not rebuild from given latents has
+    one point, at all of them.
     """
+    if not autoencoder.rebuilds_from_latents:
+        return [ActiveError(autoencoder.n_latents, autoencoder.errors_of(tokens, latents).product_space.mean().item())]
     order = latents.abs().argsort(dim=-1, descending=True)
     powers = [2**power for power in range(autoencoder.n_latents.bit_length())]
     counts = list(dict.fromkeys([*(each for each in powers if each < autoencoder.n_latents), autoencoder.n_latents]))
@@ -42,9 +45,9 @@ def error_by_active(
     return found
 
 
-def _points_at_once(autoencoder: Autoencoder, latents: Float[Tensor, "n k"]) -> int:
+def _points_at_once(autoencoder: Dictionary, latents: Float[Tensor, "n k"]) -> int:
     """How many points of the curve share one kernel; one where none is formed, because it would be too large."""
-    if not isinstance(autoencoder, BilinearAutoencoder) or autoencoder.error_path != "kernel":
+    if not autoencoder.settings.has_kernel:
         return 1
     return max(1, NUMBERS_AT_ONCE // max(1, latents.numel()))
 

@@ -14,9 +14,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from quadric.model import Autoencoder, BilinearAutoencoder, bilinear
-from quadric.model.fast.kernel import atom_gram
-from quadric.model.linear import LinearAutoencoder
+from quadric.model import Dictionary
+from quadric.model.forms import Forms
+from quadric.model.settings import LARGEST_KERNEL
+from quadric.model.step import plain_gram
 
 
 class Blocks(NamedTuple):
@@ -43,13 +44,14 @@ class BlockErrors(NamedTuple):
 class BlockAccumulator:
     """Adds up the errors of one autoencoder by block, about a given centre of the unit tokens."""
 
-    def __init__(self, autoencoder: Autoencoder, centre: Float[Tensor, " d"]) -> None:
+    def __init__(self, autoencoder: Dictionary, centre: Float[Tensor, " d"]) -> None:
         length: Tensor = torch.linalg.vector_norm(centre)
         self.direction = centre / length.clamp(min=1e-12)
         self.autoencoder = autoencoder
         self.across: _AcrossKernel | None = None
-        if isinstance(autoencoder, BilinearAutoencoder):
-            self.across = _AcrossKernel(autoencoder, self.direction)
+        forms = autoencoder.forms()
+        if autoencoder.rebuilds_products and isinstance(forms, Forms):
+            self.across = _AcrossKernel(forms, self.direction)
         self.errors = torch.zeros(3, dtype=torch.float64)
         self.energies = torch.zeros(3, dtype=torch.float64)
         self.along_sums = torch.zeros(3, dtype=torch.float64)
@@ -70,8 +72,7 @@ class BlockAccumulator:
     def _errors(self, along: Tensor, y: Tensor, tokens: Tensor, latents: Tensor) -> tuple[Tensor, Tensor]:
         """Squared errors of the constant and of the quadratic block; the linear one is what is left of the whole."""
         if self.across is not None:
-            return self.across.errors(along, y, self.across.autoencoder.at_own_scale(tokens, latents))
-        assert isinstance(self.autoencoder, LinearAutoencoder)
+            return self.across.errors(along, y, self.autoencoder.at_own_scale(tokens, latents))
         rebuilt = self.autoencoder.vectors_of(tokens, latents) / self.autoencoder.lengths_of(tokens)
         rebuilt_along = rebuilt @ self.direction
         rebuilt_y = rebuilt - rebuilt_along[:, None] * self.direction
@@ -96,34 +97,34 @@ class BlockAccumulator:
 class _AcrossKernel:
     """What the blocks of a bilinear reconstruction need: its forms on the raw unit token, along m and across it."""
 
-    def __init__(self, autoencoder: BilinearAutoencoder, direction: Float[Tensor, " d"]) -> None:
-        factors = [each.detach() for each in autoencoder.raw_factors()]
+    def __init__(self, forms: Forms, direction: Float[Tensor, " d"]) -> None:
+        dtype = torch.promote_types(forms.left.dtype, torch.float32)
+        factors = [forms.lens.to_raw(each.detach().to(dtype)) for each in (forms.left, forms.right)]
         direction = direction.to(factors[0])
         along = [each @ direction for each in factors]
         across = [each - part[:, None] * direction for each, part in zip(factors, along, strict=True)]
-        used = autoencoder.mixing.used_atoms
-        self.factors = across if used is None else [each.index_select(0, used) for each in across]
-        """L' and R' of the used atoms, restricted to the complement of m."""
-        self.autoencoder = autoencoder
-        self.kernel = autoencoder.mixing.kernel(
-            atom_gram(self.factors[0], self.factors[1], autoencoder.symmetric)
-        ).detach()
-        self.along = autoencoder.mixing.mix((along[0] * along[1])[None])[0].detach()
+        self.factors = across
+        """L' and R', restricted to the complement of m."""
+        self.mixing = forms.mixing
+        gram = plain_gram(across[0], across[1], forms.symmetric)
+        self.kernel = self.mixing.mix(self.mixing.mix(gram).mT).detach()
+        self.along = self.mixing.mix((along[0] * along[1])[None])[0].detach()
         """mᵀW_i m."""
 
     def errors(self, along: Tensor, y: Tensor, latents: Tensor) -> tuple[Tensor, Tensor]:
         """Squared errors of the constant and of the quadratic block, given the latents of x̃ at its own scale."""
         constant = (latents @ self.along.to(latents) - along.square()).square()
         left, right = (each.to(y) for each in self.factors)
-        across = self.autoencoder.mixing.latents(y, left, right)
+        across = self.mixing.mix((y @ left.mT) * (y @ right.mT))
         rebuilt = ((latents @ self.kernel.to(latents)) * latents).sum(-1)
         quadratic = rebuilt - 2 * (latents * across).sum(-1) + y.square().sum(-1).square()
         return constant, quadratic
 
 
-def can_be_split(autoencoder: Autoencoder) -> bool:
+def can_be_split(autoencoder: Dictionary) -> bool:
     """Whether the kernel of the restricted forms fits into memory."""
-    return not isinstance(autoencoder, BilinearAutoencoder) or autoencoder.n_hidden <= bilinear.LARGEST_DENSE_GRAM
+    forms = autoencoder.forms()
+    return not (autoencoder.rebuilds_products and isinstance(forms, Forms)) or forms.n_hidden <= LARGEST_KERNEL
 
 
 def _sums(*blocks: Tensor) -> Float[Tensor, " 3"]:

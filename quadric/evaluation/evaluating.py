@@ -15,10 +15,10 @@ from quadric.data.live_stream import ForwardPass
 from quadric.data.provenance import ProvenanceError
 from quadric.data.splicing import Replacement, predictions
 from quadric.evaluation.measures import ErrorAccumulator
-from quadric.evaluation.record import Evaluation, kind_of, lens_of
+from quadric.evaluation.record import Evaluation, lens_of
 from quadric.evaluation.recovered import PredictionSums, Recovered
 from quadric.evaluation.settings import EvaluationSettings
-from quadric.model import Autoencoder, BilinearAutoencoder
+from quadric.model import Dictionary
 
 
 class Candidate(NamedTuple):
@@ -26,7 +26,7 @@ class Candidate(NamedTuple):
 
     run: str
     name: str
-    autoencoder: Autoencoder
+    autoencoder: Dictionary
 
     @property
     def hook_point(self) -> str:
@@ -88,7 +88,7 @@ def _evaluate(
         Evaluation(
             run=each.run,
             name=each.name,
-            kind=kind_of(each.autoencoder),
+            kind=each.autoencoder.kind,
             lens=lens_of(each.autoencoder),
             n_latents=each.autoencoder.n_latents,
             n_hidden=getattr(each.autoencoder, "n_hidden", None),
@@ -175,15 +175,16 @@ def _recover(
     ]
 
 
-def _with_borrowed_sign(autoencoder: Autoencoder, own: _Condition) -> _Condition | None:
+def _with_borrowed_sign(autoencoder: Dictionary, own: _Condition) -> _Condition | None:
     """The condition in which √λ₁v₁ takes the token's sign; the dictionary's own if it has no other decoding."""
-    if not isinstance(autoencoder, BilinearAutoencoder):
+    if not autoencoder.rebuilds_products:
         return None
     if autoencoder.lens.kind == "paper":
         return own
     return _Condition(own.point, autoencoder.rebuild_by_rank_one, PredictionSums())
 
 
+@torch.no_grad()
 def _predict(stream: LiveStream, forward: ForwardPass, conditions: list[_Condition], original: PredictionSums) -> None:
     """One forward pass of the unmodified model, and one for every condition."""
     read = forward.sequences

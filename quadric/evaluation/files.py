@@ -1,34 +1,27 @@
 """Write evaluations to files; the file extension selects the format."""
 
 import json
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from quadric._io.csv import csv_of_rows
-from quadric._io.files import check_endings, read_json, write_atomically
+from quadric._io.files import read_json
+from quadric._io.results import write_result
 from quadric.evaluation.record import Evaluation
 
-ENDINGS = (".csv", ".json")
 IN_RUN = "evaluation.json"
 """File in a run folder with the latest evaluation of its autoencoders."""
 
 
-def check_evaluation_paths(paths: Iterable[Path]) -> None:
-    """Raise an error for a path that `write_evaluations` does not support, before anything is computed."""
-    check_endings(paths, ENDINGS)
-
-
 def write_evaluations(found: list[Evaluation], path: Path) -> None:
     """Write the table (.csv), or the table and the error by position (.json)."""
-    check_evaluation_paths([path])
-    path.parent.mkdir(parents=True, exist_ok=True)
-    text = (
-        csv_of_rows([each.as_row() for each in found])
-        if path.suffix == ".csv"
-        else json.dumps([each.as_json() for each in found], indent=1) + "\n"
+    write_result(
+        path,
+        {
+            ".csv": lambda: csv_of_rows([each.as_row() for each in found]),
+            ".json": lambda: json.dumps([each.as_json() for each in found], indent=1) + "\n",
+        },
     )
-    write_atomically(path, text.encode())
 
 
 def keep_in_runs(found: list[Evaluation]) -> None:

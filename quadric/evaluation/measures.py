@@ -12,8 +12,8 @@ from quadric.evaluation.active import TOKENS as ACTIVE_TOKENS
 from quadric.evaluation.active import ActiveError, error_by_active
 from quadric.evaluation.blocks import BlockAccumulator, BlockErrors, can_be_split
 from quadric.evaluation.floor import floor_tokens, product_space_floor
-from quadric.geometry.copies import redundancy
-from quadric.model import Autoencoder
+from quadric.geometry.neighbours import redundancy
+from quadric.model import Dictionary
 from quadric.model.objective import density_from_norms, density_norms
 
 DENSE = 0.5
@@ -52,11 +52,11 @@ class Measures(NamedTuple):
     """Share of dense latents. Dead and empty latents do not count, because their density is meaningless."""
     dead_share: float
     by_position: list[PositionError]
-    n_empty: int
-    """Latents without a form."""
-    n_copies: int
+    n_empty: int | None
+    """Latents without a form; None for a kind whose forms are not known, as are the two below."""
+    n_copies: int | None
     """Latents whose form is that of an earlier one, |cosine| over 0.95."""
-    n_distinct: int
+    n_distinct: int | None
     blocks: BlockErrors | None
     """Error of the constant, linear and quadratic part; None where the dictionary is too large to split."""
     floor: float | None
@@ -67,7 +67,7 @@ class Measures(NamedTuple):
 class ErrorAccumulator:
     """Accumulates errors and latent statistics of one autoencoder over batches of tokens."""
 
-    def __init__(self, autoencoder: Autoencoder) -> None:
+    def __init__(self, autoencoder: Dictionary) -> None:
         self.autoencoder = autoencoder
         self.n_tokens = 0
         self.l1 = self.l2_squared = self.largest = torch.zeros(())
@@ -118,8 +118,8 @@ class ErrorAccumulator:
         alive = self.largest[self.largest > 0]
         limit = DEAD * alive.median() if len(alive) else torch.ones(())
         dead = self.largest < limit
-        found = redundancy(self.autoencoder)
-        empty = found.empty.to(density.device)
+        forms = None if self.autoencoder.forms() is None else redundancy(self.autoencoder)
+        empty = torch.zeros_like(dead) if forms is None else forms.empty.to(density.device)
         return Measures(
             n_tokens=self.n_tokens,
             error=bootstrap_interval(errors, torch.cat(self.sequences)),
@@ -127,9 +127,9 @@ class ErrorAccumulator:
             dense_share=((density > DENSE) & ~dead & ~empty).double().mean().item(),
             dead_share=dead.double().mean().item(),
             by_position=error_by_position(errors, positions),
-            n_empty=int(found.empty.sum()),
-            n_copies=int(found.copy.sum()),
-            n_distinct=found.n_distinct,
+            n_empty=None if forms is None else int(forms.empty.sum()),
+            n_copies=None if forms is None else int(forms.copy.sum()),
+            n_distinct=None if forms is None else forms.n_distinct,
             blocks=None if self.blocks is None else self.blocks.result(),
             floor=product_space_floor(torch.cat(self.sample), self.autoencoder.n_latents),
             by_active=self.by_active,

@@ -5,14 +5,14 @@ from typing import Any
 from quadric._io.progress import progress_bar
 from quadric.data.sources import as_activations
 from quadric.evaluation.measures import ErrorAccumulator
-from quadric.evaluation.record import Evaluation, kind_of, lens_of
-from quadric.model import Autoencoder
+from quadric.evaluation.record import Evaluation, lens_of
+from quadric.model import Dictionary
 
 BATCH_TOKENS = 4096
 
 
 def evaluate(
-    autoencoder: Autoencoder,
+    autoencoder: Dictionary,
     x: Any,
     *,
     hook_point: str | None = None,
@@ -22,7 +22,7 @@ def evaluate(
     """Measure error, density, dense and dead latents on activations.
 
     Args:
-        autoencoder: Any dictionary: bilinear or linear.
+        autoencoder: Any dictionary, also of a kind of your own.
         x: A tensor (n, d), an iterable of such tensors, a cache folder, or what `quadric.harvest` returned. Give rows
             that were not trained on.
         hook_point: Which hook point to read, where the activations have several; by default the autoencoder's own.
@@ -54,7 +54,7 @@ def evaluate(
     return Evaluation(
         run="",
         name="",
-        kind=kind_of(autoencoder),
+        kind=autoencoder.kind,
         lens=lens_of(autoencoder),
         n_latents=autoencoder.n_latents,
         n_hidden=getattr(autoencoder, "n_hidden", None),

@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
+from quadric._io.html import facts_table
 from quadric.evaluation.blocks import Blocks
 from quadric.evaluation.measures import Measures
 from quadric.evaluation.recovered import Recovered
-from quadric.model import Autoencoder, BilinearAutoencoder
+from quadric.model import Dictionary
 
 SETTINGS = ("run", "name", "kind", "n_latents", "n_hidden", "lens", "hook_point")
 """Columns that say what was evaluated."""
@@ -19,11 +20,11 @@ class Evaluation:
     run: str
     name: str
     kind: str
-    """The prior, or the kind of a linear baseline."""
+    """Name of the kind."""
     n_latents: int
     n_hidden: int | None
     lens: str | None
-    """Kind of the lens; None for a linear baseline."""
+    """Kind of the lens; None where the kind has none."""
     hook_point: str
     measures: Measures
     recovered: Recovered | None
@@ -70,17 +71,17 @@ class Evaluation:
         return self.measures.floor
 
     @property
-    def n_empty(self) -> int:
-        """Latents without a form."""
+    def n_empty(self) -> int | None:
+        """Latents without a form; None for a kind whose forms are not known, as are the two below."""
         return self.measures.n_empty
 
     @property
-    def n_copies(self) -> int:
+    def n_copies(self) -> int | None:
         """Latents whose form is that of an earlier one."""
         return self.measures.n_copies
 
     @property
-    def n_distinct(self) -> int:
+    def n_distinct(self) -> int | None:
         """Latents that are neither empty nor copies."""
         return self.measures.n_distinct
 
@@ -97,20 +98,29 @@ class Evaluation:
         return pandas.DataFrame([self.as_row()])
 
     def __str__(self) -> str:
+        rows = self._rows()
+        width = max(map(len, rows))
+        return "\n".join([self._title(), *(f"  {name:<{width}}  {value}" for name, value in rows.items())])
+
+    def _repr_html_(self) -> str:
+        return facts_table(self._title(), self._rows())
+
+    def _rows(self) -> dict[str, str]:
+        """What is printed, by name."""
         measures = self.measures
         rows = {
             "error": f"{self.error:.4f}  (95 % interval {measures.error.low:.4f} to {measures.error.high:.4f})",
             "density": f"{self.density:.3f}",
             "dense latents": f"{self.dense_share:.1%}",
             "dead latents": f"{self.dead_share:.1%}",
-            "distinct latents": f"{self.n_distinct:,}  ({self.n_empty:,} empty, {self.n_copies:,} copies)",
-            "tokens": f"{measures.n_tokens:,}",
         }
+        if self.n_distinct is not None:
+            rows["distinct latents"] = f"{self.n_distinct:,}  ({self.n_empty:,} empty, {self.n_copies:,} copies)"
+        rows["tokens"] = f"{measures.n_tokens:,}"
         rows |= self._reference_rows()
         if self.recovered is not None:
             rows["cross-entropy recovered"] = f"{self.recovered.cross_entropy(self.recovered.zero):.1%}"
-        width = max(map(len, rows))
-        return "\n".join([self._title(), *(f"  {name:<{width}}  {value}" for name, value in rows.items())])
+        return rows
 
     def _reference_rows(self) -> dict[str, str]:
         """What the error is to be compared with: the floor, and the blocks that it is made of."""
@@ -182,14 +192,9 @@ def _with_borrowed_sign(recovered: Recovered) -> dict[str, float | None]:
     }
 
 
-def lens_of(autoencoder: Autoencoder) -> str | None:
-    """The kind of a bilinear autoencoder's lens."""
-    return autoencoder.lens.kind if isinstance(autoencoder, BilinearAutoencoder) else None
-
-
-def kind_of(autoencoder: Autoencoder) -> str:
-    """The prior, or the kind of a linear baseline."""
-    return autoencoder.prior if isinstance(autoencoder, BilinearAutoencoder) else autoencoder.kind
+def lens_of(autoencoder: Dictionary) -> str | None:
+    """The kind of the lens; None where the kind has none."""
+    return autoencoder.settings.lens_name
 
 
 def _energies(measures: Measures) -> dict[str, float | None]:

@@ -33,7 +33,8 @@ from quadric.evidence.collecting import Job, collect, collect_in_memory, collect
 from quadric.evidence.collector import Collector, MemoryNeed, memory_need, merge
 from quadric.evidence.finishing import evidence_of
 from quadric.evidence.on_activations import collect_evidence
-from quadric.evidence.patterns import DictionaryPatterns, PatternTest, find_patterns, patterns_csv
+from quadric.evidence.patterns.finding import find_patterns
+from quadric.evidence.patterns.record import DictionaryPatterns, PatternTest, patterns_csv
 from quadric.evidence.record import (
     Contexts,
     Evidence,
@@ -47,7 +48,6 @@ from quadric.evidence.record import (
 )
 from quadric.evidence.streams import open_cached, open_live
 from quadric.evidence.text import RowText, TextSource, text_behind
-from quadric.model.storage import weights_sha256
 
 __all__ = [
     "Calibration",
@@ -81,5 +81,4 @@ __all__ = [
     "open_live",
     "patterns_csv",
     "text_behind",
-    "weights_sha256",
 ]

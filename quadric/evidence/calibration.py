@@ -17,11 +17,11 @@ import torch
 from jaxtyping import Float, Float32
 from torch import Tensor
 
-from quadric.geometry import Centre, Centring, centring_of
-from quadric.geometry.centring import as_read, prepared
-from quadric.model import Autoencoder
+from quadric.geometry import Centre
+from quadric.geometry.centring import Centring, as_read, centring_of, prepared
+from quadric.model import Dictionary
+from quadric.model.forms import Directions
 from quadric.model.lens import TokenMoments, token_moments
-from quadric.model.linear import LinearAutoencoder
 
 Array = np.ndarray
 
@@ -64,7 +64,7 @@ class Calibration:
         """Mean and covariance of the unit tokens, as geometry takes them."""
         return Centre(torch.from_numpy(np.array(self.centre)), torch.from_numpy(np.array(self.covariance)))
 
-    def centring(self, autoencoder: Autoencoder) -> Centring:
+    def centring(self, autoencoder: Dictionary) -> Centring:
         """How tokens and forms of the autoencoder are split about the centre."""
         return centring_of(autoencoder, self.tokens_centre())
 
@@ -86,7 +86,7 @@ class Calibration:
 
 
 @torch.no_grad()
-def calibrate(autoencoder: Autoencoder, tokens: Float[Tensor, "n d"]) -> Calibration:
+def calibrate(autoencoder: Dictionary, tokens: Float[Tensor, "n d"]) -> Calibration:
     """Estimate what a pass must know from some tokens; the result does not depend on how they were batched.
 
     Args:
@@ -108,7 +108,7 @@ def calibrate(autoencoder: Autoencoder, tokens: Float[Tensor, "n d"]) -> Calibra
     centre = Centre(moments.mean.float(), moments.covariance.float())
     centring = centring_of(autoencoder, centre)
     stride = -(-len(read) // MEDIAN_TOKENS)
-    is_gated = isinstance(autoencoder, LinearAutoencoder)
+    is_gated = isinstance(autoencoder.forms(), Directions)
     rest = torch.zeros(autoencoder.n_latents) if is_gated else _median(_values(autoencoder, given[::stride]))
     sums = _Sums(autoencoder.n_latents, autoencoder.d_model)
     for part, own in zip(torch.split(read, TOKENS_AT_ONCE), torch.split(given, TOKENS_AT_ONCE), strict=True):
@@ -125,13 +125,13 @@ def calibrate(autoencoder: Autoencoder, tokens: Float[Tensor, "n d"]) -> Calibra
     )
 
 
-def _values(autoencoder: Autoencoder, given: Float[Tensor, "n d"]) -> Float[Tensor, "n k"]:
+def _values(autoencoder: Dictionary, given: Float[Tensor, "n d"]) -> Float[Tensor, "n k"]:
     return autoencoder.encode(given.to(next(autoencoder.parameters()).device)).float().cpu()
 
 
-def _moments(autoencoder: Autoencoder, read: Float[Tensor, "n d"]) -> TokenMoments:
+def _moments(autoencoder: Dictionary, read: Float[Tensor, "n d"]) -> TokenMoments:
     """Sums over tokens at the scale at which they are read."""
-    if not isinstance(autoencoder, LinearAutoencoder):
+    if not isinstance(autoencoder.forms(), Directions):
         return token_moments(read)
     exact = read.double()
     return TokenMoments(len(exact), exact.sum(0), exact.mT @ exact)

@@ -42,7 +42,7 @@ SMALLEST_STABILITY = 0.75
 """Hennig calls clusters from 0.75 on valid, and those below 0.6 doubtful."""
 MADE_BY_DRAW = 2
 """Stable groups that the draw alone may make. On tokens from a t distribution, which have no clusters, 7 of 10 latents
-have two, and the Gaussian controls do not always have as many (benchmarks/results/clusters.md)."""
+have two, and the Gaussian controls do not always have as many (docs/decisions.md)."""
 GAUSSIAN_CONTROLS = 2
 MOST_CONTROL_TOKENS = 200_000
 """Gaussian tokens from which a control is drawn; fewer if the evidence read fewer."""

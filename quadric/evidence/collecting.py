@@ -25,7 +25,7 @@ from quadric.evidence.record import Evidence, EvidenceSettings
 from quadric.evidence.streams import hook_point_here, provenance_here
 from quadric.evidence.text import TextSource, text_behind
 from quadric.geometry import Decomposition
-from quadric.model import Autoencoder
+from quadric.model import Dictionary
 
 STATE = "collecting.safetensors"
 
@@ -33,13 +33,13 @@ STATE = "collecting.safetensors"
 class Job(NamedTuple):
     """An autoencoder to collect evidence about, and the folder for it."""
 
-    autoencoder: Autoencoder
+    autoencoder: Dictionary
     folder: Path
     geometry: Decomposition | GeometryOf | None = None
     """The autoencoder's geometry, if it was computed before, or how to get it about the centre of the tokens."""
 
 
-def collect(autoencoder: Autoencoder, stream: ActivationStream, folder: Path, **options: Any) -> Evidence:
+def collect(autoencoder: Dictionary, stream: ActivationStream, folder: Path, **options: Any) -> Evidence:
     """Score tokens of a stream and save what they say about every latent.
 
     Args:
@@ -63,7 +63,7 @@ def collect(autoencoder: Autoencoder, stream: ActivationStream, folder: Path, **
 
 
 def collect_in_memory(
-    autoencoder: Autoencoder,
+    autoencoder: Dictionary,
     stream: ActivationStream,
     text: TextSource,
     *,

@@ -14,9 +14,10 @@ from quadric.evidence.contexts import StrongestContexts
 from quadric.evidence.firing import BINS_PER_SIGN, SUMS, FiringSums
 from quadric.evidence.record import EvidenceSettings
 from quadric.evidence.reservoir import CONTROL_AXES, Block, Reservoir, control_frame, token_counters
-from quadric.geometry import Centre, Centring, Decomposition, leading_axes
-from quadric.geometry.centring import as_read, given_sha256, prepared
-from quadric.model import Autoencoder, BilinearAutoencoder
+from quadric.geometry import Centre, Decomposition
+from quadric.geometry.centring import Centring, as_read, given_sha256, prepared
+from quadric.geometry.decomposition import leading_axes
+from quadric.model import Dictionary
 from quadric.model.storage import weights_sha256
 
 Array = np.ndarray
@@ -70,7 +71,7 @@ class Collector:
 
     def __init__(
         self,
-        autoencoder: Autoencoder,
+        autoencoder: Dictionary,
         settings: EvidenceSettings,
         geometry: Decomposition | GeometryOf | None = None,
         calibration: Calibration | None = None,
@@ -201,12 +202,9 @@ class Collector:
         self.firing.n_tokens = len(arrays["seen.places"])
 
 
-def density_scales(autoencoder: Autoencoder, given: Tensor) -> Float32[Array, " n"]:
+def density_scales(autoencoder: Dictionary, given: Tensor) -> Float32[Array, " n"]:
     """By which z is multiplied for the density: that of x̃ at unit norm, of which a quadratic z is divided by ‖x̃‖²."""
-    if not isinstance(autoencoder, BilinearAutoencoder):
-        return np.ones(len(given), dtype=np.float32)
-    shown: Tensor = autoencoder.lens(given)
-    return np.asarray(shown.square().sum(-1).reciprocal().float().cpu().numpy())
+    return np.asarray(autoencoder.latent_scale(given)[:, 0].reciprocal().float().cpu().numpy())
 
 
 def merge(first: Collector, *others: Collector) -> Collector:

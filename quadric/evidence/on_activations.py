@@ -10,13 +10,13 @@ from quadric.data.tokenizer import Tokenizer
 from quadric.evidence.collecting import collect_in_memory
 from quadric.evidence.record import Evidence, EvidenceSettings
 from quadric.evidence.text import CachedText, HarvestedText, RowText, TextSource, text_behind
-from quadric.model import Autoencoder
+from quadric.model import Dictionary
 
 BATCH_TOKENS = 4096
 
 
 def collect_evidence(
-    autoencoder: Autoencoder,
+    autoencoder: Dictionary,
     x: Any,
     *,
     texts: Sequence[str] | None = None,

@@ -6,7 +6,7 @@ from typing import Any
 from quadric.data import ActivationCache, BatchSize, CachedStream, LiveStream
 from quadric.data.batches import ActivationStream
 from quadric.data.config import config_from
-from quadric.model import Autoencoder, Provenance
+from quadric.model import Dictionary, Provenance
 
 MUST_MATCH = ("model", "model_revision", "hook_point", "tokenizer_fingerprint")
 """Parts of a provenance that must be the same for an autoencoder and a stream; the text may be another."""
@@ -69,7 +69,7 @@ def open_cached(provenance: Provenance, folder: Path, batch_tokens: int) -> Cach
     return CachedStream(cache, batch=BatchSize(tokens=batch_tokens), seed=None)
 
 
-def hook_point_here(autoencoder: Autoencoder, stream: ActivationStream) -> str:
+def hook_point_here(autoencoder: Dictionary, stream: ActivationStream) -> str:
     """The name under which the stream holds the autoencoder's activations.
 
     If the stream's origin is unknown (`provenance` is None, as for a bare tensor), or the autoencoder records no hook
@@ -87,7 +87,7 @@ def hook_point_here(autoencoder: Autoencoder, stream: ActivationStream) -> str:
     )
 
 
-def provenance_here(autoencoder: Autoencoder, stream: ActivationStream) -> Provenance:
+def provenance_here(autoencoder: Dictionary, stream: ActivationStream) -> Provenance:
     """The origin of the stream's activations, which must be that of the autoencoder's where both are known.
 
     The text may be another. A bare tensor has no known origin: its provenance is empty.

@@ -17,9 +17,10 @@ import numpy as np
 
 from quadric._io.csv import csv_text
 from quadric._io.files import write_atomically
+from quadric._io.html import rows_table
 from quadric._io.terminal import printable
 from quadric.geometry import Decomposition, statistics
-from quadric.model import Autoencoder
+from quadric.model import Dictionary
 from quadric.model.storage import weights_sha256
 
 if TYPE_CHECKING:  # evidence imports the language-model packages, which a table of weights does not need
@@ -98,6 +99,11 @@ class LatentTable:
         hidden = len(self) - len(lines)
         return "\n".join([f"LatentTable of {len(self):,} latents", *shown, *([f"… {hidden:,} more"] if hidden else [])])
 
+    def _repr_html_(self) -> str:
+        """The first rows, as a notebook shows them."""
+        rows = ([_cell(value) for value in row] for row in zip(*self._head(), strict=True))
+        return rows_table(f"{len(self):,} latents, the first {SHOWN_ROWS}", list(self.columns), rows)
+
     def _head(self) -> list[list[Any]]:
         return [values[:SHOWN_ROWS].tolist() for values in self.columns.values()]
 
@@ -139,7 +145,7 @@ class LatentTable:
 
 
 def latents(
-    autoencoder: Autoencoder, evidence: "Evidence | None" = None, *, geometry: Decomposition | None = None
+    autoencoder: Dictionary, evidence: "Evidence | None" = None, *, geometry: Decomposition | None = None
 ) -> LatentTable:
     """The table of all latents: their geometry from weights alone and, with evidence, their labels and firing.
 

@@ -2,26 +2,21 @@
 
 reading      a text through the language model, as the dictionary's own training text was read
 quantiles    where a value lies in a latent's own distribution
-record       `Explanation` and its parts
+record       `Explanation` and its parts, and files of them
 explaining   `quadric.explain`, and `Explainer`, which keeps the model for many texts
 terminal     explanations as tables
-page         explanations as one HTML file
-files        explanations as files, by their endings
 """
 
-from quadric.explanations.explaining import RANKING, RANKING_WITHOUT_EVIDENCE, Explainer, explain
-from quadric.explanations.reading import Reading, TextReader
+from quadric.explanations.explaining import Explainer, explain
+from quadric.explanations.reading import Reading
 from quadric.explanations.record import Explanation, Firing, TextLatent, Token, TokenLatent
 
 __all__ = [
-    "RANKING",
-    "RANKING_WITHOUT_EVIDENCE",
     "Explainer",
     "Explanation",
     "Firing",
     "Reading",
     "TextLatent",
-    "TextReader",
     "Token",
     "TokenLatent",
     "explain",

@@ -11,15 +11,16 @@ from torch import Tensor
 
 from quadric.data.identity import check_same_model
 from quadric.data.models import LanguageModel, find_model, load_model, model_in_memory
-from quadric.evidence import Evidence, weights_sha256
+from quadric.evidence import Evidence
 from quadric.evidence.reservoir import control_frame
 from quadric.explanations.quantiles import quantiles_of, surprise
 from quadric.explanations.reading import Reading, TextReader
 from quadric.explanations.record import Explanation, Firing, TextLatent, Token, TokenLatent
 from quadric.geometry.centring import as_read, prepared
-from quadric.geometry.decomposition import latent_frame
 from quadric.geometry.kernels import reconstruction_gram
-from quadric.model import Autoencoder
+from quadric.geometry.latent_frames import latent_frame
+from quadric.model import Dictionary
+from quadric.model.storage import weights_sha256
 
 Array = np.ndarray
 
@@ -41,7 +42,7 @@ RANKING_WITHOUT_EVIDENCE = (
 
 @overload
 def explain(
-    autoencoder: Autoencoder,
+    autoencoder: Dictionary,
     text: str,
     evidence: Evidence | None = ...,
     *,
@@ -53,7 +54,7 @@ def explain(
 ) -> Explanation: ...
 @overload
 def explain(
-    autoencoder: Autoencoder,
+    autoencoder: Dictionary,
     text: list[str] | tuple[str, ...],
     evidence: Evidence | None = ...,
     *,
@@ -64,7 +65,7 @@ def explain(
     check_model: bool = ...,
 ) -> list[Explanation]: ...
 def explain(
-    autoencoder: Autoencoder,
+    autoencoder: Dictionary,
     text: str | list[str] | tuple[str, ...],
     evidence: Evidence | None = None,
     *,
@@ -115,7 +116,7 @@ def explain(
     return found[0] if isinstance(text, str) else found
 
 
-def language_model_of(autoencoder: Autoencoder, model: Any, tokenizer: Any, device: str) -> LanguageModel:
+def language_model_of(autoencoder: Dictionary, model: Any, tokenizer: Any, device: str) -> LanguageModel:
     """The model that was given, or the one that the dictionary records, ready for forward passes."""
     if isinstance(model, LanguageModel):
         return model
@@ -148,7 +149,7 @@ class Explainer:
         [12, 22]
     """
 
-    def __init__(self, autoencoder: Autoencoder, model: LanguageModel, evidence: Evidence | None = None) -> None:
+    def __init__(self, autoencoder: Dictionary, model: LanguageModel, evidence: Evidence | None = None) -> None:
         self.autoencoder = autoencoder
         if evidence is not None and evidence.weights_sha256 != weights_sha256(self.autoencoder):
             raise ValueError("the evidence is about other weights than the autoencoder has; collect it again")

@@ -21,7 +21,7 @@ from quadric.data.length_groups import length_groups, pass_cost
 from quadric.data.live_stream import padded
 from quadric.data.token_rules import keep_tokens
 from quadric.data.tokenizer import Tokenizer
-from quadric.model import Autoencoder
+from quadric.model import Dictionary
 
 SEQUENCES_AT_ONCE = 8
 LONGEST_TEXT = 50_000
@@ -60,14 +60,14 @@ class TextReader:
 
     Example:
         >>> from quadric.data import find_model, load_model
-        >>> from quadric.explanations import TextReader
+        >>> from quadric.explanations.reading import TextReader
         >>> reader = TextReader(load_model(find_model("my-model")), ae)
         >>> (reading,) = reader.read(["Monday comes"])
         >>> reading.words[:3], reading.vectors.shape
         (['M', 'o', 'n'], torch.Size([12, 32]))
     """
 
-    def __init__(self, model: LanguageModel, autoencoder: Autoencoder) -> None:
+    def __init__(self, model: LanguageModel, autoencoder: Dictionary) -> None:
         known = autoencoder.provenance
         if known.hook_point is None:
             raise ValueError(

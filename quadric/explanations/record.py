@@ -1,9 +1,15 @@
-"""What latents say about one text: plain records that become tables, JSON and pages."""
+"""What latents say about one text: plain records, and files of them."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
+from quadric._io.csv import csv_text
+from quadric._io.results import json_text, write_result
+
 SHOWN_TOKENS = 12
+COLUMNS = ("text", "position", "token", "rank", "latent", "label", "value", "quantile", "share", "strength")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,3 +93,18 @@ def _named(token: Token) -> str:
     if token.dropped:
         return token.dropped
     return f"{token.latents[0].latent} [{token.latents[0].label}]" if token.latents else "nothing"
+
+
+def write_explanations(found: Sequence[Explanation], path: Path) -> None:
+    """Write everything (.json) or one row per token and latent (.csv), chosen by the ending of the path."""
+    write_result(path, {".csv": lambda: _csv(found), ".json": lambda: json_text([each.as_json() for each in found])})
+
+
+def _csv(found: Sequence[Explanation]) -> str:
+    rows = (
+        (text, place, token.text, rank, *(getattr(latent, name) for name in COLUMNS[4:]))
+        for text, explanation in enumerate(found)
+        for place, token in enumerate(explanation.tokens)
+        for rank, latent in enumerate(token.latents)
+    )
+    return csv_text(COLUMNS, rows)

@@ -9,7 +9,7 @@ latent_form(ae, i)       a latent as a `Form`, which can be added, subtracted, s
 shape_of, level_set      which quadric a spectrum describes, and its axes and radii
 read(ae, i, centre)      a latent as a quadric about the centre of the tokens: its linear part, shape and curvature
 redundancy(ae)           which latents are empty, and which are copies of others
-receptive_field_share    how much of the unit sphere a latent fires on
+log_receptive_field_share    how much of the unit sphere a latent fires on
 neighbours(ae)           the latents that live in nearly the same subspace
 frobenius_similarity, hungarian_similarity, compare    how much two autoencoders agree
 without_mean(ae)         the quadratic blocks alone: do two autoencoders agree in more than the mean token?
@@ -17,33 +17,14 @@ directions               the latents of a linear dictionary: half-spaces, with a
 description_length(ae)   how many bits the latents take
 """
 
-from quadric.geometry.centring import Centre, Centring, centring_of
+from quadric.geometry.centring import Centre
 from quadric.geometry.comparison import Agreement, Comparison, compare
-from quadric.geometry.copies import Redundancy, redundancy
-from quadric.geometry.decomposition import (
-    Decomposition,
-    LatentFrame,
-    centred_spectra,
-    decompose,
-    form_frame,
-    latent_frame,
-    leading_axes,
-    with_signs,
-)
-from quadric.geometry.description_length import DescriptionLength, description_length
-from quadric.geometry.dictionary_geometry import DictionaryGeometry, dictionary_geometry
-from quadric.geometry.eigenpairs import Eigenpairs
-from quadric.geometry.forms import Form, combination, latent_form
-from quadric.geometry.neighbours import Neighbours, neighbours
-from quadric.geometry.quadrics import AffineForm, Quadric, read, read_quadric
-from quadric.geometry.receptive_field import (
-    half_space_share,
-    log_half_space_share,
-    log_receptive_field_share,
-    log_slab_share,
-    receptive_field_share,
-    slab_share,
-)
+from quadric.geometry.decomposition import Decomposition, decompose, with_signs
+from quadric.geometry.dictionary_geometry import DictionaryGeometry, dictionary_geometry, kept_geometry
+from quadric.geometry.forms import Form, combination, latent_form, spectrum
+from quadric.geometry.neighbours import Neighbours, Redundancy, neighbours, redundancy
+from quadric.geometry.quadrics import Quadric, read
+from quadric.geometry.receptive_field import log_half_space_share, log_receptive_field_share, log_slab_share
 from quadric.geometry.shapes import SHAPES, LevelSet, Shape, level_set, shape_of
 from quadric.geometry.similarity import (
     HungarianSimilarity,
@@ -51,16 +32,13 @@ from quadric.geometry.similarity import (
     hungarian_similarity,
     without_mean,
 )
-from quadric.geometry.spectra import all_eigenvalues, spectra, spectrum
-from quadric.geometry.statistics import LatentStatistics, statistics
-from quadric.geometry.stored import kept_geometry, load_geometry, save_geometry, stored_geometry
+from quadric.geometry.spectra import Eigenpairs, spectra
+from quadric.geometry.statistics import DescriptionLength, LatentStatistics, description_length, statistics
 
 __all__ = [
     "SHAPES",
-    "AffineForm",
     "Agreement",
     "Centre",
-    "Centring",
     "Comparison",
     "Decomposition",
     "DescriptionLength",
@@ -68,46 +46,32 @@ __all__ = [
     "Eigenpairs",
     "Form",
     "HungarianSimilarity",
-    "LatentFrame",
     "LatentStatistics",
     "LevelSet",
     "Neighbours",
     "Quadric",
     "Redundancy",
     "Shape",
-    "all_eigenvalues",
-    "centred_spectra",
-    "centring_of",
     "combination",
     "compare",
     "decompose",
     "description_length",
     "dictionary_geometry",
-    "form_frame",
     "frobenius_similarity",
-    "half_space_share",
     "hungarian_similarity",
     "kept_geometry",
     "latent_form",
-    "latent_frame",
-    "leading_axes",
     "level_set",
-    "load_geometry",
     "log_half_space_share",
     "log_receptive_field_share",
     "log_slab_share",
     "neighbours",
     "read",
-    "read_quadric",
-    "receptive_field_share",
     "redundancy",
-    "save_geometry",
     "shape_of",
-    "slab_share",
     "spectra",
     "spectrum",
     "statistics",
-    "stored_geometry",
     "with_signs",
     "without_mean",
 ]

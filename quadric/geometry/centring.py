@@ -9,11 +9,18 @@ constant, here side by side as d + 1 numbers:
 | raw, centre μ known | l − (l·m)m     | l·m             | ‖μ‖        | u − (m·u)m  |
 | raw, no centre      | l              | 0               | 1          | u           |
 
-with m = μ/‖μ‖. A linear dictionary has no factors: it reads v = u − μ with c = 1, about its decoder's bias where no
-centre is known, and u is what its encoder reads (`prepare`).
+with m = μ/‖μ‖. Then, for every latent, z = vᵀQv + c·bᵀv + c²a. With an affine lens that is exact; with a raw dictionary
+m·u, whose mean is ‖μ‖, plays the part of c.
 
-Then, for every latent, z = vᵀQv + c·bᵀv + c²a. With an affine lens that is exact; with a raw dictionary m·u, whose mean
-is ‖μ‖, plays the part of c; in a linear dictionary it is z before the gate.
+A linear dictionary has no factors but directions: a latent adds z·d to the reconstruction, with d its row of the
+decoder. Its value is read by its row e of the encoder and gated, z = keep(ReLU(e·(x − b) + β)). What the gate lets
+through is affine in v = u − μ with c = 1, about the decoder's bias where no centre is known,
+
+    z = e·v + a,    a = e·(μ − b) + β,
+
+a latent with Q = 0: a half-space with curvature 0, exactly. u is what the encoder reads, `autoencoder.prepare(x)`. The
+latent is not read as the rank-1 form ddᵀ here, which is a slab: (d·x)² fires on both sides, and a linear latent on one.
+Only where whole forms are compared is it ddᵀ (`quadric.geometry.dictionary.as_forms`).
 """
 
 import hashlib
@@ -23,11 +30,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from quadric.geometry.dictionary import CHEAP_IN_DOUBLE, require_bilinear
-from quadric.model import Autoencoder, BilinearAutoencoder
+from quadric.geometry.dictionary import is_costly, require_forms
+from quadric.model import Dictionary
+from quadric.model.forms import Directions, Forms
 from quadric.model.lens import AffineLens, TokenMoments
-from quadric.model.linear import LinearAutoencoder
-from quadric.model.mixing import Dense
 from quadric.model.scaling import encoder_input
 
 SMALLEST_VARIANCE = 1e-6
@@ -87,7 +93,7 @@ class Centring(NamedTuple):
         return unit - (unit @ m)[:, None] * m
 
 
-def centring_of(autoencoder: Autoencoder, centre: CentreLike | None = None) -> Centring:
+def centring_of(autoencoder: Dictionary | Forms, centre: CentreLike | None = None) -> Centring:
     """How to split the latents of a dictionary: about its lens's own centre, else about the given one or the origin.
 
     Args:
@@ -97,14 +103,11 @@ def centring_of(autoencoder: Autoencoder, centre: CentreLike | None = None) -> C
 
     Returns:
         The split.
-
-    Example:
-        >>> geometry.centring_of(ae).is_affine
-        True
     """
-    if isinstance(autoencoder, LinearAutoencoder):
-        return _about_tokens(autoencoder, centre)
-    lens, d_model = require_bilinear(autoencoder).lens, autoencoder.d_model
+    forms = autoencoder if isinstance(autoencoder, Forms) else autoencoder.forms()
+    if isinstance(forms, Directions):
+        return _about_tokens(forms, centre)
+    lens, d_model = require_forms(autoencoder).lens, autoencoder.d_model
     if isinstance(lens, AffineLens):
         mean, own = lens.centre.detach().cpu().double(), lens.covariance.detach().cpu().double()
         return Centring(mean, float(lens.constant), own, None, True, "")
@@ -119,12 +122,12 @@ def centring_of(autoencoder: Autoencoder, centre: CentreLike | None = None) -> C
     return Centring(mean, scale, covariance, direction, False, centre_sha256(given))
 
 
-def _about_tokens(autoencoder: LinearAutoencoder, centre: CentreLike | None) -> Centring:
+def _about_tokens(directions: Directions, centre: CentreLike | None) -> Centring:
     """v = u − μ: a linear dictionary subtracts what it is centred on, like an affine lens."""
-    bias, spread = autoencoder.decoder_bias.detach().cpu().double(), 1 / autoencoder.d_model
+    bias, spread = directions.bias.detach().cpu().double(), 1 / directions.d_model
     if centre is None:
         return Centring(bias, 1.0, spread, None, True, "")
-    given = _fitting(centre, autoencoder.d_model)
+    given = _fitting(centre, directions.d_model)
     covariance = spread if given.covariance is None else given.covariance.detach().cpu().double()
     return Centring(given.mean.detach().cpu().double(), 1.0, covariance, None, True, centre_sha256(given))
 
@@ -137,15 +140,16 @@ def _fitting(centre: CentreLike, d_model: int) -> Centre:
     return given
 
 
-def prepared(autoencoder: Autoencoder, tokens: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+def prepared(autoencoder: Dictionary, tokens: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
     """Raw activations as `encode` takes them, checked and on the dictionary's device: unit tokens, for those that are
     trained here."""
     return autoencoder.prepare(tokens.to(next(autoencoder.parameters()).device))
 
 
-def as_read(autoencoder: Autoencoder, tokens: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+def as_read(autoencoder: Dictionary, tokens: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
     """What the dictionary reads of prepared tokens: the vectors about whose mean a linear dictionary is shown."""
-    return encoder_input(autoencoder.input, tokens) if isinstance(autoencoder, LinearAutoencoder) else tokens
+    directions = autoencoder.forms()
+    return encoder_input(directions.input, tokens) if isinstance(directions, Directions) else tokens
 
 
 def as_centre(centre: CentreLike) -> Centre:
@@ -163,14 +167,14 @@ def centre_sha256(centre: Centre) -> str:
     return digest.hexdigest()
 
 
-def given_sha256(autoencoder: Autoencoder, centre: CentreLike | None) -> str:
+def given_sha256(autoencoder: Dictionary, centre: CentreLike | None) -> str:
     """`Centring.sha256` of a dictionary and a centre, without splitting anything."""
     return "" if centre is None or has_own_centre(autoencoder) else centre_sha256(as_centre(centre))
 
 
-def has_own_centre(autoencoder: Autoencoder) -> bool:
+def has_own_centre(autoencoder: Dictionary) -> bool:
     """Whether the dictionary knows the centre of its tokens, by an affine lens, so that geometry needs no data."""
-    return isinstance(autoencoder, BilinearAutoencoder) and isinstance(autoencoder.lens, AffineLens)
+    return isinstance(autoencoder.lens, AffineLens)
 
 
 class Factors(NamedTuple):
@@ -181,9 +185,42 @@ class Factors(NamedTuple):
 
 
 @torch.no_grad()
-def centred_factors(autoencoder: BilinearAutoencoder, centring: Centring) -> Factors:
+def centred_factors(latents: Dictionary | Forms, centring: Centring) -> Factors:
     """The factors of all atoms about the centre, in float64 unless the latents are dense and large."""
-    costly = isinstance(autoencoder.mixing, Dense) and autoencoder.n_hidden * autoencoder.d_model**2 > CHEAP_IN_DOUBLE
-    dtype = torch.float32 if costly else torch.float64
-    left = centring.split(autoencoder.left.detach().double()).to(dtype)
-    return Factors(left, left if autoencoder.tied else centring.split(autoencoder.right.detach().double()).to(dtype))
+    forms = require_forms(latents)
+    dtype = torch.float32 if is_costly(forms) else torch.float64
+    left = centring.split(forms.left.detach().double()).to(dtype)
+    return Factors(left, left if forms.same_factors else centring.split(forms.right.detach().double()).to(dtype))
+
+
+class CentredDirections(NamedTuple):
+    """Some latents of a linear dictionary about a centre; float64."""
+
+    writes: Float[Tensor, "b d"]
+    """Rows of the decoder."""
+    reads: Float[Tensor, "b d"]
+    """Rows of the encoder: the gradient of z where the latent is active."""
+    constant: Float[Tensor, " b"]
+    """a: the value before the gate at the centre."""
+
+
+@torch.no_grad()
+def directions_of(
+    directions: Directions, centre: Float[Tensor, " d"], latents: slice = slice(None)
+) -> CentredDirections:
+    """What latents write and read, and their value before the gate at a centre.
+
+    Args:
+        directions: Of a linear dictionary.
+        centre: Of the tokens that its encoder reads.
+        latents: Which of them.
+
+    Returns:
+        Rows of decoder and encoder, and constants.
+    """
+    tensors = (directions.writes, directions.reads, directions.constants, directions.bias)
+    writes, encoder, constants, bias = (each.detach().cpu().double() for each in tensors)
+    reads, centre = encoder[latents], centre.cpu().double()
+    if directions.subtracts_bias:
+        centre = centre - bias
+    return CentredDirections(writes[latents], reads, reads @ centre + constants[latents])

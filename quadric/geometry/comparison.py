@@ -1,4 +1,14 @@
-"""Every measure of agreement of two autoencoders, each with the value expected by chance."""
+"""Every measure of agreement of two autoencoders, each with the value expected by chance.
+
+Chance is a random initialization, and, exactly, the average over all rotations of one autoencoder relative to the
+other. A rotation O turns W' into OW'Oᵀ and leaves K' unchanged. Symmetric d×d matrices split into multiples of the
+identity, which no rotation changes, and traceless ones, which a random rotation spreads evenly over their
+D = (d−1)(d+2)/2 dimensions. Hence
+
+    E⟨A, OBOᵀ⟩² = (tr A tr B / d)² + ‖A₀‖²‖B₀‖² / D,    A₀ = A − (tr A / d) I.
+
+The leading eigenspace of the operator WᵀW on the product space is the part of xxᵀ that an autoencoder keeps best.
+"""
 
 from typing import NamedTuple
 
@@ -6,27 +16,39 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from quadric.geometry.chance import expected_cross_energy
-from quadric.geometry.eigenspaces import Eigenspace, leading_eigenspace
+from quadric.geometry.dictionary import as_forms
 from quadric.geometry.kernels import cross_kernel, squared_norm, traces
 from quadric.geometry.similarity import (
     HungarianSimilarity,
     comparable,
     frobenius_from_norms,
     hungarian_from_kernels,
-    randomly_initialized,
+    random_forms,
 )
-from quadric.model import Autoencoder, BilinearAutoencoder
+from quadric.geometry.spectra import leading_eigenpairs
+from quadric.model import Dictionary
+from quadric.model.forms import Forms
 
 EIGENSPACE_DIMENSION = 64
 NULL_SEED = 1_000_003
 """Seed of the random initialization, one that a trained run is unlikely to have used."""
 
 
+class Eigenspace(NamedTuple):
+    """Orthonormal eigenforms E_a = Σ_i coefficients_ia W_i of WᵀW, by eigenvalue descending."""
+
+    eigenvalues: Float[Tensor, " p"]
+    coefficients: Float[Tensor, "k p"]
+
+    def __repr__(self) -> str:
+        k, p = self.coefficients.shape
+        return f"Eigenspace({p} eigenforms of {k:,} latents)"
+
+
 class Portrait(NamedTuple):
     """The quantities of one autoencoder that a comparison needs; computed once for any number of comparisons."""
 
-    autoencoder: BilinearAutoencoder
+    autoencoder: Forms
     kernel: Float[Tensor, "k k"]
     energy: float
     """‖K‖²."""
@@ -70,7 +92,9 @@ class Comparison(NamedTuple):
         )
 
 
-def compare(a: Autoencoder, b: Autoencoder, *, null_seed: int = NULL_SEED, force: bool = False) -> Comparison:
+def compare(
+    a: Dictionary | Forms, b: Dictionary | Forms, *, null_seed: int = NULL_SEED, force: bool = False
+) -> Comparison:
     """Every measure of agreement between two autoencoders, with its value for a random initialization.
 
     Args:
@@ -91,14 +115,14 @@ def compare(a: Autoencoder, b: Autoencoder, *, null_seed: int = NULL_SEED, force
     """
     first, second = comparable(a, b, force)
     mine, other = portrait(first), portrait(second)
-    return compare_portraits(mine, other, portrait(randomly_initialized(second, null_seed)))
+    return compare_portraits(mine, other, portrait(random_forms(second, null_seed)))
 
 
-def portrait(autoencoder: BilinearAutoencoder) -> Portrait:
+def portrait(autoencoder: Dictionary | Forms) -> Portrait:
     """Compute the kernel of an autoencoder and the quantities that a comparison derives from it."""
     kernel = cross_kernel(autoencoder, autoencoder)
     eigenspace = leading_eigenspace(kernel, EIGENSPACE_DIMENSION)
-    return Portrait(autoencoder, kernel, squared_norm(kernel), traces(autoencoder), eigenspace)
+    return Portrait(as_forms(autoencoder), kernel, squared_norm(kernel), traces(autoencoder), eigenspace)
 
 
 def compare_portraits(mine: Portrait, other: Portrait, null: Portrait) -> Comparison:
@@ -153,3 +177,28 @@ def _rotated_eigenspaces(mine: Portrait, other: Portrait) -> float:
     eigenform_traces = coefficients.mT @ mine.traces, others.mT @ other.traces
     expected = expected_cross_energy(ones, eigenform_traces[0], ones, eigenform_traces[1], mine.autoencoder.lens.width)
     return expected / p if p else 0.0
+
+
+def leading_eigenspace(kernel: Float[Tensor, "k k"], count: int) -> Eigenspace:
+    """The `count` leading eigenforms, or as many as the rank of K allows: if Kv = λv, then Σ_i v_i W_i / √λ is one."""
+    if count < 1:
+        raise ValueError(f"count={count} is not positive; give the dimension of the eigenspace")
+    values, vectors = leading_eigenpairs(kernel, min(count, len(kernel)))
+    noise = len(kernel) * torch.finfo(kernel.dtype).eps * float(values.max().clamp(min=0))
+    kept = values > noise
+    return Eigenspace(values[kept], vectors[:, kept] / values[kept].sqrt())
+
+
+def expected_cross_energy(
+    energies: Float[Tensor, " k"],
+    traces: Float[Tensor, " k"],
+    other_energies: Float[Tensor, " g"],
+    other_traces: Float[Tensor, " g"],
+    d_model: int,
+) -> float:
+    """E‖M‖² = E Σ_ij ⟨W_i, OW'_jOᵀ⟩² over rotations O, from the latents' ‖W‖² and tr W alone."""
+    aligned, other_aligned = traces.square().sum() / d_model, other_traces.square().sum() / d_model
+    free = max(0.0, float(energies.sum() - aligned))
+    other_free = max(0.0, float(other_energies.sum() - other_aligned))
+    directions = (d_model - 1) * (d_model + 2) / 2
+    return float(aligned * other_aligned) + (free * other_free / directions if directions else 0.0)

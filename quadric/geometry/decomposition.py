@@ -4,15 +4,11 @@ Every latent is z = vᵀQv + c·bᵀv + c²a (`quadric.geometry.centring`). Kept
 frame of axes in which the latent is shown; everything else that geometry reports about a whole dictionary follows from
 these tensors. All eigenvectors rarely fit into memory: 8 axes in float32 take 270 MB at k = 8,192 and d = 1,024.
 
-The axes of a latent are eigenvectors of Q, those that count for its shape first, each part by |λ| descending. Where the
-level sets open, the direction of the linear part is one of them: first for a half-space; third for a paraboloid, or
-after the eigenvectors that count if there is only one. Eigenvectors that do not count are made orthogonal to it; b_⊥ is
-orthogonal to the others anyway. On the slice through the centre that some axes span, with ξ the coordinates on them,
+On the slice through the centre that some axes (`quadric.geometry.axes`) span, with ξ the coordinates on them,
 
     z = Σ(axis_quadratic ξ² + axis_linear ξ) + constant,
 
-exactly for eigenvectors. The latents of a linear dictionary have no quadratic part, and axes of their own
-(`quadric.geometry.directions`).
+exactly for eigenvectors. The latents of a linear dictionary have no quadratic part.
 """
 
 from collections.abc import Iterator
@@ -24,29 +20,30 @@ from jaxtyping import Float, Float32, Int
 from torch import Tensor
 
 from quadric._io.progress import Progress, no_progress
-from quadric.geometry.axes import EIGENVECTOR, LINEAR_DIRECTION, NO_AXIS, orthonormal, with_fixed_signs
-from quadric.geometry.centring import Centre, CentreLike, Centring, as_centre, centred_factors, centring_of
-from quadric.geometry.dictionary import Terms, require_bilinear, support, term_batches
-from quadric.geometry.directions import (
-    direction_frames,
-    direction_readings,
+from quadric.geometry.axes import direction_frames, eigenvector_frames, no_axes, principal_components
+from quadric.geometry.centring import (
+    Centre,
+    CentredDirections,
+    CentreLike,
+    Centring,
+    as_centre,
+    centred_factors,
+    centring_of,
     directions_of,
-    principal_components,
 )
-from quadric.geometry.eigenpairs import Eigenpairs, eigenpairs, eigenvalues
-from quadric.geometry.forms import Form
+from quadric.geometry.dictionary import Terms, require_forms, support, term_batches
 from quadric.geometry.shapes import (
+    CONSTANT,
     DEFAULT_TOLERANCE,
+    EMPTY,
     HALF_SPACE,
-    Reading,
     Readings,
-    Shape,
     check_tolerance,
     read_shapes,
 )
-from quadric.geometry.spectra import SpectrumBatch, padded_table
-from quadric.model import Autoencoder, BilinearAutoencoder
-from quadric.model.linear import LinearAutoencoder
+from quadric.geometry.spectra import Eigenpairs, SpectrumBatch, eigenpairs, eigenvalues, padded_table
+from quadric.model import Dictionary
+from quadric.model.forms import Directions, Forms
 from quadric.model.storage import weights_sha256
 
 KEPT_AXES = 8
@@ -101,7 +98,7 @@ class Decomposition:
             f"{kept} axes per latent, weights {self.weights_sha256[:12]})"
         )
 
-    def check_weights(self, autoencoder: Autoencoder) -> None:
+    def check_weights(self, autoencoder: Dictionary) -> None:
         """Raise if this decomposition belongs to other weights."""
         if self.weights_sha256 != weights_sha256(autoencoder):
             raise ValueError(
@@ -155,7 +152,7 @@ def with_signs(geometry: Geometry, signs: Float[Tensor, " k"]) -> Geometry:
 
 @torch.no_grad()
 def decompose(
-    autoencoder: Autoencoder,
+    autoencoder: Dictionary,
     n_axes: int = KEPT_AXES,
     on_progress: Progress = no_progress,
     *,
@@ -182,12 +179,12 @@ def decompose(
     """
     check_tolerance(tolerance)
     centring = centring_of(autoencoder, centre)
-    is_linear = isinstance(autoencoder, LinearAutoencoder)
-    if isinstance(autoencoder, LinearAutoencoder):
-        found, eigenvalues = _directions_part(autoencoder, centring, n_axes)
+    directions = autoencoder.forms()
+    if isinstance(directions, Directions):
+        found, eigenvalues = directions_part(directions, centring, n_axes)
         on_progress("geometry", autoencoder.n_latents, autoencoder.n_latents, "")
     else:
-        found, eigenvalues = _forms_part(require_bilinear(autoencoder), centring, n_axes, tolerance, on_progress)
+        found, eigenvalues = _forms_part(require_forms(autoencoder), centring, n_axes, tolerance, on_progress)
     return Decomposition(
         weights_sha256=weights_sha256(autoencoder),
         centre_sha256=centring.sha256,
@@ -197,19 +194,19 @@ def decompose(
         support=support(autoencoder).cpu(),
         **found.columns,
         readings=found.readings,
-        is_linear=is_linear,
+        is_linear=isinstance(directions, Directions),
     )
 
 
 def _forms_part(
-    autoencoder: BilinearAutoencoder, centring: Centring, n_axes: int, tolerance: float, on_progress: Progress
-) -> tuple["_Part", Float[Tensor, "k r"]]:
+    autoencoder: Forms, centring: Centring, n_axes: int, tolerance: float, on_progress: Progress
+) -> tuple["Part", Float[Tensor, "k r"]]:
     """All latents of a bilinear dictionary, and their eigenvalues."""
-    parts: list[_Part] = []
+    parts: list[Part] = []
     values: list[tuple[Tensor, Tensor]] = []
     done = 0
     for terms in term_batches(autoencoder, centred_factors(autoencoder, centring)):
-        part, own = _decompose_batch(terms, centring, n_axes, tolerance)
+        part, own = decompose_batch(terms, centring, n_axes, tolerance)
         parts.append(part)
         values.append((terms.latents.cpu(), own.cpu()))
         done += len(terms.latents)
@@ -217,11 +214,11 @@ def _forms_part(
     return _in_order(parts), padded_table(values, autoencoder.n_latents)
 
 
-def _directions_part(
-    autoencoder: LinearAutoencoder, centring: Centring, n_axes: int, latents: slice = slice(None)
-) -> tuple["_Part", Float[Tensor, "b r"]]:
+def directions_part(
+    directions: Directions, centring: Centring, n_axes: int, latents: slice = slice(None)
+) -> tuple["Part", Float[Tensor, "b r"]]:
     """Latents of a linear dictionary, and their eigenvalues, of which there are none."""
-    found = directions_of(autoencoder, centring.centre, latents)
+    found = directions_of(directions, centring.centre, latents)
     frames = direction_frames(found, principal_components(centring.covariance, n_axes), n_axes)
     columns = {
         "axes": frames.axes.float(),
@@ -231,125 +228,26 @@ def _directions_part(
         "constant": found.constant,
         "energy": found.writes.square().sum(-1),
     }
-    numbers = torch.arange(autoencoder.n_latents)[latents]
-    return _Part(numbers, columns, direction_readings(found)), found.constant.new_zeros(len(numbers), 1)
+    numbers = torch.arange(directions.n_latents)[latents]
+    return Part(numbers, columns, _direction_readings(found)), found.constant.new_zeros(len(numbers), 1)
 
 
-class LatentFrame(NamedTuple):
-    """One latent about the centre, as `Decomposition` has it for all; float64."""
-
-    eigenvalues: Float[Tensor, " r"]
-    axes: Float[Tensor, "d a"]
-    axis_quadratic: Float[Tensor, " a"]
-    axis_linear: Float[Tensor, " a"]
-    axis_kind: Int[Tensor, " a"]
-    linear: Float[Tensor, " d"]
-    """c·b, the gradient of z at the centre."""
-    constant: float
-    curvature: float
-    shape: Shape
-    centring: Centring
-
-    def with_sign(self, sign: float) -> "LatentFrame":
-        """The same latent as −z, if the sign is negative."""
-        if sign > 0:
-            return self
-        shape = self.shape._replace(positive=self.shape.negative, negative=self.shape.positive)
-        return self._replace(
-            eigenvalues=-self.eigenvalues,
-            axis_quadratic=-self.axis_quadratic,
-            axis_linear=-self.axis_linear,
-            linear=-self.linear,
-            constant=-self.constant,
-            shape=shape,
-        )
-
-    def __repr__(self) -> str:
-        return f"LatentFrame({self.shape.kind}, {int((self.axis_kind != NO_AXIS).sum())} axes)"
-
-
-@torch.no_grad()
-def latent_frame(
-    autoencoder: Autoencoder, latent: int, n_axes: int = KEPT_AXES, centre: CentreLike | None = None
-) -> LatentFrame:
-    """The axes and coefficients of one latent, without decomposing the others.
-
-    Args:
-        autoencoder: Any dictionary.
-        latent: Index of the latent.
-        n_axes: Axes to keep.
-        centre: As for `decompose`.
-
-    Returns:
-        Its eigenvalues, axes, coefficients and shape.
-
-    Example:
-        >>> frame = geometry.latent_frame(ae, 3)
-        >>> frame.axes.shape[0] == ae.d_model
-        True
-    """
-    centring = centring_of(autoencoder, centre)
-    if isinstance(autoencoder, LinearAutoencoder):
-        return _direction_frame(autoencoder, latent, centring, n_axes)
-    bilinear = require_bilinear(autoencoder)
-    atoms, weights = bilinear.mixing.row(latent)
-    left, right = (factors[atoms].double() for factors in centred_factors(bilinear, centring))
-    return _frame_of(left, right, weights.detach().double().to(left.device), centring, n_axes)
-
-
-@torch.no_grad()
-def form_frame(form: Form, n_axes: int = KEPT_AXES) -> LatentFrame:
-    """The axes and coefficients of a form about the origin of its coordinates, without linear part.
-
-    Args:
-        form: Such as a sum of latents.
-        n_axes: Axes to keep.
-
-    Returns:
-        Its eigenvalues, axes, coefficients and shape.
-
-    Example:
-        >>> import torch
-        >>> form = geometry.Form.of_direction(torch.tensor([1.0, 0.0, 0.0]))
-        >>> geometry.form_frame(form).eigenvalues.tolist()
-        [1.0]
-    """
-    d_model = form.d_model
-    centring = Centring(torch.zeros(d_model, dtype=torch.float64), 1.0, 1 / d_model, None, False, "")
-    left, right = (centring.split(factors.double()) for factors in (form.left, form.right))
-    return _frame_of(left, right, form.weights.double(), centring, n_axes)
-
-
-def _frame_of(left: Tensor, right: Tensor, weights: Tensor, centring: Centring, n_axes: int) -> LatentFrame:
-    terms = Terms(torch.zeros(1, dtype=torch.int64), left[None], right[None], weights[None])
-    part, values = _decompose_batch(terms, centring, n_axes, DEFAULT_TOLERANCE)
-    return _only_frame(part, values, centring.scale * _linear_and_constant(terms)[0][0].cpu(), centring)
-
-
-def _direction_frame(autoencoder: LinearAutoencoder, latent: int, centring: Centring, n_axes: int) -> LatentFrame:
-    only = slice(latent, latent + 1)
-    part, values = _directions_part(autoencoder, centring, n_axes, only)
-    return _only_frame(part, values, directions_of(autoencoder, centring.centre, only).reads[0], centring)
-
-
-def _only_frame(part: "_Part", values: Tensor, linear: Tensor, centring: Centring) -> LatentFrame:
-    """The frame of the only latent of a part."""
-    own = {name: column[0] for name, column in part.columns.items()}
-    return LatentFrame(
-        eigenvalues=values[0][values[0] != 0].cpu(),
-        axes=own["axes"].double(),
-        axis_quadratic=own["axis_quadratic"],
-        axis_linear=own["axis_linear"],
-        axis_kind=own["axis_kind"],
-        linear=linear,
-        constant=float(own["constant"]),
-        curvature=float(part.readings.curvature[0]),
-        shape=part.readings.shape_of(0, DEFAULT_TOLERANCE),
-        centring=centring,
+def _direction_readings(found: CentredDirections) -> Readings:
+    """Half-spaces of curvature 0; a latent that reads nothing is constant, and one that writes nothing is empty."""
+    reads, writes = found.reads.any(1), found.writes.any(1)
+    shape = torch.where(writes, torch.where(reads, HALF_SPACE, CONSTANT), EMPTY)
+    nothing = torch.zeros_like(shape)
+    return Readings(
+        shape=shape,
+        curvature=torch.zeros_like(found.constant),
+        positive=nothing,
+        negative=nothing,
+        opens=shape == HALF_SPACE,
+        round=torch.zeros_like(reads),
     )
 
 
-def centred_spectra(autoencoder: Autoencoder, centre: CentreLike | None = None) -> Iterator[SpectrumBatch]:
+def centred_spectra(autoencoder: Dictionary | Forms, centre: CentreLike | None = None) -> Iterator[SpectrumBatch]:
     """The eigenpairs of every latent's quadratic part Q, batch by batch; eigenvectors are directions of the token.
 
     Args:
@@ -358,18 +256,14 @@ def centred_spectra(autoencoder: Autoencoder, centre: CentreLike | None = None) 
 
     Yields:
         Latents, eigenvalues (b, r) by |λ| descending and eigenvectors (b, d, r).
-
-    Example:
-        >>> sum(len(batch.latents) for batch in geometry.centred_spectra(ae)) == ae.n_latents
-        True
     """
-    bilinear = require_bilinear(autoencoder)
+    bilinear = require_forms(autoencoder)
     for terms in term_batches(bilinear, centred_factors(bilinear, centring_of(bilinear, centre))):
         yield SpectrumBatch(terms.latents, *_quadratic_part(terms))
 
 
 def leading_axes(
-    autoencoder: Autoencoder, n_axes: int, geometry: Decomposition | None = None, *, centre: CentreLike | None = None
+    autoencoder: Dictionary, n_axes: int, geometry: Decomposition | None = None, *, centre: CentreLike | None = None
 ) -> Float32[Tensor, "k d a"]:
     """The first axes of every latent, zero beyond what there is; the largest entry of each is positive.
 
@@ -381,10 +275,6 @@ def leading_axes(
 
     Returns:
         One column per axis, (k, d, n_axes).
-
-    Example:
-        >>> geometry.leading_axes(ae, 3).shape == (ae.n_latents, ae.d_model, 3)
-        True
     """
     if geometry is not None:
         geometry.check_weights(autoencoder)
@@ -393,7 +283,7 @@ def leading_axes(
     return decompose(autoencoder, n_axes, centre=centre).axes
 
 
-class _Part(NamedTuple):
+class Part(NamedTuple):
     """Some latents."""
 
     latents: Tensor
@@ -402,17 +292,17 @@ class _Part(NamedTuple):
     readings: Readings
 
 
-def _in_order(parts: list[_Part]) -> _Part:
+def _in_order(parts: list[Part]) -> Part:
     latents = torch.cat([part.latents for part in parts])
     order = latents.argsort()
     columns = {name: torch.cat([part.columns[name] for part in parts])[order] for name in parts[0].columns}
     readings = zip(*(part.readings for part in parts), strict=True)
-    return _Part(latents[order], columns, Readings(*(torch.cat(column)[order] for column in readings)))
+    return Part(latents[order], columns, Readings(*(torch.cat(column)[order] for column in readings)))
 
 
-def _decompose_batch(terms: Terms, centring: Centring, n_axes: int, tolerance: float) -> tuple[_Part, Tensor]:
+def decompose_batch(terms: Terms, centring: Centring, n_axes: int, tolerance: float) -> tuple[Part, Tensor]:
     """Latents of equal support, and the eigenvalues of their quadratic parts."""
-    linear, constant = _linear_and_constant(terms)
+    linear, constant = linear_and_constant(terms)
     if centring.at_origin and not n_axes:
         values, directions = _without_rounding(eigenvalues(*_on_v(terms), terms.weights), terms), None
         beta, spread = torch.zeros_like(values), centring.covariance
@@ -422,7 +312,10 @@ def _decompose_batch(terms: Terms, centring: Centring, n_axes: int, tolerance: f
         beta = (linear[:, None] @ directions)[:, 0]
         spread = _spread(directions, centring.covariance)
     reading = read_shapes(values, beta, constant, centring.scale, spread, tolerance)
-    axes, kinds = _frame(directions, values, reading, n_axes) if directions is not None else _no_axes(linear, n_axes)
+    if directions is None:
+        axes, kinds = no_axes(linear, n_axes)
+    else:
+        axes, kinds = eigenvector_frames(directions, values, reading, n_axes)
     within = axes.mT @ directions if directions is not None else axes.new_zeros(len(axes), n_axes, values.shape[1])
     columns = {
         "axes": axes.float(),
@@ -433,7 +326,7 @@ def _decompose_batch(terms: Terms, centring: Centring, n_axes: int, tolerance: f
         "energy": values.square().sum(-1) + linear.square().sum(-1) / 2 + constant.square(),
     }
     on_cpu = {name: column.cpu() for name, column in columns.items()}
-    return _Part(terms.latents.cpu(), on_cpu, Readings(*(each.cpu() for each in reading.columns))), values
+    return Part(terms.latents.cpu(), on_cpu, Readings(*(each.cpu() for each in reading.columns))), values
 
 
 def _on_v(terms: Terms) -> tuple[Tensor, Tensor]:
@@ -447,7 +340,7 @@ def _quadratic_part(terms: Terms) -> Eigenpairs:
     return Eigenpairs(_without_rounding(values, terms), directions)
 
 
-def _linear_and_constant(terms: Terms) -> tuple[Float[Tensor, "b d"], Float[Tensor, " b"]]:
+def linear_and_constant(terms: Terms) -> tuple[Float[Tensor, "b d"], Float[Tensor, " b"]]:
     """b = Σ_j C_j (l_v r_c + r_v l_c) and a = Σ_j C_j l_c r_c; zero where they are rounding."""
     (left, right), weights = _on_v(terms), terms.weights.double()
     on_left, on_right = terms.left[..., -1].double(), terms.right[..., -1].double()
@@ -481,46 +374,3 @@ def _spread(directions: Float[Tensor, "b d r"], covariance: Tensor | float) -> F
     basis = directions.to(dtype)
     spread: Tensor = basis.mT @ (covariance.to(basis) @ basis)
     return spread.double()
-
-
-def _no_axes(linear: Tensor, n_axes: int) -> tuple[Tensor, Tensor]:
-    return linear.new_zeros(*linear.shape, n_axes), torch.full((len(linear), n_axes), NO_AXIS)
-
-
-def _frame(
-    directions: Float[Tensor, "b d r"], values: Float[Tensor, "b r"], reading: Reading, n_axes: int
-) -> tuple[Float[Tensor, "b d a"], Int[Tensor, "b a"]]:
-    """The axes of every latent and their kinds."""
-    present = values != 0
-    # Counted ones first, then other eigenvectors with λ ≠ 0; both parts stay in the order of |λ|.
-    rank = torch.where(reading.counted, 0, torch.where(present, 1, 2))
-    order = rank.argsort(dim=-1, stable=True)[:, :n_axes]
-    chosen = directions.gather(2, order[:, None].expand(-1, directions.shape[1], -1))
-    chosen = chosen * present.gather(1, order)[:, None]
-    axes = torch.nn.functional.pad(chosen, (0, n_axes - chosen.shape[2]))
-    kinds = torch.where((axes != 0).any(1), EIGENVECTOR, NO_AXIS)
-    opens = reading.columns.opens.nonzero()[:, 0]
-    if len(opens) and n_axes:
-        linear = (directions[opens] @ reading.outside[opens, :, None])[..., 0]
-        counted = reading.counted[opens].sum(-1)
-        place = torch.where(reading.columns.shape[opens] == HALF_SPACE, 0, counted.clamp(max=2))
-        axes[opens], kinds[opens] = _with_linear_axis(axes[opens], linear, place)
-    return with_fixed_signs(axes), kinds
-
-
-def _with_linear_axis(
-    axes: Float[Tensor, "b d a"], linear: Float[Tensor, "b d"], place: Int[Tensor, " b"]
-) -> tuple[Float[Tensor, "b d a"], Int[Tensor, "b a"]]:
-    """The axes with a direction inserted at some place, and all that come later made orthogonal to it."""
-    n_axes = axes.shape[2]
-    numbers = torch.arange(n_axes, device=axes.device)
-    before = numbers < place[:, None]
-    source = torch.where(before, numbers, (numbers - 1).clamp(min=0))
-    shifted = axes.gather(2, source[:, None].expand_as(axes))
-    is_linear = numbers == place[:, None]
-    shifted = torch.where(is_linear[:, None], linear[..., None], shifted)
-    frame = orthonormal(shifted)
-    missing = (frame == 0).all(1)
-    kinds = torch.where(missing, NO_AXIS, torch.where(is_linear, LINEAR_DIRECTION, EIGENVECTOR))
-    order = missing.int().argsort(dim=-1, stable=True)
-    return frame.gather(2, order[:, None].expand_as(frame)), kinds.gather(1, order)

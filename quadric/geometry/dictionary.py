@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from quadric.model import Autoencoder, BilinearAutoencoder
-from quadric.model.linear import LinearAutoencoder
-from quadric.model.mixing import Composite, Dense
+from quadric.model import Dictionary
+from quadric.model.forms import Directions, Forms, forms_of
+from quadric.model.mixing import Entries
 
 BATCH_NUMBERS = 4_000_000
 """Numbers in the factors of one batch (32 MB in float64): large enough to be fast, small enough for any machine."""
@@ -28,79 +28,78 @@ class Terms(NamedTuple):
     weights: Float[Tensor, "b m"]
 
 
-def require_bilinear(autoencoder: Autoencoder) -> BilinearAutoencoder:
-    """Return the autoencoder if its latents are quadratic forms, else raise."""
-    if not isinstance(autoencoder, BilinearAutoencoder):
-        raise ValueError(
-            f"a '{getattr(autoencoder, 'kind', type(autoencoder).__name__)}' autoencoder has directions, not quadratic "
-            "forms; this needs a bilinear one (prior 'atomic', 'composite' or 'quadratic')"
-        )
-    return autoencoder
+def require_forms(latents: Dictionary | Forms) -> Forms:
+    """The quadratic forms of a dictionary; an error for one that has none."""
+    forms = latents if isinstance(latents, Forms) else latents.forms()
+    if isinstance(forms, Forms):
+        return forms
+    has = "directions, not quadratic forms" if forms is not None else "neither quadratic forms nor directions"
+    raise ValueError(f"the latents of a '{_kind(latents)}' are {has}; this needs forms() of a bilinear dictionary")
+
+
+def check_forms(dictionary: Dictionary) -> Dictionary:
+    """The dictionary itself, if its latents are quadratic forms."""
+    require_forms(dictionary)
+    return dictionary
 
 
 @torch.no_grad()
-def as_forms(autoencoder: Autoencoder) -> BilinearAutoencoder:
+def as_forms(latents: Dictionary | Forms) -> Forms:
     """Any dictionary as quadratic forms on the token: a bilinear one as it is, a direction d as the rank-1 form ddᵀ.
 
     ddᵀ is the energy along d. Functions of whole forms use it: spectra, inner products, similarity. Where latents are
-    read about the centre of the tokens, a direction is affine instead, see `quadric.geometry.directions`.
+    read about the centre of the tokens, a direction is affine instead, see `quadric.geometry.centring`.
 
     Args:
-        autoencoder: Any dictionary.
+        latents: Any dictionary, or forms.
 
     Returns:
-        A dictionary for geometry only; of a linear one, it encodes (d·x)² and shares no gradients.
+        The forms.
 
     Example:
         >>> topk = quadric.TopKAutoencoder(d_model=8, n_latents=16, n_active=4)
         >>> as_forms(topk).form(3).shape
         torch.Size([8, 8])
     """
-    if not isinstance(autoencoder, LinearAutoencoder):
-        return require_bilinear(autoencoder)
-    decoder = autoencoder.decoder.detach()
-    return BilinearAutoencoder(
-        d_model=autoencoder.d_model,
-        n_latents=autoencoder.n_latents,
-        prior="atomic",
-        tied=True,
-        provenance=autoencoder.provenance,
-        device=decoder.device,
-        dtype=decoder.dtype,
-        tensors={"left": decoder, "offset": decoder.new_zeros(autoencoder.n_latents)},
-    )
+    forms = latents if isinstance(latents, Forms) else latents.forms()
+    return forms_of(forms.writes.detach()) if isinstance(forms, Directions) else require_forms(latents)
+
+
+def _kind(latents: object) -> str:
+    return latents.kind if isinstance(latents, Dictionary) else type(latents).__name__
 
 
 @torch.no_grad()
-def support(autoencoder: Autoencoder) -> Int[Tensor, " k"]:
+def support(autoencoder: Dictionary | Forms) -> Int[Tensor, " k"]:
     """Number of atoms that feed into each latent: |{j : C_ij ≠ 0}|; one where latents are directions."""
-    bilinear = as_forms(autoencoder)
-    if isinstance(bilinear.mixing, Dense):
-        return bilinear.mixing.weight.count_nonzero(dim=1)
-    return torch.bincount(_entries(bilinear).rows, minlength=bilinear.n_latents)
+    forms = as_forms(autoencoder)
+    return torch.bincount(_entries(forms).rows, minlength=forms.n_latents)
 
 
 @torch.no_grad()
 def term_batches(
-    autoencoder: Autoencoder, factors: tuple[Float[Tensor, "h w"], Float[Tensor, "h w"]] | None = None
+    autoencoder: Dictionary | Forms, factors: tuple[Float[Tensor, "h w"], Float[Tensor, "h w"]] | None = None
 ) -> Iterator[Terms]:
     """All latents in batches of equal support, each of which can be decomposed at once; ordered by support.
 
     `factors` are the atoms' L and R in other coordinates than the lens's.
     """
-    bilinear = as_forms(autoencoder)
-    left, right = _lens_factors(bilinear) if factors is None else factors
-    if isinstance(bilinear.mixing, Dense):
-        yield from _dense_batches(left, right, bilinear.mixing.weight.detach())
+    forms = as_forms(autoencoder)
+    left, right = _lens_factors(forms) if factors is None else factors
+    if forms.mixing.is_dense:
+        yield from _dense_batches(left, right, forms.mixing.matrix().detach())
     else:
-        yield from _sparse_batches(left, right, bilinear)
+        yield from _sparse_batches(left, right, forms)
 
 
-def _lens_factors(bilinear: BilinearAutoencoder) -> tuple[Tensor, Tensor]:
-    quadratic = isinstance(bilinear.mixing, Dense)
-    costly = quadratic and bilinear.n_hidden * bilinear.d_model**2 > CHEAP_IN_DOUBLE
-    left = bilinear.left.detach().to(torch.float32 if costly else torch.float64)
-    return left, left if bilinear.tied else bilinear.right.detach().to(left)
+def is_costly(forms: Forms) -> bool:
+    """Whether decomposing all latents in double precision takes too long."""
+    return forms.mixing.is_dense and forms.n_hidden * forms.d_model**2 > CHEAP_IN_DOUBLE
+
+
+def _lens_factors(forms: Forms) -> tuple[Tensor, Tensor]:
+    left = forms.left.detach().to(torch.float32 if is_costly(forms) else torch.float64)
+    return left, left if forms.same_factors else forms.right.detach().to(left)
 
 
 def _dense_batches(left: Tensor, right: Tensor, mixing: Tensor) -> Iterator[Terms]:
@@ -111,9 +110,9 @@ def _dense_batches(left: Tensor, right: Tensor, mixing: Tensor) -> Iterator[Term
         yield Terms(latents, left.expand(shape), right.expand(shape), mixing[latents].to(left))
 
 
-def _sparse_batches(left: Tensor, right: Tensor, autoencoder: BilinearAutoencoder) -> Iterator[Terms]:
-    rows, atoms, weights = _entries(autoencoder)
-    counts = torch.bincount(rows, minlength=autoencoder.n_latents)
+def _sparse_batches(left: Tensor, right: Tensor, forms: Forms) -> Iterator[Terms]:
+    rows, atoms, weights = _entries(forms)
+    counts = torch.bincount(rows, minlength=forms.n_latents)
     starts = counts.cumsum(0) - counts
     for count in sorted(set(counts.tolist())):
         size = max(1, BATCH_NUMBERS // (2 * max(1, count) * left.shape[1]))
@@ -124,18 +123,8 @@ def _sparse_batches(left: Tensor, right: Tensor, autoencoder: BilinearAutoencode
             yield Terms(latents, factors, factors if right is left else right[chosen], weights[places])
 
 
-class Entries(NamedTuple):
-    """The entries of C that differ from zero, by row."""
-
-    rows: Int[Tensor, " nnz"]
-    atoms: Int[Tensor, " nnz"]
-    weights: Float[Tensor, " nnz"]
-
-
-def _entries(autoencoder: BilinearAutoencoder) -> Entries:
-    if not isinstance(autoencoder.mixing, Composite):
-        every = torch.arange(autoencoder.n_latents, device=autoencoder.left.device)
-        return Entries(every, every, torch.ones_like(every, dtype=torch.float64))
-    rows, atoms, weights = autoencoder.mixing.entries()
-    kept = weights != 0  # an entry inside the mask may still be zero
+def _entries(forms: Forms) -> Entries:
+    """The entries of C that differ from zero; one inside a mask may still be zero."""
+    rows, atoms, weights = (each.to(forms.left.device) for each in forms.mixing.entries())
+    kept = weights != 0
     return Entries(rows[kept], atoms[kept], weights[kept].double())

@@ -1,18 +1,47 @@
-"""The geometry of a whole dictionary, computed once: spectra, axes, shapes, neighbours and copies.
+"""The geometry of a whole dictionary, computed once and kept on disk: spectra, axes, shapes, neighbours and copies.
 
 Statistics, the axes of evidence, the pages of a site and reports are all made from it, without decomposing a latent
-again. `quadric.geometry.stored` keeps it in a run folder.
+again. Its folder, RUN/geometry/NAME in a run, holds `tensors-<hash>.safetensors` and a `geometry.json` that names the
+file with its size and hash, written last. If the stored geometry is missing, damaged, in another format, of other
+weights or about another centre, it is computed again.
 """
 
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
 
+import torch
+
+from quadric._io.array_file import load_stored, store_arrays
+from quadric._io.files import NotWritableError, name_disk_errors, read_versioned_json, write_json
 from quadric._io.progress import Progress, no_progress, part_of
-from quadric.geometry.centring import CentreLike
-from quadric.geometry.copies import Redundancy, redundancy
-from quadric.geometry.decomposition import Decomposition, decompose
-from quadric.geometry.neighbours import Neighbours, closest
+from quadric._io.records import record_from_json
+from quadric.geometry.centring import Centre, CentreLike, given_sha256
+from quadric.geometry.decomposition import KEPT_AXES, Decomposition, decompose
+from quadric.geometry.neighbours import DEFAULT_COUNT, Neighbours, Redundancy, closest, redundancy
+from quadric.geometry.shapes import Readings
 from quadric.geometry.statistics import LatentStatistics, statistics_of
-from quadric.model import Autoencoder
+from quadric.model import Dictionary
+from quadric.model.storage import weights_sha256
+
+FORMAT = "quadric-geometry"
+FORMAT_VERSION = 3
+"""Increase it whenever the same weights would give other tensors, so that stored ones are computed again."""
+NAME = "geometry.json"
+_TENSORS = (
+    "eigenvalues",
+    "support",
+    "axes",
+    "axis_quadratic",
+    "axis_linear",
+    "axis_kind",
+    "constant",
+    "energy",
+)
+_PARTS: dict[str, Any] = {"readings": Readings, "neighbours": Neighbours, "redundancy": Redundancy}
+IS_LINEAR = "is_linear"
+"""Name of a tensor that is there only if latents are directions."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -30,7 +59,7 @@ class DictionaryGeometry(Decomposition):
 
 
 def dictionary_geometry(
-    autoencoder: Autoencoder, on_progress: Progress = no_progress, *, moments: CentreLike | None = None
+    autoencoder: Dictionary, on_progress: Progress = no_progress, *, moments: CentreLike | None = None
 ) -> DictionaryGeometry:
     """Compute the geometry of every latent from weights alone, decomposing each latent once.
 
@@ -53,3 +82,147 @@ def dictionary_geometry(
     found = decompose(autoencoder, on_progress=part_of(on_progress, "geometry", 0, 2 * k), centre=moments)
     near = closest(found, on_progress=part_of(on_progress, "geometry", k, 2 * k))
     return DictionaryGeometry(**vars(found), neighbours=near, redundancy=redundancy(autoencoder))
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeometryFile:
+    """geometry.json."""
+
+    format: str
+    format_version: int
+    weights_sha256: str
+    centre_sha256: str
+    tolerance: float
+    tensors: dict[str, Any]
+
+
+def kept_geometry(
+    autoencoder: Dictionary, folder: Path, on_progress: Progress = no_progress, *, moments: CentreLike | None = None
+) -> DictionaryGeometry:
+    """The geometry of a dictionary, from the folder if it holds it, else computed and saved there.
+
+    Args:
+        autoencoder: Any dictionary.
+        folder: Where its geometry is kept, e.g. RUN/geometry/NAME; it need not exist.
+        on_progress: Called as by `dictionary_geometry`, and not at all if the stored geometry is used.
+        moments: Mean and covariance of the unit tokens that a raw dictionary reads.
+
+    Returns:
+        The geometry of exactly these weights about exactly this centre.
+
+    Example:
+        >>> from pathlib import Path
+        >>> known = geometry.kept_geometry(ae, Path("geometry"))
+        >>> Path("geometry/geometry.json").is_file()
+        True
+    """
+    if (known := stored_geometry(autoencoder, folder, moments=moments)) is not None:
+        return known
+    geometry = dictionary_geometry(autoencoder, on_progress, moments=moments)
+    with suppress(NotWritableError):  # a read-only run folder: return the geometry without storing it
+        save_geometry(geometry, folder)
+    return geometry
+
+
+def stored_geometry(
+    autoencoder: Dictionary, folder: Path, *, moments: CentreLike | None = None, any_centre: bool = False
+) -> DictionaryGeometry | None:
+    """The geometry in the folder, or None unless it is complete and that of exactly these weights and this centre.
+
+    Args:
+        autoencoder: Any dictionary.
+        folder: Where its geometry may be.
+        moments: Mean and covariance of the unit tokens that a raw dictionary reads.
+        any_centre: Accept whichever centre it was computed about, for readers that have no data to know one.
+
+    Returns:
+        The geometry, or None.
+    """
+    try:
+        geometry = load_geometry(folder)
+    except (OSError, ValueError, KeyError):
+        return None
+    fits = geometry.weights_sha256 == weights_sha256(autoencoder) and _has_expected_shapes(geometry, autoencoder)
+    fits = fits and (any_centre or geometry.centre_sha256 == given_sha256(autoencoder, moments))
+    return geometry if fits else None
+
+
+def save_geometry(geometry: DictionaryGeometry, folder: Path) -> None:
+    """Write into the folder; if it is interrupted, the folder holds the old geometry or the new one, complete.
+
+    Args:
+        geometry: What `dictionary_geometry` returned.
+        folder: Where to write; it need not exist.
+    """
+    with name_disk_errors(folder):
+        _save(geometry, folder)
+
+
+def _save(geometry: DictionaryGeometry, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = store_arrays(folder, "tensors", {name: tensor.numpy() for name, tensor in _tensors(geometry).items()})
+    record = GeometryFile(
+        format=FORMAT,
+        format_version=FORMAT_VERSION,
+        weights_sha256=geometry.weights_sha256,
+        centre_sha256=geometry.centre_sha256,
+        tolerance=geometry.tolerance,
+        tensors=tensors,
+    )
+    write_json(folder / NAME, asdict(record))
+    for file in folder.glob("tensors-*.safetensors"):
+        if file.name != tensors["file"]:
+            file.unlink()
+
+
+def load_geometry(folder: Path) -> DictionaryGeometry:
+    """Read what `save_geometry` wrote; anything else is an error."""
+    path = folder / NAME
+    remedy = "delete the folder, and it is computed again"
+    values = read_versioned_json(path, FORMAT, FORMAT_VERSION, "the geometry of a dictionary", remedy, since="0.2")
+    record = record_from_json(GeometryFile, values, str(path))
+    arrays = load_stored(folder, record.tensors, path, remedy)
+    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    parts: dict[str, Any] = {
+        name: kind(*(tensors[f"{name}.{field}"] for field in kind._fields)) for name, kind in _PARTS.items()
+    }
+    return DictionaryGeometry(
+        weights_sha256=record.weights_sha256,
+        centre_sha256=record.centre_sha256,
+        centre=_centre(tensors),
+        tolerance=record.tolerance,
+        is_linear=IS_LINEAR in tensors,
+        **({name: tensors[name] for name in _TENSORS} | parts),
+    )
+
+
+def _tensors(geometry: DictionaryGeometry) -> dict[str, torch.Tensor]:
+    whole = {name: getattr(geometry, name) for name in _TENSORS}
+    parts = {
+        f"{name}.{field}": getattr(getattr(geometry, name), field)
+        for name, kind in _PARTS.items()
+        for field in kind._fields
+    }
+    marks = {IS_LINEAR: torch.ones(1)} if geometry.is_linear else {}
+    return whole | parts | marks | _centre_tensors(geometry.centre)
+
+
+def _centre_tensors(centre: Centre | None) -> dict[str, torch.Tensor]:
+    if centre is None:
+        return {}
+    given = {"centre.mean": centre.mean, "centre.covariance": centre.covariance}
+    return {name: tensor.detach().cpu() for name, tensor in given.items() if tensor is not None}
+
+
+def _centre(tensors: dict[str, torch.Tensor]) -> Centre | None:
+    return Centre(tensors["centre.mean"], tensors.get("centre.covariance")) if "centre.mean" in tensors else None
+
+
+def _has_expected_shapes(geometry: DictionaryGeometry, autoencoder: Dictionary) -> bool:
+    """Whether as many axes and neighbours are stored as this version keeps."""
+    k, d = autoencoder.n_latents, autoencoder.d_model
+    count = min(DEFAULT_COUNT, k - 1)
+    expected = [(k, d, KEPT_AXES), (k,), (k, count), (k, count), (k,)]
+    near = geometry.neighbours
+    tensors = (geometry.axes, geometry.support, near.latents, near.overlaps, near.ranks)
+    return [tuple(tensor.shape) for tensor in tensors] == expected and len(geometry.eigenvalues) == k

@@ -14,9 +14,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from quadric.geometry.dictionary import as_forms
-from quadric.geometry.eigenpairs import Eigenpairs, eigenpairs
-from quadric.model import Autoencoder
+from quadric.geometry.spectra import Eigenpairs, eigenpairs
+from quadric.model import Dictionary
 from quadric.model.fast.kernel import cross_gram
+from quadric.model.forms import Forms
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -130,7 +131,7 @@ class Form:
 
 
 @torch.no_grad()
-def latent_form(autoencoder: Autoencoder, latent: int) -> Form:
+def latent_form(autoencoder: Dictionary | Forms, latent: int) -> Form:
     """W_i of one latent, as a sum over the atoms that feed into it; ddᵀ for a direction d of a linear dictionary.
 
     Args:
@@ -153,8 +154,28 @@ def latent_form(autoencoder: Autoencoder, latent: int) -> Form:
     return _atoms(bilinear.left, bilinear.right, atoms[kept], weights[kept])
 
 
+def spectrum(autoencoder: Dictionary | Forms, latent: int) -> Eigenpairs:
+    """Compute the eigenvalues and eigenvectors of one latent's W_i.
+
+    W_i = U diag(λ) Uᵀ to float64 rounding; eigenvalues below that rounding count as zero.
+
+    Args:
+        autoencoder: Any dictionary; a direction d of a linear one counts as the form ddᵀ.
+        latent: Index of the latent.
+
+    Returns:
+        Eigenvalues by |λ| descending and eigenvectors (d, r) as columns, where r is the rank of W_i.
+
+    Example:
+        >>> eigenvalues, eigenvectors = geometry.spectrum(ae, 3)
+        >>> bool((eigenvalues.abs().diff() <= 0).all())  # the largest first
+        True
+    """
+    return latent_form(autoencoder, latent).eigenpairs()
+
+
 @torch.no_grad()
-def combination(autoencoder: Autoencoder, coefficients: Float[Tensor, " k"]) -> Form:
+def combination(autoencoder: Dictionary | Forms, coefficients: Float[Tensor, " k"]) -> Form:
     """Σ_i a_i W_i over all latents, with one term per atom: the weights of the atoms are aC.
 
     Args:

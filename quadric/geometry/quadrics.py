@@ -20,12 +20,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from quadric.geometry.centring import CentreLike, Centring, centred_factors, centring_of
-from quadric.geometry.dictionary import require_bilinear
-from quadric.geometry.directions import directions_of
+from quadric.geometry.centring import CentreLike, Centring, centred_factors, centring_of, directions_of
+from quadric.geometry.dictionary import require_forms
 from quadric.geometry.shapes import DEFAULT_TOLERANCE, QuadricShape, Shape, read_shapes
-from quadric.model import Autoencoder, BilinearAutoencoder
-from quadric.model.linear import LinearAutoencoder
+from quadric.model import Dictionary
+from quadric.model.forms import Directions, Forms
 
 
 class AffineForm(NamedTuple):
@@ -88,12 +87,6 @@ class Quadric:
         """c²a: z at the centre of the tokens."""
         return self.form.scale**2 * self.form.constant
 
-    @property
-    def is_cylinder(self) -> bool:
-        """Whether the level sets go on for ever along some direction of the space."""
-        own = len(self.eigenvalues) + int(bool(self.direction.any()))
-        return own < len(self.centre)
-
     def __repr__(self) -> str:
         rank = len(self.eigenvalues)
         return (
@@ -103,7 +96,7 @@ class Quadric:
 
 
 def read(
-    autoencoder: Autoencoder,
+    autoencoder: Dictionary | Forms,
     latent: int,
     centre: CentreLike | None = None,
     *,
@@ -132,41 +125,26 @@ def read(
     if not 0 <= latent < autoencoder.n_latents:
         raise IndexError(f"latent {latent} is outside 0 … {autoencoder.n_latents - 1}")
     centring = centring_of(autoencoder, centre)
-    if isinstance(autoencoder, LinearAutoencoder):
-        form = direction_form(autoencoder, latent, centring)
+    directions = autoencoder if isinstance(autoencoder, Forms) else autoencoder.forms()
+    if isinstance(directions, Directions):
+        form = direction_form(directions, latent, centring)
     else:
-        form = _centred_form(require_bilinear(autoencoder), latent, centring)
+        form = _centred_form(require_forms(autoencoder), latent, centring)
     return read_quadric(form, centring.covariance if covariance is None else covariance, tolerance)
 
 
-def direction_form(autoencoder: LinearAutoencoder, latent: int, centring: Centring) -> AffineForm:
+def direction_form(directions: Directions, latent: int, centring: Centring) -> AffineForm:
     """A latent of a linear dictionary before its gate: no quadratic part, and b the row of the encoder."""
-    found = directions_of(autoencoder, centring.centre, slice(latent, latent + 1))
+    found = directions_of(directions, centring.centre, slice(latent, latent + 1))
     nothing = found.reads.new_zeros(0)
-    return AffineForm(
-        nothing, found.reads.new_zeros(autoencoder.d_model, 0), found.reads[0], float(found.constant), 1.0
-    )
+    return AffineForm(nothing, found.reads.new_zeros(directions.d_model, 0), found.reads[0], float(found.constant), 1.0)
 
 
-def _centred_form(bilinear: BilinearAutoencoder, latent: int, centring: Centring) -> AffineForm:
+def _centred_form(bilinear: Forms, latent: int, centring: Centring) -> AffineForm:
     atoms, weights = bilinear.mixing.row(latent)
     left, right = (factors[atoms].double().cpu() for factors in centred_factors(bilinear, centring))
     half = left.mT @ (weights.detach().double().cpu()[:, None] * right)
     return lens_affine_form((half + half.mT) / 2, centring.scale)
-
-
-def raw_affine_form(matrix: Float[Tensor, "d d"], centre: Float[Tensor, " d"]) -> AffineForm:
-    """A raw form read about a centre μ: v = pu lies perpendicular to it, and m·u ≈ ‖μ‖ stands beside."""
-    matrix, centre = matrix.double(), centre.double()
-    length = float(torch.linalg.vector_norm(centre))
-    if length == 0:
-        return _affine_form(matrix, torch.zeros_like(centre), 0.0, 1.0)
-    m = centre / length
-    across = matrix @ m
-    constant = float(m @ across)
-    beside = across - constant * m
-    quadratic = matrix - across.outer(m) - m.outer(across) + constant * m.outer(m)
-    return _affine_form(quadratic, 2 * beside, constant, length)
 
 
 def lens_affine_form(matrix: Float[Tensor, "w w"], scale: float) -> AffineForm:
@@ -196,11 +174,6 @@ def read_quadric(
 
     Returns:
         The quadric.
-
-    Example:
-        >>> form = geometry.read(ae, 0).form
-        >>> geometry.read_quadric(form).shape in geometry.SHAPES
-        True
     """
     basis, values = _basis_with_linear_part(form)
     spread = basis.mT @ _covariance(covariance, len(form.linear)) @ basis

@@ -68,59 +68,6 @@ def log_half_space_share(threshold: float, d_model: int) -> float:
     return math.log1p(-math.exp(log_half_space_share(-threshold, d_model)))
 
 
-def slab_share(threshold: float, d_model: int) -> float:
-    """P((w·x)² > τ) for a unit vector w; 0 where it is too small for a float, see `log_slab_share`.
-
-    Args:
-        threshold: τ, in [0, 1).
-        d_model: Width d; x is uniform on the unit sphere.
-
-    Returns:
-        The share of the sphere.
-
-    Example:
-        >>> round(geometry.slab_share(0.5, 3), 4)
-        0.2929
-    """
-    return math.exp(log_slab_share(threshold, d_model))
-
-
-def half_space_share(threshold: float, d_model: int) -> float:
-    """P(w·x > τ) for a unit vector w; 0 where it is too small for a float, see `log_half_space_share`.
-
-    Args:
-        threshold: τ, in (−1, 1).
-        d_model: Width d; x is uniform on the unit sphere.
-
-    Returns:
-        The share of the sphere.
-
-    Example:
-        >>> round(geometry.half_space_share(0.5, 3), 4)
-        0.25
-    """
-    return math.exp(log_half_space_share(threshold, d_model))
-
-
-def receptive_field_share(eigenvalues: Float[Tensor, " r"], threshold: float, d_model: int) -> float:
-    """P(xᵀWx > τ) for a form with the given non-zero eigenvalues; 0 where it is too small for a float.
-
-    Args:
-        eigenvalues: Of the form; the others of the d are zero.
-        threshold: τ.
-        d_model: Width d; x is uniform on the unit sphere.
-
-    Returns:
-        The share of the sphere.
-
-    Example:
-        >>> import torch
-        >>> round(geometry.receptive_field_share(torch.tensor([1.0]), 0.5, 3), 4)
-        0.2929
-    """
-    return math.exp(log_receptive_field_share(eigenvalues, threshold, d_model))
-
-
 def log_receptive_field_share(eigenvalues: Float[Tensor, " r"], threshold: float, d_model: int) -> float:
     """log P(xᵀWx > τ) for a form with the given eigenvalues, the others of the d being zero.
 

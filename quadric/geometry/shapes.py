@@ -22,7 +22,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from quadric.geometry.eigenpairs import Eigenpairs
+from quadric.geometry.spectra import Eigenpairs
 
 QuadricShape = Literal[
     "empty",
@@ -229,11 +229,6 @@ class LevelSet(NamedTuple):
         radii = ", ".join(f"{radius:.3g}" for radius in self.radii[:5].tolist())
         more = ", …" if len(self.radii) > 5 else ""
         return f"LevelSet({len(self.radii)} axes, {int(self.meets.sum())} meet the set: radii {radii or 'none'}{more})"
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether no point reaches the threshold."""
-        return not bool(self.meets.any())
 
 
 def level_set(pairs: Eigenpairs, threshold: float, tolerance: float = DEFAULT_TOLERANCE) -> LevelSet:

@@ -17,7 +17,7 @@ the coordinates of the first exactly, x̃₂ = A x̃₁ with A = [[I, (μ₁ −
 are compared by their forms on the raw unit token, those of which their reconstructions consist.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -27,8 +27,11 @@ from torch import Tensor
 
 from quadric.geometry.dictionary import as_forms
 from quadric.geometry.kernels import cross_kernel, inner, same_lens, squared_norm
-from quadric.model import Autoencoder, BilinearAutoencoder
-from quadric.model.lens import AffineLens
+from quadric.model import Dictionary
+from quadric.model.forms import Forms
+from quadric.model.lens import AffineLens, Lens, PaperLens
+from quadric.model.mixing import Identity, Mixing, initial_composite, initial_dense, initial_matrix
+from quadric.model.settings import Composite
 
 
 class HungarianSimilarity(NamedTuple):
@@ -59,7 +62,7 @@ class HungarianSimilarity(NamedTuple):
         return self.similarity
 
 
-def frobenius_similarity(a: Autoencoder, b: Autoencoder, *, force: bool = False) -> float:
+def frobenius_similarity(a: Dictionary | Forms, b: Dictionary | Forms, *, force: bool = False) -> float:
     """Sim_F = 2‖M‖² / (‖K‖² + ‖K'‖²): 1 for the same operator on the product space, 0 for orthogonal ones.
 
     Args:
@@ -86,7 +89,7 @@ def frobenius_from_norms(cross: float, energy: float, other_energy: float) -> fl
 
 
 def hungarian_similarity(
-    a: Autoencoder, b: Autoencoder, *, sign_free: bool = False, force: bool = False
+    a: Dictionary | Forms, b: Dictionary | Forms, *, sign_free: bool = False, force: bool = False
 ) -> HungarianSimilarity:
     """Sim_H with the assignment that maximizes Σ_i M_{i,P(i)}.
 
@@ -150,7 +153,7 @@ def assignment(scores: Float[Tensor, "k g"]) -> tuple[Int[Tensor, " m"], Int[Ten
     return torch.from_numpy(rows).to(scores.device), torch.from_numpy(columns).to(scores.device)
 
 
-def comparable(a: Autoencoder, b: Autoencoder, force: bool = False) -> tuple[BilinearAutoencoder, BilinearAutoencoder]:
+def comparable(a: Dictionary | Forms, b: Dictionary | Forms, force: bool = False) -> tuple[Forms, Forms]:
     """Both autoencoders in common coordinates, if they read the same vectors, else raise.
 
     `force` allows different hook points, and different widths: the axes of the narrower one are then the first axes of
@@ -164,7 +167,7 @@ def comparable(a: Autoencoder, b: Autoencoder, force: bool = False) -> tuple[Bil
                 "vectors; compare runs of one width, or force it (force=True, --force)"
             )
         for what in ("model", "hook_point"):
-            mine, other = getattr(first.provenance, what), getattr(second.provenance, what)
+            mine, other = (getattr(getattr(each, "provenance", None), what, None) for each in (a, b))
             if mine and other and mine != other:
                 raise ValueError(
                     f"{what} '{mine}' and '{other}' differ: these autoencoders read different vectors; compare runs "
@@ -176,7 +179,7 @@ def comparable(a: Autoencoder, b: Autoencoder, force: bool = False) -> tuple[Bil
 
 
 @torch.no_grad()
-def in_common_coordinates(autoencoders: Sequence[BilinearAutoencoder]) -> list[BilinearAutoencoder]:
+def in_common_coordinates(autoencoders: Sequence[Forms]) -> list[Forms]:
     """Autoencoders of one width with their forms in the same coordinates; unchanged if they have one lens.
 
     Args:
@@ -190,10 +193,10 @@ def in_common_coordinates(autoencoders: Sequence[BilinearAutoencoder]) -> list[B
         return list(autoencoders)
     if all(isinstance(each.lens, AffineLens) for each in autoencoders):
         return [first, *(_through_lens_of(first, other) for other in autoencoders[1:])]
-    return [_raw(each) for each in autoencoders]
+    return [each.raw() for each in autoencoders]
 
 
-def _through_lens_of(first: BilinearAutoencoder, other: BilinearAutoencoder) -> BilinearAutoencoder:
+def _through_lens_of(first: Forms, other: Forms) -> Forms:
     """The same forms on x̃₁: factors Aᵀl with x̃₂ = A x̃₁."""
     mine, lens = first.lens, other.lens
     assert isinstance(mine, AffineLens)
@@ -205,24 +208,11 @@ def _through_lens_of(first: BilinearAutoencoder, other: BilinearAutoencoder) -> 
         beside = (on_v @ shift)[:, None] + lens.constant.double() * on_constant
         return torch.cat([on_v, beside / constant], dim=1)
 
-    tensors = _with_factors(other, moved)
-    return BilinearAutoencoder.from_tensors(other.architecture, tensors | mine.tensors())
-
-
-def _raw(autoencoder: BilinearAutoencoder) -> BilinearAutoencoder:
-    """The same reconstruction as forms on the raw unit token: factors LTᵀ."""
-    tensors = _with_factors(autoencoder, autoencoder.lens.to_raw)
-    kept = {name: tensor for name, tensor in tensors.items() if not name.startswith("lens_")}
-    return BilinearAutoencoder.from_tensors(replace(autoencoder.architecture, lens="paper"), kept)
-
-
-def _with_factors(autoencoder: BilinearAutoencoder, change: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
-    tensors = {name: tensor.detach() for name, tensor in autoencoder.tensors().items()}
-    return tensors | {name: change(tensors[name].double()) for name in tensors.keys() & {"left", "right"}}
+    return other.moved(moved, mine)
 
 
 @torch.no_grad()
-def without_mean(autoencoder: Autoencoder, mean: Float[Tensor, " d"] | None = None) -> BilinearAutoencoder:
+def without_mean(autoencoder: Dictionary | Forms, mean: Float[Tensor, " d"] | None = None) -> Forms:
     """The quadratic block of every form alone: W ← pWp with p = I − mmᵀ, m the direction of the mean token.
 
     Two dictionaries may agree in nothing but how they see the mean token. Compare them before and after.
@@ -233,7 +223,7 @@ def without_mean(autoencoder: Autoencoder, mean: Float[Tensor, " d"] | None = No
             coordinate, and takes none.
 
     Returns:
-        A dictionary for geometry only, without gradients.
+        Forms, for every function of geometry.
 
     Example:
         >>> curved = geometry.without_mean(ae)
@@ -246,10 +236,10 @@ def without_mean(autoencoder: Autoencoder, mean: Float[Tensor, " d"] | None = No
     def across(factors: Float[Tensor, "h w"]) -> Float[Tensor, "h w"]:
         return factors - (factors @ unit)[:, None] * unit
 
-    return BilinearAutoencoder.from_tensors(forms.architecture, _with_factors(forms, across))
+    return forms.moved(across)
 
 
-def _direction_of_mean(forms: BilinearAutoencoder, mean: Tensor | None) -> Float[Tensor, " w"]:
+def _direction_of_mean(forms: Forms, mean: Tensor | None) -> Float[Tensor, " w"]:
     """m in the coordinates of the forms."""
     if isinstance(forms.lens, AffineLens):
         if mean is not None:
@@ -267,38 +257,47 @@ def _direction_of_mean(forms: BilinearAutoencoder, mean: Tensor | None) -> Float
     return mean.double() / length
 
 
-def widened(autoencoder: Autoencoder, width: int) -> BilinearAutoencoder:
+def widened(latents: Dictionary | Forms, width: int) -> Forms:
     """The same forms on wider tokens, whose further axes they ignore."""
-    autoencoder = as_forms(autoencoder)
-    missing = width - autoencoder.d_model
+    forms = as_forms(latents)
+    missing, d_model, lens = width - forms.d_model, forms.d_model, forms.lens
     if not missing:
-        return autoencoder
-    tensors = {name: tensor.detach() for name, tensor in autoencoder.tensors().items()}
-    for name in tensors.keys() & {"left", "right"}:
-        on_v, beside = tensors[name][:, : autoencoder.d_model], tensors[name][:, autoencoder.d_model :]
-        tensors[name] = torch.cat([torch.nn.functional.pad(on_v, (0, missing)), beside], dim=1)
-    if isinstance(autoencoder.lens, AffineLens):
-        tensors["lens_centre"] = torch.nn.functional.pad(tensors["lens_centre"], (0, missing))
-        tensors["lens_covariance"] = torch.nn.functional.pad(tensors["lens_covariance"], (0, missing, 0, missing))
-    architecture = replace(autoencoder.architecture, d_model=width)
-    return BilinearAutoencoder.from_tensors(architecture, tensors)
+        return forms
+
+    def pad(values: Tensor) -> Tensor:
+        return torch.nn.functional.pad(values, (0, missing))
+
+    def wide(factors: Float[Tensor, "h w"]) -> Float[Tensor, "h v"]:
+        return torch.cat([pad(factors[:, :d_model]), factors[:, d_model:]], dim=1)
+
+    wide_lens: Lens = PaperLens(width)
+    if isinstance(lens, AffineLens):
+        covariance = torch.nn.functional.pad(lens.covariance, (0, missing, 0, missing))
+        wide_lens = AffineLens(pad(lens.centre), lens.constant, covariance, lens.n_tokens)
+    return forms.moved(wide, wide_lens)
 
 
-def randomly_initialized(autoencoder: BilinearAutoencoder, seed: int) -> BilinearAutoencoder:
-    """A newly initialized autoencoder of the same architecture, to measure agreement by chance."""
-    shape = autoencoder.architecture
-    return BilinearAutoencoder(
-        d_model=shape.d_model,
-        n_latents=shape.n_latents,
-        n_hidden=shape.n_hidden,
-        prior=shape.prior,
-        mixing_density=shape.mixing_density,
-        symmetric=shape.symmetric,
-        tied=shape.tied,
-        init=shape.init,
-        seed=seed,
-        lens=autoencoder.lens if isinstance(autoencoder.lens, AffineLens) else None,
-        provenance=autoencoder.provenance,
-        device=autoencoder.left.device,
-        dtype=autoencoder.left.dtype,
-    )
+def random_forms(forms: Forms, seed: int) -> Forms:
+    """Forms of a newly initialized dictionary of the same sizes, to measure agreement by chance."""
+    generator, (k, h) = torch.Generator().manual_seed(seed), forms.mixing.shape
+    left = initial_matrix("orthogonal", (h, forms.width), generator)
+    right = left if forms.same_factors else initial_matrix("orthogonal", (h, forms.width), generator)
+    mixing: Mixing = Identity(k)
+    if forms.mixing.is_dense:
+        mixing = initial_dense((k, h), "orthogonal", generator)
+    elif forms.mixing.chooses_atoms:
+        mixing = initial_composite((k, h), forms.mixing.n_entries / (k * h), "orthogonal", generator)
+    is_same, left = right is left, left.to(forms.left)
+    return replace(forms, left=left, right=left if is_same else right.to(left), mixing=mixing.to(left.device))
+
+
+def randomly_initialized(dictionary: Dictionary, seed: int) -> Dictionary:
+    """A newly initialized dictionary of the same settings and lens, with as many entries of C as there are now."""
+    settings, density = dictionary.settings, dictionary.facts().get("mixing_density")
+    if isinstance(settings, Composite) and density is not None:
+        settings = replace(settings, atoms_per_latent=density * settings.atoms, initial_density=density)
+    lens = dictionary.lens if isinstance(dictionary.lens, AffineLens) else None
+    made = settings.build(dictionary.d_model, lens=lens, seed=seed)
+    made.provenance = dictionary.provenance
+    like = next(dictionary.parameters())
+    return made.to(device=like.device, dtype=like.dtype)

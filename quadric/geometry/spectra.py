@@ -1,10 +1,15 @@
-"""The eigenvalues and eigenvectors of every latent's whole form, in the lens's coordinates, from weights alone.
+"""Eigenvalues and eigenvectors of forms, computed in the small span of their terms, from weights alone.
 
-With an affine lens those are [v; c], one more than the token has: `quadric.geometry.decompose` splits the forms into
-their quadratic, linear and constant parts instead.
+W = Σ_j w_j ½(l_j r_jᵀ + r_j l_jᵀ) is zero outside the span of its l_j and r_j. With a QR decomposition of the
+stacked vectors, W = Q S Qᵀ, and only the eigenproblem of the small S remains. Terms that span the whole space are
+added up to a d×d matrix instead.
+
+`spectra` are those of every latent's whole form, in the lens's coordinates. With an affine lens those are [v; c], one
+more than the token has: `quadric.geometry.decompose` splits the forms into their quadratic, linear and constant parts.
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -12,9 +17,27 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from quadric.geometry.dictionary import term_batches
-from quadric.geometry.eigenpairs import Eigenpairs, eigenpairs, eigenvalues
-from quadric.geometry.forms import latent_form
-from quadric.model import Autoencoder
+from quadric.model import Dictionary
+from quadric.model.forms import Forms
+
+LARGEST_DENSE = 1_024
+"""Largest number of latents for a dense eigendecomposition of the kernel; beyond, Lanczos finds the leading pairs."""
+
+
+class Eigenpairs(NamedTuple):
+    """W = U diag(λ) Uᵀ, by |λ| descending."""
+
+    eigenvalues: Float[Tensor, "*batch r"]
+    eigenvectors: Float[Tensor, "*batch d r"]
+
+    def __repr__(self) -> str:
+        if self.eigenvalues.dim() != 1:
+            return f"Eigenpairs({self.eigenvalues.shape[-1]} of each of {self.eigenvalues[..., 0].numel()} matrices)"
+        shown = ", ".join(f"{value:.3g}" for value in self.eigenvalues[:5].tolist())
+        more = ", …" if len(self.eigenvalues) > 5 else ""
+        return (
+            f"Eigenpairs({len(self.eigenvalues)} in d_model={self.eigenvectors.shape[0]}: λ = {shown or 'none'}{more})"
+        )
 
 
 class SpectrumBatch(NamedTuple):
@@ -29,27 +52,7 @@ class SpectrumBatch(NamedTuple):
         return f"SpectrumBatch({b} latents, {r} eigenpairs each, d_model={d})"
 
 
-def spectrum(autoencoder: Autoencoder, latent: int) -> Eigenpairs:
-    """Compute the eigenvalues and eigenvectors of one latent's W_i.
-
-    W_i = U diag(λ) Uᵀ to float64 rounding; eigenvalues below that rounding count as zero.
-
-    Args:
-        autoencoder: Any dictionary; a direction d of a linear one counts as the form ddᵀ.
-        latent: Index of the latent.
-
-    Returns:
-        Eigenvalues by |λ| descending and eigenvectors (d, r) as columns, where r is the rank of W_i.
-
-    Example:
-        >>> eigenvalues, eigenvectors = geometry.spectrum(ae, 3)
-        >>> bool((eigenvalues.abs().diff() <= 0).all())  # the largest first
-        True
-    """
-    return latent_form(autoencoder, latent).eigenpairs()
-
-
-def spectra(autoencoder: Autoencoder) -> Iterator[SpectrumBatch]:
+def spectra(autoencoder: Dictionary | Forms) -> Iterator[SpectrumBatch]:
     """The eigenpairs of all latents, batch by batch, since the eigenvectors of all rarely fit into memory.
 
     Args:
@@ -66,23 +69,75 @@ def spectra(autoencoder: Autoencoder) -> Iterator[SpectrumBatch]:
         yield SpectrumBatch(latents, *eigenpairs(left, right, weights))
 
 
-def all_eigenvalues(autoencoder: Autoencoder) -> Float[Tensor, "k r"]:
-    """The eigenvalues of every latent by |λ| descending, padded with zeros to the longest row.
+def eigenpairs(
+    left: Float[Tensor, "*batch m d"], right: Float[Tensor, "*batch m d"], weights: Float[Tensor, "*batch m"]
+) -> Eigenpairs:
+    """All eigenpairs in the span of the terms; eigenvalues below the rounding of the terms are exactly zero.
 
-    Args:
-        autoencoder: Any dictionary.
-
-    Returns:
-        One row per latent.
-
-    Example:
-        >>> len(geometry.all_eigenvalues(ae)) == ae.n_latents
-        True
+    Terms that span the whole space are added up in the precision of the factors; everything else is float64.
     """
-    found = []
-    for latents, left, right, weights in term_batches(autoencoder):
-        found.append((latents.cpu(), eigenvalues(left, right, weights).cpu()))
-    return padded_table(found, autoencoder.n_latents)
+    vectors = _stacked(left, right)
+    if vectors.shape[-2] < vectors.shape[-1]:
+        with _one_thread():
+            basis, coordinates = torch.linalg.qr(vectors.double().mT)
+            values, rotation = torch.linalg.eigh(_core(coordinates, weights))
+            directions = basis @ rotation
+    else:
+        values, directions = torch.linalg.eigh(_matrix(left, right, weights))
+    values = _without_rounding(values, left, right, weights)
+    order = values.abs().argsort(dim=-1, descending=True, stable=True)
+    return Eigenpairs(values.gather(-1, order), directions.gather(-1, order[..., None, :].expand_as(directions)))
+
+
+def eigenvalues(
+    left: Float[Tensor, "*batch m d"], right: Float[Tensor, "*batch m d"], weights: Float[Tensor, "*batch m"]
+) -> Float[Tensor, "*batch r"]:
+    """The eigenvalues alone, at a fraction of the cost."""
+    vectors = _stacked(left, right)
+    if vectors.shape[-2] < vectors.shape[-1]:
+        with _one_thread():
+            values = torch.linalg.eigvalsh(_core(torch.linalg.qr(vectors.double().mT, mode="r").R, weights))
+    else:
+        values = torch.linalg.eigvalsh(_matrix(left, right, weights))
+    values = _without_rounding(values, left, right, weights)
+    return values.gather(-1, values.abs().argsort(dim=-1, descending=True, stable=True))
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Use one thread: on a small factorization, several spend more time on synchronization than on work."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _stacked(left: Tensor, right: Tensor) -> Tensor:
+    """The vectors that span the matrix: half as many where l_j = r_j throughout."""
+    return left if torch.equal(left, right) else torch.cat([left, right], dim=-2)
+
+
+def _core(coordinates: Tensor, weights: Tensor) -> Tensor:
+    """S = ½(R_l diag(w) R_rᵀ + its transpose), from the coordinates of the stacked vectors in their basis."""
+    m = weights.shape[-1]
+    half = (coordinates[..., :m] * weights.double()[..., None, :]) @ coordinates[..., -m:].mT
+    return (half + half.mT) / 2
+
+
+def _matrix(left: Tensor, right: Tensor, weights: Tensor) -> Tensor:
+    """W itself, added up in the precision of its factors."""
+    half = left.mT @ (weights[..., None].to(right) * right)
+    return (half + half.mT).double() / 2
+
+
+def _without_rounding(values: Tensor, left: Tensor, right: Tensor, weights: Tensor) -> Tensor:
+    """Set eigenvalues below rounding to zero; since terms may cancel, rounding is relative to their size, not W's."""
+    norms = torch.linalg.vector_norm(left, dim=-1) * torch.linalg.vector_norm(right, dim=-1)
+    size = (weights.abs() * norms).sum(-1, keepdim=True).double()
+    floor = torch.finfo(values.dtype).eps * max(1, values.shape[-1]) * size
+    return torch.where(values.abs() <= floor, 0, values)
 
 
 def padded_table(rows: list[tuple[Tensor, Tensor]], n_latents: int) -> Float[Tensor, "k r"]:
@@ -91,3 +146,34 @@ def padded_table(rows: list[tuple[Tensor, Tensor]], n_latents: int) -> Float[Ten
     for latents, values in rows:
         table[latents, : values.shape[1]] = values
     return table
+
+
+def leading_eigenpairs(
+    kernel: Float[Tensor, "k k"], count: int
+) -> tuple[Float[Tensor, " count"], Float[Tensor, "k count"]]:
+    """The `count` largest eigenvalues of a positive semidefinite matrix, descending, and their eigenvectors."""
+    if len(kernel) <= LARGEST_DENSE or 2 * count >= len(kernel):
+        values, vectors = torch.linalg.eigh((kernel.double() + kernel.double().mT) / 2)
+        return values.flip(0)[:count], vectors.flip(1)[:, :count]
+    from scipy.sparse.linalg import eigsh  # imported here: the import takes longer than most reports
+
+    matrix = kernel.cpu().numpy()
+    # A fixed start vector, so that the same kernel always gives the same eigenvectors.
+    values, vectors = eigsh(matrix, k=count, which="LA", v0=matrix.sum(0) + 1)
+    return torch.from_numpy(values[::-1].copy()).double(), torch.from_numpy(vectors[:, ::-1].copy()).double()
+
+
+def effective_rank(eigenvalues: Float[Tensor, "*k r"]) -> Float[Tensor, "*k"]:
+    """(Σ|λ|)² / Σλ²: r for r equal eigenvalues, 0 for none."""
+    return ratio(eigenvalues.abs().sum(-1).square(), eigenvalues.square().sum(-1))
+
+
+def captured_curve(eigenvalues: Float[Tensor, "*k r"]) -> Float[Tensor, "*k r"]:
+    """Share of Σ|λ| in the first 1, 2, … eigenvalues, which come by |λ| descending."""
+    running = eigenvalues.abs().cumsum(-1)
+    return ratio(running, running[..., -1:])
+
+
+def ratio(part: Tensor, whole: Tensor) -> Tensor:
+    """part / whole, and 0 where `whole` is 0."""
+    return torch.where(whole == 0, 0, part / torch.where(whole == 0, 1, whole))

@@ -1,10 +1,16 @@
-"""One table with the numbers of every latent that need no data: those that the paper's viewer shows, and a few more.
+"""The numbers of every latent that need no data: those that the paper's viewer shows, a few more, and bits.
 
-Numbers are about the centre of the tokens, where it is known: eigenvalues are those of the quadratic part Q."""
+Those of the table are about the centre of the tokens, where it is known: eigenvalues are those of the quadratic part Q.
 
+Bits say how long a description of the latents is, so that priors can be compared by error per bit. The code is simple:
+every number costs `precision` bits, and a support is an index among all supports of its size. Offsets are left out:
+they belong to the training penalty, not to the forms.
+"""
+
+import math
 from collections import Counter
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -12,10 +18,13 @@ from torch import Tensor
 
 from quadric._io.progress import Progress, no_progress
 from quadric.geometry.centring import CentreLike
-from quadric.geometry.copies import Redundancy, redundancy
 from quadric.geometry.decomposition import Decomposition, decompose
+from quadric.geometry.dictionary import as_forms, support
+from quadric.geometry.neighbours import Redundancy, redundancy
 from quadric.geometry.shapes import DEFAULT_TOLERANCE, check_tolerance
-from quadric.model import Autoencoder
+from quadric.geometry.spectra import captured_curve, effective_rank, ratio
+from quadric.model import Dictionary
+from quadric.model.forms import Forms
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -91,7 +100,7 @@ _COLUMNS = tuple(field.name for field in fields(LatentStatistics) if field.name 
 
 
 def statistics(
-    autoencoder: Autoencoder,
+    autoencoder: Dictionary,
     tolerance: float = DEFAULT_TOLERANCE,
     on_progress: Progress = no_progress,
     geometry: Decomposition | None = None,
@@ -135,7 +144,7 @@ def statistics_of(geometry: Decomposition, copy_of: Int[Tensor, " k"]) -> Latent
     curve = captured_curve(eigenvalues)
     shapes = [found.shape_of(latent, geometry.tolerance) for latent in range(geometry.n_latents)]
     return LatentStatistics(
-        importance=_ratio(geometry.energy, geometry.energy.mean()),
+        importance=ratio(geometry.energy, geometry.energy.mean()),
         effective_rank=effective_rank(eigenvalues),
         captured_1=_captured_by(curve, 1),
         captured=_captured_by(curve, 3),
@@ -157,22 +166,88 @@ def statistics_of(geometry: Decomposition, copy_of: Int[Tensor, " k"]) -> Latent
     )
 
 
-def effective_rank(eigenvalues: Float[Tensor, "*k r"]) -> Float[Tensor, "*k"]:
-    """(Σ|λ|)² / Σλ²: r for r equal eigenvalues, 0 for none."""
-    return _ratio(eigenvalues.abs().sum(-1).square(), eigenvalues.square().sum(-1))
-
-
-def captured_curve(eigenvalues: Float[Tensor, "*k r"]) -> Float[Tensor, "*k r"]:
-    """Share of Σ|λ| in the first 1, 2, … eigenvalues, which come by |λ| descending."""
-    running = eigenvalues.abs().cumsum(-1)
-    return _ratio(running, running[..., -1:])
-
-
 def _captured_by(curve: Tensor, count: int) -> Tensor:
     width = curve.shape[-1]
     return curve[:, min(count, width) - 1] if width else curve.new_zeros(len(curve))
 
 
-def _ratio(part: Tensor, whole: Tensor) -> Tensor:
-    """part / whole, and 0 where `whole` is 0."""
-    return torch.where(whole == 0, 0, part / torch.where(whole == 0, 1, whole))
+class DescriptionLength(NamedTuple):
+    """Bits of an autoencoder's forms, each latent taken alone and all of them together."""
+
+    alone: Float[Tensor, " k"]
+    """Bits of each latent with its own copies of its atoms, or of its w(w+1)/2 entries where that is shorter."""
+    atoms: float
+    """Bits of the atoms that any latent uses, each counted once."""
+    supports: float
+    """Bits that encode which atoms each latent uses; 0 where the prior fixes it."""
+    weights: float
+    """Bits of the entries of C that differ from zero; 0 where C is the identity."""
+    precision: int
+    """Bits per number."""
+
+    def __repr__(self) -> str:
+        return (
+            f"DescriptionLength({len(self.alone):,} latents, {self.total:.4g} bits at {self.precision} bits per number)"
+        )
+
+    @property
+    def total(self) -> float:
+        """Bits of the whole dictionary, shared atoms counted once."""
+        return self.atoms + self.supports + self.weights
+
+
+@torch.no_grad()
+def description_length(autoencoder: Dictionary | Forms, precision: int | None = None) -> DescriptionLength:
+    """Bits of every latent and of the whole dictionary; by default at the precision in which the weights are stored.
+
+    A latent with s of h atoms costs log₂(h + 1) + log₂ C(h, s) bits for its support, s weights and s atoms of 2w
+    numbers (w where L = R), with w = d, or d + 1 with an affine lens. The lens itself is not counted. A direction of a
+    linear dictionary costs d numbers: what it writes, without its encoder.
+
+    Args:
+        autoencoder: Any dictionary.
+        precision: Bits per number; by default those of the stored weights.
+
+    Returns:
+        Bits of each latent alone, and of the dictionary, in which shared atoms count once.
+
+    Example:
+        >>> bits = geometry.description_length(ae, precision=16)
+        >>> bits.total <= bits.alone.sum()
+        tensor(True)
+    """
+    bilinear = as_forms(autoencoder)
+    precision = 8 * bilinear.left.element_size() if precision is None else precision
+    if precision < 1:
+        raise ValueError(f"precision={precision} is not a number of bits ≥ 1; 32 is that of float32")
+    counts = support(bilinear).cpu().double()
+    choice = _support_bits(counts, bilinear)
+    values = counts * precision if bilinear.mixing.has_weights else torch.zeros_like(counts)
+    per_atom = _numbers_per_atom(bilinear) * precision
+    width = bilinear.lens.width
+    whole_matrix = precision * width * (width + 1) / 2
+    return DescriptionLength(
+        alone=(choice + values + counts * per_atom).clamp(max=whole_matrix),
+        atoms=float(_atoms_in_use(bilinear) * per_atom),
+        supports=float(choice.sum()),
+        weights=float(values.sum()),
+        precision=precision,
+    )
+
+
+def _numbers_per_atom(autoencoder: Forms) -> int:
+    return autoencoder.lens.width * (1 if autoencoder.same_factors else 2)
+
+
+def _support_bits(counts: Tensor, autoencoder: Forms) -> Tensor:
+    """log₂(h + 1) for the size and log₂ C(h, s) for the choice, where the prior leaves them open."""
+    if not autoencoder.mixing.chooses_atoms:
+        return torch.zeros_like(counts)
+    h = torch.tensor(float(autoencoder.n_hidden), dtype=torch.float64)
+    choices = torch.lgamma(h + 1) - torch.lgamma(counts + 1) - torch.lgamma(h - counts + 1)
+    return math.log2(autoencoder.n_hidden + 1) + choices.clamp(min=0) / math.log(2)
+
+
+def _atoms_in_use(autoencoder: Forms) -> int:
+    _, atoms, weights = autoencoder.mixing.entries()
+    return int(torch.bincount(atoms[weights != 0]).count_nonzero())

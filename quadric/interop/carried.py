@@ -11,7 +11,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from quadric.model import Autoencoder, BilinearAutoencoder, LinearAutoencoder
+from quadric.model import BilinearAutoencoder, Dictionary
+from quadric.model.forms import Directions
 from quadric.model.lens import PaperLens
 
 
@@ -40,24 +41,24 @@ class LinearDecoder(NamedTuple):
     bias: Float[Tensor, " d"]
 
 
-def is_linear(autoencoder: Autoencoder) -> bool:
+def is_linear(autoencoder: Dictionary) -> bool:
     """Whether decoding is linear in the latents: always but for forms without a lens."""
-    return not (isinstance(autoencoder, BilinearAutoencoder) and isinstance(autoencoder.lens, PaperLens))
+    return autoencoder.is_linear or not isinstance(autoencoder.lens, PaperLens)
 
 
-def encode(autoencoder: Autoencoder, tokens: Float[Tensor, "*shape d"]) -> Encoded:
+def encode(autoencoder: Dictionary, tokens: Float[Tensor, "*shape d"]) -> Encoded:
     """Latents of tokens, at unit norm where the dictionary reads them so, and what `decode` needs of the tokens."""
     shape = tokens.shape[:-1]
     flat = tokens.reshape(-1, tokens.shape[-1])
     prepared = autoencoder.prepare(flat)
     lengths: Tensor = torch.linalg.vector_norm(flat, dim=-1, keepdim=True, dtype=prepared.dtype)
     latents = autoencoder.encode(prepared).reshape(*shape, autoencoder.n_latents)
-    needs_tokens = isinstance(autoencoder, LinearAutoencoder) or not is_linear(autoencoder)
+    needs_tokens = autoencoder.is_linear or not is_linear(autoencoder)
     carried = Carried(shape, lengths / autoencoder.lengths_of(prepared), prepared if needs_tokens else None)
     return Encoded(latents, carried)
 
 
-def decode(autoencoder: Autoencoder, latents: Float[Tensor, "*shape k"], carried: Carried) -> Float[Tensor, "*shape d"]:
+def decode(autoencoder: Dictionary, latents: Float[Tensor, "*shape k"], carried: Carried) -> Float[Tensor, "*shape d"]:
     """The reconstruction of each token at the token's own length.
 
     With an affine lens and for linear dictionaries, gradients flow to the latents. Without a lens it is √λ₁v₁ of
@@ -88,7 +89,7 @@ def check_carried(carried: Carried | None, latents: Tensor, remedy: str) -> Carr
 
 
 @torch.no_grad()
-def linear_decoder(autoencoder: Autoencoder) -> LinearDecoder:
+def linear_decoder(autoencoder: Dictionary) -> LinearDecoder:
     """The decoder of a linear dictionary, or of forms with an affine lens: û = μ + Σ_i z_i b_i/(2c).
 
     Args:
@@ -97,8 +98,9 @@ def linear_decoder(autoencoder: Autoencoder) -> LinearDecoder:
     Returns:
         One row per latent, what one unit of it adds to the reconstruction, and the bias; in float64.
     """
-    if isinstance(autoencoder, LinearAutoencoder):
-        return LinearDecoder(autoencoder.decoder.double(), autoencoder.decoder_bias.double())
+    forms = autoencoder.forms()
+    if isinstance(forms, Directions):
+        return LinearDecoder(forms.writes.double(), forms.bias.double())
     assert isinstance(autoencoder, BilinearAutoencoder)
     ones = torch.eye(autoencoder.n_latents, dtype=torch.float64, device=autoencoder.left.device)
     bias = autoencoder.decode(torch.zeros_like(ones[:1]))

@@ -30,9 +30,12 @@ from torch import Tensor, nn
 from quadric._io.files import read_versioned_json
 from quadric._io.records import check_keys
 from quadric.geometry import spectra
+from quadric.geometry.dictionary import require_forms
+from quadric.geometry.neighbours import form_kernel
 from quadric.interop.carried import Carried, check_carried, decode, encode, is_linear, linear_decoder
 from quadric.interop.hook_names import transformer_lens_name
-from quadric.model import Autoencoder, BilinearAutoencoder, LinearAutoencoder, load_pretrained
+from quadric.model import Dictionary, load_pretrained
+from quadric.model.forms import Directions, Forms
 
 FORMAT = "quadric-saebench"
 FORMAT_VERSION = 1
@@ -99,7 +102,7 @@ class BenchSAE(nn.Module):
         hook_layer: Its layer.
     """
 
-    def __init__(self, autoencoder: Autoencoder, *, model_name: str, hook_name: str, hook_layer: int) -> None:
+    def __init__(self, autoencoder: Dictionary, *, model_name: str, hook_name: str, hook_layer: int) -> None:
         super().__init__()
         self.autoencoder = autoencoder.eval().requires_grad_(False)
         weights = bench_weights(autoencoder)
@@ -172,7 +175,7 @@ def load(folder: str | Path) -> BenchSAE:
     return BenchSAE(load_pretrained(folder), **place)
 
 
-def bench_record(autoencoder: Autoencoder, model_name: str | None) -> dict[str, Any]:
+def bench_record(autoencoder: Dictionary, model_name: str | None) -> dict[str, Any]:
     """The contents of saebench.json: where in which model the dictionary belongs.
 
     Args:
@@ -193,7 +196,7 @@ def bench_record(autoencoder: Autoencoder, model_name: str | None) -> dict[str, 
 
 
 @torch.no_grad()
-def bench_weights(autoencoder: Autoencoder) -> BenchWeights:
+def bench_weights(autoencoder: Dictionary) -> BenchWeights:
     """W_enc, b_enc, W_dec, b_dec and the units of the latents, see the module's docstring; in float64."""
     length = math.sqrt(autoencoder.d_model) if autoencoder.reads_unit_tokens else 1.0
     at_unit_length = _at_unit_length(autoencoder)
@@ -202,22 +205,22 @@ def bench_weights(autoencoder: Autoencoder) -> BenchWeights:
     )
 
 
-def _at_unit_length(autoencoder: Autoencoder) -> BenchWeights:
+def _at_unit_length(autoencoder: Dictionary) -> BenchWeights:
     """The weights for tokens of the length that the dictionary reads."""
-    if isinstance(autoencoder, BilinearAutoencoder) and not is_linear(autoencoder):
+    if not is_linear(autoencoder):
         return _without_lens(autoencoder)
     rows, bias = linear_decoder(autoencoder)
     units = torch.linalg.vector_norm(rows, dim=1)
     directions = torch.where(units[:, None] > 0, rows / units.clamp_min(1e-300)[:, None], _first_axis(rows))
-    if isinstance(autoencoder, LinearAutoencoder):
-        encoder, constants = autoencoder.encoder.double(), autoencoder.encoder_bias.double()
+    forms = autoencoder.forms()
+    if isinstance(forms, Directions):
+        encoder, constants = forms.reads.double(), forms.constants.double()
     else:
-        assert isinstance(autoencoder, BilinearAutoencoder)
-        encoder, constants = _linear_parts(autoencoder, rows)
+        encoder, constants = _linear_parts(require_forms(autoencoder), rows)
     return BenchWeights((encoder * units[:, None]).mT, constants * units, directions, bias, units)
 
 
-def _linear_parts(autoencoder: BilinearAutoencoder, rows: Tensor) -> tuple[Tensor, Tensor]:
+def _linear_parts(autoencoder: Forms, rows: Tensor) -> tuple[Tensor, Tensor]:
     """c·b_i and c²a_i of z = vᵀQv + c·bᵀv + c²a, with rows b_i/(2c)."""
     assert autoencoder.lens.constant is not None
     square = autoencoder.lens.constant.double().square()
@@ -227,7 +230,7 @@ def _linear_parts(autoencoder: BilinearAutoencoder, rows: Tensor) -> tuple[Tenso
     return 2 * square * rows, square * constants
 
 
-def _without_lens(autoencoder: BilinearAutoencoder) -> BenchWeights:
+def _without_lens(autoencoder: Dictionary) -> BenchWeights:
     """Leading eigenvectors, by |λ|, with their largest entry positive; an empty form gets the first axis."""
     directions = _first_axis(torch.zeros(autoencoder.n_latents, autoencoder.d_model, dtype=torch.float64)).clone()
     for batch in spectra(autoencoder):
@@ -237,7 +240,7 @@ def _without_lens(autoencoder: BilinearAutoencoder) -> BenchWeights:
         largest = leading.gather(1, leading.abs().argmax(1, keepdim=True))
         some = batch.eigenvalues[:, 0].cpu() != 0
         directions[batch.latents.cpu()[some]] = (leading * largest.sign())[some]
-    units = autoencoder.kernel().diagonal().double().clamp_min(0).sqrt().cpu()
+    units = form_kernel(autoencoder).diagonal().double().clamp_min(0).sqrt().cpu()
     zeros = torch.zeros(autoencoder.n_latents, dtype=torch.float64)
     return BenchWeights(directions.mT.clone(), zeros, directions, zeros[:1].expand(autoencoder.d_model).clone(), units)
 

@@ -17,12 +17,12 @@ from sae_lens import SAE, SAEConfig, register_sae_class
 from sae_lens.saes.sae import SAEMetadata
 from torch import Tensor, nn
 
-from quadric._io.records import record_from_json
 from quadric.interop.carried import Carried, check_carried, decode, encode
 from quadric.interop.reading.saelens import INTEGERS as INDICES
+from quadric.interop.reading.saelens import tensor_shapes
 from quadric.interop.writing.saelens import ARCHITECTURE
-from quadric.model import BilinearArchitecture, BilinearAutoencoder
-from quadric.model.bilinear import tensor_shapes
+from quadric.model import BilinearAutoencoder
+from quadric.model.storage import Described, described
 
 LARGEST_INDEX = {torch.float64: 2**53, torch.float32: 2**24, torch.float16: 2**11, torch.bfloat16: 2**8}
 """Up to here, every integer is exact."""
@@ -35,15 +35,19 @@ class QuadricSAEConfig(SAEConfig):
 
     metadata: Any = field(default_factory=SAEMetadata)  # SAELens first passes a dict, then sets an SAEMetadata
     quadric: dict[str, Any] = field(default_factory=dict)
-    """The fields of `quadric.model.BilinearArchitecture`."""
+    """What `quadric.model.storage.description` gives, and the shapes of all tensors."""
 
     @classmethod
     def architecture(cls) -> str:
         return ARCHITECTURE
 
-    def bilinear(self) -> BilinearArchitecture:
-        """The architecture, checked."""
-        return record_from_json(BilinearArchitecture, self.quadric, "quadric in cfg.json")
+    def described(self) -> Described:
+        """The dictionary but for its tensors, checked."""
+        return described(self.quadric, "quadric in cfg.json")
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Name and shape of every tensor."""
+        return tensor_shapes(self.quadric, "quadric in cfg.json")
 
 
 class QuadricSAE(SAE[QuadricSAEConfig]):
@@ -54,12 +58,11 @@ class QuadricSAE(SAE[QuadricSAEConfig]):
     """
 
     def initialize_weights(self) -> None:
-        architecture = self.cfg.bilinear()
-        for name, shape in tensor_shapes(architecture).items():
+        for name, shape in self.cfg.shapes().items():
             dtype = torch.int64 if name in INDICES else self.dtype
             empty = torch.zeros if name in INDICES else torch.empty
             self.register_buffer(name, empty(shape, dtype=dtype, device=self.device))
-        if architecture.lens == "affine":
+        if "lens_centre" in self.cfg.shapes():
             self.W_dec = nn.Parameter(torch.empty(self.cfg.d_sae, self.cfg.d_in, dtype=self.dtype, device=self.device))
             self.b_dec = nn.Parameter(torch.empty(self.cfg.d_in, dtype=self.dtype, device=self.device))
         self._carried: Carried | None = None
@@ -89,18 +92,16 @@ class QuadricSAE(SAE[QuadricSAEConfig]):
     def dictionary(self) -> BilinearAutoencoder:
         """The same weights as an autoencoder of Quadric, for its geometry and interventions."""
         if not self._dictionary:
-            architecture = self.cfg.bilinear()
-            tensors = {name: getattr(self, name) for name in tensor_shapes(architecture)}
-            self._dictionary.append(
-                BilinearAutoencoder.from_tensors(architecture, tensors).eval().requires_grad_(False)
-            )
+            made = self.cfg.described().with_tensors({name: getattr(self, name) for name in self.cfg.shapes()})
+            assert isinstance(made, BilinearAutoencoder)
+            self._dictionary.append(made.eval().requires_grad_(False))
         return self._dictionary[0]
 
     def process_state_dict_for_loading(self, state_dict: dict[str, Any]) -> None:
         """Give integers back their type, which SAELens's loader took from them."""
         for name in INDICES:
             if name in state_dict:
-                largest = 0 if name == "lens_n_tokens" else self.cfg.bilinear().n_hidden  # a count may be rounded
+                largest = 0 if name == "lens_n_tokens" else self.cfg.shapes()["left"][0]  # a count may be rounded
                 state_dict[name] = _integers(state_dict[name], largest)
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:

@@ -19,9 +19,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from quadric.geometry.centring import CentreLike, Centring, centring_of
-from quadric.geometry.eigenpairs import eigenpairs
+from quadric.geometry.dictionary import require_forms
 from quadric.geometry.shapes import check_tolerance, largest_shares
-from quadric.model import BilinearAutoencoder
+from quadric.geometry.spectra import eigenpairs
+from quadric.model import Dictionary
 
 OUTSIDE = 1e-10
 """Share of b that may lie outside the eigenvectors by rounding alone."""
@@ -53,11 +54,6 @@ class Axes(NamedTuple):
     weights: Float[Tensor, " s"]
     centring: Centring
 
-    @property
-    def has_linear_axis(self) -> bool:
-        """Whether the last axis is that of the linear part."""
-        return bool(self.eigenvalues.numel() and self.eigenvalues[-1] == 0)
-
     def to(self, device: torch.device) -> "Axes":
         """The same on another device."""
         return Axes(
@@ -84,9 +80,7 @@ class Axes(NamedTuple):
 
 
 @torch.no_grad()
-def latent_axes(
-    autoencoder: BilinearAutoencoder, latent: int, centre: CentreLike | None = None, tolerance: float = 0.0
-) -> Axes:
+def latent_axes(autoencoder: Dictionary, latent: int, centre: CentreLike | None = None, tolerance: float = 0.0) -> Axes:
     """The axes of one latent.
 
     Args:
@@ -101,12 +95,12 @@ def latent_axes(
     check_tolerance(tolerance)
     if isinstance(latent, bool) or not isinstance(latent, int) or not 0 <= latent < autoencoder.n_latents:
         raise IndexError(f"latent {latent} is outside 0 … {autoencoder.n_latents - 1}")
-    centring = centring_of(autoencoder, centre)
-    atoms, weights = autoencoder.mixing.row(latent)
+    forms, centring = require_forms(autoencoder), centring_of(autoencoder, centre)
+    atoms, weights = forms.mixing.row(latent)
     weights = weights.detach().double().cpu()
     left, right = (
         centring.split(factors.detach()[atoms.to(factors.device)].double().cpu())
-        for factors in (autoencoder.left, autoencoder.right)
+        for factors in (forms.left, forms.right)
     )
     values, vectors = eigenpairs(left[:, :-1], right[:, :-1], weights)
     curved = values != 0

@@ -20,7 +20,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from quadric.interventions.axes import Axes, Placed
-from quadric.model import BilinearAutoencoder, check_tokens
+from quadric.model import Dictionary, check_tokens
 
 SAME_DIRECTION = 0.1
 """Relative size of a singular value of [U_1, U_2, …] below which directions count as one: angles of about 8°. Granting
@@ -39,7 +39,7 @@ class Intervention:
         torch.Size([5, 8])
     """
 
-    autoencoder: BilinearAutoencoder
+    autoencoder: Dictionary
     index: int
     """Of the latent."""
     axes: Axes

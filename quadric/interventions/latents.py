@@ -14,12 +14,12 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from quadric.geometry.centring import CentreLike
-from quadric.geometry.dictionary import require_bilinear
+from quadric.geometry.dictionary import check_forms
 from quadric.interventions.axes import Axes, Placed, latent_axes
 from quadric.interventions.combining import Intervention, unit_and_norm
 from quadric.interventions.motion import path_steps, slide_steps
 from quadric.interventions.projection import Reach, nearest_steps, reach
-from quadric.model import Autoencoder, check_tokens
+from quadric.model import Dictionary, check_tokens
 from quadric.model.checks import check_choice
 
 Target = float | Tensor | Callable[[Tensor], Tensor]
@@ -56,9 +56,9 @@ class Latent:
     """
 
     def __init__(
-        self, autoencoder: Autoencoder, index: int, centre: CentreLike | None = None, tolerance: float = 0.0
+        self, autoencoder: Dictionary, index: int, centre: CentreLike | None = None, tolerance: float = 0.0
     ) -> None:
-        self.autoencoder = require_bilinear(autoencoder)
+        self.autoencoder = check_forms(autoencoder)
         self.index = index
         self.axes = latent_axes(self.autoencoder, index, centre, tolerance)
         """Its axes, by |λ| descending; the last one is that of the linear part if λ = 0."""

@@ -58,7 +58,7 @@ def nearest_steps(
         The steps, and whether they reach the value.
 
     Example:
-        >>> from quadric.interventions import nearest_steps
+        >>> from quadric.interventions.projection import nearest_steps
         >>> circle, token = torch.ones(2).double(), torch.tensor([[3.0, 4.0]]).double()
         >>> nearest_steps(circle, 2 * token, torch.tensor([75.0]).double()).steps  # from radius 5 to 10
         tensor([[3., 4.]], dtype=torch.float64)

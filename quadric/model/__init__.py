@@ -1,43 +1,24 @@
 """Dictionaries of latents over token vectors: bilinear autoencoders, and linear baselines to compare them with.
 
-bilinear   the model, and its loss in fifteen lines of plain autograd (`reference_loss`)
-mixing     the matrix C from atoms to latents: identity, dense, masked or sparse
-topk       the linear dictionaries
-scaling    what the encoder of a linear dictionary reads of a token
-objective  unit tokens, error and density as pure functions
-kernels    fast exact forms of the same mathematics
-rank_one   from the reconstruction X̂ back to a vector
-io         saving and loading
+settings    what each kind can be told, one dataclass per kind; no torch
+terms       the loss as a list of terms
+step        what a term can ask for about one batch, in plain autograd
+dictionary  the one interface of every dictionary
+forms       the latents as geometry sees them: quadratic forms, or directions
+bilinear    the model: lens, L, R and a mixing C
+mixing      the matrix C from atoms to latents: identity, dense, masked or sparse
+lens        the fixed affine map before the forms
+linear      TopK, BatchTopK and what other libraries train
+scaling     what the encoder of a linear dictionary reads of a token
+objective   unit tokens, error and density as pure functions
+products    matrix products that the rest is built from
+processes   sums over the processes of a job
+rank_one    from the reconstruction X̂ back to a vector
+storage     saving and loading
+fast        what is measured to pay: the same mathematics, faster; training works without it
 """
 
-from quadric.model.bilinear import BilinearArchitecture, BilinearAutoencoder, reference_loss
-from quadric.model.dictionary import Autoencoder
-from quadric.model.linear import (
-    BatchTopKAutoencoder,
-    JumpReLUAutoencoder,
-    LinearArchitecture,
-    LinearAutoencoder,
-    ReLUAutoencoder,
-    TopKAutoencoder,
-)
-from quadric.model.objective import LossTerms, check_tokens, unit_tokens
-from quadric.model.provenance import Provenance
-from quadric.model.storage import load_pretrained
+from quadric._io.lazy import attach
 
-__all__ = [
-    "Autoencoder",
-    "BatchTopKAutoencoder",
-    "BilinearArchitecture",
-    "BilinearAutoencoder",
-    "JumpReLUAutoencoder",
-    "LinearArchitecture",
-    "LinearAutoencoder",
-    "LossTerms",
-    "Provenance",
-    "ReLUAutoencoder",
-    "TopKAutoencoder",
-    "check_tokens",
-    "load_pretrained",
-    "reference_loss",
-    "unit_tokens",
-]
+# `settings` are read for every --help, which must not wait for torch.
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

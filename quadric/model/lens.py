@@ -8,15 +8,14 @@ latent that looks like a hyperboloid. The affine lens takes the mean out and kee
 so that quadratic, linear and constant parts of a latent are separate blocks of its form. The paper's lens is x̃ = x.
 """
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from quadric.model.objective import check_tokens, unit_tokens
-
-LensKind = Literal["paper", "affine"]
+from quadric.model.settings import LensKind
 
 CONSTANT_SHARE = 0.1
 """Share of a token's energy ‖x̃‖² that the constant has on average. Raw tokens behave like 0.5."""

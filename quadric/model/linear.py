@@ -7,59 +7,30 @@ x is the unit token for dictionaries trained here. `scaling` has what others rea
 """
 
 from abc import abstractmethod
-from dataclasses import asdict, dataclass
-from typing import ClassVar, get_args
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from quadric.model.checks import check_choice, check_positive, check_seed
-from quadric.model.dictionary import Autoencoder, TokenErrors
-from quadric.model.objective import LossTerms, product_space_error
+from quadric.model.dictionary import Autoencoder
+from quadric.model.forms import Directions
 from quadric.model.provenance import Provenance
-from quadric.model.scaling import Input, at_token_scale, encoder_input, length_of_tokens
+from quadric.model.scaling import at_token_scale, encoder_input, length_of_tokens
+from quadric.model.settings import BatchTopK, Input, JumpReLU, Linear, ReLU, TopK, field_names, settings_or_keywords
+from quadric.model.step import Step
 from quadric.model.storage import check_shapes
 
-PAPER_ACTIVE = 32
 THRESHOLD_MEMORY = 0.99
-
-
-@dataclass(frozen=True, kw_only=True)
-class LinearArchitecture:
-    """Sizes of a linear sparse autoencoder.
-
-    Example:
-        >>> quadric.TopKAutoencoder(d_model=32, n_latents=64, n_active=8).architecture
-        LinearArchitecture(d_model=32, n_latents=64, n_active=8, seed=0, input='unit', subtract_decoder_bias=True)
-    """
-
-    d_model: int
-    n_latents: int
-    n_active: int | None
-    """Latents that fire per token: exactly (TopK) or on average (BatchTopK); None where no number is set."""
-    seed: int
-    """Of the initial weights; 0 for weights that were trained elsewhere."""
-    input: Input = "unit"
-    subtract_decoder_bias: bool = True
-
-    def __post_init__(self) -> None:
-        check_choice("input", self.input, get_args(Input))
-        for name in ("d_model", "n_latents"):
-            check_positive(name, getattr(self, name))
-        if self.n_active is None:
-            return
-        check_positive("n_active", self.n_active)
-        if self.n_active > self.n_latents:
-            raise ValueError(f"n_active={self.n_active} exceeds n_latents={self.n_latents}; lower n_active")
 
 
 class LinearAutoencoder(Autoencoder):
     """Base class: an encoder, a decoder, and the exact error in the product space.
 
     Args:
-        d_model: width of the token vectors.
+        settings: of its kind; or leave it out and give some of the next two, `input` and `subtract_decoder_bias`.
         n_latents: size of the dictionary.
+        d_model: width of the token vectors.
         n_active: latents that fire per token, by default the paper's 32; TopK and BatchTopK only.
         seed: of the initial weights.
         input: what the encoder reads of a token, see `scaling`; by default the unit token.
@@ -70,46 +41,64 @@ class LinearAutoencoder(Autoencoder):
         tensors: weights to use instead of initial ones, as `tensors()` returns them.
     """
 
-    sets_n_active: ClassVar[bool] = True
-    """Whether the number of latents that fire is set, rather than left to thresholds."""
+    settings_class: ClassVar[type[Linear]]
+    settings: Linear
 
     def __init__(
         self,
+        settings: Linear | None = None,
         *,
         d_model: int,
-        n_latents: int,
+        n_latents: int | None = None,
         n_active: int | None = None,
         seed: int = 0,
-        input: Input = "unit",
-        subtract_decoder_bias: bool = True,
+        input: Input | None = None,
+        subtract_decoder_bias: bool | None = None,
         provenance: Provenance | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype = torch.float32,
         tensors: dict[str, Tensor] | None = None,
     ) -> None:
-        super().__init__()
-        if not self.sets_n_active and n_active is not None:
+        keywords = {
+            "n_latents": n_latents,
+            "n_active": n_active,
+            "input": input,
+            "subtract_decoder_bias": subtract_decoder_bias,
+        }
+        if n_active is not None and "n_active" not in field_names(self.settings_class):
             raise ValueError(
-                f"n_active={n_active} has no meaning for a '{self.kind}', which has thresholds; leave it out"
+                f"n_active={n_active} has no meaning for a '{self.settings_class.kind}', which has thresholds; leave "
+                "it out"
             )
-        self._architecture = LinearArchitecture(
-            d_model=d_model,
-            n_latents=n_latents,
-            n_active=PAPER_ACTIVE if self.sets_n_active and n_active is None else n_active,
-            seed=seed,
-            input=input,
-            subtract_decoder_bias=subtract_decoder_bias,
-        )
-        self.d_model, self.n_latents, self.n_active = d_model, n_latents, self._architecture.n_active
-        self.input, self.subtract_decoder_bias = input, subtract_decoder_bias
-        self.provenance = provenance or Provenance()
+        settings = settings_or_keywords(Linear, settings, keywords, self.settings_class)
+        super().__init__(settings, d_model, seed=seed, provenance=provenance)
         self._register(self._initial_tensors() if tensors is None else tensors)
         self.to(device=device, dtype=dtype)
 
+    @classmethod
+    def from_tensors(
+        cls, settings: Any, d_model: int, tensors: dict[str, Tensor], *, seed: int = 0
+    ) -> "LinearAutoencoder":
+        """Rebuild a dictionary from its settings and what `tensors` returned."""
+        check_shapes(tensors, cls._expected_shapes(settings.n_latents, d_model))
+        return cls(settings, d_model=d_model, seed=seed, tensors=tensors, dtype=tensors["encoder"].dtype)
+
+    @property
+    def input(self) -> Input:
+        return self.settings.input
+
+    @property
+    def subtract_decoder_bias(self) -> bool:
+        return self.settings.subtract_decoder_bias
+
+    @property
+    def n_active(self) -> int | None:
+        """Latents that fire per token: exactly (TopK) or on average (BatchTopK); None where no number is set."""
+        return getattr(self.settings, "n_active", None)
+
     def _initial_tensors(self) -> dict[str, Tensor]:
         """Random unit directions, the same for encoder and decoder, without biases."""
-        check_seed(self._architecture.seed)
-        generator = torch.Generator().manual_seed(self._architecture.seed)
+        generator = torch.Generator().manual_seed(self.seed)
         directions = torch.randn(self.n_latents, self.d_model, generator=generator)
         directions /= torch.linalg.vector_norm(directions, dim=-1, keepdim=True)
         biases = {"encoder_bias": torch.zeros(self.n_latents), "decoder_bias": torch.zeros(self.d_model)}
@@ -120,10 +109,6 @@ class LinearAutoencoder(Autoencoder):
         self.decoder = nn.Parameter(tensors["decoder"])
         self.encoder_bias = nn.Parameter(tensors["encoder_bias"])
         self.decoder_bias = nn.Parameter(tensors["decoder_bias"])
-
-    @property
-    def architecture(self) -> LinearArchitecture:
-        return self._architecture
 
     @property
     def token_length(self) -> float | None:
@@ -147,16 +132,16 @@ class LinearAutoencoder(Autoencoder):
     def vectors_of(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> Float[Tensor, "n d"]:
         return at_token_scale(self.input, tokens, self.decode(latents))
 
-    def errors_of(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> TokenErrors:
-        reconstruction = self.vectors_of(tokens, latents)
-        return TokenErrors(
-            product_space=product_space_error(tokens, reconstruction),
-            objective=(tokens - reconstruction).square().sum(-1),
+    def forms(self) -> Directions:
+        return Directions(
+            reads=self.encoder,
+            constants=self.encoder_bias,
+            writes=self.decoder,
+            bias=self.decoder_bias,
+            subtracts_bias=self.subtract_decoder_bias,
+            input=self.input,
+            n_active=self.n_active,
         )
-
-    def loss(self, tokens: Tensor, alpha: float = 0.0, mask: Tensor | None = None) -> LossTerms:
-        """Squared error + alpha · density; the latents are sparse by construction, so alpha defaults to 0."""
-        return super().loss(tokens, alpha, mask)
 
     def tensors(self) -> dict[str, Tensor]:
         return {
@@ -166,14 +151,8 @@ class LinearAutoencoder(Autoencoder):
             "decoder_bias": self.decoder_bias,
         }
 
-    @classmethod
-    def from_tensors(cls, architecture: LinearArchitecture, tensors: dict[str, Tensor]) -> "LinearAutoencoder":
-        check_shapes(tensors, cls._expected_shapes(architecture))
-        return cls(**asdict(architecture), tensors=tensors, dtype=tensors["encoder"].dtype)
-
     @staticmethod
-    def _expected_shapes(architecture: LinearArchitecture) -> dict[str, tuple[int, ...]]:
-        d, k = architecture.d_model, architecture.n_latents
+    def _expected_shapes(k: int, d: int) -> dict[str, tuple[int, ...]]:
         return {"encoder": (k, d), "decoder": (k, d), "encoder_bias": (k,), "decoder_bias": (d,)}
 
     def extra_repr(self) -> str:
@@ -193,7 +172,7 @@ class TopKAutoencoder(LinearAutoencoder):
         True
     """
 
-    kind = "topk"
+    settings_class = TopK
 
     def keep(self, activations: Float[Tensor, "n k"]) -> Float[Tensor, "n k"]:
         assert self.n_active is not None
@@ -215,7 +194,7 @@ class BatchTopKAutoencoder(LinearAutoencoder):
         True
     """
 
-    kind = "batch_topk"
+    settings_class = BatchTopK
     threshold: Tensor
 
     def _register(self, tensors: dict[str, Tensor]) -> None:
@@ -229,11 +208,12 @@ class BatchTopKAutoencoder(LinearAutoencoder):
             values, indices = flat.topk(len(activations) * self.n_active)
             return torch.zeros_like(flat).scatter(0, indices, values).view_as(activations)
         if self.threshold.isnan():
-            raise ValueError("this BatchTopK has no threshold yet; train it with loss(...), or call .train() first")
+            raise ValueError("this BatchTopK has no threshold yet; train it with quadric.fit, or call .train() first")
         return activations * (activations >= self.threshold)
 
     @torch.no_grad()
-    def observe(self, latents: Float[Tensor, "n k"]) -> None:
+    def after_step(self, step: Step) -> None:
+        latents = step.z
         if not latents.any():
             return
         weakest = latents[latents > 0].min().to(self.threshold.dtype)
@@ -244,8 +224,8 @@ class BatchTopKAutoencoder(LinearAutoencoder):
         return super().tensors() | {"threshold": self.threshold}
 
     @staticmethod
-    def _expected_shapes(architecture: LinearArchitecture) -> dict[str, tuple[int, ...]]:
-        return LinearAutoencoder._expected_shapes(architecture) | {"threshold": ()}
+    def _expected_shapes(k: int, d: int) -> dict[str, tuple[int, ...]]:
+        return LinearAutoencoder._expected_shapes(k, d) | {"threshold": ()}
 
 
 class ReLUAutoencoder(LinearAutoencoder):
@@ -262,8 +242,7 @@ class ReLUAutoencoder(LinearAutoencoder):
         torch.Size([2000, 64])
     """
 
-    kind = "relu"
-    sets_n_active = False
+    settings_class = ReLU
 
     def keep(self, activations: Float[Tensor, "n k"]) -> Float[Tensor, "n k"]:
         return activations
@@ -280,8 +259,7 @@ class JumpReLUAutoencoder(LinearAutoencoder):
         JumpReLUAutoencoder(d_model=32, n_latents=64, input='own')
     """
 
-    kind = "jumprelu"
-    sets_n_active = False
+    settings_class = JumpReLU
     thresholds: Tensor
 
     def _initial_tensors(self) -> dict[str, Tensor]:
@@ -298,5 +276,16 @@ class JumpReLUAutoencoder(LinearAutoencoder):
         return super().tensors() | {"thresholds": self.thresholds}
 
     @staticmethod
-    def _expected_shapes(architecture: LinearArchitecture) -> dict[str, tuple[int, ...]]:
-        return LinearAutoencoder._expected_shapes(architecture) | {"thresholds": (architecture.n_latents,)}
+    def _expected_shapes(k: int, d: int) -> dict[str, tuple[int, ...]]:
+        return LinearAutoencoder._expected_shapes(k, d) | {"thresholds": (k,)}
+
+
+CLASSES: dict[type[Linear], type[LinearAutoencoder]] = {
+    each.settings_class: each for each in (TopKAutoencoder, BatchTopKAutoencoder, ReLUAutoencoder, JumpReLUAutoencoder)
+}
+"""The dictionary of every linear kind."""
+
+
+def class_of(settings: Linear) -> type[LinearAutoencoder]:
+    """The dictionary of these settings, which may extend those of one of our kinds."""
+    return next(CLASSES[each] for each in type(settings).__mro__ if each in CLASSES)

@@ -9,26 +9,22 @@ Every storage is immutable: values are trained, but which entries may differ fro
 """
 
 from abc import ABC, abstractmethod
-from typing import Literal, NamedTuple
+from math import sqrt
+from typing import ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from quadric.model.fast.kernel import dense_kernel, sparse_kernel
-from quadric.model.fast.latents import atom_activations, sparse_latents
-from quadric.model.fast.lifted import SparseRows
-from quadric.model.fast.products import CsrPattern, csr_matmul, csr_pattern, dense_mix
-from quadric.model.fast.shared import GramRows, atomic_kernel_part, dense_kernel_part, sparse_kernel_part
-
-Prior = Literal["atomic", "composite", "quadratic"]
+from quadric.model.products import CsrPattern, csr_matmul, csr_pattern, dense_mix
+from quadric.model.settings import Initialization
 
 SPARSE_BELOW = 0.01
 """Density below which C is stored by its entries. Sparse products win from about 10 % down
-(benchmarks/results/mixing.md), but only dense storage lets an entry come back, so the switch waits until they are four
+(docs/decisions.md), but only dense storage lets an entry come back, so the switch waits until they are four
 times as fast."""
-
-
+LARGEST_DENSE = 2**30
+"""Most entries of a C that is initialized whole (4 GiB in float32, and several times that in training)."""
 SCATTERED_SHARE = 0.1
 """Norm of the weights of a sparse start on atoms that are not the latent's own, next to those that are."""
 
@@ -52,13 +48,19 @@ class Mixing(nn.Module, ABC):
     """C in one storage. The products below are their definition; a storage overrides those it has a faster way for."""
 
     used_atoms: Tensor | None
-    """Atoms that at least one latent uses; None for all. `latents` and `kernel` take these atoms only: an unused atom
-    changes no latent and gets no gradient."""
+    """Atoms that at least one latent uses; None for all. An unused atom changes no latent and gets no gradient."""
 
     def __init__(self, shape: tuple[int, int]) -> None:
         super().__init__()
         self.shape = shape
         self.register_buffer("used_atoms", None, persistent=False)
+
+    is_dense: ClassVar[bool] = False
+    """Whether every latent may use every atom."""
+    chooses_atoms: ClassVar[bool] = False
+    """Whether which atoms a latent uses is learned."""
+    has_weights: ClassVar[bool] = True
+    """Whether entries may differ from 1."""
 
     @property
     @abstractmethod
@@ -74,6 +76,10 @@ class Mixing(nn.Module, ABC):
         """Support and weights of one latent."""
 
     @abstractmethod
+    def entries(self) -> Entries:
+        """All entries that may differ from zero, without gradient."""
+
+    @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
         """The tensors that are saved with an autoencoder, by name."""
 
@@ -85,30 +91,14 @@ class Mixing(nn.Module, ABC):
         """From latents to atoms: z ↦ zC."""
         return latents @ self.matrix().to(latents.dtype)
 
-    def latents(
-        self, tokens: Float[Tensor, "n d"], left: Float[Tensor, "u d"], right: Float[Tensor, "u d"]
-    ) -> Float[Tensor, "n k"]:
-        """z = C((Lx)∘(Rx)), given the factors of the used atoms."""
-        return self.mix(atom_activations(tokens, left, right))
-
-    def kernel(self, gram: Float[Tensor, "u u"]) -> Float[Tensor, "k k"]:
-        """K = CGCᵀ, given the Gram matrix of the used atoms."""
-        return dense_kernel(self.matrix().to(gram.dtype), gram)
-
-    def kernel_part(self, rows: GramRows) -> Float[Tensor, "k k"]:
-        """One process's part of K, given its rows of the Gram matrix; K is the sum over processes."""
-        return dense_kernel_part(self.matrix().to(rows.numbers.dtype), rows)
-
-    def sparse_rows(self, like: Tensor) -> SparseRows | None:
-        """The entries of C among the used atoms, in the precision of `like`; None if C is stored densely."""
-        return None
-
     def extra_repr(self) -> str:
         return f"shape={self.shape}, n_entries={self.n_entries}"
 
 
 class Identity(Mixing):
     """C = I: each latent is one atom."""
+
+    has_weights = False
 
     def __init__(self, n_latents: int) -> None:
         super().__init__((n_latents, n_latents))
@@ -123,6 +113,10 @@ class Identity(Mixing):
     def row(self, latent: int) -> Row:
         return Row(torch.tensor([latent]), torch.ones(1))
 
+    def entries(self) -> Entries:
+        numbers = torch.arange(self.shape[0])
+        return Entries(numbers, numbers, torch.ones(self.shape[0]))
+
     def tensors(self) -> dict[str, Tensor]:
         return {}
 
@@ -132,19 +126,11 @@ class Identity(Mixing):
     def unmix(self, latents: Float[Tensor, "n k"]) -> Float[Tensor, "n k"]:
         return latents
 
-    def kernel(self, gram: Float[Tensor, "h h"]) -> Float[Tensor, "h h"]:
-        return gram
-
-    def kernel_part(self, rows: GramRows) -> Float[Tensor, "h h"]:
-        return atomic_kernel_part(rows)
-
-    def sparse_rows(self, like: Tensor) -> SparseRows:
-        numbers = torch.arange(self.shape[0], device=like.device)
-        return SparseRows(like.new_ones(self.shape[0]), csr_pattern(numbers, numbers, self.shape))
-
 
 class Dense(Mixing):
     """C dense: each latent is any mixture of all atoms."""
+
+    is_dense = True
 
     def __init__(self, weight: Float[Tensor, "k h"]) -> None:
         super().__init__((weight.shape[0], weight.shape[1]))
@@ -161,6 +147,10 @@ class Dense(Mixing):
         weights = self.weight[latent].detach()
         return Row(torch.arange(len(weights), device=weights.device), weights)
 
+    def entries(self) -> Entries:
+        rows, columns = self.weight.detach().nonzero(as_tuple=True)
+        return Entries(rows, columns, self.weight.detach()[rows, columns])
+
     def tensors(self) -> dict[str, Tensor]:
         return {"mixing": self.weight}
 
@@ -172,6 +162,7 @@ class Masked(Mixing):
     parameter stays the same parameter, so that its optimizer need not follow a change of mask.
     """
 
+    chooses_atoms = True
     mask: Tensor
 
     def __init__(self, weight: Float[Tensor, "k h"], mask: Bool[Tensor, "k h"] | None = None) -> None:
@@ -205,6 +196,7 @@ class Sparse(Mixing):
     atoms out of the products skips a quarter of G.
     """
 
+    chooses_atoms = True
     used_atoms: Tensor
     used_columns: Tensor
     used_column_starts: Tensor
@@ -273,20 +265,6 @@ class Sparse(Mixing):
     def unmix(self, latents: Float[Tensor, "n k"]) -> Float[Tensor, "n h"]:
         pattern = self.pattern
         return csr_matmul(self.values.to(latents.dtype)[pattern.by_column], pattern.transposed(), latents.mT).mT
-
-    def latents(
-        self, tokens: Float[Tensor, "n d"], left: Float[Tensor, "u d"], right: Float[Tensor, "u d"]
-    ) -> Float[Tensor, "n k"]:
-        return sparse_latents(tokens, left, right, self.values.to(tokens.dtype), self.used_pattern)
-
-    def kernel(self, gram: Float[Tensor, "u u"]) -> Float[Tensor, "k k"]:
-        return sparse_kernel(self.values.to(gram.dtype), self.used_pattern, gram)
-
-    def kernel_part(self, rows: GramRows) -> Float[Tensor, "k k"]:
-        return sparse_kernel_part(self.values.to(rows.numbers.dtype), self.used_pattern, rows)
-
-    def sparse_rows(self, like: Tensor) -> SparseRows:
-        return SparseRows(self.values.to(like.dtype), self.used_pattern)
 
 
 Composite = Masked | Sparse
@@ -443,3 +421,49 @@ def _saved(entries: Entries) -> dict[str, Tensor]:
 def _find_used_atoms_again(mixing: Sparse, _: object) -> None:
     """After load_state_dict copied another pattern into the buffers."""
     mixing._register_used_atoms()
+
+
+def initial_dense(shape: tuple[int, int], init: Initialization, generator: torch.Generator) -> Dense:
+    """A random dense C."""
+    _check_fits(shape, "choose the composite prior")
+    return Dense(initial_matrix(init, shape, generator))
+
+
+def initial_composite(
+    shape: tuple[int, int], density: float, init: Initialization, generator: torch.Generator
+) -> Composite:
+    """A random composite C; below full density it is made by its entries, so that no k×h matrix is needed."""
+    if density < 1:
+        return scattered_mixing(shape, density, _expected_row_norm(init, shape), generator)
+    _check_fits(shape, f"let C start with fewer entries (initial_density={min(1.0, 64 / shape[1]):.1g} is about 64 "
+                       "atoms per latent)")  # fmt: skip
+    return Masked(initial_matrix(init, shape, generator))
+
+
+def stored_composite(tensors: dict[str, Tensor], shape: tuple[int, int]) -> Composite:
+    """The composite C whose `tensors` these are."""
+    entries = Entries(tensors["mixing_rows"], tensors["mixing_columns"], tensors["mixing_values"])
+    return mixing_from_entries(entries, shape)
+
+
+def initial_matrix(init: Initialization, shape: tuple[int, int], generator: torch.Generator) -> Float[Tensor, "r c"]:
+    """Random numbers for L, R or C."""
+    weight = torch.empty(shape)
+    if init == "xavier":
+        return nn.init.xavier_uniform_(weight, generator=generator)
+    return nn.init.orthogonal_(weight, generator=generator)
+
+
+def _expected_row_norm(init: Initialization, shape: tuple[int, int]) -> float:
+    """Root mean square norm of a row of `initial_matrix`."""
+    rows, columns = shape
+    return sqrt(columns / max(rows, columns) if init == "orthogonal" else 2 * columns / (rows + columns))
+
+
+def _check_fits(shape: tuple[int, int], remedy: str) -> None:
+    k, h = shape
+    if k * h > LARGEST_DENSE:
+        raise ValueError(
+            f"all entries of C at n_latents={k} and n_hidden={h} take {4 * k * h / 2**30:.0f} GiB, and several times "
+            f"that in training; {remedy}"
+        )

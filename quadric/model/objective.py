@@ -9,45 +9,10 @@ Training uses the fused forms of the same formulas in `kernels`.
 
 from functools import reduce
 from math import sqrt
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
-
-
-class LossTerms(NamedTuple):
-    """The loss of one batch: total = error + α · density. `total` is minimized.
-
-    Example:
-        >>> autoencoder = quadric.BilinearAutoencoder(d_model=8, n_latents=16, prior="atomic")
-        >>> terms = autoencoder.loss(torch.randn(100, 8), alpha=0.3)
-        >>> terms.total.backward()
-    """
-
-    total: Float[Tensor, ""]
-    error: Float[Tensor, ""]
-    """Normalized squared error in the product space, averaged over tokens."""
-    density: Float[Tensor, ""]
-    """Hoyer density over the batch, averaged over latents."""
-
-
-class LossSums(NamedTuple):
-    """Sums over tokens that make up a loss; those of two batches, or of two processes, can be added."""
-
-    objective: Float[Tensor, ""]
-    """Error that is minimized, with the overlap penalty of every token if there is one."""
-    error: Float[Tensor, ""]
-    l1: Float[Tensor, " k"]
-    l2_squared: Float[Tensor, " k"]
-    n_tokens: int
-
-    def terms(self, alpha: float) -> LossTerms:
-        """Mean objective + alpha · mean Hoyer density."""
-        density = density_from_norms(self.l1, self.l2_squared, self.n_tokens).mean()
-        return LossTerms(
-            total=self.objective / self.n_tokens + alpha * density, error=self.error / self.n_tokens, density=density
-        )
 
 
 def prepare_tokens(
@@ -55,7 +20,7 @@ def prepare_tokens(
 ) -> Float[Tensor, "n d"]:
     """The tokens that the mask keeps, checked, in the working precision of `dtype` parameters, scaled to a length."""
     if mask is not None:
-        tokens = tokens[_checked_mask(mask, tokens)]
+        tokens = tokens[checked_mask(mask, tokens)]
     check_tokens(tokens, d_model)
     scaled = tokens if length is None else unit_tokens(tokens) if length == 1 else length * unit_tokens(tokens)
     return scaled.to(working_dtype(tokens.dtype, dtype))
@@ -125,7 +90,8 @@ def working_dtype(*dtypes: torch.dtype) -> torch.dtype:
     return reduce(torch.promote_types, dtypes, torch.float32)
 
 
-def _checked_mask(mask: Tensor, tokens: Tensor) -> Tensor:
+def checked_mask(mask: Tensor, tokens: Tensor) -> Tensor:
+    """A mask that fits the tokens; an error that says what does not fit."""
     if mask.dtype != torch.bool or mask.shape != tokens.shape[:1]:
         raise ValueError(
             f"mask is {mask.dtype} of shape {tuple(mask.shape)}; expected torch.bool of shape "

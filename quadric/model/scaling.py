@@ -11,12 +11,11 @@ it is a part of encoding, and the reconstruction gets the mean and the standard 
 """
 
 from math import sqrt
-from typing import Literal
 
 from jaxtyping import Float
 from torch import Tensor
 
-Input = Literal["unit", "own", "constant_norm", "layer_norm"]
+from quadric.model.settings import Input
 
 LAYER_NORM_EPSILON = 1e-5
 """SAELens's. It is added to the standard deviation, not to the variance, and left out on the way back."""

@@ -1,7 +1,7 @@
-"""An autoencoder on disk: one safetensors file and a strict config.json that names and hashes it.
+"""A dictionary on disk: one safetensors file and a strict config.json that names and hashes it.
 
-The name of the weights file contains its hash. Saving over an older autoencoder therefore leaves the old weights alone
-until the new config is in place: whenever the process is killed, the folder holds one complete autoencoder.
+The name of the weights file contains its hash. Saving over an older dictionary therefore leaves the old weights alone
+until the new config is in place: whenever the process is killed, the folder holds one complete dictionary.
 """
 
 import hashlib
@@ -9,7 +9,7 @@ import os
 import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from safetensors import SafetensorError
@@ -20,18 +20,18 @@ from torch import Tensor
 from quadric._io.files import is_plain_name, name_disk_errors, read_versioned_json, write_atomically, write_json
 from quadric._io.records import check_keys, record_from_json
 from quadric.model.provenance import Provenance
+from quadric.model.settings import Settings, settings_class
+from quadric.version import __version__
 
 if TYPE_CHECKING:
-    from quadric.model.dictionary import Autoencoder
+    from quadric.model.dictionary import Dictionary
 
 FORMAT = "quadric-autoencoder"
-FORMAT_VERSION = 3
-ADDED_IN_VERSION: dict[int, dict[str, dict[str, Any]]] = {
-    2: {"bilinear": {"lens": "paper"}},
-    3: {kind: {"input": "unit", "subtract_decoder_bias": True} for kind in ("topk", "batch_topk")},
-}
-"""Fields of an architecture that earlier files lack, by version and kind."""
+FORMAT_VERSION = 4
+OLDEST_VERSION = 3
+"""Of 0.2; `_as_version_4` reads it."""
 CONFIG_NAME = "config.json"
+KEYS = {"format", "format_version", "package_version", "kind", "settings", "d_model", "seed", "provenance", "weights"}
 UNSET_BEFORE_TRAINING = ("threshold",)
 """Tensors that are NaN until training sets them."""
 WEIGHTS_NAME = re.compile(r"weights-[0-9a-f]{12}\.safetensors")
@@ -48,31 +48,29 @@ class WeightsFile:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoredAutoencoder:
-    """Contents of a folder: files are complete, but the architecture is not checked yet."""
+class StoredDictionary:
+    """Contents of a folder: complete and checked against the hashes."""
 
-    kind: str
-    architecture: dict[str, Any]
+    described: "Described"
     provenance: Provenance
     tensors: dict[str, Tensor]
 
 
-def write_folder(folder: str | os.PathLike[str], stored: StoredAutoencoder, package_version: str) -> None:
-    """Save into the folder; replaces an autoencoder that is there and refuses to replace anything else."""
+def write_dictionary(folder: str | os.PathLike[str], dictionary: "Dictionary") -> None:
+    """Save into the folder; replaces a dictionary that is there and refuses to replace anything else."""
     folder = Path(folder)
     config_path = folder / CONFIG_NAME
     if config_path.exists():
         _read_config(config_path)  # raises if it is something else
-    blob = serialize_tensors({name: tensor.contiguous() for name, tensor in stored.tensors.items()})
+    blob = serialize_tensors({name: each.detach().contiguous() for name, each in dictionary.tensors().items()})
     digest = hashlib.sha256(blob).hexdigest()
     weights = WeightsFile(file=f"weights-{digest[:12]}.safetensors", bytes=len(blob), sha256=digest)
     config = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
-        "package_version": package_version,
-        "kind": stored.kind,
-        "architecture": stored.architecture,
-        "provenance": asdict(stored.provenance),
+        "package_version": __version__,
+        **description(dictionary),
+        "provenance": asdict(dictionary.provenance),
         "weights": asdict(weights),
     }
     with name_disk_errors(folder):
@@ -84,35 +82,59 @@ def write_folder(folder: str | os.PathLike[str], stored: StoredAutoencoder, pack
                 path.unlink(missing_ok=True)
 
 
-def read_folder(folder: str | os.PathLike[str]) -> StoredAutoencoder:
-    """Read what `write_folder` saved; raises ValueError or FileNotFoundError for anything else."""
+def read_folder(folder: str | os.PathLike[str]) -> StoredDictionary:
+    """Read what `write_dictionary` saved; raises ValueError or FileNotFoundError for anything else."""
     folder = Path(folder)
     config = _read_config(folder / CONFIG_NAME)
-    weights = _weights_file(config)
-    if not isinstance(config["kind"], str) or not isinstance(config["architecture"], dict):
-        raise ValueError(f"{folder / CONFIG_NAME}: kind must be text and architecture an object; save it again")
-    return StoredAutoencoder(
-        kind=config["kind"],
-        architecture=config["architecture"] | _added_since(config["format_version"], config["kind"]),
+    weights = record_from_json(WeightsFile, config["weights"], f"weights in {CONFIG_NAME}")
+    return StoredDictionary(
+        described=described(config, CONFIG_NAME),
         provenance=record_from_json(Provenance, config["provenance"], f"provenance in {CONFIG_NAME}"),
         tensors=_read_weights(folder, weights),
     )
 
 
-def _added_since(version: int, kind: str) -> dict[str, Any]:
-    """What fields that a file of this version lacks have to be."""
-    later = [fields.get(kind, {}) for added_in, fields in ADDED_IN_VERSION.items() if version < added_in]
-    return {name: value for fields in later for name, value in fields.items()}
+class Described(NamedTuple):
+    """A dictionary but for its tensors."""
+
+    settings: Settings
+    d_model: int
+    seed: int
+
+    def with_tensors(self, tensors: dict[str, Tensor]) -> "Dictionary":
+        """The dictionary."""
+        return self.settings.restore(self.d_model, tensors, seed=self.seed)
 
 
-def load_pretrained(folder: str | os.PathLike[str]) -> "Autoencoder":
-    """Load an autoencoder saved by `save_pretrained`.
+def description(dictionary: "Dictionary") -> dict[str, Any]:
+    """What, together with its tensors, rebuilds a dictionary: for files of ours and of other libraries."""
+    return {
+        "kind": dictionary.kind,
+        "settings": asdict(dictionary.settings),
+        "d_model": dictionary.d_model,
+        "seed": dictionary.seed,
+    }
+
+
+def described(values: object, where: str) -> Described:
+    """What `description` stored."""
+    if not isinstance(values, dict) or not {"kind", "settings", "d_model", "seed"} <= values.keys():
+        raise ValueError(f"{where} does not describe a dictionary by kind, settings, d_model and seed; restore it")
+    for name in ("d_model", "seed"):
+        if not isinstance(values[name], int) or isinstance(values[name], bool):
+            raise ValueError(f"{name}={values[name]!r} in {where} is not a whole number; was the file edited?")
+    settings = record_from_json(settings_class(values["kind"]), values["settings"], f"settings in {where}")
+    return Described(settings, values["d_model"], values["seed"])
+
+
+def load_pretrained(folder: str | os.PathLike[str]) -> "Dictionary":
+    """Load a dictionary saved by `save_pretrained`.
 
     Args:
         folder: the folder with config.json and the weights.
 
     Returns:
-        The autoencoder, in eval mode.
+        The dictionary, in eval mode.
 
     Example:
         >>> from quadric.model import load_pretrained
@@ -120,30 +142,8 @@ def load_pretrained(folder: str | os.PathLike[str]) -> "Autoencoder":
         >>> load_pretrained("my-dictionary").n_latents
         24
     """
-    # Imported here: these classes import this module to save themselves.
-    from quadric.model.bilinear import BilinearArchitecture, BilinearAutoencoder
-    from quadric.model.linear import (
-        BatchTopKAutoencoder,
-        JumpReLUAutoencoder,
-        LinearArchitecture,
-        ReLUAutoencoder,
-        TopKAutoencoder,
-    )
-
-    kinds: dict[str, tuple[type[Autoencoder], type]] = {
-        BilinearAutoencoder.kind: (BilinearAutoencoder, BilinearArchitecture),
-        TopKAutoencoder.kind: (TopKAutoencoder, LinearArchitecture),
-        BatchTopKAutoencoder.kind: (BatchTopKAutoencoder, LinearArchitecture),
-        ReLUAutoencoder.kind: (ReLUAutoencoder, LinearArchitecture),
-        JumpReLUAutoencoder.kind: (JumpReLUAutoencoder, LinearArchitecture),
-    }
     stored = read_folder(folder)
-    if stored.kind not in kinds:
-        raise ValueError(f"'{folder}' holds a {stored.kind!r} autoencoder; this Quadric knows {', '.join(kinds)}")
-    autoencoder, architecture = kinds[stored.kind]
-    loaded = autoencoder.from_tensors(
-        record_from_json(architecture, stored.architecture, f"architecture in {CONFIG_NAME}"), stored.tensors
-    )
+    loaded = stored.described.with_tensors(stored.tensors)
     loaded.provenance = stored.provenance
     return loaded.eval()
 
@@ -151,24 +151,38 @@ def load_pretrained(folder: str | os.PathLike[str]) -> "Autoencoder":
 def _read_config(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise FileNotFoundError(f"no {CONFIG_NAME} in '{path.parent}'; expected a folder made by save_pretrained")
-    config = read_versioned_json(
-        path, FORMAT, FORMAT_VERSION, "a Quadric autoencoder", "restore the file or save again"
-    )
-    expected = {
-        "format",
-        "format_version",
-        "package_version",
-        "kind",
-        "architecture",
-        "provenance",
-        "weights",
-    }
-    check_keys(config, expected, str(path))
+    config = read_versioned_json(path, FORMAT, FORMAT_VERSION, "a Quadric dictionary", "restore the file or save again")
+    version = config["format_version"]
+    if version < OLDEST_VERSION:
+        raise ValueError(f"{path} was written before Quadric 0.2 (format {version}); save it again with Quadric 0.2")
+    if version == OLDEST_VERSION:
+        check_keys(config, KEYS - {"settings", "d_model", "seed"} | {"architecture"}, str(path))
+        return _as_version_4(config, str(path))
+    check_keys(config, KEYS, str(path))
     return config
 
 
-def _weights_file(config: dict[str, Any]) -> WeightsFile:
-    return record_from_json(WeightsFile, config["weights"], f"weights in {CONFIG_NAME}")
+def _as_version_4(config: dict[str, Any], where: str) -> dict[str, Any]:
+    """The config of a dictionary that Quadric 0.2 saved, as it is saved now."""
+    old = config["architecture"]
+    if not isinstance(old, dict) or not isinstance(config["kind"], str):
+        raise ValueError(f"{where}: kind must be text and architecture an object; save it again")
+    old = dict(old)
+    try:
+        kind = old.pop("prior") if config["kind"] == "bilinear" else config["kind"]
+        d_model, seed = old.pop("d_model"), old.pop("seed")
+        if config["kind"] == "bilinear":
+            density, hidden = old.pop("mixing_density"), old.pop("n_hidden")
+            old["same_factors"] = old.pop("tied")
+            old |= {} if kind == "atomic" else {"n_hidden": hidden}
+            if kind == "composite":
+                old |= {"atoms_per_latent": density * hidden, "initial_density": density}
+        elif old["n_active"] is None:
+            old.pop("n_active")
+    except (KeyError, TypeError) as problem:
+        raise ValueError(f"{where}: the architecture is damaged ({problem!r}); save it again") from None
+    rest = {name: value for name, value in config.items() if name != "architecture"}
+    return rest | {"kind": kind, "settings": old, "d_model": d_model, "seed": seed}
 
 
 def _read_weights(folder: Path, weights: WeightsFile) -> dict[str, Tensor]:
@@ -183,10 +197,10 @@ def _read_weights(folder: Path, weights: WeightsFile) -> dict[str, Tensor]:
     try:
         tensors = parse_tensors(blob)
     except (SafetensorError, ValueError, TypeError, KeyError) as problem:
-        raise ValueError(f"{path} is not a safetensors file ({problem}); save the autoencoder again") from None
+        raise ValueError(f"{path} is not a safetensors file ({problem}); save the dictionary again") from None
     for name, tensor in tensors.items():
         if name not in UNSET_BEFORE_TRAINING and tensor.is_floating_point() and not bool(tensor.isfinite().all()):
-            raise ValueError(f"'{name}' in {path} holds values that are not finite; train the autoencoder again")
+            raise ValueError(f"'{name}' in {path} holds values that are not finite; train the dictionary again")
     return tensors
 
 
@@ -219,7 +233,7 @@ def weights_sha256(autoencoder: HasTensors) -> str:
         The hex digest of the names, shapes, types and values of its tensors.
 
     Example:
-        >>> from quadric.evidence import weights_sha256
+        >>> from quadric.model.storage import weights_sha256
         >>> weights_sha256(ae) == evidence.weights_sha256
         True
     """

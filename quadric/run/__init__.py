@@ -12,3 +12,7 @@ exporting      a dictionary, or its evidence, in the format of another tool
 demonstration  the whole pipeline on the embedded model and text
 hub            push and pull autoencoders
 """
+
+from quadric._io.lazy import attach
+
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

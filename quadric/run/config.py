@@ -1,43 +1,34 @@
 """The complete config of a run, stored as run.json: enough to start the same run on another machine."""
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from quadric._io.files import read_versioned_json, write_json
-from quadric._io.records import fields_added_after, record_from_json
+from quadric._io.records import record_from_json
 from quadric.data import ActivationConfig, find_model
 from quadric.data.corpus import TokenBlocks
 from quadric.data.corpus.sources import kind_of
 from quadric.data.models import load_shape
 from quadric.run.folder import RUN_CONFIG_NAME
-from quadric.train import AutoencoderConfig, TrainingConfig
+from quadric.train.settings import Cell, Training
 
 FILE_NAME = RUN_CONFIG_NAME
 FORMAT = "quadric-run"
-FORMAT_VERSION = 8
-ADDED_IN_VERSION_2: dict[str, Any] = {"tokens_per_step": None, "continued_from": [], "started_from": None}
-ADDED_BY_VERSION: dict[int, dict[str, Any]] = {
-    4: {"lens": "paper", "overlap_penalty": 0.0, "top_latents": None},
-    5: {"initial_density": 1.0},
-    6: {"gradient_dtype": "auto"},
-    7: {"mean_penalty": 0.0},
-}
-"""Fields of every autoencoder that files of earlier versions lack, some or all."""
-TRAINING_ADDED_BY_VERSION: dict[int, dict[str, Any]] = {8: {"learning_rate_decay": 0.0}}
-"""Fields of the training that files of earlier versions lack."""
+FORMAT_VERSION = 9
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    """Which activations are read, which autoencoders are trained, and how."""
+    """Which activations are read, which dictionaries are trained, and how."""
 
     activations: ActivationConfig | None
     """Activations to train on; None for rows that were passed to `quadric.fit`."""
-    autoencoders: tuple[AutoencoderConfig, ...]
-    training: TrainingConfig
+    cells: tuple[Cell, ...]
+    """What is trained."""
+    training: Training
     sequences_per_step: int = 32
     """Sequences per batch, over all processes together."""
     epochs: int = 1
@@ -52,14 +43,16 @@ class RunConfig:
     """Hash of the weights that training started from; None for a random initialization."""
 
     def __post_init__(self) -> None:
-        for name in ("sequences_per_step", "epochs"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} is not positive; give at least 1")
-        names = [each.name for each in self.autoencoders]
+        for name in ("sequences_per_step", "epochs", "tokens_per_step"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise ValueError(f"{name}={value} is not positive; give at least 1")
+        names = [cell.name for cell in self.cells]
         if not names:
-            raise ValueError("there is no autoencoder to train; give at least one prior")
+            raise ValueError("there is no dictionary to train; give at least one kind")
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"the run trains {', '.join(twice)} twice; give them different seeds, or remove one")
+        for cell in self.cells:
+            self.training.check_loss(cell.loss)
 
     @property
     def reading(self) -> ActivationConfig:
@@ -76,11 +69,17 @@ class RunConfig:
         """Number of sequences that the whole run reads."""
         return self.training.steps * self.sequences_per_step
 
+    def as_json(self) -> dict[str, Any]:
+        """Everything, as it is stored."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        activations = None if self.activations is None else asdict(self.activations)
+        cells = [cell.as_json() for cell in self.cells]
+        return values | {"activations": activations, "training": asdict(self.training), "cells": cells}
+
 
 def write_run_config(config: RunConfig, folder: Path) -> None:
     """Store a run's config in its folder."""
-    record = {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(config)}
-    write_json(folder / FILE_NAME, record)
+    write_json(folder / FILE_NAME, {"format": FORMAT, "format_version": FORMAT_VERSION, **config.as_json()})
 
 
 def read_run_config(folder: Path) -> RunConfig:
@@ -89,16 +88,20 @@ def read_run_config(folder: Path) -> RunConfig:
     if not path.is_file():
         raise FileNotFoundError(f"no {FILE_NAME} in '{folder}'; give a folder written by quadric train")
     record = read_versioned_json(path, FORMAT, FORMAT_VERSION, "a run", "restore it")
-    if record["format_version"] < 2:
-        record |= ADDED_IN_VERSION_2
-    version = record["format_version"]
-    if version < FORMAT_VERSION and isinstance(record.get("autoencoders"), list):
-        missing = fields_added_after(version, ADDED_BY_VERSION)
-        record["autoencoders"] = [missing | each if isinstance(each, dict) else each for each in record["autoencoders"]]
-    if isinstance(record.get("training"), dict):
-        record["training"] = fields_added_after(version, TRAINING_ADDED_BY_VERSION) | record["training"]
+    if record["format_version"] < FORMAT_VERSION:
+        raise ValueError(
+            f"{path} was written by an earlier Quadric (format {record['format_version']}), which continues it; its "
+            "trained dictionaries load as before: quadric.load(folder)"
+        )
     del record["format"], record["format_version"]
-    return record_from_json(RunConfig, record, str(path))
+    return record_from_json(RunConfig, record | {"cells": cells_from_json(record.get("cells"), path)}, str(path))
+
+
+def cells_from_json(cells: object, path: Path) -> tuple[Cell, ...]:
+    """The cells that a file stores."""
+    if not isinstance(cells, list):
+        raise ValueError(f"{path} has no list of cells; restore it")
+    return tuple(Cell.from_json(cell, f"{path}: cells[{index}]") for index, cell in enumerate(cells))
 
 
 def check_text_suffices(config: RunConfig) -> None:

@@ -26,10 +26,10 @@ from quadric.geometry import DictionaryGeometry
 from quadric.run.config import FILE_NAME, RunConfig, read_run_config, write_run_config
 from quadric.run.evidence import WantedEvidence
 from quadric.run.folder import load_all
-from quadric.run.recipes import demo
+from quadric.run.recipes import DEMO_TOKENS, demo
 from quadric.run.running import is_finished, train_run
-from quadric.run.scales import DEMO_TOKENS
 from quadric.run.sites import SITE, site_inputs
+from quadric.train import Learner
 from quadric.viewer.export import build_site
 from quadric.viewer.writer import is_site
 
@@ -80,7 +80,7 @@ def _demonstrate(folder: Path, wanted: Demonstration, on_progress: Progress) -> 
     if not is_finished(folder):
         _harvest(folder, wanted, on_progress)
         _train(folder, wanted.config, on_progress)
-    if kept_in_run(folder, wanted.config.autoencoders[0].name) is None:
+    if kept_in_run(folder, wanted.config.cells[0].name) is None:
         _evaluate(folder, wanted, on_progress)
     evidence = WantedEvidence(
         tokens=wanted.tokens, points=wanted.points, cache=folder / ACTIVATIONS, model=wanted.config.reading.model
@@ -137,10 +137,10 @@ def _harvest(folder: Path, wanted: Demonstration, on_progress: Progress) -> None
 
 
 def _train(folder: Path, config: RunConfig, on_progress: Progress) -> None:
-    def show(step: int, reports: object) -> None:
-        on_progress("training", step, config.training.steps, "steps")
+    def show(learner: Learner) -> None:
+        on_progress("training", learner.step_index, config.training.steps, "steps")
 
-    train_run(folder, on_step=show)
+    train_run(folder, callbacks=[show])
 
 
 def _evaluate(folder: Path, wanted: Demonstration, on_progress: Progress) -> None:

@@ -16,12 +16,12 @@ from quadric.evidence import (
     open_cached,
     open_live,
     text_behind,
-    weights_sha256,
 )
 from quadric.evidence.storage import has_evidence
+from quadric.model.storage import weights_sha256
 
 if TYPE_CHECKING:
-    from quadric.model import Autoencoder
+    from quadric.model import Dictionary
 
 BATCH_TOKENS = 4096
 DEFAULT_TOKENS = 200_000
@@ -48,7 +48,7 @@ class WantedEvidence:
             if value is not None and value < 2:
                 raise ValueError(f"{name}={value} is too small; give at least 2")
 
-    def open(self, autoencoder: "Autoencoder") -> ActivationStream:
+    def open(self, autoencoder: "Dictionary") -> ActivationStream:
         """The activations, from the cache or from the language model."""
         own = autoencoder.provenance
         if self.cache is not None:

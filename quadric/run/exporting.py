@@ -15,7 +15,7 @@ from quadric.interop.reading import read_dictionary
 from quadric.interop.writing import delphi, neuronpedia, saebench, saelens
 from quadric.interop.writing.folders import check_replaceable, read_record, replaced_folder
 from quadric.interop.writing.passes import Reading, Side
-from quadric.model import Autoencoder, LinearAutoencoder
+from quadric.model import Dictionary
 from quadric.model.checks import check_choice, check_positive
 from quadric.model.storage import weights_sha256
 from quadric.run.evidence import BATCH_TOKENS, DEFAULT_TOKENS
@@ -49,13 +49,13 @@ class Exported:
 
 
 class _Source(NamedTuple):
-    autoencoder: Autoencoder
+    autoencoder: Dictionary
     run: Path | None
     evidence: Evidence | None
 
 
 def export(
-    source: str | Path | Autoencoder,
+    source: str | Path | Dictionary,
     *,
     to: Target,
     out: str | Path,
@@ -134,9 +134,9 @@ def _check_options(to: str, given: dict[str, Any]) -> None:
 
 
 def _source(
-    source: str | Path | Autoencoder, name: str | None, evidence: Evidence | None, *, with_evidence: bool
+    source: str | Path | Dictionary, name: str | None, evidence: Evidence | None, *, with_evidence: bool
 ) -> _Source:
-    if isinstance(source, Autoencoder):
+    if isinstance(source, Dictionary):
         if name is not None:
             raise ValueError(f"name={name!r} is for a run with several autoencoders; leave it out")
         return _Source(source, None, evidence)
@@ -158,7 +158,7 @@ def _write(folder: Path, out: Path, to: str, found: _Source, given: dict[str, An
         saebench.write_saebench(folder, autoencoder, **names)
         return saebench.load_lines(out)
     side = given.get("side", "positive")
-    if found.evidence is None and (to == "neuronpedia" or not isinstance(autoencoder, LinearAutoencoder)):
+    if found.evidence is None and (to == "neuronpedia" or not autoencoder.is_linear):
         raise ValueError(f"{to} needs evidence about the latents; make it with quadric site RUN, or give evidence=")
     with progress_bar(shown=progress) if isinstance(progress, bool) else nullcontext(progress) as on_progress:
         reading = _reading(found, given, on_progress)

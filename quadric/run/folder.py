@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from quadric._io.locks import writer_of
 from quadric.interop.reading import check_complete, dictionary_folders, is_dictionary, read_dictionary
-from quadric.model import Autoencoder
+from quadric.model import Dictionary
 from quadric.model.storage import CONFIG_NAME
 from quadric.run.hub import download
 
@@ -36,20 +36,20 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 def load(
     folder_or_hub_id: str | os.PathLike[str], *, name: str | None = None, revision: str | None = None
-) -> Autoencoder:
-    """Load an autoencoder from a run, a folder written by save_pretrained, a folder of another library, or the hub.
+) -> Dictionary:
+    """Load a dictionary from a run, a folder written by save_pretrained, a folder of another library, or the hub.
 
     Folders of SAELens and sparsify and the paper's checkpoints are read as dictionaries that give the latents and
     reconstructions of the library that wrote them.
 
     Args:
         folder_or_hub_id: A local folder or, if there is none with this name, a hub repository `owner/name`.
-        name: Autoencoder to load from a run that trained several, or from a folder of folders; if it is missing, the
+        name: Dictionary to load from a run that trained several, or from a folder of folders; if it is missing, the
             error lists the names.
         revision: Commit, branch or tag of a hub repository.
 
     Returns:
-        The autoencoder, on the CPU.
+        The dictionary, on the CPU. One of a kind of your own loads once the module that registers the kind is imported.
 
     Example:
         >>> ae = quadric.load("runs/demo")
@@ -68,7 +68,7 @@ class Loaded(NamedTuple):
 
     run: str
     name: str
-    autoencoder: Autoencoder
+    autoencoder: Dictionary
 
 
 def load_all(runs: Sequence[str], names: Sequence[str] = ()) -> list[Loaded]:

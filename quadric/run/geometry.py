@@ -6,16 +6,17 @@ from pathlib import Path
 from quadric._io.files import NotWritableError, remove_leftovers
 from quadric._io.locks import BusyError, only_writer
 from quadric._io.progress import Progress, no_progress
-from quadric.geometry import DictionaryGeometry, dictionary_geometry, kept_geometry, stored_geometry
+from quadric.geometry import DictionaryGeometry, dictionary_geometry, kept_geometry
 from quadric.geometry.centring import CentreLike
-from quadric.model import Autoencoder
+from quadric.geometry.dictionary_geometry import stored_geometry
+from quadric.model import Dictionary
 from quadric.run.folder import autoencoder_folder, geometry_folder
 
 
 def geometry_of_run(
     run: Path,
     name: str,
-    autoencoder: Autoencoder,
+    autoencoder: Dictionary,
     on_progress: Progress = no_progress,
     *,
     moments: CentreLike | None = None,
@@ -45,7 +46,7 @@ def geometry_of_run(
         return kept_geometry(autoencoder, folder, on_progress, moments=moments)
 
 
-def known_geometry(run: str | Path, autoencoder: Autoencoder, name: str | None = None) -> DictionaryGeometry | None:
+def known_geometry(run: str | Path, autoencoder: Dictionary, name: str | None = None) -> DictionaryGeometry | None:
     """The geometry that a run folder holds for an autoencoder, about whichever centre; None if it holds none.
 
     Args:

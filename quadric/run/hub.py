@@ -1,18 +1,19 @@
-"""Autoencoders on the Hugging Face hub: push, pull, model card."""
+"""Dictionaries on the Hugging Face hub: push, pull, model card."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
 
-from quadric.model import Autoencoder, BilinearAutoencoder
+from quadric.model import Dictionary
+from quadric.model.forms import Forms
 
 FILES = ("config.json", "weights-*.safetensors")
 FOREIGN_FILES = ("cfg.json", "sae_weights.safetensors", "activation_scaler.json", "sae.safetensors")
 """Those of SAELens and sparsify. A model.safetensors that is in none of the named folders may be a language model's."""
 
 
-def push(autoencoder: Autoencoder, hub_id: str, *, private: bool = False, token: str | None = None) -> str:
+def push(autoencoder: Dictionary, hub_id: str, *, private: bool = False, token: str | None = None) -> str:
     """Upload an autoencoder to the Hugging Face hub, with a model card.
 
     Args:
@@ -67,15 +68,14 @@ def download(hub_id: str, revision: str | None = None, names: Sequence[str] = ()
     return Path(folder)
 
 
-def model_card(autoencoder: Autoencoder, hub_id: str) -> str:
+def model_card(autoencoder: Dictionary, hub_id: str) -> str:
     """The README of the repository: a description, the provenance, and how to load the autoencoder."""
     origin = autoencoder.provenance
     facts = {
         "kind": autoencoder.kind,
-        "prior": autoencoder.prior if isinstance(autoencoder, BilinearAutoencoder) else None,
         "d_model": autoencoder.d_model,
         "latents": autoencoder.n_latents,
-        "atoms": autoencoder.n_hidden if isinstance(autoencoder, BilinearAutoencoder) else None,
+        "atoms": forms.n_hidden if isinstance(forms := autoencoder.forms(), Forms) else None,
         **vars(origin),
     }
     rows = "\n".join(f"| {name.replace('_', ' ')} | {value} |" for name, value in facts.items() if value is not None)

@@ -1,109 +1,153 @@
-"""The predicted total cost of a run's autoencoders, before training starts."""
+"""The predicted cost of a run, before training starts: memory, disk, FLOPs and time."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from quadric.train import AutoencoderConfig, TrainingConfig
-from quadric.train.cost import StepSize
-from quadric.train.plan import RunPlan, plan_run
-from quadric.train.timing import StepWork
+from quadric.train.cost import Phase, StepSize, phases
+from quadric.train.machine import matmul_rate
+from quadric.train.settings import Cell, Training
+from quadric.train.timing import measured_seconds
 
 
 @dataclass(frozen=True, kw_only=True)
-class CombinedPlan:
-    """Predicted cost of training several autoencoders on the same batches."""
+class PhasePlan:
+    """Consecutive steps of one dictionary that cost the same."""
 
-    plans: dict[str, RunPlan]
-    """Plans keyed by the name of the autoencoder."""
+    name: str
+    first_step: int
+    last_step: int
+    size: StepSize
+    flops_per_step: dict[str, float]
+    """By what they are spent on, and in total."""
+    state_bytes: int
+    """Held between steps."""
+    peak_bytes: int
+    seconds_per_step: float
+    is_measured: bool
+    """Whether the time is that of real steps, or of their matrix products alone."""
+
+    @property
+    def n_steps(self) -> int:
+        return self.last_step - self.first_step + 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellPlan:
+    """Predicted cost of training one dictionary, for one process."""
+
+    phases: tuple[PhasePlan, ...]
+    checkpoint_bytes: int
+    """Disk space of all kept checkpoints at their largest, and of one more while it is being written."""
+    peak_bytes: int
+    flops: float
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunPlan:
+    """Predicted cost of training several dictionaries on the same batches, for one process."""
+
+    autoencoders: dict[str, CellPlan]
     not_modelled: tuple[str, ...]
-    """Names of the linear baselines, whose cost is not predicted."""
+    """Names of dictionaries of kinds from outside, whose cost is not known."""
+    checkpoint_bytes: int
+    peak_bytes: int
+    """All dictionaries are in memory, and one at a time is trained on a batch."""
+    flops: float
+    seconds: float
     reading_flops_per_step: float
-    """FLOPs of the language model per step and process; all autoencoders share its activations."""
+    """Of the language model; all dictionaries share its activations."""
+    matmul_flops_per_second: float
+    """What this machine does, as measured."""
 
     @property
-    def peak_bytes(self) -> int:
-        """Peak memory: all autoencoders are in memory, and one at a time is trained on a batch."""
-        kept = [max(each.memory.state for each in plan.phases) for plan in self.plans.values()]
-        working = [max(each.memory.working for each in plan.phases) for plan in self.plans.values()]
-        return self._first.peak_bytes if len(self.plans) == 1 else sum(kept) + max(working)
-
-    @property
-    def checkpoint_bytes(self) -> int:
-        return sum(plan.checkpoint_bytes for plan in self.plans.values())
-
-    @property
-    def flops(self) -> float:
-        """FLOPs of the whole run, for one process."""
-        n_steps = sum(each.n_steps for each in self._first.phases)
-        own = sum(each.flops.total * each.n_steps for plan in self.plans.values() for each in plan.phases)
-        return own + self.reading_flops_per_step * n_steps
-
-    @property
-    def product_space_size(self) -> StepSize | None:
-        """The largest step that is computed in the product space, where rates are measured."""
-        sizes = [each.phase.size for plan in self.plans.values() for each in plan.phases if each.work is not None]
-        return max(sizes, key=lambda size: size.n_hidden, default=None)
-
-    def seconds(self, rate: float, rates: StepWork | None = None) -> float:
-        """Time of the whole run, for one process.
-
-        Args:
-            rate: FLOPs per second of matrix products.
-            rates: Of all work of steps in the product space (`quadric.train.timing.measure_rates`).
-        """
-        own = sum(each.seconds(rate, rates) * each.n_steps for plan in self.plans.values() for each in plan.phases)
-        return own + self.reading_flops_per_step * sum(each.n_steps for each in self._first.phases) / rate
-
-    @property
-    def _first(self) -> RunPlan:
-        return next(iter(self.plans.values()))
+    def is_measured(self) -> bool:
+        """Whether every time is that of real steps."""
+        return all(phase.is_measured for plan in self.autoencoders.values() for phase in plan.phases)
 
     def as_json(self) -> dict[str, Any]:
-        """The totals, and the plan of each autoencoder."""
-        return {
-            "autoencoders": {name: plan.as_json() for name, plan in self.plans.items()},
-            "not_modelled": list(self.not_modelled),
-            "checkpoint_bytes": self.checkpoint_bytes,
-            "reading_flops_per_step": self.reading_flops_per_step,
-            "peak_bytes": self.peak_bytes,
-            "flops": self.flops,
-        }
+        """Everything; the phases of a single dictionary at the top as well."""
+        plans = tuple(self.autoencoders.values())
+        return ({"phases": [asdict(each) for each in plans[0].phases]} if len(plans) == 1 else {}) | asdict(self)
 
 
-def plan_autoencoders(
-    autoencoders: Sequence[AutoencoderConfig],
-    training: TrainingConfig,
+def plan_run(
+    cells: Sequence[Cell],
+    training: Training,
     *,
     d_model: int,
     batch_tokens: int,
     processes: int = 1,
     reading_flops_per_token: float = 0.0,
-) -> CombinedPlan:
-    """Plan autoencoders that are trained on the same batches.
+) -> RunPlan:
+    """Plan dictionaries that are trained on the same batches.
 
     Args:
-        autoencoders: Autoencoders to train; linear baselines are listed, but their cost is not predicted.
-        training: Number of steps and schedules.
-        d_model: Width of the activations.
-        batch_tokens: Tokens per step, over all processes.
-        processes: Processes that share every step; each of them holds all autoencoders.
-        reading_flops_per_token: FLOPs per token of the language model; 0 for stored activations.
+        cells: what is trained.
+        training: number of steps and schedules.
+        d_model: width of the activations.
+        batch_tokens: tokens per step, over all processes.
+        processes: that share every step; each of them holds all dictionaries.
+        reading_flops_per_token: of the language model; 0 for stored activations.
 
     Returns:
-        The plan of each bilinear autoencoder, and their total cost.
+        The plan of each dictionary, and their total cost.
     """
-    if d_model < 1:
-        raise ValueError(f"d_model={d_model} is not positive; give the width of the activations")
-    bilinear = [each for each in autoencoders if each.kind == "bilinear"]
-    if not bilinear:
-        raise ValueError("the cost of linear baselines is not predicted; plan at least one bilinear prior")
-    plans = {
-        each.name: plan_run(each, training, d_model, batch_tokens, processes, reading_flops_per_token)
-        for each in bilinear
+    for name, value in (("d_model", d_model), ("batch_tokens", batch_tokens), ("processes", processes)):
+        if value < 1:
+            raise ValueError(f"{name}={value} is not positive; give at least 1")
+    if batch_tokens % processes:
+        raise ValueError(
+            f"batch_tokens={batch_tokens} cannot be shared evenly by processes={processes}; give a multiple"
+        )
+    n_tokens = batch_tokens // processes
+    sizes = {
+        cell.name: tuple(phases(cell.settings, cell.loss, d_model, n_tokens, training.steps, processes))
+        for cell in cells
     }
-    return CombinedPlan(
-        plans=plans,
-        not_modelled=tuple(each.name for each in autoencoders if each.kind != "bilinear"),
-        reading_flops_per_step=reading_flops_per_token * (batch_tokens // processes),
+    if not any(sizes.values()):
+        raise ValueError("the cost of no kind that was given is known; plan at least one of Quadric's own")
+    rate, known = matmul_rate(), dict[tuple[Phase, ...], CellPlan]()
+    for cell in cells:
+        if (found := sizes[cell.name]) and found not in known:
+            known[found] = _plan_cell(cell, training, found, d_model, rate)
+    plans = {name: known[found] for name, found in sizes.items() if found}
+    states = [max(phase.state_bytes for phase in plan.phases) for plan in plans.values()]
+    working = max(phase.peak_bytes - phase.state_bytes for plan in plans.values() for phase in plan.phases)
+    reading = reading_flops_per_token * n_tokens
+    return RunPlan(
+        autoencoders=plans,
+        not_modelled=tuple(name for name in sizes if name not in plans),
+        checkpoint_bytes=sum(plan.checkpoint_bytes for plan in plans.values()),
+        peak_bytes=sum(states) + working if len(plans) > 1 else next(iter(plans.values())).peak_bytes,
+        flops=sum(plan.flops for plan in plans.values()) + reading * training.steps,
+        seconds=sum(plan.seconds for plan in plans.values()) + reading * training.steps / rate,
+        reading_flops_per_step=reading,
+        matmul_flops_per_second=rate,
+    )
+
+
+def _plan_cell(cell: Cell, training: Training, found: tuple[Phase, ...], d_model: int, rate: float) -> CellPlan:
+    plans = tuple(_plan_phase(cell, training, phase, d_model, rate) for phase in found)
+    return CellPlan(
+        phases=plans,
+        checkpoint_bytes=max(phase.size.checkpoint_bytes for phase in found) * (training.keep_checkpoints + 1),
+        peak_bytes=max(plan.peak_bytes for plan in plans),
+        flops=sum(plan.flops_per_step["total"] * plan.n_steps for plan in plans),
+        seconds=sum(plan.seconds_per_step * plan.n_steps for plan in plans),
+    )
+
+
+def _plan_phase(cell: Cell, training: Training, phase: Phase, d_model: int, rate: float) -> PhasePlan:
+    flops, size = phase.size.flops(), phase.size
+    total = sum(flops.values())
+    seconds = measured_seconds(cell, training, phase, d_model, rate)
+    return PhasePlan(
+        **phase._asdict(),
+        flops_per_step=flops | {"total": total},
+        state_bytes=size.state_bytes,
+        peak_bytes=size.state_bytes + size.working_bytes,
+        seconds_per_step=total / rate if seconds is None else seconds,
+        is_measured=seconds is not None,
     )

@@ -1,107 +1,210 @@
 """Recipes: functions that return a complete RunConfig, for the paper's experiments and for smaller ones on a CPU.
 
-A recipe combines a scale (how large, how long) with a grid (hook points × priors × alphas × seeds).
+A recipe says what differs from the defaults of the kinds, of their losses and of training. `cells` combines that with
+hook points, kinds, weights and seeds. `auto` is resolved here, once; what a run stores are its cells.
 """
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from itertools import product
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from quadric.data import ActivationConfig, find_model, parse_hook_points
-from quadric.data.corpus import CorpusConfig
-from quadric.data.models import load_shape
-from quadric.model.bilinear import default_hidden
-from quadric.run.config import RunConfig
-from quadric.run.scales import DEMO, PAPER, SMALL, Dictionary, Grid, Scale
-from quadric.train import AutoencoderConfig, TrainingConfig
+from quadric.data.corpus.config import CorpusConfig
+from quadric.data.settings import ActivationConfig
+from quadric.model.settings import Settings, field_names, settings_class
+from quadric.model.terms import Density, Term, term_class
+from quadric.train.settings import Cell, Training
+
+if TYPE_CHECKING:
+    from quadric.run.config import RunConfig
 
 FINEWEB = CorpusConfig(source="HuggingFaceFW/fineweb", subset="sample-10BT")
-
-
-class PaperModel(NamedTuple):
-    """A language model of the paper, by its name on the hub."""
-
-    hub_id: str
-    d_model: int
-    n_layers: int
-
-
-# The paper prints the name Qwen3.5-0.8B-Base and links to Qwen/Qwen3.5-0.8B; we use the printed name.
-PAPER_MODELS = {
-    "qwen": PaperModel("Qwen/Qwen3.5-0.8B-Base", 1024, 24),
-    "gemma": PaperModel("google/gemma-3-1b-pt", 1152, 26),
-    "llama": PaperModel("meta-llama/Llama-3.2-1B", 2048, 16),
-}
-PAPER_GRID = Grid(dictionaries=("atomic", "composite", "quadratic", "topk"))
 EVEN = "even"
 """Value of `layers` for every second layer."""
 
 
-def paper_qwen(
-    model: str = PAPER_MODELS["qwen"].hub_id,
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """What a run has where nothing else was asked for."""
+
+    settings: Mapping[str, Any]
+    """Of every kind that has them."""
+    loss: Mapping[str, Any] = field(default_factory=dict)
+    """Changes of the kinds' own losses, as `changed_loss` takes them."""
+    training: Training
+    sequences_per_step: int = 32
+    """Sequences per batch, over all processes together."""
+    epochs: int = 1
+    """How many times the text may be read; the number of steps determines how much of it is."""
+
+
+PAPER = Recipe(
+    # The paper names 2¹¹ steps of 32 × 256 tokens and "8M tokens"; the steps make 16.8 M. We keep the steps.
+    settings={"n_latents": 8192, "lens": "paper", "atoms_per_latent": 16.384, "initial_density": 1.0},
+    training=Training(steps=2048),
+)
+"""The paper's sizes and its method as printed."""
+LARGE = Recipe(settings={"n_latents": 8192}, training=Training(steps=2048))
+"""The paper's sizes, for an accelerator."""
+# Reads the embedded text once; on a CPU the language model takes most of the time.
+SMALL = Recipe(settings={"n_latents": 1024}, training=Training(steps=200), sequences_per_step=16)
+# Five minutes on two cores: few tokens, read many times.
+DEMO = Recipe(
+    settings={"n_latents": 512}, loss={"density.warmup": 40}, training=Training(checkpoint_every=100),
+    sequences_per_step=16, epochs=12,
+)  # fmt: skip
+DEMO_TOKENS = 110_000
+RECIPES = {"small": SMALL, "large": LARGE, "paper": PAPER}
+RecipeName = Literal["auto", "small", "large", "paper"]
+
+
+def recipe_of(name: str, device: str = "auto") -> Recipe:
+    """The recipe of this name; auto is small on a CPU and large on an accelerator."""
+    if name == "auto":
+        from quadric.data.models import chosen_device
+
+        name = "small" if chosen_device(device).type == "cpu" else "large"
+    if name not in RECIPES:
+        raise ValueError(f"recipe={name!r} is unknown; choose one of auto, {', '.join(RECIPES)}")
+    return RECIPES[name]
+
+
+def cells(
+    hook_points: Sequence[str],
+    kinds: Sequence[str | Settings] = ("composite",),
     *,
-    corpus: CorpusConfig = FINEWEB,
-    scale: Scale = PAPER,
-    grid: Grid = PAPER_GRID,
-    layers: str = EVEN,
-    **reading: Any,
-) -> RunConfig:
-    """The paper's main experiment: even layers of Qwen 3.5 0.8B (d = 1,024), three priors and TopK with K = 32.
+    recipe: Recipe | None = None,
+    settings: Mapping[str, Any] | None = None,
+    loss: Mapping[str, Any] | None = None,
+    alphas: Sequence[float] = (),
+    seeds: Sequence[int] = (0,),
+) -> tuple[Cell, ...]:
+    """One cell for every combination; kinds whose loss has no density do not multiply with alphas.
 
     Args:
-        model: Location of the model, if not on the hub.
-        corpus: The text; the paper's is FineWeb.
-        scale: Sizes and number of steps.
-        grid: Priors, alphas and seeds.
-        layers: Comma-separated hook points, or `even` for every second layer.
-        reading: Further fields of `ActivationConfig`, such as `rules`.
+        hook_points: canonical names.
+        kinds: names of kinds, or settings as they are.
+        recipe: what holds where nothing else is given; the defaults of the kinds if there is none.
+        settings: changes; each goes to the kinds that have it, and one that none has is an error.
+        loss: changes of the kinds' own losses, see `changed_loss`.
+        alphas: weights of the density.
+        seeds: of the initial weights.
+
+    Returns:
+        The cells, in the order of their combinations.
 
     Example:
-        config = paper_qwen(layers="18", scale=SMALL)
+        >>> from quadric.run.recipes import cells
+        >>> [cell.settings.kind for cell in cells(["rows"], ["atomic", "topk"], settings={"n_latents": 64})]
+        ['atomic', 'topk']
     """
-    return _paper_run(model, corpus, scale, grid, layers, reading)
+    base, changes = recipe or Recipe(settings={}, training=Training()), dict(settings or {})
+    chosen = [_settings(kind, base.settings, changes) for kind in kinds]
+    known = {name for each in chosen for name in field_names(type(each))}
+    if unused := [f"{name}={value}" for name, value in changes.items() if name not in known]:
+        kinds_named = ", ".join(each.kind for each in chosen)
+        raise ValueError(f"{', '.join(unused)} has no meaning for {kinds_named}; leave it out")
+    made: list[Cell] = []
+    for hook_point, each, alpha, seed in product(hook_points, chosen, alphas or (None,), seeds):
+        terms = changed_loss(each.default_loss(), {**base.loss, **(loss or {})}, added=loss or {})
+        if alpha is not None and _has_density(terms):
+            terms = changed_loss(terms, {"density": alpha})
+        cell = Cell(hook_point=hook_point, settings=each, loss=terms, seed=seed)
+        made += [] if cell in made else [cell]  # kinds without a density are the same cell for every alpha
+    return tuple(made)
 
 
-def paper_gemma(
-    model: str = PAPER_MODELS["gemma"].hub_id,
-    *,
-    corpus: CorpusConfig = FINEWEB,
-    scale: Scale = PAPER,
-    grid: Grid = PAPER_GRID,
-    layers: str = EVEN,
-    **reading: Any,
-) -> RunConfig:
-    """The same experiment on Gemma 3 1B (d = 1,152); arguments as in `paper_qwen`.
+def _settings(kind: str | Settings, base: Mapping[str, Any], changes: Mapping[str, Any]) -> Settings:
+    """The settings of a kind: the recipe's where it has them, with the changes that it has a field for."""
+    if isinstance(kind, Settings):
+        return replace(kind, **{name: value for name, value in changes.items() if name in field_names(type(kind))})
+    made = settings_class(kind)
+    given = {**base, **changes}
+    return made(**{name: given[name] for name in field_names(made) if name in given})
 
-    The paper swept "selected layers" without naming them; this recipe uses the even ones. The paper's caption says
-    k = 16k, its table 8,192 latents and 16,384 hidden dimensions across models; this recipe follows the table.
+
+def _has_density(terms: Iterable[Term]) -> bool:
+    return any(isinstance(term, Density) and term.weight for term in terms)
+
+
+def changed_loss(
+    terms: Iterable[Term], changes: Mapping[str, Any], *, added: Iterable[str] | None = None
+) -> tuple[Term, ...]:
+    """A loss with some settings changed: `density` is the weight of that term, `density.warmup` its field.
+
+    Args:
+        terms: the loss.
+        changes: value by name.
+        added: names whose terms are added if the loss lacks them; others of the changes are then left out. All by
+            default.
+
+    Returns:
+        The terms, new ones last.
+
+    Example:
+        >>> from quadric.run.recipes import changed_loss
+        >>> changed_loss(quadric.paper_loss(), {"density": 0.1, "error.top": 32})
+        (Error(weight=1.0, top=32), Density(weight=0.1, warmup=None))
     """
-    return _paper_run(model, corpus, scale, grid, layers, reading)
+    found = {term.name: term for term in terms}
+    for name, value in changes.items():
+        term_name, _, field_name = name.partition(".")
+        if term_name not in found:
+            if added is not None and name not in set(added):
+                continue
+            found[term_name] = term_class(term_name)()
+        term, field_name = found[term_name], field_name or "weight"
+        if field_name not in (known := [each.name for each in fields(term)]):
+            raise ValueError(f"{name}={value!r}: the term {term_name} has {', '.join(known)}, and no {field_name}")
+        found[term_name] = replace(term, **{field_name: value})
+    return tuple(found.values())
 
 
-def paper_llama(
-    model: str = PAPER_MODELS["llama"].hub_id,
+def make_run_config(
+    activations: ActivationConfig,
+    run_cells: Callable[[tuple[str, ...]], tuple[Cell, ...]],
+    training: Training,
     *,
-    corpus: CorpusConfig = FINEWEB,
-    scale: Scale = PAPER,
-    grid: Grid = PAPER_GRID,
-    layers: str = EVEN,
-    **reading: Any,
-) -> RunConfig:
-    """The same experiment on Llama 3.2 1B (d = 2,048); even layers, since the paper does not name its selected ones."""
-    return _paper_run(model, corpus, scale, grid, layers, reading)
+    sequences_per_step: int = 32,
+    epochs: int = 1,
+    cache: str | None = None,
+) -> "RunConfig":
+    """A run on these activations: `run_cells` gets the canonical names of the hook points."""
+    # Imported here: flags are made from the recipes above, and help must not wait for torch.
+    from quadric.run.config import RunConfig
+
+    return RunConfig(
+        activations=activations,
+        cells=run_cells(canonical_hook_points(activations)),
+        training=training,
+        sequences_per_step=sequences_per_step,
+        epochs=epochs,
+        cache=cache,
+    )
 
 
-PAPER_RECIPES: dict[str, Callable[..., RunConfig]] = {"qwen": paper_qwen, "gemma": paper_gemma, "llama": paper_llama}
-"""Recipes keyed by the value of `quadric sweep --paper`."""
+def run_of(
+    recipe: Recipe, activations: ActivationConfig, kinds: Sequence[str | Settings] = ("composite",), **combined: Any
+) -> "RunConfig":
+    """A run by recipe; `combined` are further arguments of `cells`, and `cache`."""
+    cache = combined.pop("cache", None)
+    return make_run_config(
+        activations,
+        lambda hook_points: cells(hook_points, kinds, recipe=recipe, **combined),
+        recipe.training,
+        sequences_per_step=recipe.sequences_per_step,
+        epochs=recipe.epochs,
+        cache=cache,
+    )
 
 
-def _paper_run(
-    model: str, corpus: CorpusConfig, scale: Scale, grid: Grid, layers: str, reading: dict[str, Any]
-) -> RunConfig:
-    activations = ActivationConfig(model=model, hook_points=layers, corpus=corpus, **reading)
-    return make_run_config(scale, with_layers(activations, layers), grid)
+def canonical_hook_points(activations: ActivationConfig) -> tuple[str, ...]:
+    """Canonical names of the hook points; this loads the model's shape, but reads no text."""
+    from quadric.data import find_model, parse_hook_points
+    from quadric.data.models import load_shape
+
+    shape = load_shape(find_model(activations.model, activations.model_revision))
+    return tuple(map(str, parse_hook_points(activations.hook_points, shape.n_layers)))
 
 
 def with_layers(activations: ActivationConfig, layers: str) -> ActivationConfig:
@@ -113,85 +216,64 @@ def with_layers(activations: ActivationConfig, layers: str) -> ActivationConfig:
 
 def even_layers(model: str, revision: str | None = None) -> str:
     """The residual stream into every second layer of a model, starting with layer 0."""
+    from quadric.data import find_model
+    from quadric.data.models import load_shape
+
     return ",".join(map(str, range(0, load_shape(find_model(model, revision)).n_layers, 2)))
 
 
-def paper(model: str, layers: str, *, corpus: CorpusConfig = FINEWEB, grid: Grid | None = None) -> RunConfig:
-    """The paper's hyperparameters on any model: k = 8,192, h = 16,384, 2,048 steps of 32 × 256 tokens."""
-    return make_run_config(PAPER, ActivationConfig(model=model, hook_points=layers, corpus=corpus), grid or Grid())
+class PaperModel(NamedTuple):
+    """A language model of the paper, by its name on the hub."""
+
+    hub_id: str
+    d_model: int
+    n_layers: int
+
+
+# The paper prints the name Qwen3.5-0.8B-Base and links to Qwen/Qwen3.5-0.8B; we use the printed name. For Gemma and
+# Llama it swept "selected layers" without naming them; the even ones are used. Gemma's caption says k = 16k, the table
+# 8,192 latents and 16,384 hidden dimensions across models; the table is followed.
+PAPER_MODELS = {
+    "qwen": PaperModel("Qwen/Qwen3.5-0.8B-Base", 1024, 24),
+    "gemma": PaperModel("google/gemma-3-1b-pt", 1152, 26),
+    "llama": PaperModel("meta-llama/Llama-3.2-1B", 2048, 16),
+}
+PAPER_KINDS = ("atomic", "composite", "quadratic", "topk")
+
+
+def paper(
+    model: str = "qwen",
+    layers: str = EVEN,
+    kinds: Sequence[str | Settings] = PAPER_KINDS,
+    *,
+    corpus: CorpusConfig = FINEWEB,
+    **combined: Any,
+) -> "RunConfig":
+    """The paper's hyperparameters: k = 8,192, h = 16,384, 2,048 steps of 32 × 256 tokens, three priors
+    and TopK with K = 32.
+
+    Args:
+        model: `qwen`, `gemma` or `llama`, the paper's own models; or any other.
+        layers: Comma-separated hook points, or `even` for every second layer.
+        kinds: What is trained at each of them.
+        corpus: The text; the paper's is FineWeb.
+        combined: Further arguments of `cells`, such as `alphas` and `seeds`.
+
+    Returns:
+        A run for `quadric.run.running.new_run`; `quadric sweep --paper` trains it.
+    """
+    name = PAPER_MODELS[model].hub_id if model in PAPER_MODELS else model
+    activations = with_layers(ActivationConfig(model=name, hook_points=layers, corpus=corpus), layers)
+    return run_of(PAPER, activations, kinds, **combined)
 
 
 def small(
-    model: str = "smollm2", layers: str = "15", *, corpus: CorpusConfig | None = None, grid: Grid | None = None
-) -> RunConfig:
-    """The paper's recipe at a size for two CPU cores: k = 1,024, h = 2,048, 200 steps of 16 × 256 tokens."""
-    return make_run_config(
-        SMALL, ActivationConfig(model=model, hook_points=layers, corpus=corpus or CorpusConfig()), grid or Grid()
-    )
+    model: str = "smollm2", layers: str = "15", *, corpus: CorpusConfig | None = None, **combined: Any
+) -> "RunConfig":
+    """A size for two CPU cores: k = 1,024, h = 2,048, 200 steps of 16 × 256 tokens."""
+    return run_of(SMALL, ActivationConfig(model=model, hook_points=layers, corpus=corpus or CorpusConfig()), **combined)
 
 
-def demo(cache: str) -> RunConfig:
+def demo(cache: str) -> "RunConfig":
     """A five-minute run on the embedded model and text: k = 512, h = 1,024, 300 steps on stored activations."""
-    return make_run_config(DEMO, ActivationConfig(hook_points="15"), Grid(), cache=cache)
-
-
-def make_run_config(scale: Scale, activations: ActivationConfig, grid: Grid, *, cache: str | None = None) -> RunConfig:
-    """A run that trains one autoencoder of the given scale for every combination in the grid."""
-    return RunConfig(
-        activations=activations,
-        autoencoders=autoencoders(_canonical(activations), scale, grid),
-        training=training_config(scale),
-        sequences_per_step=scale.sequences_per_step,
-        epochs=scale.epochs,
-        cache=cache,
-    )
-
-
-def training_config(scale: Scale) -> TrainingConfig:
-    """The training config of a scale."""
-    return TrainingConfig(
-        steps=scale.steps,
-        alpha_warmup_steps=scale.alpha_warmup_steps,
-        learning_rate=scale.learning_rate,
-        learning_rate_decay=scale.learning_rate_decay,
-        checkpoint_every=scale.checkpoint_every,
-        keep_checkpoints=scale.keep_checkpoints,
-    )
-
-
-def _canonical(activations: ActivationConfig) -> tuple[str, ...]:
-    """Canonical names of the hook points; this loads the model's shape, but reads no text."""
-    shape = load_shape(find_model(activations.model, activations.model_revision))
-    return tuple(map(str, parse_hook_points(activations.hook_points, shape.n_layers)))
-
-
-def autoencoders(hook_points: tuple[str, ...], scale: Scale, grid: Grid) -> tuple[AutoencoderConfig, ...]:
-    """One autoencoder per distinct combination; linear baselines do not depend on alpha, so alphas do not add any."""
-    found: dict[str, AutoencoderConfig] = {}
-    alphas = grid.alphas or (scale.alpha,)
-    for hook_point, dictionary, alpha, seed in product(hook_points, grid.dictionaries, alphas, grid.seeds):
-        config = _autoencoder(scale, AutoencoderConfig(hook_point=hook_point, alpha=alpha, seed=seed), dictionary)
-        found[config.name] = config
-    return tuple(found.values())
-
-
-def _autoencoder(scale: Scale, config: AutoencoderConfig, dictionary: Dictionary) -> AutoencoderConfig:
-    if dictionary == "topk" or dictionary == "batch_topk":
-        return replace(config, kind=dictionary, n_latents=scale.n_latents, n_active=scale.n_active, alpha=0.0)
-    hidden = None if dictionary == "atomic" else scale.n_hidden
-    if dictionary == "composite":
-        n_hidden = hidden or default_hidden(scale.n_latents, dictionary)
-        density = scale.density_of(n_hidden)
-        config = replace(config, mixing_density=density, initial_density=scale.initial_density)
-    return replace(
-        config,
-        prior=dictionary,
-        n_latents=scale.n_latents,
-        n_hidden=hidden,
-        lens=scale.lens,
-        overlap_penalty=scale.overlap_penalty,
-        top_latents=scale.top_latents,
-        mean_penalty=scale.mean_penalty_of(scale.n_latents),
-        tied=scale.tied,
-        gradient_dtype=scale.gradient_dtype,
-    )
+    return run_of(DEMO, ActivationConfig(hook_points="15"), cache=cache)

@@ -2,7 +2,7 @@
 
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -24,21 +24,20 @@ from quadric.data import (
 from quadric.data.batches import TokenShare
 from quadric.data.models import chosen_device
 from quadric.data.provenance import ProvenanceError, StreamProvenance
-from quadric.model import Autoencoder
+from quadric.model import Dictionary
+from quadric.model.processes import Processes
 from quadric.model.storage import CONFIG_NAME, WEIGHTS_NAME
 from quadric.run.config import RunConfig, check_enough, check_text_suffices, read_run_config, write_run_config
 from quadric.run.folder import AUTOENCODERS, RUN_CONFIG_NAME, autoencoder_folders
-from quadric.run.telemetry import METRICS, TENSORBOARD, open_sinks, values_of
-from quadric.train import Learner, StepReport, resume, train
+from quadric.run.telemetry import METRICS, TENSORBOARD, open_sinks
+from quadric.train import Callback, Learner, resume, train
 from quadric.train.checkpoints import Damaged, newest_step, remove_old, remove_unfinished
-from quadric.train.distributed import Rank, barrier, current_rank
+from quadric.train.distributed import barrier, current_processes
 from quadric.train.lenses import estimate_lenses
 
 CHECKPOINTS = "checkpoints"
 
 PROVENANCE = "provenance.json"
-
-OnStep = Callable[[int, dict[str, StepReport]], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +120,7 @@ def _check_enough_to_read(config: RunConfig) -> None:
 def is_finished(folder: Path) -> bool:
     """Whether every autoencoder of the run is saved and was trained for all steps."""
     config = read_run_config(folder)
-    if not set(autoencoder_folders(folder)) >= {each.name for each in config.autoencoders}:
+    if not set(autoencoder_folders(folder)) >= {each.name for each in config.cells}:
         return False
     return newest_step(folder / CHECKPOINTS) in (None, config.training.steps)
 
@@ -162,17 +161,18 @@ def train_run(
     tensorboard: bool = False,
     wandb_project: str | None = None,
     stream: ActivationStream | None = None,
-    start: Autoencoder | None = None,
+    start: Dictionary | None = None,
     on_open: Callable[[int, list[Damaged]], None] = lambda step, damaged: None,
-    on_step: OnStep = lambda step, reports: None,
+    callbacks: Sequence[Callback] = (),
 ) -> None:
-    """Train a run from its last checkpoint to its end and save the autoencoders; every process of a job calls this.
+    """Train a run from its last checkpoint to its end and save the dictionaries; every process of a job calls this.
 
-    `on_open` is called with the number of finished steps and the damaged checkpoints that were skipped.
+    `on_open` is called with the number of finished steps and the damaged checkpoints that were skipped, `callbacks`
+    with each learner after every step, on every process.
     """
     # Only the first process writes, so only that one takes the lock.
-    with only_writer(folder, "quadric train") if current_rank().is_first else nullcontext():
-        _train(folder, device, moved, tensorboard, wandb_project, stream, start, on_open, on_step)
+    with only_writer(folder, "quadric train") if current_processes().is_first else nullcontext():
+        _train(folder, device, moved, tensorboard, wandb_project, stream, start, on_open, callbacks)
 
 
 def _train(
@@ -182,9 +182,9 @@ def _train(
     tensorboard: bool,
     wandb_project: str | None,
     stream: ActivationStream | None,
-    start: Autoencoder | None,
+    start: Dictionary | None,
     on_open: Callable[[int, list[Damaged]], None],
-    on_step: OnStep,
+    callbacks: Sequence[Callback],
 ) -> None:
     config = (moved or Moved()).apply(read_run_config(folder))
     _check_processes(config)
@@ -192,33 +192,26 @@ def _train(
     _check_same_source(stream, folder / PROVENANCE)
     learners = make_learners(config, stream, chosen_device(device), start)
     damaged = resume(folder / CHECKPOINTS, learners, stream)
-    if current_rank().is_first:
+    if current_processes().is_first:
         _remove_leftovers(config, folder, all_whole=not damaged)
     estimate_lenses(learners, stream)
-    step = learners[0].next_step
-    if not current_rank().is_first:
-        train(learners, stream, config.training, folder / CHECKPOINTS)
+    step, checkpoints = learners[0].step_index, folder / CHECKPOINTS
+    if not current_processes().is_first:
+        train(learners, stream, config.training, checkpoints, callbacks)
         barrier()  # wait until the first process has saved
         return
     on_open(step, damaged)
     with open_sinks(folder, step, tensorboard=tensorboard, wandb_project=wandb_project) as sinks:
-
-        def report(step: int, reports: dict[str, StepReport]) -> None:
-            for name, each in reports.items():
-                for sink in sinks:
-                    sink(step, name, values_of(each))
-            on_step(step, reports)
-
-        train(learners, stream, config.training, folder / CHECKPOINTS, report)
+        train(learners, stream, config.training, checkpoints, [*sinks, *callbacks])
     for learner in learners:
-        learner.autoencoder.save_pretrained(folder / AUTOENCODERS / learner.config.name)
+        learner.dictionary.save_pretrained(folder / AUTOENCODERS / learner.name)
     barrier()
 
 
 def _remove_leftovers(config: RunConfig, folder: Path, *, all_whole: bool) -> None:
     """Delete what killed processes left in a run; older checkpoints only if the newest ones are whole."""
     remove_leftovers(folder, "|".join(map(re.escape, (RUN_CONFIG_NAME, PROVENANCE, METRICS, "evaluation.json"))))
-    for each in config.autoencoders:
+    for each in config.cells:
         remove_leftovers(folder / AUTOENCODERS / each.name, rf"{re.escape(CONFIG_NAME)}|{WEIGHTS_NAME.pattern}")
     remove_unfinished(folder / CHECKPOINTS)
     if all_whole:
@@ -227,10 +220,10 @@ def _remove_leftovers(config: RunConfig, folder: Path, *, all_whole: bool) -> No
 
 def open_stream(config: RunConfig, *, device: str = "auto") -> ActivationStream:
     """This process's share of the activations of a run: whole sequences, or tokens where these do not divide."""
-    here = current_rank()
+    here = current_processes()
     if shares_sequences(config, here.world_size):
         return _share_of_sequences(config, device, here)
-    return TokenShare(_share_of_sequences(config, device, Rank(0, 1)), here.number, here.world_size)
+    return TokenShare(_share_of_sequences(config, device, Processes(0, 1)), here.number, here.world_size)
 
 
 def shares_sequences(config: RunConfig, n_processes: int) -> bool:
@@ -253,7 +246,7 @@ def repeated_work(config: RunConfig, n_processes: int) -> str | None:
     )
 
 
-def _share_of_sequences(config: RunConfig, device: str, rank: Rank) -> CachedStream | LiveStream:
+def _share_of_sequences(config: RunConfig, device: str, rank: Processes) -> CachedStream | LiveStream:
     batch = BatchSize(sequences=config.sequences_per_step // rank.world_size)
     repeat = config.epochs > 1
     if config.cache is None:
@@ -272,14 +265,16 @@ def _share_of_sequences(config: RunConfig, device: str, rank: Rank) -> CachedStr
 
 
 def make_learners(
-    config: RunConfig, stream: ActivationStream, device: torch.device, start: Autoencoder | None = None
+    config: RunConfig, stream: ActivationStream, device: torch.device, start: Dictionary | None = None
 ) -> list[Learner]:
-    """A learner for every autoencoder of a run: newly initialized or a copy of `start`, with provenance."""
+    """A learner for every cell of a run: newly initialized or a copy of `start`, with provenance."""
     learners = []
-    for each in config.autoencoders:
-        autoencoder = each.build(stream.d_model) if start is None else deepcopy(start)
-        autoencoder.provenance = stream.provenance.for_hook_point(each.hook_point)
-        learners.append(Learner(autoencoder.to(device), each, config.training))
+    for cell in config.cells:
+        made = cell.settings.build(stream.d_model, seed=cell.seed) if start is None else deepcopy(start)
+        made.provenance = stream.provenance.for_hook_point(cell.hook_point)
+        learners.append(
+            Learner(made.to(device), cell.loss, config.training, name=cell.name, hook_point=cell.hook_point)
+        )
     return learners
 
 
@@ -297,7 +292,7 @@ def _check_same_source(stream: ActivationStream, path: Path) -> None:
                 f"the run in '{path.parent}' began with other activations ({'; '.join(found)}); "
                 "give the model and text it was started with, or start a new run"
             )
-    elif current_rank().is_first:
+    elif current_processes().is_first:
         write_json(path, stream.provenance.to_dict())
 
 
@@ -312,7 +307,7 @@ def _read_provenance(path: Path) -> StreamProvenance:
 
 def _check_processes(config: RunConfig) -> None:
     """Raise if several processes are to train on rows in memory, which each of them would have to itself."""
-    n = current_rank().world_size
+    n = current_processes().world_size
     if config.activations is None and n > 1:
         raise ValueError(
             f"training on rows in memory needs a single process, but this job has {n}; run it without torchrun"

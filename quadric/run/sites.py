@@ -11,7 +11,7 @@ from quadric.evidence.clusters import MOST_LATENTS
 from quadric.geometry import Centre, DictionaryGeometry
 from quadric.geometry.centring import given_sha256
 from quadric.interop.reading import read_dictionary
-from quadric.model import Autoencoder
+from quadric.model import Dictionary
 from quadric.run.evidence import OnNote, WantedEvidence, evidence_for
 from quadric.run.folder import autoencoder_folder, autoencoder_folders, chosen_names, evidence_folder
 from quadric.run.geometry import geometry_of_run
@@ -25,7 +25,7 @@ SITE = "site"
 
 
 def export_site(
-    autoencoder: Autoencoder,
+    autoencoder: Dictionary,
     evidence: Evidence,
     out: str | Path,
     *,
@@ -160,7 +160,7 @@ def quality_of(run: Path, name: str) -> Quality:
 class _Found(NamedTuple):
     run: Path
     name: str
-    autoencoder: Autoencoder
+    autoencoder: Dictionary
     is_only_one: bool
 
 

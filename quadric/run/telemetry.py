@@ -6,38 +6,28 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol, TextIO, runtime_checkable
+from typing import Any, TextIO
 
 from quadric._io.files import write_atomically
-from quadric.train import StepReport
+from quadric.train import Callback, Learner
 
 METRICS = "metrics.jsonl"
 TENSORBOARD = "tensorboard"
 
 
-@runtime_checkable
-class Sink(Protocol):
-    """Called with the metrics of one autoencoder after a step; `step` counts finished steps."""
-
-    def __call__(self, step: int, name: str, values: dict[str, float]) -> None: ...
-
-
 @contextmanager
-def open_sinks(folder: Path, resumed_at: int, *, tensorboard: bool, wandb_project: str | None) -> Iterator[list[Sink]]:
-    """The requested sinks, closed on exit; metrics of steps after `resumed_at`, which will be repeated, are dropped."""
+def open_sinks(
+    folder: Path, resumed_at: int, *, tensorboard: bool, wandb_project: str | None
+) -> Iterator[list[Callback]]:
+    """Callbacks that write every report where it was asked for, closed on exit; metrics of steps after `resumed_at`,
+    which will be repeated, are dropped."""
     with ExitStack() as stack:
-        sinks: list[Sink] = [stack.enter_context(_metrics_file(folder / METRICS, resumed_at))]
+        sinks: list[Callback] = [stack.enter_context(_metrics_file(folder / METRICS, resumed_at))]
         if tensorboard:
             sinks.append(stack.enter_context(_tensorboard(folder / TENSORBOARD, resumed_at)))
         if wandb_project is not None:
             sinks.append(stack.enter_context(_wandb(folder, wandb_project)))
         yield sinks
-
-
-def values_of(report: StepReport) -> dict[str, float]:
-    """The metrics of a report by name; the mixing density is included if there is one."""
-    values = {"error": report.error, "density": report.density, "alpha": report.alpha, "tokens": report.n_tokens}
-    return values if report.mixing_density is None else values | {"mixing_density": report.mixing_density}
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
@@ -58,7 +48,7 @@ def _record(line: bytes, path: Path, number: int) -> dict[str, Any]:
 
 
 @contextmanager
-def _metrics_file(path: Path, resumed_at: int) -> Iterator[Sink]:
+def _metrics_file(path: Path, resumed_at: int) -> Iterator[Callback]:
     kept = [line for line in read_metrics(path.parent) if line["step"] <= resumed_at]
     write_atomically(path, "".join(json.dumps(line) + "\n" for line in kept).encode())
     with path.open("a", buffering=1) as file:
@@ -69,33 +59,35 @@ class _LineWriter:
     def __init__(self, file: TextIO) -> None:
         self.file = file
 
-    def __call__(self, step: int, name: str, values: dict[str, float]) -> None:
-        self.file.write(json.dumps({"step": step, "autoencoder": name, **values}) + "\n")
+    def __call__(self, learner: Learner) -> None:
+        record = {"step": learner.step_index, "autoencoder": learner.name, **learner.report}
+        self.file.write(json.dumps(record) + "\n")
 
 
 @contextmanager
-def _tensorboard(folder: Path, resumed_at: int) -> Iterator[Sink]:
+def _tensorboard(folder: Path, resumed_at: int) -> Iterator[Callback]:
     _require("tensorboard", "tensorboard")
     from torch.utils.tensorboard import SummaryWriter
 
     # purge_step: otherwise steps that a killed run logged after its last checkpoint would be drawn twice.
     with SummaryWriter(str(folder), purge_step=resumed_at + 1) as writer:
 
-        def sink(step: int, name: str, values: dict[str, float]) -> None:
-            for value_name, value in values.items():
-                writer.add_scalar(f"{value_name}/{name}", value, step)
+        def sink(learner: Learner) -> None:
+            for name, value in learner.report.items():
+                writer.add_scalar(f"{name}/{learner.name}", value, learner.step_index)
 
         yield sink
 
 
 @contextmanager
-def _wandb(folder: Path, project: str) -> Iterator[Sink]:
+def _wandb(folder: Path, project: str) -> Iterator[Callback]:
     wandb: Any = _require("wandb", "wandb")
     # The folder's name is the run id, so that a resumed run continues on the same page.
     run = wandb.init(project=project, name=folder.name, id=folder.name, resume="allow", dir=os.fspath(folder))
 
-    def sink(step: int, name: str, values: dict[str, float]) -> None:
-        run.log({f"{name}/{value_name}": value for value_name, value in values.items()}, step=step)
+    def sink(learner: Learner) -> None:
+        values = {f"{learner.name}/{name}": value for name, value in learner.report.items()}
+        run.log(values, step=learner.step_index)
 
     try:
         yield sink

@@ -1,64 +1,40 @@
 """`quadric.view`: open the viewer in the browser for a run, a site, or an autoencoder with its evidence."""
 
 import tempfile
-import threading
 import webbrowser
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from quadric._io.files import read_json
 from quadric._io.terminal import printable
+from quadric.data.identity import check_same_model
 from quadric.evidence import Evidence
-from quadric.model import Autoencoder
+from quadric.explanations import Explainer
+from quadric.explanations.explaining import language_model_of
+from quadric.interop.reading import read_dictionary
+from quadric.model import Dictionary
 from quadric.run.evidence import WantedEvidence
+from quadric.run.explaining import evidence_of_run
 from quadric.run.folder import RUN_CONFIG_NAME, autoencoder_folders, chosen_names
 from quadric.run.sites import SITE, export_site, site_of_runs
-from quadric.viewer.serve import DEFAULT_PORT, address_of, site_folder, site_server
-from quadric.viewer.writer import MANIFEST, is_site
+from quadric.viewer import writer
+from quadric.viewer.export import unused_name
+from quadric.viewer.serve import DEFAULT_PORT, SiteServer, site_folder
+from quadric.viewer.writer import MANIFEST, check_viewer_built, is_site
 
-Scratch = tempfile.TemporaryDirectory[str]
+if TYPE_CHECKING:
+    from quadric.viewer.live.api import Api
 
-
-@runtime_checkable
-class RunningServer(Protocol):
-    """A server that runs in a thread of its own: of files alone, or with the language model."""
-
-    @property
-    def address(self) -> str: ...
-
-    def join(self, timeout: float) -> bool:
-        """Wait for its end; returns whether it still runs."""
-        ...
-
-    def close(self) -> None: ...
-
-
-class FileServer:
-    """The server of a site's files, which needs no package beyond the standard library."""
-
-    def __init__(self, folder: Path, port: int) -> None:
-        self._server = site_server(folder, port)
-        self.address = address_of(self._server)
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-        self._thread.start()
-
-    def join(self, timeout: float) -> bool:
-        """Wait for the end of the server; returns whether it still runs."""
-        self._thread.join(timeout)
-        return self._thread.is_alive()
-
-    def close(self) -> None:
-        """Stop serving."""
-        self._server.shutdown()
-        self._server.server_close()
+IN_MEMORY = "latents"
+"""Name on its site of an autoencoder that is viewed from memory, see `export_site`."""
 
 
 class Viewer:
     """A running server of a site, reachable from this machine only; `close()` or leaving a `with` block stops it."""
 
-    def __init__(self, server: RunningServer, address: str, scratch: Scratch | None) -> None:
-        self.address = address
+    def __init__(self, server: SiteServer, page: str, scratch: tempfile.TemporaryDirectory[str] | None) -> None:
+        self.address = server.address + page
         self._server, self._scratch = server, scratch
 
     def __repr__(self) -> str:
@@ -67,7 +43,7 @@ class Viewer:
     def wait(self) -> None:
         """Serve until Ctrl-C."""
         try:
-            while self._server.join(timeout=0.5):
+            while not self._server.ended.wait(timeout=0.5):
                 pass
         except KeyboardInterrupt:
             pass
@@ -88,7 +64,7 @@ class Viewer:
 
 
 def view(
-    target: str | Path | Autoencoder,
+    target: str | Path | Dictionary,
     evidence: Evidence | None = None,
     *,
     name: str | None = None,
@@ -106,12 +82,12 @@ def view(
     Args:
         target: A run folder, a site folder, or an autoencoder. If a run has no site yet, it is built first.
         evidence: Result of `quadric.collect_evidence`, if the target is an autoencoder.
-        name: Autoencoder to open, if the site shows several.
+        name: Dictionary to open, if the site shows several.
         latent: Latent whose page to open.
         port: Port to listen on; 0 selects a free one.
         open_browser: Open the browser.
         wait: Serve until Ctrl-C. `False` returns at once, for notebooks; call `close()` on the result.
-        live: Load the language model too, so that the page can explain and steer text; needs `quadric[live]`.
+        live: Load the language model too, so that the page can explain and steer text.
         model: The language model of a live viewer, if it cannot be found by its recorded name; also a `transformers`
             model in memory.
         tokenizer: Tokenizer of a model in memory.
@@ -132,29 +108,62 @@ def view(
         raise ValueError("model= and tokenizer= are for a live viewer; give live=True (--live), or leave them out")
     folder, scratch = _site(target, evidence)
     page = route(folder, name, latent)
-    server: RunningServer
-    if live:
-        from quadric.run.live import live_server
-
-        server = live_server(target, evidence, folder, port, model=model, tokenizer=tokenizer, device=device)
-    else:
-        server = FileServer(folder, port)
-    viewer = Viewer(server, server.address + page, scratch)
-    if open_browser:
-        webbrowser.open(viewer.address)
-    if wait:
-        shown = "The viewer" if isinstance(target, Autoencoder) else target
-        try:
+    api = _live_api(target, evidence, model, tokenizer, device) if live else None
+    viewer = Viewer(SiteServer(folder, port, api), page, scratch)
+    try:
+        if open_browser:
+            webbrowser.open(viewer.address)
+        if wait:
+            shown = "The viewer" if isinstance(target, Dictionary) else target
             print(f"{printable(str(shown))} is at {viewer.address}  (Ctrl-C stops it)", flush=True)
             viewer.wait()
-        except KeyboardInterrupt:  # after the line is printed and before the wait has begun
-            viewer.close()
+    except KeyboardInterrupt:  # before the wait has begun
+        viewer.close()
+        if not wait:
+            raise
     return viewer
 
 
-def _site(target: str | Path | Autoencoder, evidence: Evidence | None) -> tuple[Path, Scratch | None]:
+def _live_api(
+    target: str | Path | Dictionary, evidence: Evidence | None, model: Any, tokenizer: Any, device: str
+) -> "Api":
+    """Load the language model, and the dictionaries of the site that can be asked about it."""
+    check_viewer_built(writer.STATIC)
+    from quadric.viewer.live.api import Api
+    from quadric.viewer.live.session import Session
+
+    found = _dictionaries(target, evidence)
+    loaded = language_model_of(next(iter(found.values()))[0], model, tokenizer, device)
+    loaded.causal.eval()
+    explainers = {}
+    for name, (autoencoder, evidence_of_it) in found.items():
+        check_same_model(loaded, autoencoder.provenance)
+        explainers[name] = Explainer(autoencoder, loaded, evidence_of_it)
+    return Api(Session(explainers))
+
+
+def _dictionaries(
+    target: str | Path | Dictionary, evidence: Evidence | None
+) -> dict[str, tuple[Dictionary, Evidence | None]]:
+    """The dictionaries that can be asked, by their names on the site."""
+    if isinstance(target, Dictionary):
+        return {IN_MEMORY: (target, evidence)}
+    run = Path(target)
+    folders = autoencoder_folders(run) or autoencoder_folders(run.resolve().parent)
+    if not folders:
+        raise ValueError(f"'{run}' is a site without its run, which holds the weights; give the run folder for --live")
+    run = run if autoencoder_folders(run) else run.resolve().parent
+    found: dict[str, tuple[Dictionary, Evidence | None]] = {}
+    for name, folder in folders.items():
+        found[unused_name(name, set(found))] = read_dictionary(folder), evidence_of_run(run, name)
+    return found
+
+
+def _site(
+    target: str | Path | Dictionary, evidence: Evidence | None
+) -> tuple[Path, tempfile.TemporaryDirectory[str] | None]:
     """The folder to serve, and the temporary folder to delete afterwards if the site was built for this viewer."""
-    if isinstance(target, Autoencoder):
+    if isinstance(target, Dictionary):
         if evidence is None:
             raise ValueError("the viewer cannot show an autoencoder without data; give its evidence as well")
         scratch = tempfile.TemporaryDirectory(prefix="quadric-site-")

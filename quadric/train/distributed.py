@@ -2,32 +2,20 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
-from quadric.model.objective import LossSums
-
-
-class Rank(NamedTuple):
-    """Which process this is, and how many there are."""
-
-    number: int
-    world_size: int
-
-    @property
-    def is_first(self) -> bool:
-        return self.number == 0
+from quadric.model.processes import ALONE, Processes
 
 
-def current_rank() -> Rank:
-    """The rank of this process in its job."""
+def current_processes() -> Processes:
+    """The processes of this job, and which of them this is."""
     if dist.is_available() and dist.is_initialized():
-        return Rank(dist.get_rank(), dist.get_world_size())
-    return Rank(0, 1)
+        return Processes(dist.get_rank(), dist.get_world_size())
+    return ALONE
 
 
 def is_job() -> bool:
@@ -35,7 +23,7 @@ def is_job() -> bool:
     return "TORCHELASTIC_RUN_ID" in os.environ
 
 
-def join_job(device: str = "auto") -> Rank:
+def join_job(device: str = "auto") -> Processes:
     """Join the torchrun job, if there is one, and take this process's own device in it.
 
     Args:
@@ -47,7 +35,7 @@ def join_job(device: str = "auto") -> Rank:
 
     Example:
         >>> join_job()  # outside of torchrun
-        Rank(number=0, world_size=1)
+        Processes(number=0, world_size=1)
     """
     if is_job() and not dist.is_initialized():
         own = local_device(device)
@@ -56,7 +44,7 @@ def join_job(device: str = "auto") -> Rank:
             dist.init_process_group("cpu:gloo,cuda:nccl", device_id=own)
         else:
             dist.init_process_group("gloo")
-    return current_rank()
+    return current_processes()
 
 
 def local_device(device: str = "auto") -> torch.device:
@@ -101,46 +89,18 @@ def leave_job() -> None:
 
 def barrier() -> None:
     """Wait until every process of the job gets here."""
-    if current_rank().world_size > 1:
+    if current_processes().world_size > 1:
         dist.barrier()
 
 
-class _SumOverProcesses(torch.autograd.Function):
-    """A sum over processes. Every process computes the same loss from it, so the gradient with respect to its own
-    term is the gradient with respect to the sum."""
-
-    @staticmethod
-    def forward(ctx: Any, values: Tensor) -> Tensor:
-        total = values.clone()
-        dist.all_reduce(total)
-        return total
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        return grad
-
-
-def sum_over_processes(sums: LossSums) -> LossSums:
-    """The sums over all processes, differentiable, so that every process computes the loss of the whole batch."""
-    if current_rank().world_size == 1:
-        return sums
-    # One message: objective, error, l1, l2² and the number of tokens side by side.
-    flat = torch.cat([sums.objective[None], sums.error[None], sums.l1, sums.l2_squared])
-    total: Tensor = _SumOverProcesses.apply(flat)  # type: ignore[no-untyped-call]
-    count = torch.tensor(sums.n_tokens, device=flat.device)
-    dist.all_reduce(count)
-    k = len(sums.l1)
-    return LossSums(total[0], total[1], total[2 : 2 + k], total[2 + k :], int(count))
-
-
-def sum_gradients(module: nn.Module) -> None:
-    """Replace every gradient by its sum over processes: each process has differentiated its own share of the batch."""
-    if current_rank().world_size == 1:
+def average_gradients(module: nn.Module, processes: Processes) -> None:
+    """Replace every gradient by its mean over processes, that of the loss of the whole batch (see `Processes`)."""
+    if processes.world_size == 1:
         return
     for parameter in module.parameters():
         if parameter.grad is not None:
             dist.all_reduce(parameter.grad)
+            parameter.grad /= processes.world_size
 
 
 def computed_once(work: Callable[[Tensor], Tensor], inputs: Iterable[Tensor]) -> Iterator[Tensor]:
@@ -153,7 +113,7 @@ def computed_once(work: Callable[[Tensor], Tensor], inputs: Iterable[Tensor]) ->
     Returns:
         The results in order; in a single process they are computed one at a time, as they are asked for.
     """
-    here = current_rank()
+    here = current_processes()
     if here.world_size == 1:
         return map(work, inputs)
     results = [
@@ -167,7 +127,7 @@ def computed_once(work: Callable[[Tensor], Tensor], inputs: Iterable[Tensor]) ->
 
 def gather_objects(value: Any) -> list[Any]:
     """One value from every process, on every process."""
-    here = current_rank()
+    here = current_processes()
     if here.world_size == 1:
         return [value]
     values: list[Any] = [None] * here.world_size

@@ -1,40 +1,20 @@
-"""One autoencoder in training: a step at a time, on schedule, with a state that can be saved."""
+"""One dictionary in training: a step at a time, on schedule, with a state that can be saved."""
 
 import warnings
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Iterable, Mapping
 from math import isfinite
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from quadric.model import Autoencoder, BatchTopKAutoencoder, BilinearAutoencoder
-from quadric.model.fast.products import gradient_products_in
-from quadric.model.fast.shared import Share
-from quadric.model.objective import LossSums
-from quadric.train.config import AutoencoderConfig, TrainingConfig
-from quadric.train.distributed import current_rank, sum_gradients, sum_over_processes
+from quadric.model import Dictionary, Term, values_of
+from quadric.model.products import gradient_products_in
+from quadric.train.distributed import average_gradients, current_processes
 from quadric.train.machine import emulates_bfloat16
 from quadric.train.optimizers import Optimizers
-
-# Schedules are pure functions of the step, which counts from 0.
-
-
-def alpha_at(step: int, alpha: float, warmup_steps: int) -> float:
-    """Linear warm-up of the density penalty from 0, so that reconstruction is learned first."""
-    return alpha * min(1.0, step / warmup_steps) if warmup_steps else alpha
-
-
-def mixing_density_at(step: int, steps: int, target: float, initial: float = 1.0) -> float:
-    """Geometric decay from the initial density to the target over the first half of training."""
-    return float(initial * (target / initial) ** min(1.0, 2 * step / steps))
-
-
-def is_mask_frozen(step: int, steps: int) -> bool:
-    """Whether the support of C is fixed: during the last fifth of training."""
-    return 5 * step >= 4 * steps
+from quadric.train.settings import ROWS, Training
 
 
 def decay_at(step: int, steps: int, decay: float) -> float:
@@ -43,141 +23,117 @@ def decay_at(step: int, steps: int, decay: float) -> float:
     return min(1.0, (steps - step) / falling) if falling else 1.0
 
 
-class StepReport(NamedTuple):
-    """Measurements of one step, over the whole batch of all processes."""
-
-    step: int
-    error: float
-    density: float
-    alpha: float
-    mixing_density: float | None
-    n_tokens: int
-
-
 class DivergedError(ValueError):
     """The loss is not finite; no parameter was updated with it."""
 
 
 class Learner:
-    """Trains one autoencoder; draws no random numbers after the autoencoder is initialized.
+    """Trains one dictionary; draws no random numbers after the dictionary is initialized.
 
     Args:
-        autoencoder: the autoencoder, trained in place.
-        config: its configuration.
+        dictionary: trained in place.
+        loss: its terms; by default those of its kind.
         training: schedules and learning rates.
-        step: number of steps already taken.
+        name: in reports and checkpoints.
+        hook_point: of the activations in a batch that it reads.
 
     Example:
-        >>> from quadric.train import AutoencoderConfig, Learner, TrainingConfig
-        >>> config = AutoencoderConfig(hook_point="rows", prior="atomic", n_latents=16)
-        >>> learner = Learner(config.build(8), config, TrainingConfig(steps=2, alpha_warmup_steps=1))
-        >>> learner.step(torch.randn(64, 8)).n_tokens
+        >>> from quadric.train import Learner, Training
+        >>> learner = Learner(quadric.Atomic(n_latents=16, lens="paper").build(8), training=Training(steps=2))
+        >>> learner.step(torch.randn(64, 8))["tokens"]
         64
     """
 
     def __init__(
-        self, autoencoder: Autoencoder, config: AutoencoderConfig, training: TrainingConfig, step: int = 0
+        self,
+        dictionary: Dictionary,
+        loss: Iterable[Term] | None = None,
+        training: Training | None = None,
+        *,
+        name: str = "dictionary",
+        hook_point: str = ROWS,
     ) -> None:
-        self.n_processes = current_rank().world_size
-        if isinstance(autoencoder, BatchTopKAutoencoder) and self.n_processes > 1:
-            raise ValueError("BatchTopK chooses among all tokens of a batch; train it in one process, without torchrun")
-        warn_of_emulation(config, next(autoencoder.parameters()).device)
-        self.autoencoder = autoencoder.train()
-        self.config, self.training = config, training
-        self.next_step = step
-        self.optimizers = self._new_optimizers()
+        self.loss = dictionary.settings.default_loss() if loss is None else tuple(loss)
+        dictionary.settings.check_loss(self.loss)
+        self.training = training or Training()
+        self.training.check_loss(self.loss)
+        if taken := dictionary.facts().keys() & {term.name for term in self.loss}:
+            raise ValueError(f"a {dictionary.kind} reports a {', '.join(taken)} of its own; give the term another name")
+        self.processes = current_processes()
+        if dictionary.settings.trains_in_one_process and self.processes.world_size > 1:
+            raise ValueError(
+                f"a {dictionary.kind} chooses among all tokens of a batch; train it in one process, without torchrun"
+            )
+        warn_of_emulation(self.training, next(dictionary.parameters()).device)
+        self.dictionary = dictionary.train()
+        self.name, self.hook_point = name, hook_point
+        self.step_index = 0
+        """Steps taken."""
+        self.report: Mapping[str, float] = {}
+        """Value of every term in the last step by its name, facts of the dictionary, and the number of tokens."""
+        self.optimizers = Optimizers(dictionary, self.training)
 
-    def _new_optimizers(self) -> Optimizers:
-        training = self.training
-        return Optimizers(self.autoencoder, training.learning_rate, training.momentum, self.config.gradient_dtype)
-
-    def step(self, tokens: Float[Tensor, "n d"]) -> StepReport:
-        """One update on one batch, or on this process's part of it."""
-        step, config = self.next_step, self.config
-        density = self._anneal(step)
-        alpha = alpha_at(step, config.alpha, self.training.alpha_warmup_steps) if config.kind == "bilinear" else 0.0
-        sums = self._sums(self._on_device(tokens))
-        terms = sums.terms(alpha)
+    def step(self, batch: Float[Tensor, "n d"]) -> Mapping[str, float]:
+        """One update on one batch, or on this process's part of it; returns the report."""
+        dictionary, index, steps = self.dictionary, self.step_index, self.training.steps
+        if (moved := dictionary.before_step(index, steps)) is not None:
+            self.optimizers.follow(moved)
+        step = dictionary.step(self._on_device(batch), self.loss, index=index, steps=steps, processes=self.processes)
+        total, values = values_of(self.loss, step)
         # One transfer, before the backward pass: the GPU is synchronized once per step, with most work still queued.
-        total, error, mean_density = torch.stack(terms).tolist()
-        if not (isfinite(total) and isfinite(error)):
-            raise DivergedError(f"the loss of {config.name} is {total} (error {error}) at step {step}")
-        with gradient_products_in(config.gradient_dtype):
-            terms.total.backward()  # type: ignore[no-untyped-call]
-        if self.n_processes > 1:
-            sum_gradients(self.autoencoder)
-        self.optimizers.step(decay_at(step, self.training.steps, self.training.learning_rate_decay))
-        self.next_step += 1
-        return StepReport(step, error, mean_density, alpha, density, sums.n_tokens)
+        numbers = torch.stack([total, *values.values()]).tolist()
+        self.report = dict(zip(values, numbers[1:], strict=True)) | dictionary.facts() | {"tokens": step.n_tokens}
+        self._check_finite(numbers)
+        with gradient_products_in(self.training.gradient_dtype):
+            total.backward()  # type: ignore[no-untyped-call]
+        average_gradients(dictionary, self.processes)
+        self.optimizers.step(decay_at(index, steps, self.training.decay))
+        dictionary.after_step(step)
+        self.step_index += 1
+        return self.report
 
-    def _sums(self, tokens: Tensor) -> LossSums:
-        """Sums over the tokens of all processes, which share the work on a bilinear autoencoder's kernel."""
-        own_sums: Callable[..., LossSums] = self.autoencoder.loss_sums
-        if self.n_processes > 1 and isinstance(self.autoencoder, BilinearAutoencoder):
-            own_sums = partial(own_sums, share=Share(*current_rank()))
-        config = self.config
-        sums = own_sums(
-            tokens,
-            overlap_penalty=config.overlap_penalty,
-            top_latents=config.top_latents,
-            mean_penalty=config.mean_penalty,
-        )
-        return sum_over_processes(sums) if self.n_processes > 1 else sums
-
-    def _on_device(self, tokens: Tensor) -> Tensor:
+    def _on_device(self, batch: Tensor) -> Tensor:
         """The batch on the parameters' device; from pinned memory the copy overlaps with the GPU's work."""
-        return tokens.to(next(self.autoencoder.parameters()).device, non_blocking=True)
+        return batch.to(next(self.dictionary.parameters()).device, non_blocking=True)
 
-    def _anneal(self, step: int) -> float | None:
-        """Set the density of C to the schedule's, until the support freezes."""
-        if not isinstance(self.autoencoder, BilinearAutoencoder) or self.autoencoder.prior != "composite":
-            return None
-        # Entries that were dropped stay dropped: a run continued with more steps never thickens C again.
-        density = min(
-            mixing_density_at(step, self.training.steps, self.config.mixing_density, self.config.initial_density),
-            self.autoencoder.mixing_density,
-        )
-        if not is_mask_frozen(step, self.training.steps):
-            kept = self.autoencoder.set_mixing_density(density)
-            self.optimizers.follow_mixing(kept)
-        return density
+    def _check_finite(self, numbers: list[float]) -> None:
+        if not all(map(isfinite, numbers)):
+            values = ", ".join(f"{name} {self.report[name]:.4g}" for name in (term.name for term in self.loss))
+            raise DivergedError(f"the loss of {self.name} is {numbers[0]} ({values}) at step {self.step_index}")
 
     def state(self) -> dict[str, Tensor]:
         """Parameters, buffers and the state of every optimizer, as named tensors."""
-        tensors: dict[str, Tensor] = {f"autoencoder.{name}": value for name, value in self._autoencoder_state().items()}
-        for part, optimizer in self.optimizers.all().items():
+        tensors = {f"dictionary.{name}": value for name, value in self._dictionary_state().items()}
+        for part, optimizer in self.optimizers.parts.items():
             for index, memory in optimizer.state_dict()["state"].items():
                 for name, value in memory.items():
                     tensors[f"optimizer.{part}.{index}.{name}"] = torch.as_tensor(value)
         return tensors
 
-    def _autoencoder_state(self) -> dict[str, Tensor]:
-        """The state_dict, but tied factors, which are one parameter under two names, only once."""
-        named = {name for name, _ in self.autoencoder.named_parameters(remove_duplicate=False)}
-        once = {name for name, _ in self.autoencoder.named_parameters()}
+    def _dictionary_state(self) -> dict[str, Tensor]:
+        """The state_dict; a parameter under two names, such as L = R, only once."""
+        named = {name for name, _ in self.dictionary.named_parameters(remove_duplicate=False)}
+        once = {name for name, _ in self.dictionary.named_parameters()}
         return {
-            name: value for name, value in self.autoencoder.state_dict().items() if name in once or name not in named
+            name: value for name, value in self.dictionary.state_dict().items() if name in once or name not in named
         }
 
     def restore(self, state: dict[str, Tensor], step: int) -> None:
         """Return to a saved state exactly: the next step gives the same bits."""
-        prefix = "autoencoder."
-        own = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
-        if isinstance(self.autoencoder, BilinearAutoencoder):
-            self.autoencoder.restore(own)
-        else:
-            self.autoencoder.load_state_dict(own)
-        self.next_step = step
-        self.optimizers = self._new_optimizers()
-        for part, optimizer in self.optimizers.all().items():
-            # Older checkpoints spell the prefix "optimiser".
-            memory = _optimizer_state(state, f"optimizer.{part}.") or _optimizer_state(state, f"optimiser.{part}.")
+        prefix = "dictionary."
+        self.dictionary.restore(
+            {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
+        )
+        self.step_index = step
+        self.optimizers = Optimizers(self.dictionary, self.training)
+        for part, optimizer in self.optimizers.parts.items():
+            memory = _optimizer_state(state, f"optimizer.{part}.")
             optimizer.load_state_dict(optimizer.state_dict() | {"state": memory})
 
 
-def warn_of_emulation(config: AutoencoderConfig, device: torch.device) -> None:
+def warn_of_emulation(training: Training, device: torch.device) -> None:
     """Warn if bfloat16 was asked for on a CPU that computes it in software, many times slower than float32."""
-    if config.gradient_dtype == "bfloat16" and device.type == "cpu" and emulates_bfloat16():
+    if training.gradient_dtype == "bfloat16" and device.type == "cpu" and emulates_bfloat16():
         warnings.warn(
             "this CPU has no instructions for bfloat16, so gradient_dtype='bfloat16' makes steps slower; leave it out",
             stacklevel=3,

@@ -3,9 +3,8 @@
 import torch
 import torch.distributed as dist
 
-from quadric.model import BilinearAutoencoder
 from quadric.model.lens import AffineLens, TokenMoments, affine_lens, token_moments
-from quadric.train.distributed import current_rank
+from quadric.train.distributed import current_processes
 from quadric.train.learner import Learner
 from quadric.train.loop import Batch, Stream
 
@@ -22,18 +21,16 @@ def estimate_lenses(learners: list[Learner], stream: Stream) -> None:
     if not waiting:
         return
     begin = stream.state_dict()
-    moments = _first_moments(stream, {each.config.hook_point for each in waiting})
+    moments = _first_moments(stream, {each.hook_point for each in waiting})
     stream.load_state_dict(begin)
     for each in waiting:
-        device = next(each.autoencoder.parameters()).device
-        each.autoencoder.lens = affine_lens(moments[each.config.hook_point]).to(device)
+        device = next(each.dictionary.parameters()).device
+        each.dictionary.lens = affine_lens(moments[each.hook_point]).to(device)
 
 
 def _needs_lens(learner: Learner) -> bool:
-    autoencoder = learner.autoencoder
-    if not isinstance(autoencoder, BilinearAutoencoder) or not isinstance(autoencoder.lens, AffineLens):
-        return False
-    return not autoencoder.lens.is_known
+    lens = learner.dictionary.lens
+    return isinstance(lens, AffineLens) and not lens.is_known
 
 
 def _first_moments(stream: Stream, hook_points: set[str]) -> dict[str, TokenMoments]:
@@ -54,7 +51,7 @@ def _moments(batch: Batch, hook_points: set[str]) -> dict[str, TokenMoments]:
 
 def _over_processes(moments: TokenMoments) -> TokenMoments:
     """The sums of all processes of the job."""
-    if current_rank().world_size == 1:
+    if current_processes().world_size == 1:
         return moments
     flat = torch.cat([moments.total.new_tensor([moments.n_tokens]), moments.total, moments.outer.flatten()])
     dist.all_reduce(flat)

@@ -2,23 +2,22 @@
 
 import signal
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import sqrt
 from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol, runtime_checkable
 
+import torch
 from torch import Tensor
 
-from quadric.model import BilinearAutoencoder
-from quadric.model.mixing import Sparse
+from quadric.model.settings import Composite
 from quadric.train.checkpoints import Checkpoint, Damaged, newest_checkpoint, write_checkpoint
-from quadric.train.config import TrainingConfig
-from quadric.train.distributed import barrier, current_rank, gather_objects
-from quadric.train.learner import DivergedError, Learner, StepReport
+from quadric.train.distributed import barrier, current_processes, gather_objects
+from quadric.train.learner import DivergedError, Learner
+from quadric.train.settings import Training
 
-STEPS_BETWEEN_AGREEMENTS = 16
 EXPLODED = 10.0
 """Error of the last batch above which a training is remarked on."""
 LONGEST_STEP = 0.6
@@ -64,107 +63,112 @@ class InterruptedTraining(KeyboardInterrupt):
         self.signal = number
 
 
+Callback = Callable[[Learner], object]
+"""Called with each learner after every step, on every process; training stops after the step if one returns True."""
+
+
 def train(
     learners: list[Learner],
     stream: Stream,
-    config: TrainingConfig,
-    checkpoints: Path | None,
-    on_step: Callable[[int, dict[str, StepReport]], None] = lambda step, reports: None,
+    training: Training,
+    checkpoints: Path | None = None,
+    callbacks: Iterable[Callback] = (),
 ) -> None:
     """Train from the current step to the last one.
 
     Args:
-        learners: the autoencoders to train, all at the same step.
+        learners: what to train, all at the same step.
         stream: batches with a cursor that can be saved.
-        config: number of steps, and how often to save.
+        training: number of steps, and how often to save.
         checkpoints: folder for checkpoints; None saves nothing.
-        on_step: called after each step with the number of steps taken and each learner's report.
+        callbacks: called with each learner after every step; `learner.report` has the values of the loss. If one
+            returns True, training stops there, and the state is saved.
 
     Returns:
-        Nothing; the learners' autoencoders are trained in place.
+        Nothing; the learners' dictionaries are trained in place.
 
     Example:
         >>> from quadric.data import ActivationCache, BatchSize, CachedStream
-        >>> from quadric.train import AutoencoderConfig, Learner, TrainingConfig, train
+        >>> from quadric.train import Learner, Training, train
         >>> stored = quadric.harvest("my-model", "texts.jsonl", layer=2, tokens=1000, out="cache")
         >>> stream = CachedStream(ActivationCache("cache"), batch=BatchSize(tokens=256), repeat=True)
-        >>> config = AutoencoderConfig(hook_point="resid_pre.2", prior="atomic", n_latents=16)
-        >>> training = TrainingConfig(steps=6, alpha_warmup_steps=3)
-        >>> learner = Learner(config.build(stream.d_model), config, training)
+        >>> training = Training(steps=6)
+        >>> dictionary = quadric.Atomic(n_latents=16, lens="paper").build(stream.d_model)
+        >>> learner = Learner(dictionary, training=training, hook_point="resid_pre.2")
         >>> train([learner], stream, training, Path("checkpoints"))
-        >>> learner.next_step
+        >>> learner.step_index
         6
     """
-    step = learners[0].next_step
+    step, callbacks, ends = learners[0].step_index, tuple(callbacks), False
     if step == 0:
-        for words in filter(None, (remark_before(each, config) for each in learners)):
+        for words in filter(None, map(remark_before, learners)):
             warnings.warn(words, stacklevel=2)
-        save(checkpoints, learners, stream, config)  # from here on, an interrupted run can be resumed
+        save(checkpoints, learners, stream, training)  # from here on, an interrupted run can be resumed
     batches = iter(stream)
     with _stop_requests() as stop_requested:
-        while step < config.steps:
+        while step < training.steps and not ends:
             batch: Batch | None = next(batches, None)
             if batch is None:
-                raise ValueError(f"the text ended at step {step} of {config.steps}; give more text or fewer steps")
-            reports = _step_all(learners, batch, config)
+                raise ValueError(f"the text ended at step {step} of {training.steps}; give more text or fewer steps")
+            _step_all(learners, batch, training)
             step += 1
-            on_step(step, reports)
-            stopping = _agree_to_stop(stop_requested() is not None, step)
-            if step % config.checkpoint_every == 0 or step == config.steps or stopping:
-                save(checkpoints, learners, stream, config)
-            if stopping and step < config.steps:
-                number = stop_requested() or signal.SIGINT
-                raise InterruptedTraining(f"stopped after step {step} of {config.steps}", number)
+            answers = [callback(learner) is True for learner in learners for callback in callbacks]
+            ends, number = _agreed(any(answers), stop_requested())
+            if step % training.steps_between_checkpoints == 0 or step == training.steps or ends or number is not None:
+                save(checkpoints, learners, stream, training)
+            if number is not None and step < training.steps:
+                raise InterruptedTraining(f"stopped after step {step} of {training.steps}", number)
 
 
-def _step_all(learners: list[Learner], batch: Batch, config: TrainingConfig) -> dict[str, StepReport]:
+def _step_all(learners: list[Learner], batch: Batch, training: Training) -> None:
     """One step of every learner on the same batch; a loss that is not finite is reported with its documents."""
     try:
-        return {each.config.name: each.step(batch.activations[each.config.hook_point]) for each in learners}
+        for learner in learners:
+            learner.step(batch.activations[learner.hook_point])
     except DivergedError as problem:
         raise DivergedError(
             f"{problem}, on documents {int(batch.documents.min())} to {int(batch.documents.max())}; the last "
-            f"checkpoint is untouched: lower learning_rate={config.learning_rate}, or look at that text"
+            f"checkpoint is untouched: lower learning_rate={training.rate:g}, or look at that text"
         ) from None
 
 
-def remark_before(learner: Learner, config: TrainingConfig) -> str | None:
+def remark_before(learner: Learner) -> str | None:
     """What to say about a learning rate that is too large for the number of atoms; None if it is not.
 
-    Rows of L and R start at norm √(w/h), and every step moves them by about `learning_rate`, whatever h is.
+    Rows of L and R start at norm √(w/h), and every step moves them by about the learning rate, whatever h is.
     """
-    autoencoder = learner.autoencoder
-    if not isinstance(autoencoder, BilinearAutoencoder) or not isinstance(autoencoder.mixing, Sparse):
+    dictionary, rate = learner.dictionary, learner.training.rate
+    settings = dictionary.settings
+    if not isinstance(settings, Composite) or not settings.starts_sparse:
         return None
-    ratio = autoencoder.n_hidden / autoencoder.left.shape[1]
-    if config.learning_rate * sqrt(ratio) <= LONGEST_STEP:
+    ratio = settings.atoms / (dictionary.d_model + (dictionary.lens.kind == "affine"))
+    if rate * sqrt(ratio) <= LONGEST_STEP:
         return None
     return (
-        f"learning_rate={config.learning_rate} moves the atoms of {learner.config.name} by "
-        f"{config.learning_rate * sqrt(ratio):.2g} of their initial length in a step ({ratio:.0f} atoms per "
-        f"coordinate); errors rose above 1 in runs with more than {LONGEST_STEP}; give at most "
-        f"{LONGEST_STEP / sqrt(ratio):.2g}"
+        f"learning_rate={rate:g} moves the atoms of {learner.name} by {rate * sqrt(ratio):.2g} of their initial length "
+        f"in a step ({ratio:.0f} atoms per coordinate); errors rose above 1 in runs with more than {LONGEST_STEP}; "
+        f"give at most {LONGEST_STEP / sqrt(ratio):.2g}"
     )
 
 
-def remark(name: str, report: StepReport, config: TrainingConfig) -> str | None:
+def remark(name: str, report: Mapping[str, float], training: Training) -> str | None:
     """What to say about a training that ends far worse than reconstructing nothing, whose error is 1; None if well."""
-    if report.error <= EXPLODED:
+    if not report.get("error", 0.0) > EXPLODED:
         return None
     return (
-        f"the error of {name} is {report.error:.2g} after training, where reconstructing nothing has 1; "
-        f"lower learning_rate={config.learning_rate} and train again"
+        f"the error of {name} is {report['error']:.2g} after training, where reconstructing nothing has 1; "
+        f"lower learning_rate={training.rate:g} and train again"
     )
 
 
-def save(checkpoints: Path | None, learners: list[Learner], stream: Stream, config: TrainingConfig) -> None:
+def save(checkpoints: Path | None, learners: list[Learner], stream: Stream, training: Training) -> None:
     """Write a checkpoint, once for all processes, if there is a folder for it."""
     if checkpoints is None:
         return
     cursors = gather_objects(stream.state_dict())
-    if current_rank().is_first:
-        states = {learner.config.name: learner.state() for learner in learners}
-        write_checkpoint(checkpoints, Checkpoint(learners[0].next_step, cursors, states), config.keep_checkpoints)
+    if current_processes().is_first:
+        states = {learner.name: learner.state() for learner in learners}
+        write_checkpoint(checkpoints, Checkpoint(learners[0].step_index, cursors, states), training.keep_checkpoints)
     barrier()  # no process continues before the state is on disk
 
 
@@ -184,16 +188,17 @@ def resume(checkpoints: Path, learners: list[Learner], stream: Stream) -> list[D
 
     Example:
         >>> from quadric.data import ActivationCache, BatchSize, CachedStream
-        >>> from quadric.train import AutoencoderConfig, Learner, TrainingConfig, resume, train
+        >>> from quadric.train import Learner, Training, resume, train
         >>> stored = quadric.harvest("my-model", "texts.jsonl", layer=2, tokens=1000, out="cache")
         >>> stream = CachedStream(ActivationCache("cache"), batch=BatchSize(tokens=256), repeat=True)
-        >>> config = AutoencoderConfig(hook_point="resid_pre.2", prior="atomic", n_latents=16)
-        >>> training = TrainingConfig(steps=6, alpha_warmup_steps=3)
-        >>> train([Learner(config.build(32), config, training)], stream, training, Path("checkpoints"))
-        >>> again = Learner(config.build(32), config, training)
+        >>> training, kind = Training(steps=6), quadric.Atomic(n_latents=16, lens="paper")
+        >>> learner, again = (
+        ...     Learner(kind.build(stream.d_model), training=training, hook_point="resid_pre.2") for _ in range(2)
+        ... )
+        >>> train([learner], stream, training, Path("checkpoints"))
         >>> resume(Path("checkpoints"), [again], stream)
         []
-        >>> again.next_step
+        >>> again.step_index
         6
     """
     checkpoint, damaged = newest_checkpoint(checkpoints)
@@ -201,12 +206,12 @@ def resume(checkpoints: Path, learners: list[Learner], stream: Stream) -> list[D
         return damaged
     _restore_stream(stream, checkpoint.cursors)
     for learner in learners:
-        learner.restore(checkpoint.learners[learner.config.name], checkpoint.step)
+        learner.restore(checkpoint.learners[learner.name], checkpoint.step)
     return damaged
 
 
 def _restore_stream(stream: Stream, cursors: list[Any]) -> None:
-    here = current_rank()
+    here = current_processes()
     if len(cursors) == here.world_size:
         stream.load_state_dict(cursors[here.number])
     elif isinstance(stream, DivisibleStream):
@@ -218,11 +223,15 @@ def _restore_stream(stream: Stream, cursors: list[Any]) -> None:
         )
 
 
-def _agree_to_stop(requested: bool, step: int) -> bool:
-    """Whether to stop: if any process was interrupted, all stop. They exchange this only every few steps."""
-    if current_rank().world_size == 1:
-        return requested
-    return step % STEPS_BETWEEN_AGREEMENTS == 0 and any(gather_objects(requested))
+def _agreed(ends: bool, number: int | None) -> tuple[bool, int | None]:
+    """Whether a callback of any process ended the training, and the signal that interrupted any, if one did.
+
+    Callbacks mostly answer from the report, which is the same on every process, but they need not.
+    """
+    if not current_processes().total_count(int(ends or number is not None), torch.empty(0)):
+        return False, None
+    asked = gather_objects((ends, number))
+    return any(each for each, _ in asked), next((each for _, each in asked if each is not None), None)
 
 
 @contextmanager

@@ -16,24 +16,27 @@ gradients in bfloat16 its rounds are torch's.
 
 `SparseMuon` runs the same rounds on the entries of a sparse matrix and evaluates every product (XXᵀ)Y only where the
 matrix has entries, which costs one multiplication per pair of entries that share a column instead of k³.
-benchmarks/bench_mixing_optimizer.py compares it, and element-wise rules, with Muon on the whole of C.
+docs/decisions.md compares it, and element-wise rules, with Muon on the whole of C.
 """
 
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import pairwise
 from math import log, sqrt
-from typing import Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from quadric.model import Autoencoder, BilinearAutoencoder
-from quadric.model.fast.products import CsrPattern, GradientDtype, row_blocks, symmetric_product
-from quadric.model.fast.shared import Share, shared_product, shared_symmetric_product
-from quadric.model.mixing import Sparse
-from quadric.train.distributed import computed_once, current_rank
+from quadric.model import Dictionary
+from quadric.model.dictionary import Group, Moved
+from quadric.model.products import CsrPattern, row_blocks, symmetric_product
+from quadric.train.distributed import computed_once, current_processes
+from quadric.train.settings import Training
+
+if TYPE_CHECKING:
+    from quadric.model.fast.shared import Share
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 ROUNDS = 5
@@ -51,78 +54,54 @@ Multiply = Callable[[Tensor, Tensor], Tensor]
 
 
 class Optimizers:
-    """The optimizers of one autoencoder; they follow when the storage of C changes."""
+    """The optimizers of one dictionary, one for each of its groups of parameters."""
 
-    def __init__(
-        self, autoencoder: Autoencoder, learning_rate: float, momentum: float, gradient_dtype: GradientDtype = "auto"
-    ) -> None:
-        self.autoencoder, self.gradient_dtype = autoencoder, gradient_dtype
-        self.learning_rate, self.momentum = learning_rate, momentum
-        rank = current_rank()
-        self.share = Share(*rank) if rank.world_size > 1 else None
-        rest = [p for p in autoencoder.parameters() if p is not self._mixing_parameter()]
-        self.matrices = Muon([p for p in rest if p.ndim == 2], learning_rate, momentum, self.share)
-        vectors = [p for p in rest if p.ndim != 2]
-        self.vectors = torch.optim.AdamW(vectors, lr=VECTOR_LEARNING_RATE, weight_decay=0.0)
-        self.mixing = self._for_mixing()
-
-    def all(self) -> dict[str, torch.optim.Optimizer]:
-        """Every optimizer by the name of the part that it updates."""
-        parts = {"matrices": self.matrices, "vectors": self.vectors, "mixing": self.mixing}
-        return {name: optimizer for name, optimizer in parts.items() if optimizer is not None}
+    def __init__(self, dictionary: Dictionary, training: Training) -> None:
+        self.dictionary, self.training = dictionary, training
+        self.share = _share()
+        self.parts = {group.name: self._optimizer(group) for group in dictionary.parameter_groups() if group.parameters}
+        """Every optimizer by the name of the group that it updates."""
 
     def step(self, decay: float = 1.0) -> None:
         """Update every parameter, with its learning rate times `decay`, and clear its gradient."""
-        for name, optimizer in self.all().items():
+        for name, optimizer in self.parts.items():
             for group in optimizer.param_groups:
-                group["lr"] = decay * (VECTOR_LEARNING_RATE if name == "vectors" else self.learning_rate)
+                group["lr"] = decay * (VECTOR_LEARNING_RATE if name == "vectors" else self.training.rate)
             optimizer.step()
             optimizer.zero_grad()
 
-    def follow_mixing(self, kept: Int[Tensor, " kept"] | None) -> None:
-        """After `set_mixing_density`: optimize the new parameter of C, with the momentum of the entries that stayed.
+    def follow(self, moved: Moved) -> None:
+        """Optimize the parameter that took another's place, with the momentum of the entries that stayed."""
+        for group in self.dictionary.parameter_groups():
+            if any(each is moved.after for each in group.parameters):
+                before, after = self.parts[group.name], self._optimizer(group)
+                if isinstance(after, type(before) | SparseMuon):  # Muon's momentum has the same meaning on the entries
+                    memory = before.state.get(moved.before, {})
+                    if memory:
+                        after.state[moved.after] = {
+                            name: value[moved.positions] if value.ndim else value for name, value in memory.items()
+                        }
+                self.parts[group.name] = after
 
-        Args:
-            kept: what `set_mixing_density` returned.
-        """
-        parameter, before = self._mixing_parameter(), self.mixing
-        if parameter is None or before is None or parameter is before.param_groups[0]["params"][0]:
-            return
-        self.mixing = after = self._for_mixing()
-        positions = self._positions_in_dense() if kept is None else (kept,)
-        if isinstance(after, type(before) | SparseMuon):  # Muon's momentum has the same meaning on the entries
-            for memory in before.state.values():
-                after.state[parameter] = {name: v[positions] if v.ndim else v for name, v in memory.items()}
-
-    def _positions_in_dense(self) -> tuple[Tensor, ...]:
-        """Positions in the dense C of the entries of the sparse C that replaced it."""
-        rows, columns, _ = self._sparse_mixing().entries()
-        return rows, columns
-
-    def _mixing_parameter(self) -> nn.Parameter | None:
-        named = dict(self.autoencoder.named_parameters())
-        return named.get("mixing.weight", named.get("mixing.values"))
-
-    def _for_mixing(self) -> torch.optim.Optimizer | None:
-        parameter = self._mixing_parameter()
-        if parameter is None:
-            return None
-        if parameter.ndim == 2:
-            is_rounded = self.gradient_dtype == "bfloat16"
-            return Muon([parameter], self.learning_rate, self.momentum, self.share, is_rounded)
-        return sparse_optimizer(parameter, self._sparse_mixing(), self.learning_rate, self.momentum)
-
-    def _sparse_mixing(self) -> Sparse:
-        assert isinstance(self.autoencoder, BilinearAutoencoder)
-        assert isinstance(self.autoencoder.mixing, Sparse)
-        return self.autoencoder.mixing
+    def _optimizer(self, group: Group) -> torch.optim.Optimizer:
+        rate, momentum = self.training.rate, self.training.momentum
+        if group.name == "vectors":
+            return torch.optim.AdamW(group.parameters, lr=VECTOR_LEARNING_RATE, weight_decay=0.0)
+        if group.pattern is not None:
+            return SparseMuon(group.parameters[0], group.pattern, rate, momentum)
+        is_rounded = group.name == "mixing" and self.training.gradient_dtype == "bfloat16"
+        return Muon(group.parameters, rate, momentum, self.share, is_rounded)
 
 
-def sparse_optimizer(
-    values: nn.Parameter, mixing: Sparse, learning_rate: float, momentum: float
-) -> torch.optim.Optimizer:
-    """The optimizer for the values of a sparse C."""
-    return SparseMuon(values, mixing.pattern, learning_rate, momentum)
+def _share() -> "Share | None":
+    """This process's part of products that several processes compute together; None where there are none."""
+    if current_processes().world_size == 1:
+        return None
+    try:
+        from quadric.model.fast.shared import Share
+    except ModuleNotFoundError:
+        return None
+    return Share(*current_processes())
 
 
 class Muon(torch.optim.Optimizer):
@@ -132,8 +111,8 @@ class Muon(torch.optim.Optimizer):
         parameters: matrices.
         lr: learning rate.
         momentum: of the gradients.
-        share: part of the work that this process does, if several have the same matrices and gradients. A single
-            large matrix is orthogonalized by all of them together, others by one process each.
+        share: part that this process computes of the products of a single large matrix, which several processes
+            orthogonalize together; by default, and for other matrices, each is orthogonalized by one process.
         is_rounded: run the rounds on the whole matrix in bfloat16, as torch.optim.Muon does; faster on hardware that
             has it.
     """
@@ -143,7 +122,7 @@ class Muon(torch.optim.Optimizer):
         parameters: Iterable[nn.Parameter],
         lr: float,
         momentum: float,
-        share: Share | None = None,
+        share: "Share | None" = None,
         is_rounded: bool = False,
     ) -> None:
         super().__init__(parameters, {"lr": lr, "momentum": momentum})
@@ -167,11 +146,10 @@ class Muon(torch.optim.Optimizer):
     def _directions(self, trained: list[nn.Parameter], momenta: Iterable[Tensor]) -> Iterable[Tensor]:
         """The orthogonalized momenta, the same bits on every process."""
         orthogonalize = orthogonalized_in_bfloat16 if self.is_rounded else orthogonalized
-        if self.share is None:
-            return map(orthogonalize, momenta)
         # A product that one process computes in one block is not worth sharing. Computed in several blocks, it would
         # also be rounded differently, which the rounds amplify: losses would be ten times further from one process's.
-        if not self.is_rounded and len(trained) == 1 and len(row_blocks(min(trained[0].shape))) > 1:
+        is_large = len(trained) == 1 and len(row_blocks(min(trained[0].shape))) > 1
+        if self.share is not None and is_large and not self.is_rounded:
             return map(partial(orthogonalized, share=self.share), momenta)
         return computed_once(orthogonalize, momenta)
 
@@ -186,7 +164,7 @@ def nesterov_momentum(state: dict[str, Tensor], grad: Float[Tensor, "*s"], momen
     return ahead.to(torch.promote_types(ahead.dtype, torch.float32))
 
 
-def orthogonalized(matrix: Float[Tensor, "m n"], share: Share | None = None) -> Float[Tensor, "m n"]:
+def orthogonalized(matrix: Float[Tensor, "m n"], share: "Share | None" = None) -> Float[Tensor, "m n"]:
     """The matrix with its singular values moved close to 1: US'Vᵀ with S' ≈ 1 for USVᵀ.
 
     Args:
@@ -203,6 +181,8 @@ def orthogonalized(matrix: Float[Tensor, "m n"], share: Share | None = None) -> 
     tall = matrix / norm.clamp(min=TINY)
     if share is None:
         return tall @ _factor_product(symmetric_product(tall.mT, tall), symmetric_product)
+    from quadric.model.fast.shared import shared_product, shared_symmetric_product
+
     multiply = partial(shared_symmetric_product, share=share)
     return shared_product(tall, _factor_product(multiply(tall.mT, tall), multiply), share)
 

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from quadric._io.progress import Progress, no_progress
 from quadric.geometry.comparison import NULL_SEED
-from quadric.geometry.direction_overlaps import direction_overlaps
-from quadric.geometry.kernels import cross_kernel, squared_norm
+from quadric.geometry.kernels import cross_kernel, direction_overlaps, squared_norm
 from quadric.geometry.similarity import (
     HungarianSimilarity,
     assignment,
@@ -19,10 +18,10 @@ from quadric.geometry.similarity import (
     frobenius_from_norms,
     frobenius_similarity,
     hungarian_from_kernels,
-    randomly_initialized,
+    random_forms,
 )
-from quadric.model import Autoencoder
-from quadric.model.linear import LinearAutoencoder
+from quadric.model import Dictionary
+from quadric.model.forms import Directions
 from quadric.viewer.schema import NOTHING, ComparisonEntry, SiteComparison
 
 SMALLEST_OVERLAP = 0.5
@@ -42,7 +41,7 @@ METHOD_OF_DIRECTIONS = (
 )
 
 
-def comparable_pairs(dictionaries: Sequence[tuple[str, Autoencoder]]) -> list[tuple[int, int]]:
+def comparable_pairs(dictionaries: Sequence[tuple[str, Dictionary]]) -> list[tuple[int, int]]:
     """Pairs of dictionaries that read the same vectors, by index."""
     return [
         (one, other)
@@ -51,7 +50,7 @@ def comparable_pairs(dictionaries: Sequence[tuple[str, Autoencoder]]) -> list[tu
     ]
 
 
-def _are_comparable(a: Autoencoder, b: Autoencoder) -> bool:
+def _are_comparable(a: Dictionary, b: Dictionary) -> bool:
     same = [
         not (mine and other) or mine == other
         for mine, other in (
@@ -63,7 +62,7 @@ def _are_comparable(a: Autoencoder, b: Autoencoder) -> bool:
 
 
 def site_comparisons(
-    dictionaries: Sequence[tuple[str, Autoencoder]], on_progress: Progress = no_progress
+    dictionaries: Sequence[tuple[str, Dictionary]], on_progress: Progress = no_progress
 ) -> list[SiteComparison]:
     """Compare every pair of dictionaries that read the same vectors.
 
@@ -82,9 +81,9 @@ def site_comparisons(
 
 
 @torch.no_grad()
-def compare_dictionaries(first_name: str, first: Autoencoder, second_name: str, second: Autoencoder) -> SiteComparison:
+def compare_dictionaries(first_name: str, first: Dictionary, second_name: str, second: Dictionary) -> SiteComparison:
     """The counterpart of every latent of the first dictionary in the second, and the agreement of the two."""
-    linear = isinstance(first, LinearAutoencoder) or isinstance(second, LinearAutoencoder)
+    linear = first.is_linear or second.is_linear
     found = _matched_directions(first, second) if linear else _matched_forms(first, second)
     partners = np.full(first.n_latents, NOTHING, dtype=np.int32)
     overlaps = np.zeros(first.n_latents, dtype=np.float32)
@@ -111,11 +110,11 @@ class _Matched(NamedTuple):
     chance: float
 
 
-def _matched_forms(first: Autoencoder, second: Autoencoder) -> _Matched:
+def _matched_forms(first: Dictionary, second: Dictionary) -> _Matched:
     mine, other = comparable(first, second)
     kernel, other_kernel, cross = cross_kernel(mine, mine), cross_kernel(other, other), cross_kernel(mine, other)
     found = hungarian_from_kernels(cross, kernel, other_kernel, sign_free=True)
-    random = randomly_initialized(other, NULL_SEED)
+    random = random_forms(other, NULL_SEED)
     null = hungarian_from_kernels(cross_kernel(mine, random), kernel, cross_kernel(random, random), sign_free=True)
     return _Matched(
         latents=found.latents,
@@ -127,14 +126,15 @@ def _matched_forms(first: Autoencoder, second: Autoencoder) -> _Matched:
     )
 
 
-def _matched_directions(first: Autoencoder, second: Autoencoder) -> _Matched:
+def _matched_directions(first: Dictionary, second: Dictionary) -> _Matched:
     """The same where one of them, or both, are linear."""
-    if isinstance(first, LinearAutoencoder):
-        cross = direction_overlaps(first.decoder, second)
+    mine, other = first.forms(), second.forms()
+    if isinstance(mine, Directions):
+        cross = direction_overlaps(mine.writes, second)
         null = direction_overlaps(_random_directions(first), second)
     else:
-        assert isinstance(second, LinearAutoencoder)
-        cross = direction_overlaps(second.decoder, first).mT
+        assert isinstance(other, Directions)
+        cross = direction_overlaps(other.writes, first).mT
         null = direction_overlaps(_random_directions(second), first).mT
     latents, partners = assignment(cross)
     chosen = cross[latents, partners]
@@ -148,7 +148,7 @@ def _matched_directions(first: Autoencoder, second: Autoencoder) -> _Matched:
     )
 
 
-def _random_directions(autoencoder: LinearAutoencoder) -> Tensor:
+def _random_directions(autoencoder: Dictionary) -> Tensor:
     generator = torch.Generator().manual_seed(NULL_SEED)
     return torch.randn(autoencoder.n_latents, autoencoder.d_model, generator=generator)
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 import numpy as np
 from jaxtyping import Int32, Int64
@@ -16,7 +15,7 @@ Array = np.ndarray
 
 
 def latent_records(
-    evidence: Evidence, geometry: DictionaryGeometry, clusters: Mapping[int, LatentClusters] = MappingProxyType({})
+    evidence: Evidence, geometry: DictionaryGeometry, clusters: Mapping[int, LatentClusters]
 ) -> Iterator[LatentRecord]:
     """Yield the page of every latent, in order; the geometry is that in the signs of the evidence."""
     for latent in range(evidence.n_latents):

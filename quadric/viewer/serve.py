@@ -1,46 +1,61 @@
-"""Serve a site on the loopback address only, under its own Host, and nothing but its files."""
+"""The viewer's server: a site's files, and the API of a live session beside them, for this machine alone.
 
-import os
-import re
-import stat
+One Starlette application answers; uvicorn speaks HTTP, with limits on what a client may take. The application gives
+out nothing but the site, under the loopback address's own Host, and every answer has the same safe headers.
+"""
+
+import asyncio
+import logging
+import socket
 import threading
-import time
-from collections.abc import Callable
-from contextlib import suppress
-from functools import partial
+from collections.abc import Mapping
 from http import HTTPStatus
-from http.client import LineTooLong
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
-from urllib.parse import unquote, urlsplit
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import h11
+import uvicorn
+from starlette.applications import Starlette
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from quadric._io.files import read_json
+from quadric.viewer import writer
 from quadric.viewer.schema import SCHEMA_VERSION
 from quadric.viewer.writer import MANIFEST, check_viewer_built, is_site
 
+if TYPE_CHECKING:
+    from quadric.viewer.live.api import Api
+
 LOOPBACK = "127.0.0.1"
 DEFAULT_PORT = 8417
-MOST_CONNECTIONS = 64
+MOST_CONNECTIONS = 128
 """Open at once; a browser opens six per tab."""
 SECONDS_IDLE = 30.0
-"""Without a byte in either direction; a browser opens a closed connection again when it needs one."""
+"""Before and between requests, and while a client reads nothing of an answer; browsers connect again when they must."""
 SECONDS_PER_REQUEST = 30.0
-"""For the lines of one request."""
-LARGEST_REQUEST = 1 << 15
-"""Bytes of all lines of one request."""
-PIECE = 1 << 16
-"""Bytes of a file in memory per connection."""
-RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
+"""From the first byte of a request to its last."""
+LARGEST_HEAD = 1 << 15
+"""Bytes of a request's target and headers."""
+LOGGER = logging.getLogger("quadric.viewer")
+LOGGER.addHandler(logging.NullHandler())  # what clients do wrong is printed only where a program asks for it
+LIVE_MARK = b'<meta name="quadric-live" content="yes" />'
+"""In the page of a live viewer, so that it offers what needs a language model only where there is one."""
+PAGE = ("/", "/index.html")
 CONTENT_TYPES = {
-    ".css": "text/css; charset=utf-8",
+    ".css": "text/css",
     ".gz": "application/gzip",
-    ".html": "text/html; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".json": "application/json; charset=utf-8",
+    ".html": "text/html",
+    ".js": "text/javascript",
+    ".json": "application/json",
     ".st": "application/octet-stream",
     ".svg": "image/svg+xml",
-    ".txt": "text/plain; charset=utf-8",
+    ".txt": "text/plain",
     ".woff2": "font/woff2",
 }
 """Types of the files of a site; other files in its folder are not served."""
@@ -97,283 +112,223 @@ def _check_servable(folder: Path) -> None:
     check_viewer_built(folder)
 
 
-def is_own_host(hosts: list[str], port: int) -> bool:
-    """Whether a request's Host headers name this server; under another name, a foreign page could read local files."""
-    return hosts in ([f"{LOOPBACK}:{port}"], [f"localhost:{port}"])
-
-
-def check_port(port: int) -> None:
-    """Raise unless this is a port."""
-    if not 0 <= port < 2**16:
-        raise ValueError(f"port={port} is not a port; give 0 to 65535, 0 for any free one")
-
-
-def port_taken(port: int, problem: OSError) -> OSError:
-    """The error for a port that cannot be used."""
-    return OSError(f"port {port} cannot be used ({problem.strerror}); try --port 0 for any free one")
-
-
-def site_server(folder: Path, port: int = DEFAULT_PORT) -> ThreadingHTTPServer:
-    """A server for the folder on the loopback address, not yet running; port 0 takes any free one."""
-    check_port(port)
-    try:
-        return _LoopbackServer((LOOPBACK, port), partial(SiteHandler, folder.resolve()))
-    except OSError as problem:
-        raise port_taken(port, problem) from None
-
-
-def address_of(server: ThreadingHTTPServer) -> str:
-    """The address of a server."""
-    return f"http://{LOOPBACK}:{server.server_address[1]}/"
-
-
-class _LoopbackServer(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 64  # a browser opens six connections per tab at once, and the default queue holds five
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        self.free = threading.BoundedSemaphore(MOST_CONNECTIONS)
-        super().__init__(*arguments, **options)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Handle a connection in a thread of its own; one too many is turned away."""
-        if not self.free.acquire(blocking=False):
-            with suppress(OSError):
-                request.sendall(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-            self.shutdown_request(request)
-            return
-        super().process_request(request, client_address)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self.free.release()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print nothing when a browser closes a connection early."""
-
-
-class SiteHandler(BaseHTTPRequestHandler):
-    """GET and HEAD for files below one folder, whole or a range of their bytes."""
-
-    server_version = "quadric"
-    sys_version = ""
-    protocol_version = "HTTP/1.1"
-    timeout = SECONDS_IDLE
-    """For every read and write; a client that takes longer is disconnected."""
-
-    def __init__(self, folder: Path, *args: Any) -> None:
-        self.folder = folder
-        super().__init__(*args)
-
-    def setup(self) -> None:
-        super().setup()
-        self.rfile: Any = _RequestReader(self.rfile)
-
-    def handle_one_request(self) -> None:
-        self.rfile.start_request()
-        self.requestline = self.command = ""
-        self.request_version = self.protocol_version
-        try:
-            super().handle_one_request()
-        except LineTooLong:
-            self.send_error(HTTPStatus.REQUEST_URI_TOO_LONG)
-
-    def do_GET(self) -> None:
-        self._respond(with_body=True)
-
-    def do_HEAD(self) -> None:
-        self._respond(with_body=False)
-
-    def _respond(self, *, with_body: bool) -> None:
-        port = self.connection.getsockname()[1]
-        if not is_own_host(self.headers.get_all("Host") or [], port):
-            # Under another name, a foreign page could read local files (DNS rebinding).
-            return self._say(HTTPStatus.MISDIRECTED_REQUEST, b"wrong Host\n", with_body)
-        if "Content-Length" in self.headers or "Transfer-Encoding" in self.headers:
-            self.close_connection = True  # a body would be read as the next request
-        file = open_below(self.folder, self.path)
-        if file is None:
-            return self._say(HTTPStatus.NOT_FOUND, b"not found\n", with_body)
-        with file.opened:
-            return self._send(file, with_body)
-
-    def _send(self, file: "ServedFile", with_body: bool) -> None:
-        answer = answer_with(file, self.headers.get)
-        self._start(answer.status, answer.headers)
-        if with_body:
-            self._copy(file.opened, answer.part)
-
-    def _copy(self, opened: BinaryIO, part: range) -> None:
-        """Send the bytes of an open file in pieces, so that slow readers of large files take no memory."""
-        opened.seek(part.start)
-        left = len(part)
-        while left and (piece := opened.read(min(left, PIECE))):
-            self.wfile.write(piece)
-            left -= len(piece)
-        if left:  # the file was cut off meanwhile: the client must not take it for whole
-            self.close_connection = True
-
-    def _say(self, status: HTTPStatus, words: bytes, with_body: bool) -> None:
-        self._start(status, {"Content-Type": "text/plain", "Content-Length": str(len(words))})
-        if with_body:
-            self.wfile.write(words)
-
-    def _start(self, status: HTTPStatus, headers: dict[str, str]) -> None:
-        self.send_response(status)
-        for name, value in (headers | SAFE_HEADERS).items():
-            self.send_header(name, value)
-        if self.close_connection:
-            self.send_header("Connection", "close")
-        self.end_headers()
-
-    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Answer what http.server refuses by itself without repeating any of it."""
-        self.close_connection = True
-        self.request_version = self.protocol_version  # in version 0.9 an answer has no status
-        self._say(HTTPStatus(code), b"refused\n", with_body=self.command != "HEAD")
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Print nothing: a page makes dozens of requests."""
-
-
-class _RequestReader:
-    """The lines of requests, with limits on the size of one and on the time that it may take.
-
-    A socket's timeout starts again with every byte, so a client that sends one at a time could hold a connection open
-    for ever.
-    """
-
-    def __init__(self, file: Any) -> None:
-        self.file = file
-        self.start_request()
-
-    def start_request(self) -> None:
-        """The next line begins a request."""
-        self.left, self.deadline = LARGEST_REQUEST, 0.0
-
-    def readline(self, limit: int) -> bytes:
-        """The next line of a request; LineTooLong or TimeoutError if the request is too large or too slow."""
-        line = b""
-        while not line.endswith(b"\n") and len(line) < limit:
-            arrived = self.file.peek()  # waits for one byte at least
-            if not arrived:
-                break
-            self.deadline = self.deadline or time.monotonic() + SECONDS_PER_REQUEST
-            piece = self.file.read1(min(arrived.find(b"\n") + 1 or len(arrived), limit - len(line)))
-            self.left -= len(piece)
-            if self.left < 0:
-                raise LineTooLong("request")
-            if time.monotonic() > self.deadline:
-                raise TimeoutError("a slow request")
-            line += piece
-        return line
-
-    def close(self) -> None:
-        """Close the connection's reading side."""
-        self.file.close()
-
-    @property
-    def closed(self) -> bool:
-        return bool(self.file.closed)
-
-
-class ServedFile(NamedTuple):
-    """An open file of a site."""
-
-    opened: BinaryIO
-    size: int
-    kind: str
-    tag: str
-    """Changes whenever the file is written again."""
-
-
-class FileAnswer(NamedTuple):
-    """How a request for an open file is answered."""
-
-    status: HTTPStatus
-    headers: dict[str, str]
-    part: range
-    """The bytes to send; a HEAD request leaves them out."""
-
-
-def answer_with(file: ServedFile, header: Callable[[str], str | None]) -> FileAnswer:
-    """Answer a request for a file: whole, in part, or not at all if the client has it.
+class SiteServer:
+    """A running server on the loopback address, in a thread of its own.
 
     Args:
-        file: The open file.
-        header: Gives the value of a header of the request, or None.
-
-    Returns:
-        Status, headers and the bytes to send.
+        folder: The site.
+        port: Port to listen on; 0 selects a free one.
+        api: The questions that a live session answers; None for the files alone.
     """
-    known = [tag.strip().removeprefix("W/") for tag in (header("If-None-Match") or "").split(",")]
-    if file.tag in known or known == ["*"]:
-        return FileAnswer(HTTPStatus.NOT_MODIFIED, {"ETag": file.tag}, range(0))
-    unchanged = header("If-Range") in (None, file.tag)
-    part = byte_range(header("Range") if unchanged else None, file.size)
-    headers = {"Content-Type": file.kind, "ETag": file.tag, "Accept-Ranges": "bytes"}
-    if part is None:
-        headers |= {"Content-Range": f"bytes */{file.size}", "Content-Length": "0"}
-        return FileAnswer(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, headers, range(0))
-    headers["Content-Length"] = str(len(part))
-    if len(part) == file.size:
-        return FileAnswer(HTTPStatus.OK, headers, part)
-    headers["Content-Range"] = f"bytes {part.start}-{part.stop - 1}/{file.size}"
-    return FileAnswer(HTTPStatus.PARTIAL_CONTENT, headers, part)
+
+    def __init__(self, folder: Path, port: int = DEFAULT_PORT, api: "Api | None" = None) -> None:
+        self.api = api
+        try:
+            self._socket = _listening(port)
+        except (ValueError, OSError):
+            self._close_api()
+            raise
+        self.port: int = self._socket.getsockname()[1]
+        self.address = f"http://{LOOPBACK}:{self.port}/"
+        self.ended = threading.Event()
+        """An event, since a thread counts as ended once Ctrl-C has interrupted a wait for it (CPython 3.11)."""
+        config = uvicorn.Config(
+            site_app(folder, self.port, api),
+            http=_Connection,
+            loop="asyncio",
+            lifespan="off",
+            ws="none",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            h11_max_incomplete_event_size=LARGEST_HEAD,
+        )
+        self._server = uvicorn.Server(config)
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            self._server.run([self._socket])
+        finally:
+            self.ended.set()
+
+    def close(self) -> None:
+        """Stop answering, cancel what is running, and free the port."""
+        self._server.should_exit = self._server.force_exit = True
+        self._close_api()
+        self.ended.wait(timeout=0.8)
+        self._socket.close()
+
+    def _close_api(self) -> None:
+        if self.api is not None:
+            self.api.close()
 
 
-def open_below(folder: Path, target: str) -> ServedFile | None:
-    """Open the file that a request names; None for whatever is not a file of the site."""
+def _listening(port: int) -> socket.socket:
+    """A socket on the loopback address; bound here, so that a port in use is an error before anything is started."""
+    if not 0 <= port < 2**16:
+        raise ValueError(f"port={port} is not a port; give 0 to 65535, 0 for any free one")
     try:
-        path = file_below(folder, target)
-        if path is None:
-            return None
-        # NOFOLLOW: the path has no links left, unless somebody changed it just now.
-        opened = os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb")
-    except (OSError, ValueError):  # removed meanwhile, a name too long, or no address at all
-        return None
-    state = os.fstat(opened.fileno())
-    if not stat.S_ISREG(state.st_mode):
-        opened.close()
-        return None
-    tag = f'"{state.st_ino:x}-{state.st_mtime_ns:x}-{state.st_size:x}"'
-    return ServedFile(opened, state.st_size, CONTENT_TYPES[path.suffix], tag)
+        return socket.create_server((LOOPBACK, port), backlog=MOST_CONNECTIONS)
+    except OSError as problem:
+        raise OSError(f"port {port} cannot be used ({problem.strerror}); try --port 0 for any free one") from None
+
+
+def site_app(folder: Path, port: int, api: "Api | None" = None) -> ASGIApp:
+    """The application: the site's files, the API if there is one, and the guard before both.
+
+    A live viewer is that of the package, since a site that was exported earlier has one that knows no live server.
+    """
+    root, viewer = folder.resolve(), writer.STATIC.resolve()
+
+    def file(request: Request) -> Response:
+        target = request.scope["raw_path"].decode("latin-1")
+        if api is None or not (target in PAGE or target.startswith("/assets/")):
+            return _file(root, target, request.headers)
+        if target in PAGE:
+            page = (viewer / "index.html").read_bytes()
+            return HTMLResponse(page.replace(b"<head>", b"<head>" + LIVE_MARK, 1))
+        return _file(viewer, target, request.headers)
+
+    routes = [] if api is None else api.routes()
+    return _Guard(Starlette(routes=[*routes, Route("/{path:path}", file, methods=["GET"])]), port)
+
+
+def _file(folder: Path, target: str, headers: Mapping[str, str]) -> Response:
+    """The file that a request names, whole or in part; nothing if the client has it already."""
+    path = file_below(folder, target)
+    if path is None:
+        return PlainTextResponse("not found\n", HTTPStatus.NOT_FOUND)
+    answer = FileResponse(path, media_type=CONTENT_TYPES[path.suffix], stat_result=path.stat())
+    tag = answer.headers["etag"]
+    known = [known.strip().removeprefix("W/") for known in headers.get("if-none-match", "").split(",")]
+    if tag in known or known == ["*"]:
+        return Response(None, HTTPStatus.NOT_MODIFIED, {"etag": tag})
+    return answer
 
 
 def file_below(folder: Path, target: str) -> Path | None:
     """The file that a request names, or None for other folders, hidden files, listings and unknown types."""
     if not target.startswith("/"):
         return None
-    name = unquote(urlsplit(target).path, errors="strict")
-    parts = [part for part in name.split("/") if part] or ["index.html"]
+    parts = [part for part in unquote(target).split("/") if part] or ["index.html"]
     if any(part.startswith(".") or "\\" in part or "\0" in part for part in parts):
         return None
-    path = folder.joinpath(*parts).resolve()
-    if not path.is_relative_to(folder) or not path.is_file() or path.suffix not in CONTENT_TYPES:
+    try:
+        path = folder.joinpath(*parts).resolve()
+        is_served = path.is_relative_to(folder) and path.is_file() and path.suffix in CONTENT_TYPES
+    except OSError:  # a name too long
         return None
-    return path
+    return path if is_served else None
 
 
-def byte_range(header: str | None, size: int) -> range | None:
-    """The bytes that a Range header asks for: all of them without a header or with one that is not understood.
+class _Guard:
+    """Refuses requests from elsewhere before anything else, and adds the safe headers to every answer."""
 
-    Args:
-        header: "bytes=0-99", "bytes=100-" or "bytes=-100"; several ranges at once are answered with the whole file.
-        size: Size of the file.
+    def __init__(self, app: ASGIApp, port: int) -> None:
+        self.app, self.port = app, port
 
-    Returns:
-        The bytes; None if they lie beyond the end of the file.
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_safely(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(SAFE_HEADERS)
+            await send(message)
+
+        await (_refusal(scope, self.port) or self.app)(scope, receive, send_safely)
+
+
+def _refusal(scope: Scope, port: int) -> Response | None:
+    """The answer to a request that is too large or from elsewhere; None if it may be answered.
+
+    A foreign page reaches this server only under a foreign Host (DNS rebinding), or with an Origin or Sec-Fetch-Site
+    that browsers set and pages cannot change.
     """
-    found = RANGE.fullmatch(header or "")
-    if found is None or not any(found.groups()):
-        return range(size)
-    first, last = found.groups()
-    if not first:
-        length = min(int(last), size)
-        return range(size - length, size) if length else None
-    start, stop = int(first), min(int(last) + 1 if last else size, size)
-    if last and int(last) < int(first):
-        return range(size)
-    return range(start, stop) if start < size else None
+    headers = Headers(scope=scope)
+    # uvicorn bounds a head that is still incomplete; one that arrives at once could be larger.
+    if len(scope["raw_path"]) + sum(len(name) + len(value) for name, value in headers.raw) > LARGEST_HEAD:
+        return PlainTextResponse("too large\n", HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, {"Connection": "close"})
+    hosts = headers.getlist("host")
+    if hosts not in ([f"{LOOPBACK}:{port}"], [f"localhost:{port}"]):
+        return PlainTextResponse("wrong Host\n", HTTPStatus.MISDIRECTED_REQUEST)
+    own = set(headers.getlist("origin")) <= {f"http://{host}" for host in hosts}
+    if scope["path"].startswith("/api/") and not (own and set(headers.getlist("sec-fetch-site")) <= {"same-origin"}):
+        return PlainTextResponse("requests of other pages are refused\n", HTTPStatus.FORBIDDEN)
+    return None
+
+
+class _Connection(H11Protocol):
+    """One connection of uvicorn, which a client can neither hold for ever nor keep from others.
+
+    uvicorn limits only the time between requests. Here a client also has limited time for a whole request, from its
+    first byte, and for reading on in an answer; and no more than MOST_CONNECTIONS are open.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.logger = LOGGER
+        self.timeout_keep_alive = SECONDS_IDLE  # type: ignore[assignment]  # uvicorn's own setting is in whole seconds
+        self._request_limit: asyncio.TimerHandle | None = None
+        self._reading_limit: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Turn one connection too many away; from another, expect a request soon."""
+        super().connection_made(transport)
+        if len(self.connections) > MOST_CONNECTIONS:
+            transport.write(_plain(HTTPStatus.SERVICE_UNAVAILABLE))
+            transport.close()
+        self.timeout_keep_alive_task = self.loop.call_later(SECONDS_IDLE, self.timeout_keep_alive_handler)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        for limit in (self.timeout_keep_alive_task, self._request_limit, self._reading_limit):
+            if limit is not None:
+                limit.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._limit_request()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._limit_request()  # a part of the next request may have arrived already
+
+    def _limit_request(self) -> None:
+        """Give a request that has begun its time, once; a timer that each byte restarted could be kept from ending."""
+        state = self.conn.their_state
+        is_begun = state is h11.SEND_BODY or (state is h11.IDLE and self.conn.trailing_data[0] != b"")
+        if is_begun and self._request_limit is None:
+            self._request_limit = self.loop.call_later(SECONDS_PER_REQUEST, self.transport.abort)
+        elif not is_begun and self._request_limit is not None:
+            self._request_limit.cancel()
+            self._request_limit = None
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._reading_limit = self.loop.call_later(SECONDS_IDLE, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._reading_limit is not None:
+            self._reading_limit.cancel()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """End an idle connection, whether or not the client has read the last answer."""
+        self.transport.abort()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is not HTTP without repeating any of it."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            self.transport.write(_plain(HTTPStatus.BAD_REQUEST))
+        self.transport.close()
+
+    def shutdown(self) -> None:
+        """End at once, rather than when the client has read all."""
+        self.transport.abort()
+
+
+def _plain(status: HTTPStatus) -> bytes:
+    """An answer below the application, which ends the connection."""
+    headers = {"Content-Length": "0", "Connection": "close"} | SAFE_HEADERS
+    lines = [f"HTTP/1.1 {status} {status.phrase}", *(f"{name}: {value}" for name, value in headers.items())]
+    return "\r\n".join([*lines, "", ""]).encode()

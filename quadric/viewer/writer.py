@@ -18,30 +18,24 @@ from quadric.version import __version__
 from quadric.viewer.checking import (
     HostingLimits,
     Tally,
-    check_comparison,
     check_dictionary,
     check_file_count,
     check_latent,
     check_names,
-    check_text,
     shard_count,
 )
-from quadric.viewer.encoding import latent_tensors, pack, planes
+from quadric.viewer.encoding import TokenSearch, latent_tensors, pack, planes
 from quadric.viewer.schema import (
     FORMAT,
     SCHEMA_VERSION,
     SHARD_TOKENS,
-    LatentClusters,
     LatentColumns,
-    LatentLabel,
-    LatentPattern,
     SiteComparison,
     SiteDictionary,
     SiteManifest,
     SiteText,
     TextEntry,
 )
-from quadric.viewer.token_search import TokenSearch
 
 MANIFEST = "data/site.json"
 STATIC = Path(__file__).parent / "static"
@@ -72,10 +66,6 @@ def write_site(
     """
     check_names(texts, dictionaries)
     check_file_count(texts, dictionaries, limits, len(comparisons))
-    for comparison in comparisons:
-        check_comparison(comparison, dictionaries)
-    for text in texts:
-        check_text(text)
     for dictionary in dictionaries:
         check_dictionary(dictionary)
     check_replaceable(folder)
@@ -199,11 +189,15 @@ def _write_dictionary(
     where = f"data/{dictionary.entry.name}"
     search = TokenSearch(len(text.vocabulary))
     _put(folder, f"{where}/index.st", pack(_column_tensors(dictionary.columns)), tally)
-    _put(folder, f"{where}/labels.json.gz", _labels(dictionary.labels), tally)
+    _put(folder, f"{where}/labels.json.gz", _packed_json([asdict(label) for label in dictionary.labels]), tally)
     if dictionary.entry.clusters is not None:
-        _put(folder, f"{where}/clusters.json.gz", _clusters(dictionary.clusters), tally)
+        clusters = {str(latent): asdict(shown) for latent, shown in sorted(dictionary.clusters.items())}
+        _put(folder, f"{where}/clusters.json.gz", _packed_json(clusters), tally)
     if dictionary.entry.patterns is not None:
-        _put(folder, f"{where}/patterns.json.gz", _patterns(dictionary.patterns), tally)
+        patterns = {
+            str(latent): [asdict(test) for test in tests] for latent, tests in sorted(dictionary.patterns.items())
+        }
+        _put(folder, f"{where}/patterns.json.gz", _packed_json(patterns), tally)
     written = 0
     for record in dictionary.latents:
         check_latent(record, written, dictionary, text)
@@ -219,18 +213,6 @@ def _write_dictionary(
 def _column_tensors(columns: LatentColumns) -> dict[str, np.ndarray]:
     given = {field.name: getattr(columns, field.name) for field in fields(columns)}
     return {name: column for name, column in given.items() if column is not None}
-
-
-def _labels(labels: list[LatentLabel]) -> bytes:
-    return _packed_json([asdict(label) for label in labels])
-
-
-def _clusters(clusters: dict[int, LatentClusters]) -> bytes:
-    return _packed_json({str(latent): asdict(found) for latent, found in sorted(clusters.items())})
-
-
-def _patterns(patterns: dict[int, tuple[LatentPattern, ...]]) -> bytes:
-    return _packed_json({str(latent): [asdict(each) for each in tests] for latent, tests in sorted(patterns.items())})
 
 
 def _packed_json(value: object) -> bytes:

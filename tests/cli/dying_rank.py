@@ -12,7 +12,7 @@ own_step = Learner.step
 
 
 def step(self, tokens):
-    if os.environ["RANK"] == "1" and self.next_step == int(sys.argv[1]):
+    if os.environ["RANK"] == "1" and self.step_index == int(sys.argv[1]):
         os.kill(os.getpid(), signal.SIGKILL)
     return own_step(self, tokens)
 

@@ -5,7 +5,6 @@ import pty
 import re
 
 from tests import fresh_process
-from tests.fresh_process import TRANSFORMERS
 
 
 def complaints(stderr: str) -> list[str]:
@@ -25,7 +24,7 @@ def run_on_a_terminal(code: str, *arguments: str) -> tuple[int, str]:
     """Run Python code with stdout and stderr on a pseudo-terminal; returns the exit code and all text shown."""
     ours, theirs = pty.openpty()
     looks = {"COLUMNS": "100", "TERM": "xterm"}
-    process = fresh_process.start(code, *arguments, preload=TRANSFORMERS, environment=looks, terminal=theirs)
+    process = fresh_process.start(code, *arguments, environment=looks, terminal=theirs)
     os.close(theirs)
     shown = b""
     while True:

@@ -81,7 +81,7 @@ def test_folders_of_other_libraries_are_compared_as_rank_one_forms(tmp_path, cap
     write_saelens(tmp_path / "sae", weights, architecture="standard")
     shuffled = weights | {"W_dec": weights["W_dec"][order]}
     write_saelens(tmp_path / "shuffled", shuffled, architecture="topk", k=5)
-    forms = quadric.BilinearAutoencoder(d_model=d, n_latents=k, prior="atomic", tied=True)
+    forms = quadric.BilinearAutoencoder(d_model=d, n_latents=k, prior="atomic", same_factors=True)
     with torch.no_grad():
         forms.left.copy_(weights["W_dec"])
     forms.save_pretrained(tmp_path / "forms")

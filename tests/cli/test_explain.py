@@ -56,9 +56,10 @@ def test_texts_come_from_everywhere_in_order(
 
 
 def test_files_are_written(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(arguments(run, "word", "--out", str(tmp_path / "found.html"), str(tmp_path / "found.json"))) == 0
-    assert "wrote" in capsys.readouterr().err
-    assert "<!doctype html>" in (tmp_path / "found.html").read_text(encoding="utf-8")
+    assert main(arguments(run, "word", "--out", str(tmp_path / "found.csv"), str(tmp_path / "found.json"))) == 0
+    assert capsys.readouterr().err.count("wrote") == 2
+    assert (tmp_path / "found.csv").read_text(encoding="utf-8").startswith("text,position,token,")
+    assert json.loads((tmp_path / "found.json").read_text(encoding="utf-8"))[0]["text"] == "word"
 
 
 def test_a_run_without_evidence_says_what_is_missing(
@@ -74,7 +75,8 @@ def test_a_run_without_evidence_says_what_is_missing(
         (["word", "--top", "0"], "top=0 is not positive"),
         ([" "], "a text is empty or white space"),
         (["--file", "nowhere.txt"], "no file 'nowhere.txt'"),
-        (["word", "--out", "found.txt"], "choose one of .csv, .html, .json"),
+        (["word", "--out", "found.txt"], "choose one of .csv, .json"),
+        (["word", "--out", "found.html"], "'found.html': only quadric site writes HTML"),
         (["word", "--name", "other"], "none of them named 'other'"),
         (["a\udcff"], "not valid Unicode"),
     ],

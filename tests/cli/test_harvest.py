@@ -13,7 +13,6 @@ from quadric.cli import main
 from quadric.data import ActivationCache
 from tests import fresh_process
 from tests.data.tiny import save_tiny
-from tests.fresh_process import TRANSFORMERS
 
 
 @pytest.fixture(scope="module")
@@ -199,7 +198,7 @@ def test_an_interrupt_leaves_valid_shards_and_says_how_to_go_on(tiny: Path, tmp_
     command = arguments(tiny, text, out, "--tokens", "10000000", "--sequences-per-shard", "8")
     # A shell starts background jobs with SIGINT ignored, and children inherit that; this one must hear it.
     hearing = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-    process = fresh_process.start(hearing + fresh_process.module("quadric"), *command, preload=TRANSFORMERS)
+    process = fresh_process.start(hearing + fresh_process.module("quadric"), *command)
     while process.is_running() and len(list(out.glob("shard-*"))) < 2:
         time.sleep(0.01)
     process.signal(signal.SIGINT)

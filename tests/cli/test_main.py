@@ -1,6 +1,7 @@
 """The command line as a process: help without torch, mistakes in one line, exit codes."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -8,7 +9,7 @@ import sys
 import pytest
 
 import quadric.cli
-from quadric.cli import COMMANDS
+from quadric.cli import COMMANDS, HELP_ALL
 from tests import fresh_process
 from tests.cli.terminal import only_complaint
 
@@ -94,17 +95,36 @@ def test_the_version_is_printed_alone():
 
 @pytest.mark.parametrize("command", ["train", "plan", "sweep", "harvest"])
 def test_help_shows_groups_and_defaults_and_does_not_wait_for_torch(command):
-    script = f"import sys, quadric.cli; sys.argv = ['quadric', '{command}', '--help']\n"
-    script += "try: quadric.cli.main()\nexcept SystemExit as stop: print(stop.code, 'torch' in sys.modules)"
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert result.stdout.splitlines()[-1] == "0 False"
+    page = help_without_torch(command, "--help-all")
     groups = ["model", "text", "token rules"]
     groups += ["storage"] if command == "harvest" else ["dictionary", "training", "output"]
     for group in groups:
-        assert f"─ {group} options ─" in result.stdout
-    assert "(default: smollm2)" in result.stdout
-    assert ("1024 small, 8192 large" in result.stdout) == (command != "harvest")
-    assert "None" not in result.stdout.replace("None keeps the order", "")
+        assert f"─ {group} options ─" in page
+    assert "(default: smollm2)" in page
+    assert ("1024 small, 8192 large" in " ".join(page.replace("│", " ").split())) == (command != "harvest")
+    assert "None" not in page.replace("None keeps the order", "")
+    assert HELP_ALL not in page
+
+
+@pytest.mark.parametrize("command", ["train", "plan", "sweep"])
+def test_the_help_of_a_run_shows_the_flags_that_people_use_first_and_where_the_others_are(command):
+    page = help_without_torch(command, "--help")
+    flags = set(re.findall(r"^│ (--[\w-]+)", page, flags=re.MULTILINE))
+    shown = {"--layer", "--model", "--corpus", "--prior", "--n-latents", "--steps", "--alpha", "--seeds", "--recipe"}
+    assert shown < flags
+    assert len(flags) <= 15
+    assert page.splitlines()[-1] == "--help-all shows all flags."
+    assert "--lens" not in flags
+
+
+def help_without_torch(*arguments):
+    """A help page, for which torch must not be imported."""
+    script = "import sys, quadric.cli; sys.argv = ['quadric', *sys.argv[1:]]\n"
+    script += "try: quadric.cli.main()\nexcept SystemExit as stop: print(stop.code, 'torch' in sys.modules)"
+    command = [sys.executable, "-c", script, *arguments]
+    page, _, last = subprocess.run(command, capture_output=True, text=True, check=True).stdout.rstrip().rpartition("\n")
+    assert last == "0 False"
+    return page
 
 
 def test_examples_stand_on_lines_of_their_own():

@@ -4,13 +4,13 @@ import io
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from quadric._io.progress import LiveDisplay
 from quadric.cli import progress as module
 from quadric.cli.progress import PlainDisplay, TrainingProgress, progress
-from quadric.train import StepReport
 from tests.cli.terminal import run_on_a_terminal
 
 
@@ -118,18 +118,21 @@ def test_a_display_is_closed_when_its_work_fails(capsys: pytest.CaptureFixture[s
         assert display is not failed
 
 
-def report(error: float) -> StepReport:
-    return StepReport(step=2, error=error, density=0.5, alpha=0.3, mixing_density=None, n_tokens=64)
+def done(training: TrainingProgress, step: int, errors: dict[str, float]) -> None:
+    """A step of several dictionaries is done."""
+    for name, error in errors.items():
+        report = {"error": error, "density": 0.5, "tokens": 64}
+        assert training(SimpleNamespace(name=name, step_index=step, report=report)) is None
 
 
 def test_training_shows_error_density_speed_and_time_left(
     capsys: pytest.CaptureFixture[str], clock: list[float]
 ) -> None:
     with progress() as display:
-        training = TrainingProgress(display, steps=4)
+        training = TrainingProgress(display, steps=4, learners=2)
         training.open(1, [])
         clock[0] = 10.0
-        training.step(2, {"a": report(0.75), "b": report(0.25)})
+        done(training, 2, {"a": 0.75, "b": 0.25})
     assert capsys.readouterr().err.splitlines() == [
         "continuing after step 1 of 4",
         "training: 2 of 4 steps, error 0.750 0.250, density 0.500 0.500, 6 tokens/s, 0:20 left",
@@ -139,28 +142,42 @@ def test_training_shows_error_density_speed_and_time_left(
 def test_several_autoencoders_are_a_table_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = become_terminal(monkeypatch)
     with progress() as display:
-        training = TrainingProgress(display, steps=4)
+        errors = {f"cell{number}": number / 100 for number in range(module.TABLE_ROWS + 3)}
+        training = TrainingProgress(display, steps=4, learners=len(errors))
         training.open(0, [])
-        training.step(1, {f"cell{number}": report(number / 100) for number in range(module.TABLE_ROWS + 3)})
+        done(training, 1, errors)
     assert "cell11" in terminal.getvalue()
     assert "cell12" not in terminal.getvalue()
     assert "... and 3 more" in terminal.getvalue()
 
 
+def test_a_dictionary_without_error_and_density_is_shown_by_its_speed(
+    capsys: pytest.CaptureFixture[str], clock: list[float]
+) -> None:
+    with progress() as display:
+        training = TrainingProgress(display, steps=2, learners=1)
+        training.open(0, [])
+        clock[0] = 8.0
+        training(SimpleNamespace(name="own", step_index=1, report={"loud": 3.0, "tokens": 64}))
+    assert capsys.readouterr().err.splitlines() == ["training: 1 of 2 steps, 8 tokens/s, 0:08 left"]
+
+
 NESTED = """
 import time
+from types import SimpleNamespace
 from quadric.cli.progress import TrainingProgress, progress
-from quadric.train import StepReport
 with progress(["geometry"]) as display:
     with progress() as inner:
         for done in range(0, 1001, 100):
             inner.report("evidence first", done, 1000, "tokens"); time.sleep(0.02)
     print("a note on stdout")
-    training = TrainingProgress(display, 3)
+    training = TrainingProgress(display, 3, 2)
     training.open(0, [])
     for step in (1, 2, 3):
-        two = {name: StepReport(step, 0.5, 0.5, 0.3, None, 64) for name in "ab"}
-        training.step(step, two); time.sleep(0.2)
+        for name in "ab":
+            report = {"error": 0.5, "density": 0.5, "tokens": 64}
+            training(SimpleNamespace(name=name, step_index=step, report=report))
+        time.sleep(0.2)
     for done in range(10):
         display.report("geometry", done + 1, 10)
 print("finished")

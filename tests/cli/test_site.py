@@ -1,6 +1,7 @@
 """`quadric site` from a run to a folder: collects what is missing, uses what is there, says what is wrong."""
 
 import json
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,6 @@ from quadric.cli import main
 from quadric.data import ActivationConfig, HarvestConfig, describe, harvest_to_folder
 from quadric.data.corpus import CorpusConfig
 from quadric.evidence import Evidence
-from quadric.geometry import stored
 from quadric.model import Provenance
 from quadric.viewer import writer
 from tests import fresh_process
@@ -73,7 +73,8 @@ def test_a_run_becomes_a_site_and_the_second_time_needs_no_model_and_no_decompos
     assert "first, second: scoring up to 300 tokens" in shown.err  # one pass for both
     assert "GB of memory" in shown.err
     assert "18 latents of first, second" in shown.out
-    monkeypatch.setattr(stored, "dictionary_geometry", lambda *_: pytest.fail("the geometry was computed again"))
+    module = import_module("quadric.geometry.dictionary_geometry")
+    monkeypatch.setattr(module, "dictionary_geometry", lambda *_: pytest.fail("the geometry was computed again"))
     assert main(["site", str(run), "--no-map"]) == 0
     assert (run / "site/data/first/latents/00008.st").is_file()
     assert "scoring" not in capsys.readouterr().err

@@ -2,20 +2,21 @@
 
 import csv
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import tyro
 from pyarrow import parquet
 
+from quadric import Composite, paper_loss
 from quadric.cli import main
 from quadric.cli.sweep import Sweep
 from quadric.run.folder import autoencoder_folders
 from quadric.run.recipes import PAPER
 from quadric.studies import sweep as package
 from quadric.studies.sweep import Watcher, read_rows, sweep
-from quadric.studies.sweep.results import row_path
+from quadric.studies.sweep.rows import row_path
+from quadric.train import Learner
 from tests import fresh_process
 from tests.cli.terminal import only_complaint, run_on_a_terminal
 from tests.tiny_runs import make_tiny_world, sweep_command
@@ -91,8 +92,8 @@ class Interrupting(Watcher):
     def train(self, cells: list[str], steps: int) -> None:
         self.groups += 1
 
-    def step(self, step: int, reports: object) -> None:
-        if self.groups == 2 and step == 3:
+    def step(self, learner: Learner) -> None:
+        if self.groups == 2 and learner.step_index == 3:
             raise KeyboardInterrupt
 
 
@@ -118,6 +119,12 @@ def test_a_larger_grid_trains_only_what_is_new(world: Path, tmp_path: Path, caps
     assert "training 1 cells together" in capsys.readouterr().err
     assert [row["layer"] for row in read_rows(folder)] == [1, 2]
     assert read_rows(folder)[0] == old
+    assert main(sweep_command(world, folder, "--layers", "1", "--prior", "atomic", "--n-latents", "16")) == 0
+    assert [(row["kind"], row["n_latents"]) for row in read_rows(folder)] == [
+        ("atomic", 16),
+        ("topk", 24),
+        ("topk", 24),
+    ]
 
 
 def test_a_live_sweep_stores_no_activations_and_trains_the_same_cells(
@@ -131,7 +138,7 @@ def test_a_live_sweep_stores_no_activations_and_trains_the_same_cells(
 
 def test_cells_of_one_table_are_trained_alike(world: Path, finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(sweep_command(world, finished, "--steps", "5")) == 1
-    assert "scale.steps: stored 6, asked for 5" in only_complaint(capsys.readouterr().err)
+    assert "training.steps: stored 6, asked for 5" in only_complaint(capsys.readouterr().err)
 
 
 @pytest.mark.parametrize(
@@ -152,14 +159,16 @@ def test_the_papers_sweep_fills_in_what_is_left_out_and_nothing_else(world: Path
     whole = parse("--paper", "qwen", "--model", model, "--device", "cpu").sweep_config()
     assert whole.activations.hook_points == "0,2"
     assert whole.activations.corpus.source == "HuggingFaceFW/fineweb"
-    assert whole.grid.dictionaries == ("atomic", "composite", "quadratic", "topk")
-    assert whole.scale == PAPER
+    assert [cell.settings.kind for cell in whole.cells] == ["atomic", "composite", "quadratic", "topk"] * 2
+    assert {cell.hook_point for cell in whole.cells} == {"resid_pre.0", "resid_pre.2"}
+    assert (whole.training, whole.sequences_per_step) == (PAPER.training, PAPER.sequences_per_step)
     flags = ("--layers", "3", "--prior", "composite", "--n-latents", "64", "--outliers", "keep")
     part = parse("--paper", "qwen", "--model", model, *flags).sweep_config()
     assert part.activations.rules.outliers == "keep"
     assert part.activations.hook_points == "3"
-    assert part.grid.dictionaries == ("composite",)
-    assert part.scale == replace(PAPER, n_latents=64)
+    (cell,) = part.cells
+    assert cell.settings == Composite(n_latents=64, lens="paper", atoms_per_latent=16.384, initial_density=1.0)
+    assert cell.loss == paper_loss()
     even = parse("--layers", "even", "--model", model, "--corpus", "other.txt").sweep_config()
     assert even.activations.hook_points == "0,2"
     assert even.activations.corpus.source == "other.txt"

@@ -4,9 +4,10 @@ import io
 
 from rich.console import Console
 
+from quadric import Atomic
 from quadric.cli.progress import Display
 from quadric.cli.sweep_table import SHOWN, LineWatcher, TableWatcher, sweep_watcher
-from quadric.train import StepReport
+from quadric.train import Learner
 
 ROW = {"cell": "b", "error": 0.25, "error_low": 0.2, "error_high": 0.3, "density": 0.4}
 
@@ -37,8 +38,9 @@ def test_cells_wait_train_and_finish() -> None:
     assert screen.text.count("waiting") == 2
     watcher.train(["a"], 8)
     watcher.opened(0, [])
-    report = StepReport(step=2, error=0.75, density=0.5, alpha=0.3, mixing_density=None, n_tokens=64)
-    watcher.step(3, {"a": report})
+    learner = Learner(Atomic(n_latents=4).build(2), name="a")
+    learner.step_index, learner.report = 3, {"error": 0.75, "density": 0.5, "tokens": 64}
+    watcher.step(learner)
     assert "step 3" in screen.text
     assert "0.750" in screen.text
     assert screen.line == "training 1 cells together: 3 of 8"

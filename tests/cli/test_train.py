@@ -17,7 +17,6 @@ from quadric.run.folder import autoencoder_folders
 from quadric.run.telemetry import read_metrics
 from tests import fresh_process
 from tests.cli.terminal import only_complaint, run_on_a_terminal
-from tests.fresh_process import TRANSFORMERS
 from tests.tiny_runs import flags, make_tiny_world, train_command
 
 pytestmark = pytest.mark.slow  # whole commands
@@ -106,20 +105,20 @@ def test_a_killed_run_resumes_to_the_same_bits_and_the_same_metrics(
     folder = tmp_path / "killed"
     command = train_command(world, folder, "--prior", "composite", "topk")
     dying = (
-        "import os, signal, sys; from quadric.run import running; from quadric.cli import main\n"
-        "write = running.values_of\n"
-        "def values_of(report):\n"
-        "    if report.step == int(sys.argv[1]): os.kill(os.getpid(), signal.SIGKILL)\n"
-        "    return write(report)\n"
-        "running.values_of = values_of\n"
+        "import os, signal, sys; from quadric.run import telemetry; from quadric.cli import main\n"
+        "write = telemetry._LineWriter.__call__\n"
+        "def call(self, learner):\n"
+        "    if learner.step_index == int(sys.argv[1]) + 1: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    write(self, learner)\n"
+        "telemetry._LineWriter.__call__ = call\n"
         "main(sys.argv[2:])"
     )
-    assert fresh_process.run(dying, "3", *command, preload=TRANSFORMERS).returncode == -signal.SIGKILL
+    assert fresh_process.run(dying, "3", *command).returncode == -signal.SIGKILL
     with (folder / "metrics.jsonl").open("a") as file:
         file.write('{"step": 4, "autoenc')  # what a process that dies while it writes leaves behind
-    again = fresh_process.run(dying, "6", "train", "--resume", folder, preload=TRANSFORMERS)
+    again = fresh_process.run(dying, "6", "train", "--resume", folder)
     assert again.returncode == -signal.SIGKILL
-    resumed = fresh_process.run(QUADRIC, "train", "--resume", folder, preload=TRANSFORMERS)
+    resumed = fresh_process.run(QUADRIC, "train", "--resume", folder)
     assert resumed.returncode == 0, resumed.stderr
     assert "continuing after step 6 of 8" in resumed.stderr
     assert_same_bits(folder, reference)
@@ -173,8 +172,11 @@ def test_a_cache_gives_a_run_too(world: Path, tmp_path: Path, capsys: pytest.Cap
         (["--steps", "4000"], "give epochs="),
         (["--n-latents", "0"], "n_latents=0"),
         (["--prior", "composite", "--n-hidden", "-3"], "n_hidden=-3"),
-        (["--mixing-density", "7"], "mixing density 7.0"),
-        (["--alpha-warmup-steps", "9"], "alpha_warmup_steps=9 exceeds steps=8"),
+        (["--atoms-per-latent", "49"], "atoms_per_latent=49 is outside (0, 48]"),
+        (["--loss", "density.warmup=9"], "density.warmup=9 exceeds steps=8"),
+        (["--loss", "densty=0.1"], "has the term 'densty', which is unknown (error, density,"),
+        (["--prior", "composte"], "'composte' is not a known kind of dictionary (atomic, composite,"),
+        (["--import", "nothing.py"], "nothing.py: there is no such file"),
         (["--learning-rate", "0"], "learning_rate=0.0 must exceed 0"),
         (["--learning-rate-decay", "2"], "learning_rate_decay=2.0 is outside [0, 1]"),
         (["--layer", "77"], "names layer 77"),
@@ -216,6 +218,42 @@ def test_a_finished_run_is_trained_for_longer(world: Path, tmp_path: Path, capsy
     assert "steps=6 is fewer than the 12" in only_complaint(capsys.readouterr().err)
 
 
+OWN_KIND = """
+from dataclasses import dataclass
+import quadric
+
+class Large(quadric.Term):
+    name = "large"
+
+    def __call__(self, step):
+        return step.mean(step.z.abs().amax(1))
+
+@quadric.register("mine")
+@dataclass(frozen=True, kw_only=True)
+class Mine(quadric.Atomic):
+    pass
+"""
+
+
+def test_a_kind_and_a_term_of_the_users_own_are_trained_and_resumed(world: Path, tmp_path: Path) -> None:
+    own, run = tmp_path / "own.py", tmp_path / "run"
+    own.write_text(OWN_KIND)
+    imported = ("--import", str(own))
+    command = train_command(world, run, "--prior", "mine", "--loss", "large=0.01", *imported)
+    started = fresh_process.run(QUADRIC, *command)
+    assert started.returncode == 0, started.stderr
+    assert json.loads((run / "run.json").read_text())["cells"][0]["loss"][-1] == {"name": "large", "weight": 0.01}
+    assert all(line["large"] > 0 for line in read_metrics(run))
+    longer = ("train", "--resume", str(run), "--steps", "12")
+    unknown = fresh_process.run(QUADRIC, *longer)
+    assert unknown.returncode == 1
+    assert "'mine' is not a known kind" in (complaint := only_complaint(unknown.stderr))
+    assert "--import my_kind.py" in complaint
+    resumed = fresh_process.run(QUADRIC, *longer, *imported)
+    assert resumed.returncode == 0, resumed.stderr
+    assert "continuing after step 8 of 12" in resumed.stderr
+
+
 def test_it_says_what_it_does_before_torch_is_there() -> None:
     watch = (
         "import builtins, sys, quadric.cli\n"
@@ -243,7 +281,7 @@ def test_two_processes_train_what_one_trains(world: Path, tmp_path: Path) -> Non
     # One process alone reads the same 4 sequences a step as two that read 2 each.
     assert main(train_command(world, tmp_path / "one", "--prior", "composite", "topk")) == 0
     command = train_command(world, tmp_path / "two", "--prior", "composite", "topk")
-    job, other = fresh_process.run_job(QUADRIC, *command, preload=TRANSFORMERS)
+    job, other = fresh_process.run_job(QUADRIC, *command)
     assert (job.returncode, other.returncode) == (0, 0), job.stderr + other.stderr
     assert job.stderr.count("8 of 8 steps") == 1
     assert job.stderr.count("quadric train: preparing") == 1
@@ -265,7 +303,7 @@ def test_a_process_that_dies_ends_the_job_with_a_message_and_the_job_resumes(wor
     job = python(*torchrun, dying, "5", *train_command(world, tmp_path / "run", *cached), timeout=300)
     assert job.returncode != 0
     assert "Signal 9 (SIGKILL) received" in job.stderr
-    resumed = fresh_process.run_job(QUADRIC, "train", "--resume", str(tmp_path / "run"), preload=TRANSFORMERS)
+    resumed = fresh_process.run_job(QUADRIC, "train", "--resume", str(tmp_path / "run"))
     errors = "".join(rank.stderr for rank in resumed)
     assert [rank.returncode for rank in resumed] == [0, 0], errors
     assert "continuing after step 4 of 8" in errors
@@ -284,7 +322,7 @@ def test_a_run_goes_on_with_another_number_of_processes(
             ["train", "--resume", str(tmp_path / name), "--steps", "12", "--device", "cpu"],
         )
         for command, n_ranks in zip(commands, numbers, strict=True):
-            job = fresh_process.run_job(QUADRIC, *command, preload=TRANSFORMERS, n_ranks=n_ranks)
+            job = fresh_process.run_job(QUADRIC, *command, n_ranks=n_ranks)
             errors = "".join(each.stderr for each in job)
             assert [each.returncode for each in job] == [0] * n_ranks, errors
             repeated = "processes cannot share 1 sequences per step in forward passes of 2, so each of them runs"

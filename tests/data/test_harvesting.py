@@ -1,10 +1,8 @@
-"""A cache is written shard by shard, and a killed harvest ends with the same bytes once it is resumed."""
+"""A cache is written shard by shard; tests/faults/test_killed_processes.py kills harvests while they write."""
 
 import errno
 import fcntl
 import os
-import signal
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,7 +30,6 @@ from quadric.data.manifest import CacheError, Layout, Manifest, read_manifest
 from quadric.data.models import LanguageModel
 from quadric.data.reading import harvest
 from quadric.data.shards import stored_vectors
-from tests import fresh_process
 from tests.data.tiny import tiny_model
 
 STORAGE = HarvestConfig(tokens=600, sequences_per_shard=4)
@@ -116,87 +113,6 @@ def test_a_harvest_ends_with_the_corpus(config: ActivationConfig, tmp_path: Path
     assert 0 < manifest.tail_tokens < 32
     assert manifest.rows == manifest.counts.kept
     assert harvest_to_folder(config, replace(STORAGE, tokens=10**9), tmp_path / "cache", device="cpu").nothing_to_do
-
-
-@pytest.fixture(scope="module")
-def uninterrupted(tiny_folder: Path, texts: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """The files of an uninterrupted harvest."""
-    folder = tmp_path_factory.mktemp("harvest") / "whole"
-    run(config_of(tiny_folder, texts), folder)
-    return content(folder)
-
-
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from quadric.data import ActivationConfig, HarvestConfig, harvesting, shards
-from quadric.data.corpus import CorpusConfig
-
-model, texts, folder, moment = sys.argv[1:]
-kind, number = moment.split()
-write = shards.write_atomically
-
-def writing(path, data):
-    if path.name.startswith("shard-0000" + number):
-        if kind == "inside":
-            path.with_name(f".{path.name}.{os.getpid()}").write_bytes(data[: len(data) // 2])
-            os.kill(os.getpid(), signal.SIGKILL)
-        write(path, data)
-        os.kill(os.getpid(), signal.SIGKILL)
-    write(path, data)
-
-shards.write_atomically = writing
-corpus = CorpusConfig(source=texts, block_length=32)
-config = ActivationConfig(model=model, hook_points="1,3", corpus=corpus, sequences_per_forward=2)
-storage = HarvestConfig(tokens=600, sequences_per_shard=4)
-harvesting.harvest_to_folder(config, storage, Path(folder), device="cpu")
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("moment", ["inside 0", "inside 2", "after 2"])
-def test_a_harvest_killed_while_writing_resumes_to_the_same_bytes(
-    config: ActivationConfig,
-    tiny_folder: Path,
-    texts: Path,
-    tmp_path: Path,
-    uninterrupted: dict[str, bytes],
-    moment: str,
-) -> None:
-    killed = fresh_process.run(
-        KILLED, tiny_folder, texts, tmp_path / "killed", moment, preload=fresh_process.TRANSFORMERS
-    )
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    left = content(tmp_path / "killed")
-    assert left != uninterrupted
-    if "manifest.json" in left:
-        assert len(read_manifest(tmp_path / "killed").shards) == int(moment[-1])
-    run(config, tmp_path / "killed")
-    assert content(tmp_path / "killed") == uninterrupted
-
-
-@pytest.mark.slow
-def test_a_harvest_killed_several_times_resumes_to_the_same_bytes(
-    tiny_folder: Path, texts: Path, tmp_path: Path, uninterrupted: dict[str, bytes]
-) -> None:
-    """Kill the command as soon as another shard has appeared, several times, then let it finish."""
-    folder = tmp_path / "killed"
-    command = ["harvest", "--model", tiny_folder, "--layers", "1,3", "--tokens", "600", "--out", folder]
-    command += ["--corpus", texts, "--block-length", "32", "--sequences-per-forward", "2"]
-    command += ["--sequences-per-shard", "4", "--device", "cpu"]
-    quadric = fresh_process.module("quadric")
-    kills = 0
-    for wanted in (1, 2, 3):
-        process = fresh_process.start(quadric, *command, preload=fresh_process.TRANSFORMERS)
-        while process.is_running() and len(list(folder.glob("shard-*"))) < wanted:
-            time.sleep(0.001)
-        if process.is_running():
-            process.signal(signal.SIGKILL)
-        kills += process.wait().returncode == -signal.SIGKILL
-    assert kills > 0
-    finished = fresh_process.run(quadric, *command, preload=fresh_process.TRANSFORMERS)
-    assert finished.returncode == 0, finished.stderr
-    assert content(folder) == uninterrupted
 
 
 @pytest.mark.parametrize(

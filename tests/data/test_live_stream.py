@@ -18,7 +18,6 @@ from quadric.data import (
     BatchSize,
     LanguageModel,
     LiveStream,
-    StreamProvenance,
     TokenRules,
     describe,
     find_model,
@@ -27,8 +26,11 @@ from quadric.data import (
 )
 from quadric.data.batches import COLUMNS, TokenShare
 from quadric.data.capture import capture
-from quadric.data.corpus import CorpusConfig, CorpusError, is_held_out, read_documents
+from quadric.data.corpus import CorpusConfig, CorpusError
+from quadric.data.corpus.order import is_held_out
+from quadric.data.corpus.sources import read_documents
 from quadric.data.live_stream import passes_ahead
+from quadric.data.provenance import StreamProvenance
 from quadric.data.token_rules import ActivationError
 from tests.data.tiny import D_MODEL
 

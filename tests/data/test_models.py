@@ -1,6 +1,8 @@
 """Models are located by name and loaded from every source; each failure is a one-line error with a remedy."""
 
 import hashlib
+import os
+import subprocess
 import sys
 import zipfile
 from dataclasses import replace
@@ -16,7 +18,6 @@ from quadric.data.corpus import CorpusConfig, TokenBlocks
 from quadric.data.model_errors import ModelError
 from quadric.data.models import EMBEDDED, find_model, load_model, load_shape, preparation
 from quadric.data.resources import SMOLLM2, Resource
-from tests import fresh_process
 from tests.data.loopback_hub import loopback_hub
 from tests.data.tiny import (
     ARCHITECTURES,
@@ -193,7 +194,8 @@ for name in sys.argv[1:]:
 def from_hub(address: str, home: Path, *names: str, **more: str) -> list[str]:
     """One line per model, from a fresh process: the hub's client reads its address when it is imported."""
     environment = {"HF_ENDPOINT": address, "HF_HOME": str(home), "HF_HUB_DISABLE_XET": "1"} | more
-    result = fresh_process.run(READ_FROM_HUB, *names, environment=environment)
+    command, changed = [sys.executable, "-c", READ_FROM_HUB, *names], os.environ | environment
+    result = subprocess.run(command, env=changed, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     return result.stdout.splitlines()
 

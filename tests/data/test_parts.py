@@ -286,9 +286,7 @@ def test_a_killed_part_is_repeated(
 ) -> None:
     for shard in ("2/3", "1/3"):
         part(config, tmp_path / "parts", shard)
-    killed = fresh_process.run(
-        KILLED, tiny_folder, texts, tmp_path / "parts", moment, preload=fresh_process.TRANSFORMERS
-    )
+    killed = fresh_process.run(KILLED, tiny_folder, texts, tmp_path / "parts", moment)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     with pytest.raises(CacheError, match="not joined; run one of them again" if moment == "joining" else "^part 0/3"):
         ActivationCache(tmp_path / "parts")
@@ -313,10 +311,7 @@ print(harvest_to_folder(config, storage, Path(folder), device="cpu").joined is n
 def test_parts_that_run_at_once_are_joined_by_one_of_them(
     single: Path, tiny_folder: Path, texts: Path, tmp_path: Path
 ) -> None:
-    workers = [
-        fresh_process.start(AT_ONCE, tiny_folder, texts, tmp_path, f"{number}/3", preload=fresh_process.TRANSFORMERS)
-        for number in range(3)
-    ]
+    workers = [fresh_process.start(AT_ONCE, tiny_folder, texts, tmp_path, f"{number}/3") for number in range(3)]
     ends = [worker.wait() for worker in workers]
     assert [end.returncode for end in ends] == [0, 0, 0], "".join(end.stderr for end in ends)
     assert any("True" in end.stdout for end in ends)

@@ -15,7 +15,7 @@ ACTIVATIONS = (
     "--device", "cpu",
 )  # fmt: skip
 TRAINING = (
-    "--n-latents", "24", "--mixing-density", "0.1", "--steps", "8", "--sequences-per-step", "4",
+    "--n-latents", "24", "--atoms-per-latent", "4.8", "--steps", "8", "--sequences-per-step", "4",
 )  # fmt: skip
 
 

@@ -55,9 +55,12 @@ def test_every_page_is_in_the_navigation() -> None:
 
 
 def test_every_room_with_public_names_has_a_page() -> None:
-    rooms = [path.parent.name for path in (ROOT / "quadric").glob("*/__init__.py")]
+    """But interop.reading, which is for other rooms: what users need of it is `quadric.linear_dictionary`; and run, whose
+    only name is a module."""
+    folders = [path.parent.relative_to(ROOT / "quadric") for path in (ROOT / "quadric").rglob("*/__init__.py")]
+    rooms = [".".join(folder.parts) for folder in folders]
     named = {room for room in rooms if hasattr(importlib.import_module(f"quadric.{room}"), "__all__")}
-    assert named == set(tool.ROOMS)
+    assert named - {"interop.reading", "run"} == set(tool.ROOMS)
 
 
 @pytest.mark.parametrize(("module", "name"), PUBLIC, ids=".".join)

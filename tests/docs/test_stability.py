@@ -29,7 +29,7 @@ PAGE = (ROOT / "docs" / "stability.md").read_text(encoding="utf-8")
     ],
 )
 def test_the_version_of_every_file_format_is_the_programs(file: str, version: int) -> None:
-    (row,) = re.findall(rf"^\| {file}(?: \([^|]*\))? \| (?:schema )?(\d+) \|", PAGE, re.MULTILINE)
+    (row,) = re.findall(rf"^\| {file}(?: \([^|]*\))? \| (?:schema )?(\d+)(?: \([^|]*\))? \|", PAGE, re.MULTILINE)
     assert int(row) == version
 
 

@@ -24,7 +24,7 @@ def test_one_bilinear_latent_replaces_two_linear_ones():
     """Points ±w: a single atom reconstructs both exactly; a linear autoencoder needs one latent for each."""
     w = torch.tensor([[0.6, 0.8]], dtype=torch.float64)
     x = torch.cat([w, -w])
-    atom = BilinearAutoencoder(d_model=2, n_latents=1, prior="atomic", tied=True, dtype=torch.float64)
+    atom = BilinearAutoencoder(d_model=2, n_latents=1, prior="atomic", same_factors=True, dtype=torch.float64)
     atom.left.data.copy_(w)
     assert atom.error(x).abs().max() < 1e-12
     linear = TopKAutoencoder(d_model=2, n_latents=2, n_active=1, dtype=torch.float64)

@@ -40,15 +40,15 @@ def test_quadratic_hypothesis_data_is_rebuilt_by_its_own_dictionary():
 
 def test_atomic_forms_are_single_atoms():
     """W_i = w_i w_iᵀ when L = R, and the symmetric part of l_i r_iᵀ, of rank at most 2, otherwise."""
-    tied, free = zoo.make("atomic tied"), zoo.make("atomic")
-    for i in range(tied.n_latents):
-        assert_close(tied.form(i), torch.outer(tied.left[i], tied.left[i]).detach())
+    squares, free = zoo.make("atomic same factors"), zoo.make("atomic")
+    for i in range(squares.n_latents):
+        assert_close(squares.form(i), torch.outer(squares.left[i], squares.left[i]).detach())
         assert torch.linalg.matrix_rank(free.form(i)) == 2
 
 
 def test_composite_forms_are_sparse_mixtures_over_shared_atoms():
     """W_i = Σ_{j ∈ supp(c_i)} C_ij w_j w_jᵀ, with one global budget that rows share unevenly."""
-    ae = zoo.make("composite sparse tied")
+    ae = zoo.make("composite sparse same factors")
     sizes = []
     for i in range(ae.n_latents):
         atoms, weights = ae.mixing.row(i)

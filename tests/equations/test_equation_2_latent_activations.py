@@ -12,8 +12,8 @@ def test_linear_latents_are_rectified_projections():
     assert_close(ae.encode(x), torch.relu(x @ ae.encoder.mT))
 
 
-def test_tied_atomic_latents_are_squared_projections():
-    ae, x = zoo.make("atomic tied"), zoo.tokens()
+def test_atomic_latents_of_the_same_factors_are_squared_projections():
+    ae, x = zoo.make("atomic same factors"), zoo.tokens()
     assert_close(ae.encode(x), (x @ ae.left.mT).square())
     outer = ae.left[:, :, None] * ae.left[:, None, :]
     assert_close(ae.encode(x), torch.einsum("kde,nde->nk", outer, naive.lift(x)))

@@ -11,7 +11,7 @@ DIRECTION = torch.tensor([[3.0, 4.0]], dtype=torch.float64) / 5
 
 
 def slab(x):
-    ae = BilinearAutoencoder(d_model=2, n_latents=1, prior="atomic", tied=True, dtype=torch.float64)
+    ae = BilinearAutoencoder(d_model=2, n_latents=1, prior="atomic", same_factors=True, dtype=torch.float64)
     ae.left.data.copy_(DIRECTION)
     return ae.encode(x)[:, 0].detach()
 

@@ -15,7 +15,7 @@ DICTIONARIES = {
     "atomic": BilinearAutoencoder(d_model=D, n_latents=9, prior="atomic"),
     "sparse composite": BilinearAutoencoder(d_model=D, n_latents=40, prior="composite", mixing_density=0.005),
     "printed": BilinearAutoencoder(d_model=D, n_latents=9, prior="quadratic", symmetric=False),
-    "tied": BilinearAutoencoder(d_model=D, n_latents=9, prior="atomic", tied=True),
+    "tied": BilinearAutoencoder(d_model=D, n_latents=9, prior="atomic", same_factors=True),
     "affine": BilinearAutoencoder(d_model=D, n_latents=9, prior="atomic", lens=LENS),
     "sparse affine": BilinearAutoencoder(d_model=D, n_latents=40, mixing_density=0.005, lens=LENS),
     "topk": TopKAutoencoder(d_model=D, n_latents=9, n_active=3),
@@ -61,7 +61,7 @@ def test_they_are_the_blocks_of_the_materialized_error(name: str) -> None:
 def test_a_dictionary_that_knows_the_mean_alone_loses_every_other_block() -> None:
     unit = unit_tokens(tokens())
     m = torch.nn.functional.normalize(unit.mean(0), dim=0)
-    ae = BilinearAutoencoder(d_model=D, n_latents=1, prior="atomic", tied=True).double()
+    ae = BilinearAutoencoder(d_model=D, n_latents=1, prior="atomic", same_factors=True).double()
     with torch.no_grad():
         ae.left[0] = m
         latents = ae.encode_prepared(unit)

@@ -7,7 +7,8 @@ import numpy as np
 import torch
 
 from quadric import BilinearAutoencoder
-from quadric.data import ActivationBatch, StreamProvenance
+from quadric.data import ActivationBatch
+from quadric.data.provenance import StreamProvenance
 from quadric.evidence.text import ReadSequence
 from tests import zoo
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from quadric.evidence import Calibration, calibrate
-from quadric.geometry import centring_of
+from quadric.geometry.centring import centring_of
 from tests import zoo
 from tests.evidence.streams import small_autoencoder
 

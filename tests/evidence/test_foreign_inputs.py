@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import quadric
-from quadric.geometry import latent_frame
+from quadric.geometry.latent_frames import latent_frame
 from quadric.interventions.clamping import clamp
 from quadric.model.linear import JumpReLUAutoencoder, ReLUAutoencoder
 from tests.geometry.linear_dictionary import tokens

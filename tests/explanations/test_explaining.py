@@ -9,8 +9,9 @@ import torch
 import quadric
 from quadric import BilinearAutoencoder
 from quadric.evidence import Evidence
-from quadric.explanations import RANKING, RANKING_WITHOUT_EVIDENCE, Explainer
-from quadric.explanations.explaining import energy_shares, language_model_of
+from quadric.explanations import Explainer
+from quadric.explanations.explaining import RANKING, RANKING_WITHOUT_EVIDENCE, energy_shares, language_model_of
+from quadric.geometry.latent_frames import latent_frame
 from quadric.model.objective import unit_tokens
 from tests.data.tiny import D_MODEL, tiny_causal, tiny_tokenizer
 from tests.explanations.small_run import N_LATENTS, NAME, make_linear_explainer
@@ -177,7 +178,7 @@ def test_tokens_of_a_text_lie_where_the_points_of_a_direction_do(linear_explaine
     (reading,) = linear_explainer.reader.read([TEXT])
     values = linear_explainer.values(reading.vectors)
     latent = int(values.max(0).argmax())
-    frame = quadric.geometry.latent_frame(topk, latent, 6, evidence.calibration.tokens_centre())
+    frame = latent_frame(topk, latent, 6, evidence.calibration.tokens_centre())
     shown = linear_explainer.coordinates(reading, latent, 6)
     plane = shown.axes @ frame.axis_linear.numpy() + frame.constant
     active = values[:, latent] > 0

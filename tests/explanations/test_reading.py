@@ -11,8 +11,8 @@ from quadric.data import length_groups
 from quadric.data.capture import capture
 from quadric.data.hook_points import parse_hook_point
 from quadric.data.tokenizer import Tokenizer
-from quadric.explanations import Explainer, TextReader
-from quadric.explanations.reading import LONGEST_TEXT, check_text, words_of
+from quadric.explanations import Explainer
+from quadric.explanations.reading import LONGEST_TEXT, TextReader, check_text, words_of
 from quadric.model import Provenance
 from tests.data.tiny import D_MODEL, N_LAYERS, tiny_model, tiny_tokenizer
 

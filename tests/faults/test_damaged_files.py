@@ -23,7 +23,7 @@ from quadric.evidence.collecting import STATE, State
 from quadric.evidence.collector import Collector
 from quadric.evidence.labels.labelling import ANSWERS, AnswerError, label_in, stored_answers
 from quadric.evidence.record import EvidenceSettings
-from quadric.geometry import stored_geometry
+from quadric.geometry.dictionary_geometry import stored_geometry
 from quadric.model.storage import read_folder, weights_sha256
 from quadric.run.config import read_run_config
 from quadric.run.running import PROVENANCE, _read_provenance

@@ -18,7 +18,7 @@ KILLS = 4
 
 
 def run(stage: str, places: Places, number: int = 0, at: int = 0) -> fresh_process.Finished:
-    return fresh_process.run(DOOMED, stage, number, at, *places, preload=fresh_process.TRANSFORMERS)
+    return fresh_process.run(DOOMED, stage, number, at, *places)
 
 
 def prepared(stage: str, places: Places) -> Places:

@@ -38,7 +38,7 @@ KILL_HOLDER = 9
 
 
 def start(code: str, places: Places, *more: object) -> fresh_process.Process:
-    return fresh_process.start(code, *places, *more, preload=fresh_process.TRANSFORMERS)
+    return fresh_process.start(code, *places, *more)
 
 
 def held(process: fresh_process.Process) -> None:

@@ -6,27 +6,17 @@ import torch
 from torch import Tensor
 
 from quadric import BilinearAutoencoder
-from quadric.model import BilinearArchitecture, Provenance
+from quadric.model import Composite, Provenance
 
 
 def by_hand(left: Tensor, right: Tensor, mixing: Tensor, provenance: Provenance | None = None) -> BilinearAutoencoder:
     """A composite autoencoder with the given atoms and mixing, zeros of the mixing left out."""
     rows, columns = mixing.nonzero(as_tuple=True)
     (k, h), d = mixing.shape, left.shape[1]
-    architecture = BilinearArchitecture(
-        d_model=d,
-        n_latents=k,
-        n_hidden=h,
-        prior="composite",
-        mixing_density=len(rows) / (k * h),
-        symmetric=True,
-        tied=False,
-        init="orthogonal",
-        seed=0,
-    )
+    settings = Composite(n_latents=k, n_hidden=h, atoms_per_latent=len(rows) / k, lens="paper")
     entries = {"mixing_rows": rows, "mixing_columns": columns, "mixing_values": mixing[rows, columns]}
     ae = BilinearAutoencoder.from_tensors(
-        architecture, {"left": left, "right": right, "offset": torch.zeros(k), **entries}
+        settings, d, {"left": left, "right": right, "offset": torch.zeros(k), **entries}
     )
     ae.provenance = provenance or Provenance()
     return ae

@@ -5,8 +5,10 @@ import torch
 from torch.testing import assert_close
 
 from quadric import BilinearAutoencoder
-from quadric.geometry import SHAPES, centred_spectra, centring_of, decompose, leading_axes, read, spectra, with_signs
+from quadric.geometry import SHAPES, decompose, read, spectra, with_signs
 from quadric.geometry import decomposition as module
+from quadric.geometry.centring import centring_of
+from quadric.geometry.decomposition import centred_spectra, leading_axes
 from quadric.geometry.dictionary import support
 from tests import zoo
 from tests.geometry.centred import SETTINGS, by_size, centre_for, curvature, parts
@@ -164,7 +166,7 @@ def test_a_form_that_varies_nowhere_is_a_constant_or_empty() -> None:
 def test_a_raw_form_of_the_mean_alone_is_a_constant_despite_rounding() -> None:
     centre = centre_for("centre")
     assert centre is not None
-    ae = BilinearAutoencoder(d_model=12, n_latents=1, prior="atomic", tied=True, dtype=torch.float64)
+    ae = BilinearAutoencoder(d_model=12, n_latents=1, prior="atomic", same_factors=True, dtype=torch.float64)
     with torch.no_grad():
         ae.left.copy_(3 * centre.mean[None])
     found = decompose(ae, centre=centre)
@@ -230,6 +232,6 @@ def test_each_latent_is_reported_once_and_the_summary_is_one_line() -> None:
 def test_mistakes_are_named() -> None:
     known = decompose(zoo.make("atomic"))
     with pytest.raises(ValueError, match="that of other weights"):
-        leading_axes(zoo.make("atomic tied"), 3, known)
+        leading_axes(zoo.make("atomic same factors"), 3, known)
     with pytest.raises(ValueError, match="the centre has 5 coordinates; the autoencoder reads d_model=12"):
         decompose(zoo.make("atomic"), centre=torch.zeros(5))

@@ -4,22 +4,16 @@ import pytest
 import torch
 
 from quadric import BilinearAutoencoder, TopKAutoencoder, linear_dictionary
-from quadric.geometry import (
-    decompose,
-    dictionary_geometry,
-    latent_form,
-    latent_frame,
-    load_geometry,
-    neighbours,
-    read,
-    redundancy,
-    save_geometry,
-    statistics,
-    stored_geometry,
+from quadric.geometry import decompose, dictionary_geometry, latent_form, neighbours, read, redundancy, statistics
+from quadric.geometry.axes import (
+    LINEAR_DIRECTION,
+    NO_AXIS,
+    PRINCIPAL_COMPONENT,
+    READING_DIRECTION,
+    principal_components,
 )
-from quadric.geometry.axes import LINEAR_DIRECTION, NO_AXIS, PRINCIPAL_COMPONENT, READING_DIRECTION
-from quadric.geometry.centring import as_read, centring_of, prepared
-from quadric.geometry.directions import directions_of, principal_components
+from quadric.geometry.centring import as_read, centring_of, directions_of, prepared
+from quadric.geometry.dictionary_geometry import load_geometry, save_geometry, stored_geometry
 from tests.geometry.linear_dictionary import D_MODEL, N_LATENTS, batch_topk, centre_of, tokens, topk
 
 X = tokens()
@@ -108,19 +102,6 @@ def test_neighbours_go_by_the_squared_cosine_of_what_latents_write():
     assert found.latents.tolist() == squares.topk(3).indices.tolist()
 
 
-def test_one_latent_alone_has_the_frame_that_it_has_among_all():
-    ae = topk()
-    every = decompose(ae, 5, centre=CENTRE)
-    for latent in (0, N_LATENTS - 1):
-        frame = latent_frame(ae, latent, 5, CENTRE)
-        torch.testing.assert_close(frame.axes.float(), every.axes[latent])
-        torch.testing.assert_close(frame.axis_linear, every.axis_linear[latent])
-        assert frame.constant == pytest.approx(float(every.constant[latent]))
-        assert frame.axis_kind.tolist() == every.axis_kind[latent].tolist()
-        assert (frame.shape.kind, frame.curvature, len(frame.eigenvalues)) == ("half-space", 0, 0)
-        torch.testing.assert_close(frame.linear, ae.encoder.detach()[latent].double())
-
-
 def test_reading_a_latent_gives_its_half_space():
     ae = topk()
     quadric = read(ae, 4, CENTRE)
@@ -148,7 +129,7 @@ def test_as_a_whole_form_it_is_the_energy_along_what_it_writes():
 
 def test_constants_are_values_at_the_centre():
     ae = topk()
-    found = directions_of(ae, CENTRE.mean, slice(3, 5))
+    found = directions_of(ae.forms(), CENTRE.mean, slice(3, 5))
     expected = before_the_gate(ae).mean(0)[3:5]  # affine, so the mean of the values is the value at the mean
     torch.testing.assert_close(found.constant, expected, atol=1e-6, rtol=1e-5)
 
@@ -184,5 +165,5 @@ def test_the_value_before_the_gate_is_affine_in_what_any_dictionary_reads(input,
     x = torch.linspace(0.5, 3, 40).double()[:, None] * torch.randn(40, 6, generator=generator).double()
     tokens = prepared(ae, x)
     v = as_read(ae, tokens)
-    found = directions_of(ae, v.mean(0))
+    found = directions_of(ae.forms(), v.mean(0))
     torch.testing.assert_close((v - v.mean(0)) @ found.reads.mT + found.constant, ae.encode(tokens).detach())

@@ -8,14 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quadric.geometry import (
-    half_space_share,
-    log_half_space_share,
-    log_receptive_field_share,
-    log_slab_share,
-    receptive_field_share,
-    slab_share,
-)
+from quadric.geometry import log_half_space_share, log_receptive_field_share, log_slab_share
 from quadric.geometry.receptive_field import _log_positive_share
 
 WIDTHS = [2, 3, 5, 64, 1024, 16384]
@@ -84,7 +77,7 @@ def test_weighted_sums_of_squares_against_sampling(values, threshold):
     squares = (x / x.norm(dim=-1, keepdim=True)).square()
     weights = torch.tensor(values, dtype=torch.float64)
     sampled = float((squares[:, : len(values)] @ weights > threshold).double().mean())
-    found = receptive_field_share(weights, threshold, 6)
+    found = math.exp(log_receptive_field_share(weights, threshold, 6))
     assert found == pytest.approx(sampled, abs=5 * (found * (1 - found) / len(x)) ** 0.5)
 
 
@@ -112,19 +105,19 @@ def test_shares_are_probabilities_that_do_not_depend_on_scale(values, threshold,
 
 
 def test_edges():
-    one = torch.tensor([1.0])
-    assert slab_share(-1.0, 5) == slab_share(0.0, 5) == 1.0
-    assert slab_share(1.0, 5) == slab_share(2.0, 5) == 0.0
-    assert slab_share(0.5, 1) == 1.0
-    assert half_space_share(0.0, 7) == pytest.approx(0.5)
-    assert half_space_share(-0.3, 7) == pytest.approx(1 - half_space_share(0.3, 7))
-    assert receptive_field_share(one, 0.5, 1) == 1.0
-    assert receptive_field_share(one, 1.5, 1) == 0.0
-    assert receptive_field_share(-one, 0.0, 4) == 0.0
-    assert receptive_field_share(-one, -2.0, 4) == 1.0
-    assert receptive_field_share(torch.zeros(0), 0.1, 4) == 0.0
-    assert receptive_field_share(torch.zeros(2), -0.1, 4) == 1.0
-    assert receptive_field_share(torch.ones(3), 0.5, 3) == 1.0
+    one, never, always = torch.tensor([1.0]), -math.inf, 0.0
+    assert log_slab_share(-1.0, 5) == log_slab_share(0.0, 5) == always
+    assert log_slab_share(1.0, 5) == log_slab_share(2.0, 5) == never
+    assert log_slab_share(0.5, 1) == always
+    assert log_half_space_share(0.0, 7) == pytest.approx(math.log(0.5))
+    assert math.exp(log_half_space_share(-0.3, 7)) == pytest.approx(1 - math.exp(log_half_space_share(0.3, 7)))
+    assert log_receptive_field_share(one, 0.5, 1) == always
+    assert log_receptive_field_share(one, 1.5, 1) == never
+    assert log_receptive_field_share(-one, 0.0, 4) == never
+    assert log_receptive_field_share(-one, -2.0, 4) == always
+    assert log_receptive_field_share(torch.zeros(0), 0.1, 4) == never
+    assert log_receptive_field_share(torch.zeros(2), -0.1, 4) == always
+    assert log_receptive_field_share(torch.ones(3), 0.5, 3) == always
 
 
 def test_the_papers_example():
@@ -135,6 +128,6 @@ def test_the_papers_example():
 
 def test_mistakes_are_named():
     with pytest.raises(ValueError, match="d_model=0 is not positive"):
-        slab_share(0.5, 0)
+        log_slab_share(0.5, 0)
     with pytest.raises(ValueError, match="3 eigenvalues exceed d_model=2"):
-        receptive_field_share(torch.ones(3), 0.5, 2)
+        log_receptive_field_share(torch.ones(3), 0.5, 2)

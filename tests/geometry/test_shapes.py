@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quadric.geometry import SHAPES, level_set, shape_of, spectrum
-from quadric.geometry.eigenpairs import Eigenpairs
 from quadric.geometry.shapes import largest_shares, read_shapes
+from quadric.geometry.spectra import Eigenpairs
 from quadric.viewer import schema
 from tests.geometry.examples import orthonormal, planted_shapes
 
@@ -57,7 +57,7 @@ def test_axes_end_on_the_level_set(values, threshold):
     reached = torch.einsum("dr,de,er->r", ends, matrix, ends)
     # An axis of the other sign never meets the set; its conjugate radius reaches the opposite threshold.
     torch.testing.assert_close(reached, torch.where(found.meets, threshold, -threshold).double())
-    assert found.is_empty == (not bool((eigenvalues * threshold > 0).any()))
+    assert bool(found.meets.any()) == bool((eigenvalues * threshold > 0).any())
 
 
 def test_an_ellipses_points_satisfy_its_equation():
@@ -103,5 +103,5 @@ def test_level_sets_without_radii_are_refused():
     pairs = spectrum(planted_shapes(), 0)
     with pytest.raises(ValueError, match="threshold=0 is a cone"):
         level_set(pairs, 0.0)
-    assert level_set(pairs, -1.0).is_empty
-    assert level_set(spectrum(planted_shapes(), 4), 1.0).is_empty
+    assert not level_set(pairs, -1.0).meets.any()
+    assert not level_set(spectrum(planted_shapes(), 4), 1.0).meets.any()

@@ -200,7 +200,7 @@ def test_errors_name_the_remedy():
 
 def test_errors_during_a_forward_pass_name_the_remedy():
     model, ae = tiny_causal(), dictionary()
-    tied = BilinearAutoencoder(d_model=D_MODEL, n_latents=4, prior="atomic", tied=True)
+    tied = BilinearAutoencoder(d_model=D_MODEL, n_latents=4, prior="atomic", same_factors=True)
     narrow = BilinearAutoencoder(d_model=8, n_latents=4, prior="atomic")
     for match, intervention, settings in (
         ("latent 1 cannot take the value -1: it reaches .* … ∞", tied.latent(1).project(to=-1.0), {"hook_point": 2}),

@@ -148,13 +148,13 @@ def test_a_path_keeps_z_and_ends_nearest_to_the_other_token(variety):
 
 
 def test_no_path_between_the_two_sides_of_a_slab():
-    latent = zoo.make("atomic tied").latent(0)
+    latent = zoo.make("atomic same factors").latent(0)
     with pytest.raises(ValueError, match=r"no path joins .* choose another end"):
         latent.path(X, -X, [0.5])
 
 
 def test_an_unreachable_value_names_the_range():
-    latent = zoo.make("atomic tied").latent(2)
+    latent = zoo.make("atomic same factors").latent(2)
     with pytest.raises(
         ValueError, match=r"latent 2 cannot take the value -0\.5: it reaches .* … ∞; give a value"
     ) as caught:
@@ -188,7 +188,7 @@ def test_an_empty_latent_is_refused():
         (lambda ae: ae.latent(0).project(X, to=lambda z: z / 0), "to has values that are not finite"),
         (lambda ae: ae.latent(0).ablate(X[:, :5]), r"expected \(n, 12\)"),
         (lambda ae: ae.latent(0).ablate(0 * X), "token 0 is all zero"),
-        (lambda ae: zoo.make("atomic tied").latent(0).slide(X, by=1.0), "has one axis.*use project"),
+        (lambda ae: zoo.make("atomic same factors").latent(0).slide(X, by=1.0), "has one axis.*use project"),
         (
             lambda ae: quadric.interventions.Latent(quadric.TopKAutoencoder(d_model=8, n_latents=4, n_active=1), 0),
             "bilinear",

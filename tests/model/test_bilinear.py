@@ -1,6 +1,4 @@
-"""The autoencoder against the materialized d×d form: values, gradients, storage forms, precision, bad input."""
-
-from itertools import product
+"""The autoencoder against the materialized d×d form: forms, precision, initialization, training's hooks, bad input."""
 
 import pytest
 import torch
@@ -8,164 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from quadric import BilinearAutoencoder
-from quadric.model import bilinear, reference_loss
-from quadric.model.bilinear import error_path
+from quadric import BilinearAutoencoder, Composite
+from quadric.model.bilinear import is_mask_frozen, mixing_density_at
 from quadric.model.fast.kernel import atom_gram
-from quadric.model.fast.shared import Share
 from quadric.model.lens import AffineLens
-from quadric.model.mixing import Masked, Sparse
 from tests import naive, zoo
-
-PRECISIONS = [(torch.float64, 1e-10), (torch.float32, 1e-5)]
-
-
-@pytest.mark.parametrize("variety", zoo.VARIETIES)
-@pytest.mark.parametrize("block_size", zoo.BLOCK_SIZES)
-@pytest.mark.parametrize(("dtype", "tolerance"), PRECISIONS)
-def test_error_is_that_of_the_materialized_matrices(variety, block_size, dtype, tolerance):
-    ae = zoo.make(variety, dtype, block_size)
-    x = zoo.tokens(dtype=dtype)
-    assert_close(ae.error(x), naive.errors(ae, x), rtol=tolerance, atol=0)
-    assert_close(ae.loss(x, 0.0).error, naive.objective(ae, x).mean(), rtol=tolerance, atol=0)
-
-
-@pytest.mark.parametrize("variety", zoo.VARIETIES)
-@pytest.mark.parametrize("block_size", zoo.BLOCK_SIZES)
-@pytest.mark.parametrize(("dtype", "tolerance"), PRECISIONS)
-def test_gradients_are_those_of_the_materialized_matrices(variety, block_size, dtype, tolerance):
-    ae = zoo.make(variety, dtype, block_size)
-    x = zoo.tokens(dtype=dtype)
-    parameters = dict(ae.named_parameters())
-    ours = torch.autograd.grad(ae.loss(x, 0.3).total, parameters.values())
-    density = torch.stack([naive.hoyer(column) for column in (naive.unit_latents(ae, x) - ae.offset).T]).mean()
-    expected = torch.autograd.grad(naive.objective(ae, x).mean() + 0.3 * density, parameters.values())
-    for name, got, want in zip(parameters, ours, expected, strict=True):
-        difference = float((got - want).norm() / want.norm())
-        assert difference < tolerance, f"{name}: gradients differ by {difference}"
-
-
-def test_varieties_cover_both_storages():
-    assert isinstance(zoo.make("composite dense storage").mixing, Masked)
-    assert isinstance(zoo.make("composite sparse storage").mixing, Sparse)
-
-
-def assert_loss_is_that_of_the_reference(ae: BilinearAutoencoder, top_latents: int | None) -> None:
-    """With all gradients."""
-    x = zoo.tokens()
-    parameters = dict(ae.named_parameters())
-    ours, reference = ae.loss(x, 0.3, top_latents=top_latents), reference_loss(ae, x, 0.3, top_latents)
-    assert_close(ours, reference, rtol=1e-10, atol=0)
-    expected = torch.autograd.grad(reference.total, parameters.values())
-    for name, got, want in zip(parameters, torch.autograd.grad(ours.total, parameters.values()), expected, strict=True):
-        difference = float((got - want).norm() / want.norm())
-        assert difference < 1e-10, f"{name}: gradients differ by {difference}"
-
-
-@pytest.mark.parametrize("variety", zoo.VARIETIES)
-@pytest.mark.parametrize(("block_size", "top_latents"), [(size, None) for size in zoo.BLOCK_SIZES] + [(None, 3)])
-def test_loss_and_its_gradients_are_those_of_the_reference(variety, block_size, top_latents):
-    assert_loss_is_that_of_the_reference(zoo.make(variety, block_size=block_size), top_latents)
-
-
-LIFTED = [name for name in zoo.VARIETIES if name.startswith(("atomic", "composite sparse"))]
-"""Varieties that can be evaluated in the product space."""
-
-
-@pytest.fixture
-def lifted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Evaluate every dictionary in the product space, as those with many atoms are."""
-    monkeypatch.setattr(bilinear, "error_path", lambda **_: "lifted")
-
-
-@pytest.mark.parametrize("variety", LIFTED)
-@pytest.mark.parametrize("top_latents", [None, 1, 3])
-def test_the_loss_in_the_product_space_is_that_of_the_reference(variety, top_latents, lifted):
-    assert_loss_is_that_of_the_reference(zoo.make(variety), top_latents)
-
-
-@pytest.mark.parametrize("variety", LIFTED)
-def test_the_overlap_penalty_in_the_product_space_is_that_of_the_kernel(variety, monkeypatch):
-    ae, x = zoo.make(variety), zoo.tokens()
-    found = []
-    for path in ("kernel", "lifted"):
-        monkeypatch.setattr(bilinear, "error_path", lambda *, path=path, **_: path)
-        total = ae.loss(x, 0.3, overlap_penalty=0.7, top_latents=3).total
-        found.append([total.detach(), *torch.autograd.grad(total, list(ae.parameters()))])
-    for want, got in zip(*found, strict=True):
-        assert float((got - want).norm() / want.norm()) < 1e-9
-
-
-@pytest.mark.parametrize("variety", LIFTED)
-def test_errors_in_the_product_space_are_those_of_the_materialized_matrices(variety, lifted):
-    ae, x = zoo.make(variety), zoo.tokens(6).requires_grad_()
-    assert_close(ae.error(x), naive.errors(ae, x), rtol=1e-9, atol=1e-12)
-    assert_close(ae.errors_of(ae.prepare(x), ae.encode_prepared(ae.prepare(x))).objective, naive.objective(ae, x))
-    leaves = [x, ae.left, ae.right]
-    ours = torch.autograd.grad(ae.error(x).sum(), leaves)
-    for got, want in zip(ours, torch.autograd.grad(naive.errors(ae, x).sum(), leaves), strict=True):
-        assert_close(got, want, rtol=1e-8, atol=1e-10)
-
-
-def test_sums_in_the_product_space_add_up_over_parts_of_a_batch(lifted):
-    """As processes add them, with their gradients."""
-    ae, x = zoo.make("composite sparse affine"), zoo.tokens()
-
-    def sums_and_gradients(tokens):
-        sums = ae.loss_sums(tokens, overlap_penalty=0.7, top_latents=3, share=Share(0, 2))
-        total = sums.objective + sums.l1.sum() + sums.l2_squared.sum()
-        return [*(each.detach() for each in sums[:4]), *torch.autograd.grad(total, list(ae.parameters()))]
-
-    whole, one, other = (sums_and_gradients(part) for part in (x, x[:11], x[11:]))
-    for want, *parts in zip(whole, one, other, strict=True):
-        assert_close(sum(parts), want, rtol=1e-9, atol=1e-11)
-
-
-def test_the_error_path_is_the_cheaper_one():
-    large = {"n_latents": 65_536, "n_hidden": 131_072, "width": 129}
-    assert error_path(**large, is_sparse=True) == "lifted"
-    assert error_path(**large, is_sparse=False) == "blocked", "the product space needs the entries of C"
-    assert error_path(**{**large, "width": 577}, is_sparse=True) == "blocked"
-    assert error_path(n_latents=8192, n_hidden=16_384, width=2, is_sparse=True) == "kernel"
-    # 2kp = h² is the last size at which the product space is not dearer: p = 300 for w = 24.
-    at_most = 18_000**2 // (2 * 300)
-    assert error_path(n_latents=at_most, n_hidden=18_000, width=24, is_sparse=True) == "lifted"
-    assert error_path(n_latents=at_most + 1, n_hidden=18_000, width=24, is_sparse=True) == "blocked"
-
-
-@pytest.mark.parametrize("variety", zoo.VARIETIES)
-def test_the_error_of_the_strongest_latents_is_that_of_the_materialized_matrices(variety):
-    ae, x = zoo.make(variety), zoo.tokens()
-    latents, forms = naive.unit_latents(ae, x), naive.forms(ae)
-    size = (latents * forms.flatten(1).norm(dim=1)).abs()
-    kept = torch.where(size >= size.sort(descending=True).values[:, 2:3], latents, 0)
-    inputs = naive.seen(ae, x)
-    target = naive.lift(inputs / inputs.norm(dim=-1, keepdim=True))
-    rebuilt = torch.einsum("nk,kde->nde", kept, forms)
-    expected = (rebuilt - target).square().sum((1, 2)).mean()
-    assert_close(ae.loss(x, top_latents=3).error, expected, rtol=1e-9, atol=0)
-
-
-def test_as_many_top_latents_as_there_are_change_no_bit():
-    ae, x = zoo.make("composite sparse storage"), zoo.tokens()
-    assert ae.loss(x, top_latents=ae.n_latents + 5) == ae.loss(x)
-
-
-def test_top_latents_that_cannot_be_used_are_refused():
-    x = zoo.tokens()
-    with pytest.raises(ValueError, match=r"top_latents=0 is not a whole number"):
-        zoo.make("quadratic").loss(x, top_latents=0)
-    with pytest.raises(ValueError, match=r"top_latents=2 needs the kernel.* set it to None"):
-        zoo.make("quadratic", block_size=2).loss(x, top_latents=2)
-
-
-@pytest.mark.parametrize("variety", ["atomic", "composite sparse storage", "quadratic printed"])
-def test_error_is_differentiable_in_tokens_and_parameters(variety):
-    ae, x = zoo.make(variety), zoo.tokens(6).requires_grad_()
-    leaves = [x, ae.left, ae.right]
-    ours = torch.autograd.grad(ae.error(x).sum(), leaves)
-    for got, want in zip(ours, torch.autograd.grad(naive.errors(ae, x).sum(), leaves), strict=True):
-        assert_close(got, want, rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize("variety", zoo.VARIETIES)
@@ -173,7 +18,7 @@ def test_repr_is_one_short_line(variety):
     text = repr(zoo.make(variety))
     assert text.startswith("BilinearAutoencoder(d_model=12, n_latents=")
     assert "\n" not in text
-    assert len(text) < 200
+    assert len(text) < 220
 
 
 @settings(max_examples=60)
@@ -185,12 +30,12 @@ def test_repr_is_one_short_line(variety):
     prior=st.sampled_from(["atomic", "composite", "quadratic"]),
     block_size=st.sampled_from([None, 1, 4]),
     symmetric=st.booleans(),
-    tied=st.booleans(),
+    same_factors=st.booleans(),
 )
-def test_every_shape_down_to_one(n, d, k, h, prior, block_size, symmetric, tied):
+def test_every_shape_down_to_one(n, d, k, h, prior, block_size, symmetric, same_factors):
     sizes = {"n_latents": k, "n_hidden": None if prior == "atomic" else h}
     density = {"mixing_density": 0.4} if prior == "composite" else {}
-    variant = {"prior": prior, "symmetric": symmetric, "tied": tied, "block_size": block_size}
+    variant = {"prior": prior, "symmetric": symmetric, "same_factors": same_factors, "block_size": block_size}
     ae = BilinearAutoencoder(d_model=d, dtype=torch.float64, **variant, **sizes, **density)
     x = zoo.tokens(n, d)
     assert_close(ae.error(x), naive.errors(ae, x), rtol=1e-9, atol=1e-12)
@@ -198,14 +43,6 @@ def test_every_shape_down_to_one(n, d, k, h, prior, block_size, symmetric, tied)
     terms.total.backward()
     assert terms.total.isfinite()
     assert all(parameter.grad.isfinite().all() for parameter in ae.parameters())
-
-
-def test_loss_is_differentiable_in_the_tokens_too():
-    ae = zoo.make("composite dense storage")
-    x = zoo.tokens(6).requires_grad_()
-    (ours,) = torch.autograd.grad(ae.loss(x, 0.0).error, x)
-    (expected,) = torch.autograd.grad(naive.errors(ae, x).mean(), x)
-    assert_close(ours, expected, rtol=1e-8, atol=1e-12)
 
 
 def test_loss_does_not_depend_on_the_scale_of_a_token_even_at_the_ends_of_float32():
@@ -223,30 +60,22 @@ def test_mask_leaves_tokens_out_of_error_and_density_alike():
     assert_close(ae.loss(padded, 0.3, mask=mask), ae.loss(x[mask], 0.3), rtol=0, atol=0)
 
 
-def test_kernel_holds_the_inner_products_of_the_forms():
-    ae = zoo.make("composite sparse storage", torch.float32)
-    assert ae.kernel().dtype == torch.float32
-    forms = torch.stack([ae.form(i) for i in range(ae.n_latents)])
-    assert_close(ae.kernel(), torch.einsum("ade,bde->ab", forms, forms))
+@pytest.mark.parametrize("variety", zoo.VARIETIES)
+def test_forms_encode_and_rebuild_what_the_error_measures(variety):
+    ae, x = zoo.make(variety), zoo.tokens(5)
+    assert_close(ae(x), naive.latents(ae, x))
+    assert_close(ae.error(x), naive.errors(ae, x))
+    unit = x / x.norm(dim=-1, keepdim=True)
+    assert_close((ae.reconstruct(unit) - naive.lift(unit)).square().sum((1, 2)), ae.error(x))
+    lifted = naive.forms(ae)
+    own = torch.stack([ae.form(i) for i in range(ae.n_latents)])
+    assert_close(own, (lifted + lifted.mT) / 2, msg="symmetric, whatever the kernel")
+    assert_close(ae.kernel(), torch.einsum("ade,bde->ab", lifted, lifted))
+    assert ae.float().kernel().dtype == torch.float32
 
 
-def test_form_is_the_symmetric_part_whatever_the_kernel():
-    for variety in zoo.VARIETIES:
-        ae = zoo.make(variety)
-        lifted = naive.forms(ae)
-        assert_close(torch.stack([ae.form(i) for i in range(ae.n_latents)]), (lifted + lifted.mT) / 2)
-
-
-def test_reconstruct_is_what_the_error_measures():
-    for variety in zoo.VARIETIES:
-        ae = zoo.make(variety)
-        x = zoo.tokens(5)
-        unit = x / x.norm(dim=-1, keepdim=True)
-        assert_close((ae.reconstruct(unit) - naive.lift(unit)).square().sum((1, 2)), ae.error(x))
-
-
-def test_tied_atoms_are_positive_semidefinite_of_rank_one():
-    ae = zoo.make("atomic tied")
+def test_atoms_of_the_same_factors_are_positive_semidefinite_of_rank_one():
+    ae = zoo.make("atomic same factors")
     eigenvalues = torch.linalg.eigvalsh(torch.stack([ae.form(i) for i in range(ae.n_latents)]))
     assert (eigenvalues[:, :-1].abs() < 1e-12).all()
     assert (eigenvalues[:, -1] > 1e-3).all()
@@ -275,7 +104,7 @@ def test_a_seed_decides_every_parameter_and_leaves_the_global_generator_alone():
 
 def test_paper_defaults():
     ae = BilinearAutoencoder(d_model=16, n_latents=100)
-    assert (ae.prior, ae.n_hidden, ae.symmetric, ae.tied) == ("composite", 200, True, False)
+    assert (ae.prior, ae.n_hidden, ae.symmetric, ae.same_factors) == ("composite", 200, True, False)
     assert ae.mixing_density == pytest.approx(0.001)
 
 
@@ -347,7 +176,7 @@ def test_other_bad_input_is_refused():
             ae.set_mixing_density(density)
     with pytest.raises(ValueError, match="atomic prior has no mixing density"):
         zoo.make("atomic").set_mixing_density(0.5)
-    with pytest.raises(ValueError, match="alpha=nan"):
+    with pytest.raises(ValueError, match="weight=nan is not a finite number"):
         ae.loss(x, float("nan"))
     with pytest.raises(ValueError, match=r"mask is torch\.int64"):
         ae.loss(x, 0.3, mask=torch.ones(4, dtype=torch.long))
@@ -359,62 +188,45 @@ def test_other_bad_input_is_refused():
         ae.form(16)
 
 
-@pytest.mark.parametrize("variety", zoo.VARIETIES)
-def test_encode_is_the_form_of_what_the_lens_shows(variety):
-    ae, x = zoo.make(variety), zoo.tokens()
-    assert_close(ae.encode(x), naive.latents(ae, x))
+def test_the_density_of_c_decays_geometrically_over_the_first_half_and_freezes_for_the_last_fifth():
+    densities = [mixing_density_at(step, 100, 0.001, 0.1) for step in range(101)]
+    assert (densities[0], densities[25]) == pytest.approx((0.1, 0.01))
+    assert densities[50:] == pytest.approx([0.001] * 51)
+    assert mixing_density_at(25, 100, 0.001) == pytest.approx(0.001**0.5)
+    assert [is_mask_frozen(step, 10) for step in range(10)] == [False] * 8 + [True] * 2
+
+
+def test_before_a_step_c_follows_the_schedule_and_says_where_its_entries_went():
+    ae = Composite(n_latents=40, atoms_per_latent=0.1, lens="paper").build(8)
+    assert ae.before_step(0, 20) is None
+    dense = ae.mixing.weight
+    assert ae.before_step(4, 20) is None, "the same parameter under another mask"
+    assert ae.mixing.weight is dense
+    assert ae.facts() == {"mixing_density": pytest.approx(0.00125**0.4, rel=0.01)}
+    for step in (8, 10):  # from dense to sparse, and from sparse to sparser
+        before = ae.parameter_groups()[-1].parameters[0]
+        moved = ae.before_step(step, 20)
+        assert moved.before is before
+        assert moved.after is ae.mixing.values is ae.parameter_groups()[-1].parameters[0]
+        assert torch.equal(moved.before[moved.positions], moved.after)
+    assert ae.mixing.n_entries == 4
+    assert ae.before_step(10, 20) is None
+    ae.settings = Composite(n_latents=40, atoms_per_latent=0.05, n_hidden=80, lens="paper")
+    assert ae.before_step(17, 20) is None, "frozen"
 
 
 @pytest.mark.parametrize("variety", zoo.VARIETIES)
-def test_the_overlap_penalty_is_the_sum_of_squared_cosines(variety):
-    ae, x = zoo.make(variety), zoo.tokens()
-    parameters = dict(ae.named_parameters())
-    forms = naive.forms(ae).flatten(1)
-    cosines = torch.nn.functional.normalize(forms) @ torch.nn.functional.normalize(forms).mT
-    expected = (cosines.square().sum() - cosines.diagonal().square().sum()) / ae.n_latents
-    ours = ae.loss(x, 0.3, overlap_penalty=0.7).total - ae.loss(x, 0.3).total
-    assert_close(ours, 0.7 * expected)
-    wanted = torch.autograd.grad(0.7 * expected, parameters.values(), allow_unused=True)
-    for name, got, want in zip(parameters, torch.autograd.grad(ours, parameters.values()), wanted, strict=True):
-        assert_close(got, torch.zeros_like(got) if want is None else want, msg=f"gradient of {name}")
-
-
-def mean_error(ae, x):
-    """‖mean of X̂ − mean of X‖², with every X̂ materialized."""
-    latents, forms = naive.unit_latents(ae, x), naive.forms(ae)
-    inputs = torch.nn.functional.normalize(naive.seen(ae, x))
-    rebuilt = torch.einsum("ni,ide->nde", latents, forms)
-    return (rebuilt - naive.lift(inputs).view_as(rebuilt)).mean(0).square().sum()
-
-
-WAYS = [*product(zoo.VARIETIES, ["kernel"], [3, None]), *product(LIFTED, ["lifted"], [3, None])]
-WAYS += product(zoo.VARIETIES, ["blocked"], [None])
-
-
-@pytest.mark.parametrize(("variety", "path", "top_latents"), WAYS)
-def test_the_mean_penalty_is_the_error_of_the_mean(variety, path, top_latents, monkeypatch):
-    monkeypatch.setattr(bilinear, "error_path", lambda **_: path)
-    ae, x = zoo.make(variety), zoo.tokens()
-    parameters = dict(ae.named_parameters())
-    expected = mean_error(ae, x)
-    ours = (
-        ae.loss(x, 0.3, top_latents=top_latents, mean_penalty=0.7).total
-        - ae.loss(x, 0.3, top_latents=top_latents).total
-    )
-    assert_close(ours, 0.7 * expected)
-    wanted = torch.autograd.grad(0.7 * expected, parameters.values(), allow_unused=True)
-    for name, got, want in zip(parameters, torch.autograd.grad(ours, parameters.values()), wanted, strict=True):
-        assert_close(got, torch.zeros_like(got) if want is None else want, msg=f"gradient of {name}")
-
-
-def test_an_overlap_penalty_without_the_whole_kernel_is_refused():
-    ae = zoo.make("atomic", block_size=5)
-    with pytest.raises(ValueError, match=r"overlap_penalty=0.1 needs the kernel.*set it to 0"):
-        ae.loss(zoo.tokens(), overlap_penalty=0.1)
+def test_every_parameter_has_one_optimizer(variety):
+    ae = zoo.make(variety)
+    groups = {group.name: group for group in ae.parameter_groups()}
+    grouped = [parameter for group in groups.values() for parameter in group.parameters]
+    assert sorted(map(id, grouped)) == sorted(map(id, ae.parameters()))
+    assert [each.ndim for each in groups["vectors"].parameters] == [1]
+    assert ("mixing" in groups) == (not variety.startswith("atomic"))
 
 
 def test_a_lens_of_another_width_is_refused():
-    with pytest.raises(ValueError, match=r"the lens reads tokens of width 12, not d_model=8"):
+    with pytest.raises(ValueError, match=r"the affine lens reads tokens of width 12, not d_model=8"):
         BilinearAutoencoder(d_model=8, n_latents=4, prior="atomic", lens=zoo.affine_lens())
 
 

@@ -6,15 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from quadric.model import BilinearAutoencoder
+from quadric.model import BilinearAutoencoder, Overlap
 from quadric.model.objective import (
-    LossSums,
     density_from_norms,
     hoyer_density,
     product_space_error,
     quadratic_form,
 )
-from tests import naive, zoo
+from tests import naive
 
 
 def random(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> torch.Tensor:
@@ -75,22 +74,14 @@ def test_product_space_error_stays_accurate_where_the_printed_form_cancels():
     assert ((printed - exact).abs() / exact).max() > 0.5, "the printed form has become stable; use it"
 
 
-@pytest.mark.parametrize("variety", ["atomic", "composite sparse storage", "quadratic"])
-def test_loss_sums_of_parts_add_up_to_the_loss_of_the_whole(variety):
-    ae, x = zoo.make(variety), zoo.tokens(30)
-    one, two = ae.loss_sums(x[:11]), ae.loss_sums(x[11:])
-    together = LossSums(*(a + b for a, b in zip(one, two, strict=True)))
-    assert_close(together.terms(0.3), ae.loss(x, 0.3))
-
-
 def test_copies_of_a_sparse_latent_lower_the_loss_at_the_same_error():
     """Why training makes copies: the error depends on Σ W_i ⊗ W_i alone, in which W may be split into two of W/√2, and
-    the density counts every latent alike, whatever its size. The overlap penalty takes the gain away."""
+    the density counts every latent alike, whatever its size. The overlap takes the gain away."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(400, 4, generator=generator, dtype=torch.float64) * torch.tensor([0.2, 0.2, 1.0, 1.0])
     x[:20, 0] += 3  # the first direction is sparse, the third is not
-    ae = BilinearAutoencoder(d_model=4, n_latents=2, prior="atomic", tied=True, dtype=torch.float64)
-    split = BilinearAutoencoder(d_model=4, n_latents=3, prior="atomic", tied=True, dtype=torch.float64)
+    ae = BilinearAutoencoder(d_model=4, n_latents=2, prior="atomic", same_factors=True, dtype=torch.float64)
+    split = BilinearAutoencoder(d_model=4, n_latents=3, prior="atomic", same_factors=True, dtype=torch.float64)
     with torch.no_grad():
         ae.left.copy_(torch.eye(4)[[0, 2]])
         split.left.copy_(torch.eye(4)[[0, 0, 2]] * torch.tensor([2**-0.25, 2**-0.25, 1.0])[:, None])
@@ -98,5 +89,5 @@ def test_copies_of_a_sparse_latent_lower_the_loss_at_the_same_error():
     assert_close(after.error, before.error)
     assert after.density < before.density
     assert after.total < before.total
-    penalized = split.loss(x, 0.3, overlap_penalty=0.3).total - ae.loss(x, 0.3, overlap_penalty=0.3).total
-    assert penalized > 0
+    overlaps = [Overlap()(each.step(x)) for each in (split, ae)]
+    assert after.total + 0.3 * overlaps[0] > before.total + 0.3 * overlaps[1]

@@ -2,14 +2,17 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
+from torch.testing import assert_close
 
 import quadric
 from quadric._io.files import write_atomically
 from quadric.model import Provenance
+from quadric.model.storage import weights_sha256
 from tests import zoo
 
 PROVENANCE = Provenance(
@@ -23,9 +26,13 @@ PROVENANCE = Provenance(
 )
 
 
+STORED_BY_0_2 = Path(__file__).with_name("stored_by_0_2")
+"""One dictionary of every kind as Quadric 0.2 saved it, and what it computed of some tokens."""
+
+
 def baselines():
     trained = quadric.BatchTopKAutoencoder(d_model=12, n_latents=40, n_active=5)
-    trained.loss(zoo.tokens(dtype=torch.float32))
+    trained.after_step(trained.step(zoo.tokens(dtype=torch.float32)))
     return [quadric.TopKAutoencoder(d_model=12, n_latents=40, n_active=5), trained]
 
 
@@ -57,7 +64,7 @@ def test_round_trip_is_exact(variety, dtype, tmp_path):
     back = quadric.load(tmp_path / "ae")
     assert type(back) is type(ae)
     assert back.provenance == PROVENANCE
-    assert back.architecture == ae.architecture
+    assert (back.settings, back.d_model, back.seed) == (ae.settings, ae.d_model, ae.seed)
     assert not back.training
     for name, tensor in ae.tensors().items():
         assert torch.equal(back.tensors()[name], tensor)
@@ -68,48 +75,45 @@ def test_round_trip_is_exact(variety, dtype, tmp_path):
 
 def test_config_states_everything_the_weights_do_not(saved):
     config = json.loads((saved / "config.json").read_text())
-    assert config["format_version"] == 3
-    assert config["package_version"] == quadric.__version__
-    assert config["architecture"] == {
-        "d_model": 12,
+    assert (config["format_version"], config["package_version"]) == (4, quadric.__version__)
+    assert (config["kind"], config["d_model"], config["seed"]) == ("composite", 12, 3)
+    assert config["settings"] == {
         "n_latents": 16,
-        "n_hidden": 400,
-        "prior": "composite",
-        "mixing_density": 58 / 6400,
-        "symmetric": True,
-        "tied": False,
-        "init": "orthogonal",
-        "seed": 3,
         "lens": "paper",
+        "symmetric": True,
+        "same_factors": False,
+        "init": "orthogonal",
+        "n_hidden": 400,
+        "atoms_per_latent": pytest.approx(0.009 * 400),
+        "initial_density": 0.009,
     }
     assert config["provenance"]["normalisation"] == "unit norm per token"
 
 
-def set_shape(config):
-    config["architecture"]["d_model"] = 13
+def make_quadratic(config):
+    config["kind"] = "quadratic"
+    del config["settings"]["atoms_per_latent"], config["settings"]["initial_density"]
 
 
 FAULTS = {
     "unknown key": (lambda c: c.update(colour="red"), r"unknown keys \['colour'\]"),
-    "unknown architecture key": (lambda c: c["architecture"].update(depth=3), "architecture in .* has unknown keys"),
+    "unknown setting": (lambda c: c["settings"].update(depth=3), r"settings in .* has unknown keys \['depth'\]"),
     "unknown provenance key": (lambda c: c["provenance"].update(moon=1), r"provenance in .* unknown keys \['moon'\]"),
     "number for a name": (lambda c: c["provenance"].update(model=3), "provenance in .*: model=3 is not str or null"),
     "no normalisation": (lambda c: c["provenance"].update(normalisation=None), "normalisation=None.* is not str"),
-    "size of another type": (lambda c: c["architecture"].update(n_hidden=400.0), "n_hidden=400.0.* is not int"),
-    "number for a switch": (lambda c: c["architecture"].update(tied=1), "tied=1.* is not bool"),
-    "switch for a number": (lambda c: c["architecture"].update(seed=True), "seed=True.* is not int"),
-    "null for a prior": (lambda c: c["architecture"].update(prior=None), "prior=None.* is not str"),
-    "text for a share": (lambda c: c["architecture"].update(mixing_density="1"), "is not float or null"),
-    "missing key": (lambda c: c["architecture"].pop("tied"), r"architecture in config.json lacks the keys \['tied'\]"),
-    "other shape": (set_shape, r"'left' has shape \(400, 12\); the architecture needs \(400, 13\)"),
-    "other prior": (
-        lambda c: c["architecture"].update(prior="quadratic", mixing_density=None),
-        r"the weights hold .*mixing_columns.*; the architecture needs .*'mixing'",
-    ),
-    "other density": (lambda c: c["architecture"].update(mixing_density=0.5), "mixing_rows.*has shape"),
-    "newer format": (lambda c: c.update(format_version=4), "format version 4, newer than the 3 this.*upgrade"),
-    "foreign format": (lambda c: c.update(format="sae"), "does not describe a Quadric autoencoder"),
-    "unknown kind": (lambda c: c.update(kind="cubic"), "'cubic' autoencoder; this Quadric knows bilinear, topk"),
+    "size of another type": (lambda c: c["settings"].update(n_hidden=400.0), "n_hidden=400.0.* is not int"),
+    "number for a switch": (lambda c: c["settings"].update(same_factors=1), "same_factors=1.* is not bool"),
+    "switch for a number": (lambda c: c.update(seed=True), "seed=True in config.json is not a whole number"),
+    "text for a share": (lambda c: c["settings"].update(initial_density="1"), "is not float or null"),
+    "impossible setting": (lambda c: c["settings"].update(n_latents=0), "settings in config.json: n_latents=0 is not"),
+    "missing setting": (lambda c: c["settings"].pop("init"), r"settings in config.json lacks the keys \['init'\]"),
+    "missing key": (lambda c: c.pop("d_model"), r"lacks the keys \['d_model'\]"),
+    "other width": (lambda c: c.update(d_model=13), r"'left' has shape \(400, 12\); .* needs \(400, 13\)"),
+    "other kind": (make_quadratic, r"the weights hold .*mixing_columns.*; the architecture needs .*'mixing'"),
+    "newer format": (lambda c: c.update(format_version=5), "format version 5, newer than the 4 this.*upgrade"),
+    "older format": (lambda c: c.update(format_version=2), r"written before Quadric 0.2 \(format 2\); save it again"),
+    "foreign format": (lambda c: c.update(format="sae"), "does not describe a Quadric dictionary"),
+    "unknown kind": (lambda c: c.update(kind="cubic"), "'cubic' is not a known kind .*import the module"),
     "escaping weights": (lambda c: c["weights"].update(file="../x.safetensors"), "are missing"),
     "missing weights": (lambda c: c["weights"].update(file="x.safetensors"), "are missing"),
 }  # fmt: skip
@@ -123,27 +127,30 @@ def test_faulty_config_is_refused(fault, saved):
         quadric.load(saved)
 
 
-@pytest.mark.parametrize("place", [0, 1])
-def test_linear_dictionaries_of_version_2_load_to_the_same_bits(place, tmp_path):
-    ae, x = baselines()[place].eval(), zoo.tokens(dtype=torch.float32)
-    with torch.no_grad():
-        for parameter in ae.parameters():
-            parameter.add_(0.01)
-    ae.save_pretrained(tmp_path / "ae")
+@pytest.mark.parametrize("name", ["atomic", "composite", "quadratic", "topk", "batch_topk"])
+def test_dictionaries_of_0_2_load_as_they_were(name, tmp_path):
+    recorded = json.loads((STORED_BY_0_2 / "recorded.json").read_text())
+    before, x = recorded["dictionaries"][name], torch.tensor(recorded["tokens"])
+    for folder in (STORED_BY_0_2 / name, tmp_path):
+        ae = quadric.load(folder)
+        assert (ae.kind, weights_sha256(ae)) == (name, before["weights_sha256"])
+        assert_close(ae.encode(x), torch.tensor(before["latents"]), rtol=1e-5, atol=1e-6)
+        assert_close(ae.error(x), torch.tensor(before["error"]), rtol=1e-5, atol=1e-6)
+        ae.save_pretrained(tmp_path)  # in today's format
+    old = json.loads((STORED_BY_0_2 / name / "config.json").read_text())
+    assert (ae.seed, vars(ae.provenance)) == (old["architecture"]["seed"], old["provenance"])
+    if name in ("atomic", "composite", "quadratic"):
+        assert ae.same_factors == old["architecture"]["tied"]
+        assert ae.mixing_density == pytest.approx(old["architecture"]["mixing_density"] or ae.mixing_density)
 
-    def make_older(config):
-        config["format_version"] = 2
-        for name in ("input", "subtract_decoder_bias"):
-            del config["architecture"][name]
 
-    edit(tmp_path / "ae", make_older)
-    back = quadric.load(tmp_path / "ae")
-    assert back.architecture == ae.architecture
-    assert torch.equal(back.encode(x), back.keep(torch.relu((x - ae.decoder_bias) @ ae.encoder.mT + ae.encoder_bias)))
-    unit = back.prepare(x)
-    assert torch.equal(unit, quadric.model.unit_tokens(x))
-    expected = back.decode(back.encode(unit)) * x.norm(dim=-1, keepdim=True)
-    torch.testing.assert_close(back.rebuild(x), expected)
+@pytest.mark.parametrize("change", [{"mixing_density": "much"}, {"n_hidden": None}, {"tied": 1}, {"lens": "convex"}])
+def test_a_damaged_dictionary_of_0_2_is_refused_in_one_line(change, tmp_path):
+    shutil.copytree(STORED_BY_0_2 / "composite", tmp_path / "ae")
+    edit(tmp_path / "ae", lambda config: config["architecture"].update(change))
+    with pytest.raises(ValueError, match=r"config.json.*(save it again|was the file edited|choose one of)") as refusal:
+        quadric.load(tmp_path / "ae")
+    assert "\n" not in str(refusal.value)
 
 
 def test_truncated_weights_are_refused(saved):
@@ -175,7 +182,7 @@ def test_entries_out_of_place_are_refused():
         tensors = {**ae.tensors(), name: ae.tensors()[name].clone()}
         tensors[name][-1] = place
         with pytest.raises(ValueError, match="not distinct, sorted positions"):
-            type(ae).from_tensors(ae.architecture, tensors)
+            type(ae).from_tensors(ae.settings, ae.d_model, tensors)
 
 
 def test_missing_folders_name_the_remedy(tmp_path):
@@ -196,7 +203,7 @@ def test_saving_again_replaces_the_old_weights(saved):
 
 def test_saving_over_a_foreign_config_is_refused(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "llama"}')
-    with pytest.raises(ValueError, match="does not describe a Quadric autoencoder"):
+    with pytest.raises(ValueError, match="does not describe a Quadric dictionary"):
         zoo.make("quadratic").save_pretrained(tmp_path)
     assert os.listdir(tmp_path) == ["config.json"]
 
@@ -258,7 +265,7 @@ def test_weights_that_are_not_finite_are_refused_even_with_a_valid_hash(saved, v
     with torch.no_grad():
         ae.left[0, 0] = value
     ae.save_pretrained(saved)
-    with pytest.raises(ValueError, match=r"'left' in .* holds values that are not finite; train the autoencoder again"):
+    with pytest.raises(ValueError, match=r"'left' in .* holds values that are not finite; train the dictionary again"):
         quadric.load(saved)
 
 

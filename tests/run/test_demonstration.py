@@ -12,7 +12,8 @@ from quadric.data import ActivationConfig
 from quadric.data.corpus import CorpusConfig
 from quadric.run.demonstration import PARTS, SUMMARY, Demonstration, demonstrate
 from quadric.run.folder import evidence_folder
-from quadric.run.recipes import DEMO, Grid, make_run_config
+from quadric.run.recipes import DEMO, run_of
+from quadric.train import Training
 from quadric.viewer.writer import is_site
 from tests.tiny_runs import make_tiny_world
 
@@ -22,9 +23,15 @@ pytestmark = pytest.mark.slow  # the first UMAP of a process compiles for half a
 def small_demonstration(world: Path, folder: Path) -> Demonstration:
     corpus = CorpusConfig(source=str(world / "text.txt"), document_separator="\n\n", block_length=32)
     activations = ActivationConfig(model=str(world / "tiny-llama"), hook_points="2", corpus=corpus)
-    scale = replace(DEMO, n_latents=24, atoms_per_latent=5.0, steps=8, alpha_warmup_steps=2, sequences_per_step=4)
+    recipe = replace(
+        DEMO,
+        settings={"n_latents": 24, "atoms_per_latent": 5.0},
+        loss={"density.warmup": 2},
+        training=Training(steps=8),
+        sequences_per_step=4,
+    )
     return Demonstration(
-        config=make_run_config(scale, activations, Grid(), cache=str(folder / "activations")),
+        config=run_of(recipe, activations, cache=str(folder / "activations")),
         tokens=900,
         points=40,
         evaluated=100,
@@ -46,7 +53,7 @@ def test_every_stage_leaves_its_result(made):
     assert tuple(dict.fromkeys(seen)) == PARTS
     autoencoder = quadric.load(folder)
     assert autoencoder.n_latents == 24
-    assert (evidence_folder(folder, wanted.config.autoencoders[0].name) / "evidence.json").is_file()
+    assert (evidence_folder(folder, wanted.config.cells[0].name) / "evidence.json").is_file()
     assert is_site(folder / "site")
     (entry,) = json.loads((folder / "site" / "data" / "site.json").read_text())["dictionaries"]
     assert 0 < entry["quality"]["error"] < 2

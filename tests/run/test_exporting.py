@@ -11,6 +11,7 @@ from quadric.data import ActivationConfig, HarvestConfig, harvest_to_folder
 from quadric.data.corpus import CorpusConfig
 from quadric.evidence import collect, open_cached
 from quadric.interop.writing.folders import read_record
+from quadric.model.storage import weights_sha256
 from quadric.run.exporting import OPTIONS, TARGETS
 from tests.explanations.small_run import NAME, SETTINGS, make_small_run
 from tests.interop.dictionaries import bilinear, linear, tokens
@@ -41,7 +42,7 @@ def test_a_run_is_exported_to_every_tool(run: Path, tmp_path: Path, to: Any) -> 
     assert found.files
     assert all((found.folder / file).is_file() for file in found.files)
     assert str(tmp_path / "out") in found.load
-    assert read_record(found.folder).weights_sha256 == quadric.evidence.weights_sha256(quadric.load(run))
+    assert read_record(found.folder).weights_sha256 == weights_sha256(quadric.load(run))
     again = quadric.export(run, to=to, out=tmp_path / "out", **where(run, to))
     assert again == found
 

@@ -1,6 +1,5 @@
 """`quadric.fit` as a user calls it: on a tensor, on chunks, on harvested activations; kept, resumed and continued."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -8,29 +7,55 @@ import torch
 
 import quadric
 from quadric.data.sources import as_activations
+from quadric.model import Density, Error, Overlap, paper_loss
 from quadric.run.config import read_run_config
+from quadric.run.running import is_finished
+from quadric.run.telemetry import read_metrics
+from quadric.train import Learner
+from tests.model.test_terms import Sparse
 
-SMALL = {"n_latents": 24, "steps": 8, "batch_tokens": 64, "progress": False, "device": "cpu"}
+TRAINED = {"steps": 8, "batch_tokens": 64, "progress": False, "device": "cpu"}
+SMALL = {"n_latents": 24, **TRAINED}
 
 
 def rows(n: int = 400, d: int = 12, seed: int = 0) -> torch.Tensor:
     return torch.randn(n, d, generator=torch.Generator().manual_seed(seed))
 
 
-def same_weights(one: quadric.model.Autoencoder, other: quadric.model.Autoencoder) -> bool:
+def same_weights(one: quadric.Dictionary, other: quadric.Dictionary) -> bool:
     ours, theirs = one.tensors(), other.tensors()
     return ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
-@pytest.mark.parametrize("prior", ["atomic", "composite", "quadratic", "topk", "batch_topk"])
-def test_every_kind_of_dictionary_learns_from_a_tensor(prior: str) -> None:
-    given = {"n_active": 4} if "topk" in prior else {}
+@pytest.mark.parametrize(
+    "kind", [quadric.Atomic, quadric.Composite, quadric.Quadratic, quadric.TopK, quadric.BatchTopK]
+)
+def test_every_kind_of_dictionary_learns_from_a_tensor(kind: type[quadric.Settings]) -> None:
+    given = {"n_active": 4} if "topk" in kind.kind else {}
     errors: list[float] = []
-    ae = quadric.fit(rows(), prior=prior, callback=lambda step, report: errors.append(report.error), **SMALL, **given)
+    ae = quadric.fit(
+        rows(), kind(n_latents=24, **given), **TRAINED, callbacks=[lambda each: errors.append(each.report["error"])]
+    )
     assert len(errors) == 8
     assert errors[-1] < errors[0]
     assert not ae.training
+    assert ae.settings == kind(n_latents=24, **given).resolved(12)
     assert quadric.evaluate(ae, rows(seed=1)).error < 1.2
+
+
+def test_a_number_a_name_and_settings_ask_for_the_same() -> None:
+    one, *others = (
+        quadric.fit(rows(), kind, **given, **TRAINED)
+        for kind, given in (
+            (quadric.Atomic(n_latents=24), {}), (24, {"prior": "atomic"}), (None, {"n_latents": 24, "prior": "atomic"}),
+        )
+    )  # fmt: skip
+    assert all(same_weights(one, other) for other in others)
+    assert quadric.fit(rows(), **TRAINED | {"steps": 1}).settings == quadric.Composite().resolved(12)
+
+
+def few_atoms(atoms_per_latent: float) -> quadric.Composite:
+    return quadric.Composite(n_latents=24, atoms_per_latent=atoms_per_latent)
 
 
 def test_the_same_call_gives_the_same_weights_and_another_seed_others() -> None:
@@ -41,7 +66,7 @@ def test_the_same_call_gives_the_same_weights_and_another_seed_others() -> None:
 
 def test_sixteen_atoms_per_latent_by_default_and_as_many_as_asked_for() -> None:
     assert quadric.fit(rows(), **SMALL).mixing.n_entries == 24 * 16
-    assert quadric.fit(rows(), **SMALL, atoms_per_latent=3).mixing.n_entries == 24 * 3
+    assert quadric.fit(rows(), few_atoms(3), **TRAINED).mixing.n_entries == 24 * 3
     assert quadric.fit(rows(), **SMALL | {"n_latents": 4}).mixing_density == 1.0  # four latents have eight atoms
 
 
@@ -59,37 +84,64 @@ def test_an_iterator_that_ends_early_is_an_error() -> None:
 
 @pytest.mark.parametrize("decay", [0.0, 1.0])
 def test_a_run_resumed_after_an_interruption_equals_an_uninterrupted_one(decay: float, tmp_path: Path) -> None:
-    small = {**SMALL, "learning_rate_decay": decay}
+    small = {**SMALL, "training": quadric.Training(learning_rate_decay=decay)}
 
     class StoppedError(Exception):
         pass
 
-    def stop_at_five(step: int, report: object) -> None:
-        if step == 5:
+    def fail_at_five(learner: Learner) -> None:
+        if learner.step_index == 5:
             raise StoppedError
 
     with pytest.raises(StoppedError):
-        quadric.fit(rows(), **small, out=tmp_path / "run", callback=stop_at_five)
+        quadric.fit(rows(), **small, out=tmp_path / "run", callbacks=[fail_at_five])
     with pytest.raises(FileExistsError, match=r"exists and is not empty"):
         quadric.fit(rows(), **small, out=tmp_path / "run")
     seen: list[int] = []
     resumed = quadric.fit(
-        rows(), **small, out=tmp_path / "run", resume=True, callback=lambda step, _: seen.append(step)
+        rows(), **small, out=tmp_path / "run", resume=True, callbacks=[lambda each: seen.append(each.step_index)]
     )
     assert seen == [5, 6, 7, 8]  # checkpoints are two steps apart, the last one was at step 4
     assert same_weights(resumed, quadric.fit(rows(), **small))
     assert same_weights(resumed, quadric.load(tmp_path / "run"))
 
 
+def test_a_callback_ends_a_run_which_can_be_resumed(tmp_path: Path) -> None:
+    stopped = quadric.fit(rows(), **SMALL, out=tmp_path / "run", callbacks=[lambda learner: learner.step_index == 3])
+    assert same_weights(stopped, quadric.load(tmp_path / "run"))
+    assert not is_finished(tmp_path / "run")
+    assert [line["step"] for line in read_metrics(tmp_path / "run")] == [1, 2, 3]
+    in_memory = quadric.fit(rows(), **SMALL, callbacks=[lambda learner: learner.step_index == 3])
+    assert same_weights(stopped, in_memory)
+    resumed = quadric.fit(rows(), **SMALL, out=tmp_path / "run", resume=True)
+    assert is_finished(tmp_path / "run")
+    assert same_weights(resumed, quadric.fit(rows(), **SMALL))
+
+
+def test_a_loss_of_ones_own_is_trained_reported_and_resumed(tmp_path: Path) -> None:
+    loss = [*few_atoms(3).default_loss(), Sparse(0.5, power=2.0)]
+    whole = quadric.fit(rows(), few_atoms(3), **TRAINED, loss=loss)
+    assert not same_weights(whole, quadric.fit(rows(), few_atoms(3), **TRAINED))
+    begun = {**TRAINED, "loss": loss, "out": tmp_path / "run"}
+    quadric.fit(rows(), few_atoms(3), **begun, callbacks=[lambda learner: learner.step_index == 5])
+    assert read_run_config(tmp_path / "run").cells[0].loss == tuple(loss)
+    assert all(line["sparse"] > 0 for line in read_metrics(tmp_path / "run"))
+    with pytest.raises(ValueError, match=r"was started with other arguments \(power: 2.0 before, 1.0 now\)"):
+        quadric.fit(rows(), few_atoms(3), **begun | {"loss": [*loss[:-1], Sparse(0.5)]}, resume=True)
+    assert same_weights(whole, quadric.fit(rows(), few_atoms(3), **begun, resume=True))
+
+
 def test_resuming_with_other_rows_or_other_arguments_is_refused(tmp_path: Path) -> None:
     quadric.fit(rows(), **SMALL, out=tmp_path / "run")
     again = {**SMALL, "out": tmp_path / "run", "resume": True}
-    with pytest.raises(ValueError, match=r"was started with other arguments \(alpha: 0.05 before, 0.1 now\)"):
-        quadric.fit(rows(), **again, alpha=0.1)
-    with pytest.raises(ValueError, match=r"\(learning_rate: 0.03 before, 0.1 now\)"):
-        quadric.fit(rows(), **again, learning_rate=0.1)
-    with pytest.raises(ValueError, match=r"\(learning_rate_decay: 0.0 before, 0.5 now\)"):
-        quadric.fit(rows(), **again, learning_rate_decay=0.5)
+    with pytest.raises(ValueError, match=r"other arguments \(n_latents: 24 before, 25 now\)"):
+        quadric.fit(rows(), **again | {"n_latents": 25})
+    for changed, message in (
+        (quadric.Training(learning_rate=0.1), r"\(learning_rate: None before, 0.1 now\)"),
+        (quadric.Training(learning_rate_decay=0.5), r"\(learning_rate_decay: None before, 0.5 now\)"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            quadric.fit(rows(), **again, training=changed)
     with pytest.raises(ValueError, match=r"steps=4 is fewer than the 8"):
         quadric.fit(rows(), **again | {"steps": 4})
     with pytest.raises(ValueError, match=r"began with other activations \(rows_sha256"):
@@ -97,19 +149,17 @@ def test_resuming_with_other_rows_or_other_arguments_is_refused(tmp_path: Path) 
 
 
 def test_a_finished_run_continues_with_a_larger_budget_and_records_it(tmp_path: Path) -> None:
-    quadric.fit(rows(), **SMALL, out=tmp_path / "run", atoms_per_latent=2)
-    before = quadric.load(tmp_path / "run")
+    before = quadric.fit(rows(), few_atoms(2), **TRAINED, out=tmp_path / "run")
     steps: list[int] = []
     longer = quadric.fit(
-        rows(), **SMALL | {"steps": 20}, atoms_per_latent=2, out=tmp_path / "run", resume=True,
-        callback=lambda step, _: steps.append(step),
+        rows(), few_atoms(2), **TRAINED | {"steps": 20}, out=tmp_path / "run", resume=True,
+        callbacks=[lambda learner: steps.append(learner.step_index)],
     )  # fmt: skip
     assert steps == list(range(9, 21))
     assert longer.mixing.n_entries == before.mixing.n_entries == 48
     config = read_run_config(tmp_path / "run")
     assert (config.training.steps, config.continued_from) == (20, (8,))
-    lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in lines] == list(range(1, 21))
+    assert [line["step"] for line in read_metrics(tmp_path / "run")] == list(range(1, 21))
 
 
 def test_start_continues_from_trained_weights(tmp_path: Path) -> None:
@@ -117,15 +167,15 @@ def test_start_continues_from_trained_weights(tmp_path: Path) -> None:
     errors: list[float] = []
     more = quadric.fit(
         rows(), start=first, steps=4, batch_tokens=64, progress=False, device="cpu", out=tmp_path / "more",
-        callback=lambda _, report: errors.append(report.error),
+        callbacks=[lambda learner: errors.append(learner.report["error"])],
     )  # fmt: skip
     begun: list[float] = []
-    quadric.fit(rows(), **SMALL | {"steps": 1}, callback=lambda _, report: begun.append(report.error))
+    quadric.fit(rows(), **SMALL | {"steps": 1}, callbacks=[lambda learner: begun.append(learner.report["error"])])
     assert errors[0] < begun[0]
     assert torch.equal(more.lens.centre, first.lens.centre)
     assert not same_weights(first, more)
     assert read_run_config(tmp_path / "more").started_from is not None
-    with pytest.raises(ValueError, match=r"n_latents cannot be given with start="):
+    with pytest.raises(ValueError, match=r"kind cannot be given with start=, which determines it"):
         quadric.fit(rows(), 24, start=first)
 
 
@@ -136,9 +186,13 @@ def test_start_continues_from_trained_weights(tmp_path: Path) -> None:
         (torch.ones(10, 3, dtype=torch.int64), {}, r"torch.int64 of shape .* e.g. x.float\(\)"),
         (7, {}, r"activations are a int; give a tensor"),
         ([], {}, r"iterable of activations is empty"),
-        (torch.randn(10, 3), {"prior": "topk", "alpha": 0.1}, r"alpha=0.1 has no meaning for prior='topk'"),
-        (torch.randn(10, 3), {"prior": "atomic", "atoms_per_latent": 4}, r"atoms_per_latent=4 has no meaning"),
-        (torch.randn(10, 3), {"atoms_per_latent": 99}, r"atoms_per_latent=99 is outside \(0, 48\]"),
+        (torch.randn(10, 3), {"prior": "topk", "lens": "paper"}, r"lens='paper' has no meaning for kind='topk', which"),
+        (torch.randn(10, 3), {"prior": "cubic"}, r"'cubic' is not a known kind .* import the module"),
+        (torch.randn(10, 3), {"kind": 24}, r"kind=24 and n_latents=24 both give the number of latents; leave one out"),
+        (torch.randn(10, 3), {"kind": quadric.TopK(), "prior": "topk"}, r"prior='topk' and .* both name what to train"),
+        (torch.randn(10, 3), {"loss": []}, r"the loss has no terms, so nothing would be trained"),
+        (torch.randn(10, 3), {"loss": [Density(warmup=9)]}, r"density.warmup=9 exceeds steps=8; shorten the warm-up"),
+        (torch.randn(10, 3), {"batch_tokens": 0}, r"batch_tokens=0 is not a whole number ≥ 1; give the rows per batch"),
         (torch.randn(10, 3), {"hook_point": "resid_pre.3"}, r"hook_point='resid_pre.3' does not name one"),
         (torch.randn(10, 3), {"resume": True}, r"resume=True needs the folder"),
         (torch.randn(10, 3) * torch.nan, {}, r"activation of token 0 is not finite"),
@@ -183,20 +237,18 @@ def test_an_iterator_gives_its_first_rows_to_the_lens_and_to_training() -> None:
 
 
 def test_no_latent_is_a_copy_of_another_with_the_default_penalty() -> None:
-    with_penalty = quadric.fit(offset_rows(), **SMALL | {"steps": 40}, atoms_per_latent=2)
+    with_penalty = quadric.fit(offset_rows(), few_atoms(2), **TRAINED | {"steps": 40})
     assert quadric.geometry.redundancy(with_penalty).n_distinct >= 23
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ({}, ("affine", 0.05, 0.01, 32)),
-        ({"lens": "paper"}, ("paper", 0.3, 0.0, None)),
-        ({"lens": "paper", "top_latents": 4}, ("paper", 0.3, 0.0, 4)),
-        ({"alpha": 0}, ("affine", 0.0, 0.01, 32)),
-    ],
-)
-def test_the_papers_lens_brings_the_papers_settings(tmp_path: Path, given: dict, expected: tuple) -> None:
-    quadric.fit(rows(), **{**SMALL, "steps": 2}, **given, out=tmp_path / "run")
-    (config,) = read_run_config(tmp_path / "run").autoencoders
-    assert (config.lens, config.alpha, config.overlap_penalty, config.top_latents) == expected
+def test_the_papers_lens_brings_the_papers_loss(tmp_path: Path) -> None:
+    for number, (given, loss) in enumerate(
+        (
+            ({}, (Error(top=2), Density(0.05), Overlap(0.01))),
+            ({"lens": "paper"}, paper_loss()),
+            ({"lens": "paper", "loss": [Error(top=4)]}, (Error(top=4),)),
+        )
+    ):
+        quadric.fit(rows(), **{**SMALL, "steps": 2}, **given, out=tmp_path / str(number))
+        (cell,) = read_run_config(tmp_path / str(number)).cells
+        assert (cell.settings.lens, cell.loss) == (given.get("lens", "affine"), loss)

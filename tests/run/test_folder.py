@@ -26,7 +26,7 @@ def test_a_missing_or_wrong_name_lists_the_choices(run, name):
 
 def test_the_name_is_optional_if_there_is_one_autoencoder(run):
     (run / "autoencoders" / "seed1" / "config.json").unlink()
-    assert quadric.load(run).architecture.seed == 0
+    assert quadric.load(run).seed == 0
 
 
 def test_a_run_without_autoencoders_is_an_error_with_the_remedy(tmp_path):

@@ -20,9 +20,12 @@ ORIGIN = {
     "corpus_revision": "sha256:1e",
 }
 
-# The client reads its endpoint and cache once, when it is imported: each call needs a fresh process.
+# The client reads its endpoint and cache once, when it is imported: each call needs a process that has not done so.
 SCRIPT = """
 import json, sys, torch, quadric
+for each in [*sys.modules]:
+    if each.startswith("huggingface_hub"):
+        del sys.modules[each]
 from quadric.model import Provenance
 from tests import zoo
 action, name, origin = sys.argv[1:]

@@ -1,145 +1,132 @@
-"""The paper's recipe has the paper's numbers, and a grid trains every combination."""
+"""The paper's recipe has the paper's numbers, and cells combine kinds, settings, weights and seeds."""
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from quadric.data import ActivationConfig
 from quadric.data.corpus import CorpusConfig
-from quadric.model.bilinear import default_hidden
+from quadric.model import Composite, Density, Error, Mean, Overlap, TopK, paper_loss
+from quadric.run import recipes
 from quadric.run.folder import load
 from quadric.run.recipes import (
+    DEMO,
+    LARGE,
     PAPER,
     PAPER_MODELS,
+    RECIPES,
     SMALL,
-    Grid,
-    Scale,
-    autoencoders,
-    make_run_config,
+    Recipe,
+    cells,
+    changed_loss,
     paper,
-    paper_gemma,
-    paper_llama,
-    paper_qwen,
+    recipe_of,
+    run_of,
     small,
 )
 from quadric.run.running import create_run, is_finished, train_run
-from quadric.run.scales import BILINEAR, DEMO, FIT, LARGE, LINEAR, Dictionary, ignored, resized
-from quadric.train import AutoencoderConfig
+from quadric.train import Training
 from tests.data.tiny import save_tiny
 from tests.tiny_runs import make_tiny_world
 
+ROWS = ("rows",)
 
-def test_the_paper_recipe_has_the_papers_numbers():
-    config = paper("smollm2", "18")
-    (autoencoder,) = config.autoencoders
-    assert autoencoder.hook_point == "resid_pre.18"
-    assert (autoencoder.prior, autoencoder.n_latents, autoencoder.mixing_density) == ("composite", 8192, 0.001)
-    assert default_hidden(autoencoder.n_latents, autoencoder.prior) == 16384
-    assert autoencoder.n_hidden is None  # the default, twice the latents
-    assert (autoencoder.alpha, autoencoder.init, autoencoder.symmetric) == (0.3, "orthogonal", True)
+
+def test_the_paper_recipe_has_the_papers_numbers(tmp_path: Path):
+    config = paper(str(save_tiny(tmp_path / "model")))
+    assert {cell.hook_point for cell in config.cells} == {"resid_pre.0", "resid_pre.2"}, "every second layer"
+    found = {cell.settings.kind: cell for cell in config.cells}
+    assert list(found) == ["atomic", "composite", "quadratic", "topk"]
+    assert {cell.settings.n_latents for cell in config.cells} == {8192}
+    composite = found["composite"].settings
+    assert (composite.atoms, composite.mixing_density, composite.density_at_start) == (16384, 0.001, 1)
+    assert (composite.init, composite.symmetric, composite.same_factors) == ("orthogonal", True, False)
+    assert all(found[kind].loss == paper_loss(0.3) for kind in ("atomic", "composite", "quadratic"))
+    assert found["topk"].settings.n_active == 32
+    assert [Density(0.3).weight_at(step, 2048) for step in (128, 256)] == [0.15, 0.3]
     training = config.training
-    assert (training.steps, training.alpha_warmup_steps) == (2**11, 256)
-    assert (training.learning_rate, training.momentum) == (0.03, 0.95)
+    assert (training.steps, training.rate, training.momentum, training.decay) == (2**11, 0.03, 0.95, 0)
     assert (config.sequences_per_step, config.activations.corpus.block_length) == (32, 256)
     assert config.activations.corpus.source == "HuggingFaceFW/fineweb"
+    assert {name: model.d_model for name, model in PAPER_MODELS.items()} == {"qwen": 1024, "gemma": 1152, "llama": 2048}
 
 
-def test_a_grid_trains_every_combination_once():
-    grid = Grid(dictionaries=("composite", "atomic", "topk"), alphas=(0.1, 0.3), seeds=(0, 1))
-    found = autoencoders(("resid_pre.1", "resid_pre.2"), SMALL, grid)
-    # 2 hook points × 2 seeds × (2 bilinear × 2 alphas + 1 baseline, which has no alpha)
-    assert len(found) == 2 * 2 * (2 * 2 + 1)
-    assert len({each.name for each in found}) == len(found)
+def test_other_recipes_are_the_kinds_defaults_at_other_sizes():
+    (own,) = small().cells
+    assert own.settings == Composite(n_latents=1024)
+    assert own.loss == Composite(n_latents=1024).default_loss()
+    assert [type(term) for term in own.loss] == [Mean, Error, Density, Overlap]
+    assert recipes.demo("cache").cells[0].loss[1] == Density(0.05, warmup=40)
+    assert RECIPES == {"small": SMALL, "large": LARGE, "paper": PAPER}
+    assert [recipe_of(name, "cpu") for name in ("auto", "large", "paper")] == [SMALL, LARGE, PAPER]
+    with pytest.raises(ValueError, match="recipe='huge' is unknown; choose one of auto, small, large, paper"):
+        recipe_of("huge")
 
 
-def test_an_atomic_dictionary_of_a_grid_keeps_its_number_of_latents():
-    config = make_run_config(PAPER, ActivationConfig(hook_points="3"), Grid(dictionaries=("atomic", "quadratic")))
-    assert [each.n_latents for each in config.autoencoders] == [8192, 8192]
+def test_every_combination_is_trained_once():
+    kinds = ("composite", "atomic", "topk")
+    found = cells(("resid_pre.1", "resid_pre.2"), kinds, recipe=SMALL, alphas=(0.1, 0.3), seeds=(0, 1))
+    # 2 hook points × 2 seeds × (2 bilinear × 2 alphas + 1 baseline, which has no density to weigh)
+    assert len(found) == len({each.name for each in found}) == 2 * 2 * (2 * 2 + 1)
+    close = cells(ROWS, alphas=(0.1234567, 0.1234568))
+    assert [each.loss[1].weight for each in close] == [0.1234567, 0.1234568]
+    assert [each.loss[1].weight for each in cells(ROWS, alphas=(0.0, 0.2))] == [0.0, 0.2]
 
 
-def test_the_papers_recipe_is_the_print_and_the_others_depart_from_it_as_documented():
-    (printed,), (own,) = paper("smollm2", "15").autoencoders, small().autoencoders
-    settings = ("lens", "overlap_penalty", "alpha", "top_latents", "tied")
-    assert [getattr(printed, name) for name in settings] == ["paper", 0.0, 0.3, None, False]
-    assert [getattr(own, name) for name in settings] == ["affine", 0.01, 0.05, 32, False]
-    assert own.hook_point == printed.hook_point == "resid_pre.15"
+def test_a_setting_goes_to_the_kinds_that_have_it_and_one_that_none_has_is_an_error():
+    found = cells(ROWS, ("atomic", "composite", "topk"), settings={"n_latents": 64, "n_hidden": 80, "n_active": 7})
+    atomic, composite, topk = (each.settings for each in found)
+    assert (atomic.atoms, composite.n_hidden, topk.n_active) == (64, 80, 7)
+    with pytest.raises(ValueError, match="n_hidden=80 has no meaning for atomic, topk; leave it out"):
+        cells(ROWS, ("atomic", "topk"), settings={"n_hidden": 80})
+    given = cells(ROWS, (TopK(n_latents=40, n_active=3), "atomic"), recipe=SMALL, settings={"n_latents": 50})
+    assert [each.settings.n_latents for each in given] == [50, 50]
+    assert given[0].settings.n_active == 3, "what was given as settings is no recipe's to change"
+    assert cells(ROWS, (TopK(n_latents=40),), recipe=SMALL)[0].settings.n_latents == 40
 
 
-@pytest.mark.parametrize("dictionary", [*BILINEAR, *LINEAR])
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"n_latents": 64}, {"n_hidden": 64}, {"atoms_per_latent": 3.0}, {"mixing_density": 0.5},
-        {"initial_density": 0.5}, {"lens": "affine"}, {"overlap_penalty": 0.5}, {"alpha": 0.7}, {"top_latents": 8},
-        {"mean_penalty": 0.5}, {"tied": True}, {"gradient_dtype": "bfloat16"}, {"n_active": 7},
-    ],
-    ids=lambda changes: next(iter(changes)),
-)  # fmt: skip
-def test_a_setting_changes_the_dictionaries_that_use_it_and_no_other(
-    dictionary: Dictionary, changes: dict[str, Any]
-) -> None:
-    def trained(scale: Scale) -> AutoencoderConfig:
-        return autoencoders(("rows",), scale, Grid(dictionaries=(dictionary,)))[0]
-
-    is_changed = trained(resized(PAPER, changes)) != trained(PAPER)
-    assert is_changed == (not ignored(changes, (dictionary,)))
-
-
-def test_many_latents_trained_by_their_strongest_get_a_mean_penalty():
-    def penalty(scale: Scale, **changes: Any) -> float:
-        return autoencoders(("rows",), resized(scale, changes), Grid())[0].mean_penalty
-
-    assert [penalty(each) for each in (PAPER, LARGE, SMALL, DEMO, FIT)] == [0, 1, 1, 0, 0]
-    assert [penalty(FIT, n_latents=size) for size in (600, 601)] == [0, 1]
-    assert penalty(LARGE, mean_penalty=0.0) == 0
-    assert [penalty(LARGE, top_latents=each) for each in (None, 8192, 8191)] == [0, 0, 1]
-    assert penalty(DEMO, mean_penalty=0.5) == 0.5
-
-
-def test_alphas_of_the_grid_replace_the_scales():
-    config = make_run_config(SMALL, ActivationConfig(hook_points="3"), Grid(alphas=(0.0, 0.2)))
-    assert [each.alpha for each in config.autoencoders] == [0.0, 0.2]
-
-
-RECIPES = {"qwen3_5": paper_qwen, "gemma3": paper_gemma, "llama": paper_llama}
-TINY = Scale(n_latents=24, n_active=4, mixing_density=0.1, steps=4, alpha_warmup_steps=1, sequences_per_step=4)
+def test_changes_of_a_loss():
+    terms = paper_loss()
+    assert changed_loss(terms, {"density": 0.1, "error.top": 32}) == (Error(top=32), Density(0.1))
+    assert changed_loss(terms, {"overlap": 0.5, "mean.weight": 2.0}) == (*terms, Overlap(0.5), Mean(2.0))
+    assert changed_loss(terms, {"overlap": 0.5, "mean": 1.0}, added=["mean"]) == (*terms, Mean(1.0))
+    (cell,) = cells(ROWS, ("topk",), recipe=DEMO, settings={"n_latents": 64})
+    assert cell.loss == (*TopK().default_loss()[:2], Density(0.0, warmup=40))
+    (cell,) = cells(ROWS, loss={"overlap": 0.0, "density.warmup": 3}, recipe=PAPER)
+    assert cell.loss == (Error(), Density(0.3, warmup=3), Overlap(0.0))
+    for changes, message in (
+        ({"error.size": 3}, "error.size=3: the term error has weight, top, and no size"),
+        ({"colour": 3}, "the loss has the term 'colour', which is unknown"),
+        ({"error.top": 0}, "top=0 is not positive"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            changed_loss(terms, changes)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("architecture", RECIPES)
-def test_a_papers_recipe_runs_from_model_to_folder_on_a_tiny_model_of_its_class(
-    architecture: str, tmp_path: Path
+@pytest.mark.parametrize("architecture", ["qwen3_5", "gemma3", "llama"])
+def test_the_papers_recipe_runs_from_model_to_folder_on_a_tiny_model_of_its_models(
+    architecture: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    tiny = Recipe(
+        settings={**PAPER.settings, "n_latents": 24, "n_active": 4, "atoms_per_latent": 4.0},
+        training=Training(steps=4), sequences_per_step=4,
+    )  # fmt: skip
+    monkeypatch.setattr(recipes, "PAPER", replace(tiny, loss={"density.warmup": 1}))
     world = make_tiny_world(tmp_path / "world")
-    model = str(save_tiny(tmp_path / "model", architecture))
     text = CorpusConfig(source=str(world / "text.txt"), document_separator="\n\n", block_length=32)
-    config = RECIPES[architecture](model, corpus=text, scale=TINY)
-    assert {each.hook_point for each in config.autoencoders} == {"resid_pre.0", "resid_pre.2"}
-    assert len(config.autoencoders) == 2 * 4
+    config = paper(str(save_tiny(tmp_path / "model", architecture)), corpus=text)
+    assert len(config.cells) == 2 * 4
     create_run(config, tmp_path / "run", device="cpu")
     train_run(tmp_path / "run", device="cpu")
     assert is_finished(tmp_path / "run")
-    for each in config.autoencoders:
-        assert load(tmp_path / "run", name=each.name).d_model == 32
+    for cell in config.cells:
+        loaded = load(tmp_path / "run", name=cell.name)
+        assert (loaded.d_model, loaded.settings) == (32, cell.settings.resolved(32))
 
 
-@pytest.mark.parametrize("recipe", RECIPES.values())
-def test_a_papers_recipe_has_the_papers_numbers_on_every_even_layer(recipe, tmp_path: Path) -> None:
-    config = recipe(str(save_tiny(tmp_path / "model")))
-    cells = config.autoencoders
-    assert {(each.n_latents, each.n_hidden) for each in cells} == {(8192, None)}
-    assert {each.kind if each.kind != "bilinear" else each.prior for each in cells} == {
-        "atomic",
-        "composite",
-        "quadratic",
-        "topk",
-    }
-    assert {each.n_active for each in cells if each.kind == "topk"} == {32}
-    assert {each.alpha for each in cells if each.kind == "bilinear"} == {0.3}
-    assert config.training == paper("smollm2", "2").training
-    assert (config.training.steps, config.sequences_per_step) == (2048, 32)
-
-
-def test_the_papers_models_have_the_papers_widths() -> None:
-    assert {name: model.d_model for name, model in PAPER_MODELS.items()} == {"qwen": 1024, "gemma": 1152, "llama": 2048}
+def test_a_run_of_a_recipe_has_its_sizes():
+    config = run_of(DEMO, ActivationConfig(hook_points="15"), cache="somewhere")
+    assert (config.sequences_per_step, config.epochs, config.cache) == (16, 12, "somewhere")
+    assert config.training.checkpoint_every == 100

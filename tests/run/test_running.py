@@ -18,7 +18,7 @@ from tests.tiny_runs import make_tiny_world, train_command
 ROWS = torch.randn(200, 8, generator=torch.Generator().manual_seed(0))
 
 
-def fit(folder: Path, steps: int = 4, **more: object) -> quadric.model.Autoencoder:
+def fit(folder: Path, steps: int = 4, **more: object) -> quadric.Dictionary:
     settings = {"n_latents": 6, "prior": "atomic", "steps": steps, "batch_tokens": 50, "progress": False}
     return quadric.fit(ROWS, **settings, out=folder, **more)
 
@@ -49,13 +49,13 @@ def test_a_run_that_trains_cannot_be_resumed_or_extended_at_the_same_time(tmp_pa
     fit(folder)
     seen: list[Exception | None] = []
 
-    def during(step: int, report: object) -> None:
+    def during(learner: Learner) -> None:
         if not seen:
             seen.append(in_another_thread(lambda: fit(folder, steps=8, resume=True)))
             seen.append(in_another_thread(lambda: extend_run(folder, 8)))
             seen.append(in_another_thread(lambda: fit(folder)))
 
-    fit(folder, steps=6, resume=True, callback=during)
+    fit(folder, steps=6, resume=True, callbacks=[during])
     resumed, extended, begun = seen
     for refused in (resumed, extended):
         assert isinstance(refused, BusyError)
@@ -96,7 +96,7 @@ def test_a_run_that_fails_later_keeps_its_checkpoints(tmp_path: Path, monkeypatc
     step = Learner.step
 
     def fail(self: Learner, tokens: torch.Tensor) -> object:
-        if self.next_step == 3:
+        if self.step_index == 3:
             raise RuntimeError("out of memory")
         return step(self, tokens)
 
@@ -119,7 +119,7 @@ def test_what_a_killed_start_left_does_not_block_the_next(tmp_path: Path) -> Non
 
 
 def test_a_run_named_like_its_autoencoder_is_trained(world: Path, tmp_path: Path) -> None:
-    name = "resid_pre.2-atomic-affine-k24-alpha0.05-overlap0.01-top32-seed0"
+    name = "resid_pre.2-atomic-k24-seed0"
     assert main(train_command(world, tmp_path / name, "--prior", "atomic")) == 0
     assert (tmp_path / name / "autoencoders" / name / "config.json").is_file()
     assert quadric.load(tmp_path / name).n_latents == 24
@@ -131,13 +131,13 @@ def test_a_run_still_in_training_is_not_said_to_need_resuming(
     folder = tmp_path / "run"
     said: list[str] = []
 
-    def during(step: int, report: object) -> None:
-        if step == 1:
+    def during(learner: Learner) -> None:
+        if learner.step_index == 1:
             for command in ("report", "site", "view"):
                 assert main([command, str(folder)]) == 1
             said.extend(capsys.readouterr().err.splitlines())
 
-    fit(folder, callback=during)
+    fit(folder, callbacks=[during])
     complaints = [line for line in said if line.startswith("quadric: ")]
     assert len(complaints) == 3
     for line in complaints:

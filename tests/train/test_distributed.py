@@ -1,4 +1,4 @@
-"""Two processes with half a batch each do what one process does with all of it."""
+"""Two processes with a part of every batch each do what one process does with all of it."""
 
 import re
 import signal
@@ -14,56 +14,58 @@ from tests.train import job
 
 pytestmark = pytest.mark.slow
 
-NAMES = ("sparse", "dense", "quadratic", "atomic", "topk")
+NAMES = ("sparse", "dense", "quadratic", "atomic", "own", "topk")
 JOB = fresh_process.module("tests.train.job")
 
 
-def printed(results):
+def losses(results):
     """Step and error of every line that the processes of a job printed."""
     lines = [line for each in results for line in each.stdout.splitlines()]
-    return [(int(line.split()[0]), float(line.split()[1])) for line in lines if re.match(r"\d+ ", line)]
+    return {int(line.split()[0]): float(line.split()[1]) for line in lines if re.match(r"\d+ ", line)}
 
 
-def errors(results):
-    return [error for _, error in printed(results)]
+def run_job(code, folder, *arguments):
+    results = fresh_process.run_job(code, folder, *arguments)
+    assert [each.returncode for each in results] == [0, 0], results[0].stderr + results[1].stderr
+    return results
 
 
 @pytest.fixture(scope="module")
 def two_ranks(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ranks")
-    results = fresh_process.run_job(JOB, folder, "--autoencoders", *NAMES)
-    assert [each.returncode for each in results] == [0, 0], results[0].stderr + results[1].stderr
-    return folder, results
+    return folder, run_job(JOB, folder, "--dictionaries", *NAMES)
 
 
 def test_losses_and_weights_agree_with_one_process(two_ranks, tmp_path):
     folder, results = two_ranks
-    one = fresh_process.run(JOB, tmp_path, "--autoencoders", *NAMES)
+    one = fresh_process.run(JOB, tmp_path, "--dictionaries", *NAMES)
     assert one.returncode == 0, one.stderr
-    learners = job.learners(*NAMES)
-    resume(tmp_path, learners, job.Shard())
-    assert len(errors(results)) == job.STEPS, "logged once, not once per process"
-    assert errors(results) == pytest.approx(errors([one]), rel=1e-4)
-    checkpoint, _ = newest_checkpoint(folder)
-    for learner in learners:
-        ours = learner.state()
-        for name, value in checkpoint.learners[learner.config.name].items():
-            mine, theirs = ours[name].double(), value.double()
-            difference = (theirs - mine).norm() / mine.norm().clamp(min=1e-6)
-            assert difference < 1e-2, f"{learner.config.name} {name} differs by {difference}"
+    assert sum(each.stdout.count("\n") for each in results) == job.STEPS, "logged once, not once per process"
+    assert losses(results) == pytest.approx(losses([one]), rel=1e-4)
+    (ours, _), (theirs, _) = newest_checkpoint(folder), newest_checkpoint(tmp_path)
+    for name in NAMES:
+        for part, value in theirs.learners[name].items():
+            difference = (ours.learners[name][part].double() - value.double()).norm() / value.double().norm().clamp(
+                1e-6
+            )
+            assert difference < 1e-2, f"{name} {part} differs by {difference}"
 
 
-def test_every_rank_keeps_its_own_cursor_and_the_job_resumes(two_ranks, tmp_path):
-    whole = job.learners(*NAMES)
+def test_every_rank_keeps_its_own_cursor_and_the_job_resumes_to_the_same_bits(two_ranks, tmp_path):
+    """With terms of a user's own; after a kill, and after a callback of one of the processes ended the training."""
     with pytest.raises(ValueError, match=r"made by 2 processes and this job has 1, .*; resume with torchrun"):
-        resume(two_ranks[0], whole, job.Shard())
-    killed = fresh_process.run_job(JOB, tmp_path, "--autoencoders", "dense", "--kill-at", 9)
+        resume(two_ranks[0], job.learners(*NAMES), job.Shard())
+    killed = fresh_process.run_job(JOB, tmp_path, "--dictionaries", "own", "--kill-at", 9)
     codes = [each.returncode for each in killed]  # the rank that is killed later may fail on the lost connection first
     assert -signal.SIGKILL in codes
     assert 0 not in codes
-    resumed = fresh_process.run_job(JOB, tmp_path, "--autoencoders", "dense")
-    assert [each.returncode for each in resumed] == [0, 0], resumed[0].stderr + resumed[1].stderr
-    assert [step for step, _ in printed(resumed)] == list(range(9, job.STEPS + 1)), "went on after step 8"
+    stopped = run_job(JOB, tmp_path, "--dictionaries", "own", "--stop-at", 14)
+    assert list(losses(stopped)) == list(range(9, 15)), "went on after step 8, and ended on both"
+    assert newest_checkpoint(tmp_path)[0].step == 14
+    resumed = run_job(JOB, tmp_path, "--dictionaries", "own")
+    assert list(losses(resumed)) == list(range(15, job.STEPS + 1))
+    whole, again = (newest_checkpoint(folder)[0].learners["own"] for folder in (two_ranks[0], tmp_path))
+    assert all(torch.equal(again[name], value) for name, value in whole.items())
 
 
 @pytest.fixture
@@ -127,51 +129,53 @@ def test_one_process_per_machine_may_choose_its_gpu(four_gpus, monkeypatch):
         local_device("cuda")
 
 
-def test_gradients_of_two_ranks_are_those_of_one(tmp_path):
-    """One step, compared exactly: gradients in float64, before any optimizer touches them."""
-    results = fresh_process.run_job(GRADIENTS, tmp_path)
-    assert [each.returncode for each in results] == [0, 0], results[0].stderr + results[1].stderr
-    ranks = [torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in range(2)]
-    for name, value in ranks[0].items():
-        torch.testing.assert_close(value, ranks[1][name], rtol=0, atol=0)
-        torch.testing.assert_close(value, ranks[0][name.replace("ours", "whole")], rtol=1e-10, atol=1e-14)
+def test_values_and_gradients_of_two_ranks_are_those_of_one(tmp_path):
+    """Of every term, ours or a user's, on tokens or on weights, before any optimizer touches them, in float64."""
+    run_job(GRADIENTS, tmp_path)
+    first, second = (torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in range(2))
+    assert len(first) > 100
+    for name, (ours, whole) in first.items():
+        torch.testing.assert_close(ours, second[name][0], rtol=0, atol=0)
+        torch.testing.assert_close(ours, whole, rtol=1e-10, atol=1e-14, msg=name)
 
 
 GRADIENTS = """
 import sys, torch
-from quadric.model.fast.shared import Share
-from quadric.train.distributed import join_job, leave_job, sum_gradients, sum_over_processes
+from quadric.model import Density, Error, Mean, Overlap, PlainStep, values_of
+from quadric.model.processes import ALONE
+from quadric.train.distributed import average_gradients, join_job, leave_job
 from tests import zoo
+from tests.train.job import Activity, AlikeForms, LargeWeights
 
 rank = join_job()
-saved = {}
+saved, x = {}, zoo.tokens(30)
+loss = [Mean(0.5), Error(top=5), Density(0.3), Overlap(0.1), Activity(0.2), LargeWeights(0.1), AlikeForms(0.3)]
 for variety in zoo.VARIETIES:
-    x = zoo.tokens(30)
-    for name, batch in (("ours", x[:11] if rank.is_first else x[11:]), ("whole", x)):
-        ae = zoo.make(variety)
-        share = Share(*rank) if name == "ours" else None
-        sums = ae.loss_sums(batch, overlap_penalty=0.1, top_latents=5, mean_penalty=0.5, share=share)
-        terms = (sum_over_processes(sums) if name == "ours" else sums).terms(0.3)
-        terms.total.backward()
-        if name == "ours":
-            sum_gradients(ae)
-        saved[f"{variety} {name} total"] = terms.total.detach()
-        for parameter_name, parameter in ae.named_parameters():
-            saved[f"{variety} {name} {parameter_name}"] = parameter.grad
+    for plain in (False, True):
+        found = []
+        for batch, processes in ((x[:11] if rank.is_first else x[11:], rank), (x, ALONE)):
+            ae = zoo.make(variety)
+            make = (lambda *given, **more: PlainStep(ae, *given, **more)) if plain else ae.step
+            total, values = values_of(loss, make(batch, loss=loss, processes=processes))
+            total.backward()
+            average_gradients(ae, processes)
+            found.append({name: value.detach() for name, value in values.items()}
+                         | {name: parameter.grad for name, parameter in ae.named_parameters()})
+        for name in found[0]:
+            saved[f"{variety} {plain} {name}"] = tuple(each[name] for each in found)
 torch.save(saved, f"{sys.argv[1]}/{rank.number}.pt")
 leave_job()
 """
 
 
 def test_two_ranks_train_in_the_product_space_as_one_does(tmp_path):
-    results = fresh_process.run_job(PRODUCT_SPACE, tmp_path)
-    assert [each.returncode for each in results] == [0, 0], results[0].stderr + results[1].stderr
+    run_job(PRODUCT_SPACE, tmp_path)
     one = fresh_process.run(PRODUCT_SPACE, tmp_path)
     assert one.returncode == 0, one.stderr
     first, second, alone = (torch.load(tmp_path / f"{name}.pt", weights_only=True) for name in ("0", "1", "alone"))
-    for name, (losses, state) in alone.items():
-        assert first[name][0] == pytest.approx(losses, rel=1e-4), name
-        assert losses[-1] < 0.9 * losses[0], f"{name} trains"
+    for name, (errors, state) in alone.items():
+        assert first[name][0] == pytest.approx(errors, rel=1e-4), name
+        assert errors[-1] < 0.9 * errors[0], f"{name} trains"
         for part, value in state.items():
             torch.testing.assert_close(first[name][1][part], second[name][1][part], rtol=0, atol=0)
             difference = (first[name][1][part] - value).double().norm() / value.double().norm().clamp(min=1e-6)
@@ -180,30 +184,29 @@ def test_two_ranks_train_in_the_product_space_as_one_does(tmp_path):
 
 PRODUCT_SPACE = """
 import sys, torch
-from quadric.model import bilinear
-from quadric.train import AutoencoderConfig, Learner, TrainingConfig
+from quadric.model import Composite, Density, Error, Mean, Overlap, settings
+from quadric.model.fast import step
+from quadric.train import Learner, Training
 from quadric.train.distributed import join_job, leave_job
 
-bilinear.LARGEST_DENSE_GRAM = 100
+settings.LARGEST_KERNEL = step.LARGEST_KERNEL = 100
 torch.set_num_threads(1)
 rank = join_job()
-saved, shared = {}, {"hook_point": "x", "n_latents": 120, "n_hidden": 800, "mixing_density": 3 / 800, "lens": "paper"}
-for top_latents, overlap_penalty, mean_penalty in ((8, 0.0, 1.0), (None, 0.01, 0.0)):
-    penalties = {"overlap_penalty": overlap_penalty, "mean_penalty": mean_penalty}
-    config = AutoencoderConfig(**shared, initial_density=6 / 800, top_latents=top_latents, **penalties)
-    learner = Learner(config.build(8), config, TrainingConfig(steps=12, alpha_warmup_steps=2))
-    assert learner.autoencoder.error_path == "lifted"
+part = slice(None) if rank.world_size == 1 else slice(0, 30) if rank.is_first else slice(30, None)
+kind = Composite(n_latents=120, n_hidden=800, atoms_per_latent=3.0, initial_density=6 / 800, lens="paper")
+saved, density = {}, Density(0.3, warmup=2)
+for name, loss in {"few": (Mean(), Error(top=8), density), "all": (Error(), density, Overlap(0.01))}.items():
+    learner = Learner(kind.build(8), loss, Training(steps=12))
+    assert step.path_of(learner.dictionary) == "lifted"
     batches = torch.randn(12, 96, 8, generator=torch.Generator().manual_seed(0)) * torch.arange(1, 9)
-    losses = [learner.step(batch[rank.number :: rank.world_size]).error for batch in batches]
-    saved[str(top_latents)] = (losses, learner.state())
+    saved[name] = ([learner.step(batch[part])["error"] for batch in batches], learner.state())
 torch.save(saved, f"{sys.argv[1]}/{rank.number if rank.world_size > 1 else 'alone'}.pt")
 leave_job()
 """
 
 
 def test_two_ranks_orthogonalize_a_large_matrix_as_one_does(tmp_path):
-    results = fresh_process.run_job(ORTHOGONALIZED, tmp_path)
-    assert [each.returncode for each in results] == [0, 0], results[0].stderr + results[1].stderr
+    run_job(ORTHOGONALIZED, tmp_path)
     ranks = [torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in range(2)]
     for shape, (shared, alone) in ranks[0].items():
         torch.testing.assert_close(shared, ranks[1][shape][0], rtol=0, atol=0)

@@ -9,8 +9,9 @@ from torch import Tensor
 
 import quadric
 from quadric.cli import main
-from quadric.train import AutoencoderConfig
-from quadric.train.learner import DivergedError
+from quadric.model import Density, Error
+from quadric.model.settings import settings_class
+from quadric.train import DivergedError
 from tests.tiny_runs import make_tiny_world, train_command
 
 pytestmark = pytest.mark.slow
@@ -22,11 +23,13 @@ ROUNDING = 1e-5
 
 
 def fit(rows: Tensor, prior: str, **more: Any) -> list[float]:
-    """Train a little; the error of every step and of the trained autoencoder on the rows."""
-    linear = {"n_active": 1} if "topk" in prior else {}
-    settings = {"n_latents": 6, "prior": prior, "steps": 10, "batch_tokens": 100, "progress": False, **linear, **more}
+    """Train a little; the error of every step and of the trained dictionary on the rows."""
+    sizes = {"n_latents": 6, **({"n_active": 1} if "topk" in prior else {}), **more.pop("sizes", {})}
     errors: list[float] = []
-    ae = quadric.fit(rows, callback=lambda step, report: errors.append(report.error), **settings)
+    ae = quadric.fit(
+        rows, settings_class(prior)(**sizes), batch_tokens=100, progress=False,
+        callbacks=[lambda learner: errors.append(learner.report["error"])], **{"steps": 10, **more},
+    )  # fmt: skip
     return [*errors, *ae.error(rows).tolist()]
 
 
@@ -64,7 +67,7 @@ ONE_DIRECTION = ("identical tokens", "one token")
 @pytest.mark.parametrize("name", EXTREMES)
 def test_extreme_activations(name: str, prior: str) -> None:
     lens = {} if "topk" in prior or name not in ONE_DIRECTION else {"lens": "paper"}
-    check(fit(EXTREMES[name], prior, **lens))
+    check(fit(EXTREMES[name], prior, sizes=lens))
 
 
 @pytest.mark.parametrize("name", ONE_DIRECTION)
@@ -75,16 +78,16 @@ def test_tokens_without_spread_cannot_be_centred(name: str) -> None:
 
 @pytest.mark.parametrize("prior", PRIORS)
 def test_the_smallest_sizes(prior: str) -> None:
-    check(fit(ROWS[:, :1], prior, n_latents=1))
+    check(fit(ROWS[:, :1], prior, sizes={"n_latents": 1}))
     if prior in ("composite", "quadratic"):
-        check(fit(ROWS[:, :1], prior, n_latents=1, n_hidden=1))
-        check(fit(ROWS, prior, n_latents=1, n_hidden=1))
+        check(fit(ROWS[:, :1], prior, sizes={"n_latents": 1, "n_hidden": 1}))
+        check(fit(ROWS, prior, sizes={"n_latents": 1, "n_hidden": 1}))
 
 
 @pytest.mark.parametrize("prior", ["atomic", "composite", "quadratic"])
 @pytest.mark.parametrize("alpha", [0.0, 1e9, 1e30])
 def test_extreme_penalties(prior: str, alpha: float) -> None:
-    check(fit(ROWS, prior, alpha=alpha))
+    check(fit(ROWS, prior, loss=[Error(), Density(alpha)]))
 
 
 @pytest.mark.parametrize("prior", PRIORS)
@@ -98,15 +101,15 @@ def test_a_token_without_a_direction_is_named(prior: str, value: float) -> None:
 
 @pytest.mark.parametrize("prior", PRIORS)
 def test_an_error_that_exploded_is_remarked(prior: str) -> None:
-    remarked = r"the error of the autoencoder is .* where reconstructing nothing has 1; lower learning_rate=10.0"
+    remarked = r"the error of the dictionary is .* where reconstructing nothing has 1; lower learning_rate=10 "
     with pytest.warns(UserWarning, match=remarked):
-        fit(ROWS, prior, learning_rate=10.0, steps=40)
+        fit(ROWS, prior, training=quadric.Training(learning_rate=10.0), steps=40)
 
 
 @pytest.mark.parametrize("prior", PRIORS)
 def test_divergence_is_caught_and_says_what_to_change(prior: str) -> None:
     with pytest.raises(DivergedError, match=r"is (nan|inf) .* at step \d+.*; the last .* lower learning_rate=1e\+30"):
-        fit(ROWS, prior, learning_rate=1e30, steps=40)
+        fit(ROWS, prior, training=quadric.Training(learning_rate=1e30), steps=40)
 
 
 @pytest.mark.parametrize("prior", PRIORS)
@@ -124,14 +127,11 @@ def test_the_command_remarks_too(tmp_path: Any, capsys: pytest.CaptureFixture[st
 
 @pytest.mark.parametrize("seed", [2**32, -1, 2**70])
 def test_a_seed_that_would_equal_another_is_refused(seed: int) -> None:
-    with pytest.raises(ValueError, match=f"seed={seed} is outside 0 … 4294967295"):
-        AutoencoderConfig(hook_point="rows", n_latents=4, prior="atomic", seed=seed)
-    with pytest.raises(ValueError, match=f"seed={seed} is outside"):
-        quadric.BilinearAutoencoder(d_model=4, n_latents=4, prior="atomic", seed=seed)
-    with pytest.raises(ValueError, match=f"seed={seed} is outside"):
-        quadric.TopKAutoencoder(d_model=4, n_latents=4, n_active=1, seed=seed)
+    for make in (quadric.Atomic(n_latents=4).build, quadric.TopK(n_latents=4, n_active=1).build):
+        with pytest.raises(ValueError, match=f"seed={seed} is not a whole number from 0 to 4294967295; give one"):
+            make(4, seed=seed)
 
 
 def test_neighbouring_seeds_differ() -> None:
-    weights = [quadric.BilinearAutoencoder(d_model=4, n_latents=4, prior="atomic", seed=s).left for s in (0, 2**32 - 1)]
+    weights = [quadric.Atomic(n_latents=4, lens="paper").build(4, seed=seed).left for seed in (0, 2**32 - 1)]
     assert not torch.equal(*weights)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import quadric
-from quadric.geometry import copies
-from quadric.geometry.copies import redundancy
+from quadric.geometry.neighbours import redundancy
 from quadric.model import bilinear
 from quadric.model.fast import lifted
 from quadric.train import AutoencoderConfig, Learner, TrainingConfig
@@ -96,7 +96,7 @@ def test_no_loss_and_no_error_holds_anything_as_large_as_a_kernel(
     loss = ae.loss(x, overlap_penalty=0.1, top_latents=top_latents)
     assert largest(lambda: ae.loss(x, overlap_penalty=0.1, top_latents=top_latents).total.backward()) < K * K // 2
     assert largest(lambda: ae.error(x)) < K * K // 2
-    monkeypatch.setattr(copies, "FORMS_AT_ONCE", 64)
+    monkeypatch.setattr(import_module("quadric.geometry.neighbours"), "FORMS_AT_ONCE", 64)
     assert largest(lambda: redundancy(ae)) < K * K // 2
     found: list[Any] = []
     assert largest(lambda: found.append(quadric.evaluate(ae, x, progress=False))) < K * K // 2

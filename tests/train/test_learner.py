@@ -1,77 +1,78 @@
-"""Schedules as functions of the step, and the state that a learner saves."""
+"""One dictionary in training: its schedules, its report, its optimizers, and the state that it saves."""
 
-from itertools import islice, pairwise
+from itertools import islice
 
 import pytest
 import torch
 
-from quadric.train import AutoencoderConfig, TrainingConfig
-from quadric.train.learner import Learner, alpha_at, decay_at, is_mask_frozen, mixing_density_at
+from quadric.model import Atomic, BatchTopK, Composite, Density, Error, Mean, Quadratic, Term
+from quadric.model.mixing import Sparse
+from quadric.train import DivergedError, Learner, Training
+from quadric.train.learner import decay_at
+from quadric.train.optimizers import Muon, SparseMuon
 from tests.train import job
 
 
-def test_alpha_warms_up_linearly_and_stays():
-    assert [alpha_at(step, 0.3, 4) for step in range(6)] == pytest.approx([0, 0.075, 0.15, 0.225, 0.3, 0.3])
-    assert alpha_at(0, 0.3, 0) == 0.3
+def rows(n: int = 64, d: int = 8) -> torch.Tensor:
+    return torch.randn(n, d, generator=torch.Generator().manual_seed(0))
 
 
-def test_density_decays_geometrically_over_the_first_half():
-    densities = [mixing_density_at(step, 100, 0.001) for step in range(101)]
-    assert densities[0] == 1
-    assert densities[25] == pytest.approx(0.001**0.5)
-    assert densities[50:] == [0.001] * 51
-    ratios = [later / earlier for earlier, later in pairwise(densities[:51])]
-    assert max(ratios) - min(ratios) < 1e-12
+def test_a_report_has_the_value_of_every_term_by_its_name():
+    loss = (Error(top=2), Density(0.0), Mean(0.5), job.Activity(0.1))
+    learner = Learner(Composite(n_latents=20, lens="paper").build(8), loss, Training(steps=4))
+    assert (learner.report, learner.step_index) == ({}, 0)
+    report = learner.step(rows())
+    assert report is learner.report
+    assert list(report) == ["error", "mean", "activity", "density", "mixing_density", "tokens"]
+    assert all(isinstance(value, float) for name, value in report.items() if name != "tokens")
+    assert (report["mixing_density"], report["tokens"], learner.step_index) == (1.0, 64, 1)
 
 
-def test_density_decays_from_where_it_starts():
-    densities = [mixing_density_at(step, 100, 0.001, 0.1) for step in range(101)]
-    assert (densities[0], densities[25]) == pytest.approx((0.1, 0.01))
-    assert densities[50:] == pytest.approx([0.001] * 51)
+def test_a_term_cannot_have_the_name_of_a_fact_of_the_dictionary():
+    class Taken(Term):
+        name = "mixing_density"
+
+        def __call__(self, step):
+            return step.z.sum()
+
+    with pytest.raises(ValueError, match="a composite reports a mixing_density of its own; give the term another name"):
+        Learner(Composite(n_latents=20, lens="paper").build(8), (Error(), Taken()))
+
+
+def test_a_loss_that_cannot_be_trained_is_refused():
+    ae = Atomic(n_latents=6, lens="paper").build(8)
+    with pytest.raises(ValueError, match="the loss has no term with a weight above 0"):
+        Learner(ae, (Error(0.0),))
+    with pytest.raises(ValueError, match=r"density.warmup=9 exceeds steps=4"):
+        Learner(ae, (Error(), Density(warmup=9)), Training(steps=4))
 
 
 def test_a_composite_dictionary_that_starts_sparse_is_annealed_from_there():
-    config = AutoencoderConfig(hook_point="rows", n_latents=100, mixing_density=0.002, initial_density=0.008)
-    learner = Learner(config.build(8), config, TrainingConfig(steps=10, alpha_warmup_steps=2))
-    x = torch.randn(64, 8, generator=torch.Generator().manual_seed(0))
-    reports = [learner.step(x) for _ in range(10)]
-    assert [report.mixing_density for report in reports[:1] + reports[5:]] == pytest.approx([0.008] + [0.002] * 5)
-    assert learner.autoencoder.mixing.n_entries == 0.002 * 100 * 200
-    assert reports[-1].error < reports[0].error
+    settings = Composite(n_latents=100, atoms_per_latent=0.4, initial_density=0.008, lens="paper")
+    learner = Learner(settings.build(8), training=Training(steps=10))
+    reports = [learner.step(rows()) for _ in range(10)]
+    assert [report["mixing_density"] for report in reports[:1] + reports[5:]] == pytest.approx([0.008] + [0.002] * 5)
+    assert learner.dictionary.mixing.n_entries == 0.002 * 100 * 200
+    assert reports[-1]["error"] < reports[0]["error"]
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"initial_density": 0.0}, r"initial density 0\.0 is outside \(0, 1\]"),
-        ({"initial_density": 1.5}, r"initial density 1\.5 is outside"),
-        ({"initial_density": 0.0005}, "initial_density=0.0005 is below mixing_density=0.001.* at least 0.001"),
-        ({"initial_density": 0.5, "prior": "quadratic"}, "initial_density=0.5 has no meaning for the quadratic prior"),
-        ({"initial_density": 0.5, "kind": "topk"}, "initial_density=0.5 has no meaning for the topk"),
-    ],
-)
-def test_an_impossible_initial_density_is_refused(settings, message):
-    with pytest.raises(ValueError, match=message):
-        AutoencoderConfig(hook_point="rows", **settings)
+def test_the_thresholds_of_a_batch_topk_are_set_by_steps():
+    learner = Learner(BatchTopK(n_latents=20, n_active=3).build(8), training=Training(steps=2))
+    learner.step(rows())
+    assert learner.dictionary.threshold > 0
 
 
-def test_a_linear_dictionary_has_no_gradient_products():
-    with pytest.raises(ValueError, match="gradient_dtype='bfloat16' has no meaning for the topk; leave it out"):
-        AutoencoderConfig(hook_point="rows", kind="topk", gradient_dtype="bfloat16")
-
-
-def trained(dtype: str) -> Learner:
-    config = AutoencoderConfig(hook_point="rows", prior="atomic", n_latents=32, gradient_dtype=dtype)
-    learner = Learner(config.build(8), config, TrainingConfig(steps=4, alpha_warmup_steps=1))
-    x = torch.randn(256, 8, generator=torch.Generator().manual_seed(0))
+def trained(dtype: str) -> torch.Tensor:
+    ae = Atomic(n_latents=32, lens="paper").build(8)
+    learner = Learner(ae, training=Training(steps=4, gradient_dtype=dtype))
     for _ in range(4):
-        learner.step(x)
-    return learner
+        learner.step(rows(256))
+    return ae.left
 
 
 @pytest.mark.filterwarnings("ignore:this CPU has no instructions for bfloat16")
 def test_a_learner_rounds_its_own_gradients_and_no_others():
-    exact, rounded, again = (trained(dtype).autoencoder.left for dtype in ("float32", "bfloat16", "auto"))
+    exact, rounded, again = (trained(dtype) for dtype in ("float32", "bfloat16", "auto"))
     assert torch.equal(exact, again)
     assert 0 < (rounded - exact).norm() / exact.norm() < 0.05
 
@@ -94,24 +95,8 @@ def test_a_cpu_that_emulates_bfloat16_is_warned_of(found, emulated, monkeypatch,
     ]
 
 
-def test_dictionaries_that_differ_in_their_gradients_have_different_names():
-    names = [AutoencoderConfig(hook_point="rows", gradient_dtype=dtype).name for dtype in ("auto", "bfloat16")]
-    assert names[1] == names[0].replace("-seed0", "-gradients-bfloat16-seed0")
-
-
-def test_dictionaries_that_differ_in_their_start_have_different_names():
-    names = [AutoencoderConfig(hook_point="rows", initial_density=density).name for density in (1.0, 0.1)]
-    assert names[1] == names[0].replace("-density0.001", "-density0.001-from0.1")
-
-
-def test_mask_freezes_for_the_last_fifth():
-    assert [is_mask_frozen(step, 10) for step in range(10)] == [False] * 8 + [True] * 2
-
-
 def test_the_learning_rate_is_constant_and_then_falls_to_zero():
-    assert [decay_at(step, 8, 0.5) for step in range(8)] == pytest.approx([1, 1, 1, 1, 1, 0.75, 0.5, 0.25])
-    assert decay_at(8, 8, 0.5) == 0
-    assert [decay_at(step, 4, 1.0) for step in range(4)] == pytest.approx([1, 0.75, 0.5, 0.25])
+    assert [decay_at(step, 8, 0.5) for step in range(9)] == pytest.approx([1, 1, 1, 1, 1, 0.75, 0.5, 0.25, 0])
     assert {decay_at(step, 8, 0.0) for step in range(9)} == {1.0}
 
 
@@ -119,53 +104,93 @@ def test_decay_scales_the_update_of_every_parameter():
     """The same gradients at half the learning rate move every parameter half as far."""
     moved = {}
     for steps in (2, 4):  # the second of two steps has half the rate, the second of four three quarters
-        config = AutoencoderConfig(hook_point="rows", prior="quadratic", n_latents=6, alpha=0.3)
-        training = TrainingConfig(steps=steps, alpha_warmup_steps=0, learning_rate_decay=1.0)
-        learner = Learner(config.build(8), config, training)
-        x = torch.randn(64, 8, generator=torch.Generator().manual_seed(0))
-        learner.step(x)
-        before = {name: value.detach().clone() for name, value in learner.autoencoder.named_parameters()}
-        learner.step(x)
-        moved[steps] = {name: value.detach() - before[name] for name, value in learner.autoencoder.named_parameters()}
+        loss = (Error(), Density(0.3, warmup=0))
+        training = Training(steps=steps, learning_rate_decay=1.0)
+        learner = Learner(Quadratic(n_latents=6, lens="paper").build(8), loss, training)
+        learner.step(rows())
+        before = {name: value.detach().clone() for name, value in learner.dictionary.named_parameters()}
+        learner.step(rows())
+        moved[steps] = {name: value.detach() - before[name] for name, value in learner.dictionary.named_parameters()}
     assert moved[2].keys() == {"left", "right", "mixing.weight", "offset"}
     for name, change in moved[2].items():
         assert change.abs().max() > 0
         torch.testing.assert_close(change / 0.5, moved[4][name] / 0.75, rtol=1e-3, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["sparse", "dense", "quadratic", "atomic", "topk"])
-@pytest.mark.parametrize("prefix", ["optimizer.", "optimiser."])
-def test_a_saved_state_continues_to_the_same_bits_also_under_the_older_prefix(name, prefix):
-    (learner,), (other,) = job.learners(name), job.learners(name)
+def test_muon_updates_matrices_and_adamw_vectors():
+    (learner,) = job.learners("quadratic")
+    kinds = {name: type(optimizer) for name, optimizer in learner.optimizers.parts.items()}
+    assert kinds == {"matrices": Muon, "vectors": torch.optim.AdamW, "mixing": Muon}
+    muon = learner.optimizers.parts["matrices"].param_groups[0]
+    assert (muon["lr"], muon["momentum"]) == (0.03, 0.95)
+    (learner,) = job.learners("sparse")
+    for batch in islice(job.Shard(), 18):
+        learner.step(batch.activations["planted"])
+    assert isinstance(learner.optimizers.parts["mixing"], SparseMuon)
+
+
+def test_the_optimizer_of_sparse_values_keeps_the_memory_of_the_entries_that_stay():
+    (learner,) = job.learners("sparse")
+    for batch in islice(job.Shard(), 18):
+        learner.step(batch.activations["planted"])
+    ae, optimizers = learner.dictionary, learner.optimizers
+    assert isinstance(ae.mixing, Sparse)
+    before = by_place(ae, optimizers.parts["mixing"].state[ae.mixing.values]["momentum_buffer"])
+    assert any(before.values())
+    moved = ae.before_step(19, job.STEPS)
+    optimizers.follow(moved)
+    after = by_place(ae, optimizers.parts["mixing"].state[ae.mixing.values]["momentum_buffer"])
+    assert len(after) < len(before)
+    assert all(before[place] == value for place, value in after.items())
+
+
+def by_place(ae, values):
+    rows, columns, _ = ae.mixing.entries()
+    return dict(zip(zip(rows.tolist(), columns.tolist(), strict=True), values.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("name", job.CELLS)
+def test_a_saved_state_continues_to_the_same_bits(name):
+    """From before and after the storage of C changes."""
     batches = [batch.activations["planted"] for batch in islice(job.Shard(), 24)]
-    for batch in batches[:20]:
-        learner.step(batch)
-    state = {key.replace("optimizer.", prefix): value.clone() for key, value in learner.state().items()}
-    assert any(key.startswith(f"{prefix}matrices.") for key in state)
-    other.restore(state, learner.next_step)
-    for batch in batches[20:]:
-        assert learner.step(batch) == other.step(batch)
-    assert job.fingerprint(learner) == job.fingerprint(other)
+    for begun in (6, 20):
+        (learner,), (other,) = job.learners(name), job.learners(name)
+        for batch in batches[:begun]:
+            learner.step(batch)
+        state = {key: value.clone() for key, value in learner.state().items()}
+        assert any(key.startswith("optimizer.matrices.") for key in state)
+        other.restore(state, learner.step_index)
+        for batch in batches[begun:]:
+            assert learner.step(batch) == other.step(batch)
+        assert job.fingerprint(learner) == job.fingerprint(other)
 
 
-def test_tied_factors_are_saved_once_and_derived_buffers_not_at_all():
-    (tied,), (sparse,) = job.learners("atomic"), job.learners("sparse")
-    assert {key for key in tied.state() if key.startswith("autoencoder.")} == {"autoencoder.left", "autoencoder.offset"}
+def test_the_same_factors_are_saved_once_and_derived_buffers_not_at_all():
+    (squares,), (sparse,) = job.learners("atomic"), job.learners("sparse")
+    assert {key for key in squares.state() if key.startswith("dictionary.")} == {"dictionary.left", "dictionary.offset"}
     for batch in islice(job.Shard(), 20):
         sparse.step(batch.activations["planted"])
-    stored = {key.removeprefix("autoencoder.mixing.") for key in sparse.state() if ".mixing." in key and "auto" in key}
+    prefix = "dictionary.mixing."
+    stored = {key.removeprefix(prefix) for key in sparse.state() if key.startswith(prefix)}
     assert stored == {"values", "row_starts", "columns", "column_starts", "rows_by_column", "by_column", "by_row"}
 
 
-def test_latents_outside_the_strongest_add_up_to_nothing_with_a_mean_penalty():
-    """Many latents, and an error of three of them: without the penalty all latents together miss the mean."""
-    settings = {"hook_point": "rows", "prior": "atomic", "n_latents": 96, "top_latents": 3, "alpha": 0.0}
-    x = torch.randn(512, 12, generator=torch.Generator().manual_seed(0)) + 2
-    missed = []
-    for mean_penalty in (0.0, 1.0):
-        config = AutoencoderConfig(**settings, mean_penalty=mean_penalty)
-        learner = Learner(config.build(12), config, TrainingConfig(steps=60, alpha_warmup_steps=1))
+def test_a_loss_that_is_not_finite_updates_nothing():
+    learner = Learner(Atomic(n_latents=6, lens="paper").build(8), training=Training(steps=2), name="mine")
+    with torch.no_grad():
+        learner.dictionary.left.mul_(1e20)
+    before = learner.dictionary.left.detach().clone()
+    with pytest.raises(DivergedError, match=r"the loss of mine is (inf|nan) \(error .*, density .*\) at step 0"):
+        learner.step(rows())
+    assert torch.equal(learner.dictionary.left, before)
+
+
+def test_latents_outside_the_strongest_add_up_to_nothing_with_a_mean():
+    """Many latents, and an error of three of them: without the term all latents together miss the mean."""
+    x, missed = rows(512, 12) + 2, []
+    for loss in ((Error(top=3),), (Mean(), Error(top=3))):
+        learner = Learner(Atomic(n_latents=96, lens="paper").build(12), loss, Training(steps=60))
         reports = [learner.step(x) for _ in range(60)]
-        assert reports[-1].error < 0.5 * reports[0].error
-        missed.append(float(learner.autoencoder.error(x).mean().detach()))
+        assert reports[-1]["error"] < 0.5 * reports[0]["error"]
+        missed.append(float(learner.dictionary.error(x).mean().detach()))
     assert missed[1] < 0.5 * missed[0]

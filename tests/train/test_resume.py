@@ -15,18 +15,19 @@ from tests.train import job
 
 pytestmark = pytest.mark.slow
 
-NAMES = ("sparse", "topk")
+NAMES = ("sparse", "own", "topk")
+"""The second is trained with terms of a user's own, on tokens and on weights."""
 JOB = fresh_process.module("tests.train.job")
 
 
 def run(folder: Path, *arguments: object) -> fresh_process.Finished:
-    return fresh_process.run(JOB, folder, *arguments)
+    return fresh_process.run(JOB, folder, "--dictionaries", *NAMES, *arguments)
 
 
 def final_state(folder: Path) -> list[list[bytes]]:
     learners = job.learners(*NAMES)
     assert resume(folder, learners, job.Shard()) == []
-    assert learners[0].next_step == job.STEPS
+    assert learners[0].step_index == job.STEPS
     return [job.fingerprint(each) for each in learners]
 
 
@@ -59,7 +60,7 @@ def test_kills_from_outside_change_no_bit(tmp_path, uninterrupted):
     """Killed at an arbitrary moment after a few steps, which the process itself does not choose."""
     generator = random.Random(8)
     for _ in range(4):
-        process = fresh_process.start(JOB, tmp_path, "--slow", 0.05)
+        process = fresh_process.start(JOB, tmp_path, "--dictionaries", *NAMES, "--slow", 0.05)
         steps = generator.randint(1, 6)
         while process.is_running() and process.written().count("\n") < steps:
             time.sleep(0.001)
@@ -101,7 +102,7 @@ def test_a_damaged_newest_checkpoint_is_skipped_and_named(tmp_path, uninterrupte
     (skipped,) = resume(folder, learners, stream)
     assert skipped.folder == newest
     assert skipped.reason
-    assert learners[0].next_step == job.STEPS - 4
+    assert learners[0].step_index == job.STEPS - 4
     resumed = run(folder)
     assert resumed.returncode == 0
     assert f"passed over {newest.name}: " in resumed.stderr

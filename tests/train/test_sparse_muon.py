@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from quadric.model.fast.products import csr_pattern
+from quadric.model.products import csr_pattern
 from quadric.train import optimizers
 from quadric.train.optimizers import (
     COEFFICIENTS,

@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import pytest
+from quadric.train.plan import plan_run
 
 from quadric.train import AutoencoderConfig, TrainingConfig
 from quadric.train.cost import StepSize, step_flops
-from quadric.train.plan import plan_run
-from quadric.train.timing import StepWork, lifted_work, measure_rates
+from quadric.train.timing import StepWork, lifted_work
 
 SIZE = StepSize(
     d_model=129, n_tokens=2048, n_latents=65_536, n_hidden=131_072, prior="composite",
@@ -70,12 +70,3 @@ def test_a_run_in_the_product_space_is_planned_by_its_work():
     assert last < annealed
     assert plan.seconds(1e12, rates) == pytest.approx(5 * annealed + 5 * last)
     assert plan.seconds(1e12) == pytest.approx(plan.flops / 1e12), "without rates, the products alone"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("top_latents", [None, 4])
-@pytest.mark.parametrize("prior", ["atomic", "composite"])
-def test_the_rates_of_this_machine_are_rates(top_latents, prior):
-    density = 4 / 32_768 if prior == "composite" else 1.0
-    size = replace(SIZE, d_model=8, n_tokens=20, prior=prior, mixing_density=density, top_latents=top_latents)
-    assert all(1e3 < rate < 1e15 for rate in measure_rates(size, seconds=0.0))

@@ -5,18 +5,21 @@ import csv
 import io
 import os
 import shutil
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Playwright, Request
 
-from quadric.viewer.serve import address_of, site_server
+from quadric.viewer.serve import SiteServer
 
 # Software GL warns about reading back its own canvas, which no page can avoid.
 HARMLESS = "GPU stall due to ReadPixels"
+AXE = Path(__file__).parents[2] / "web/node_modules/axe-core/axe.min.js"
+PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+"""Settings of a browser for `open_viewer`."""
 
 
 # Within the page: a thousand moves of the real pointer would be slow.
@@ -66,14 +69,8 @@ def launch(playwright: Playwright, *arguments: str) -> Browser:
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
     """Serve a site inside a with block; gives its address."""
-    with site_server(folder, 0) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield address_of(server)
-        finally:
-            server.shutdown()
-            thread.join()
+    with closing(SiteServer(folder, 0)) as server:
+        yield server.address
 
 
 def wait_until(page: Page, condition: str, argument: object = None) -> None:
@@ -84,6 +81,23 @@ def wait_until(page: Page, condition: str, argument: object = None) -> None:
             return
         page.wait_for_timeout(20)
     raise AssertionError(f"{condition} did not come true")
+
+
+def accessibility_faults(page: Page) -> list[tuple[str, list[str]]]:
+    """What axe finds in the light and in the dark theme: rules, and the elements that break them."""
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    faults = []
+    for theme in ("light", "dark"):
+        page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
+        wait_until(page, "theme => document.documentElement.dataset.theme === theme", theme)
+        found = page.evaluate("axe.run(document, { resultTypes: ['violations'] }).then((result) => result.violations)")
+        faults += [(each["id"], [node["html"][:120] for node in each["nodes"][:3]]) for each in found]
+    return faults
+
+
+def fits_a_phone(page: Page) -> bool:
+    """Whether nothing has to be scrolled sideways."""
+    return bool(page.evaluate("document.documentElement.scrollWidth") <= PHONE["viewport"]["width"])
 
 
 class Watch:

@@ -1,14 +1,11 @@
 """Clusters on a latent's page: colours, legend and stability, and what is said where there are none."""
 
-import gzip
-import json
 import re
 
 import pytest
 from playwright.sync_api import expect
 
-from quadric.viewer.encoding import pack, unpack
-from tests.viewer.synthetic import GROUPS, HOSTILE_LATENT, SEARCHED, write_synthetic_site
+from tests.viewer.synthetic import GROUPS, HOSTILE_LATENT, SEARCHED
 
 CLUSTERS, NONE, CHANCE = "#/composite/latent/3", "#/composite/latent/2", "#/composite/latent/5"
 
@@ -78,24 +75,3 @@ def test_hostile_names_are_plain_text(viewer):
     assert names == ["<img src=x onerror=alert(1)>", "<script>alert(2)</script>", "⟨U+202E⟩gnp.exe"]
     expect(page.locator(".legend")).to_contain_text("<img src=x onerror=alert(1)> (0.99)")
     assert page.locator("img, iframe, object").count() == 0
-
-
-def test_a_site_from_before_clusters_is_shown_without_them(tmp_path, serve, open_viewer):
-    site = write_synthetic_site(tmp_path / "site", n_latents=6, n_points=60)
-    manifest = json.loads((site / "data/site.json").read_text(encoding="utf-8"))
-    for entry in manifest["dictionaries"]:
-        del entry["clusters"]
-    (site / "data/site.json").write_text(json.dumps(manifest), encoding="utf-8")
-    (site / "data/composite/clusters.json.gz").unlink()
-    for path in (site / "data/composite/latents").iterdir():
-        path.write_bytes(pack({name: each for name, each in unpack(path.read_bytes()).items() if name != "clusters"}))
-    page = open_viewer(serve(site)).open(CLUSTERS)
-    expect(page.locator(".neighbours li").first).to_be_visible()
-    expect(panel(page)).to_have_count(0)
-
-
-def test_damaged_clusters_are_named_with_the_remedy(tmp_path, serve, open_viewer):
-    site = write_synthetic_site(tmp_path / "site", n_latents=6, n_points=60)
-    (site / "data/composite/clusters.json.gz").write_bytes(gzip.compress(b"{"))
-    page = open_viewer(serve(site)).open(CLUSTERS)
-    expect(page.locator(".problem")).to_contain_text("data/composite/clusters.json.gz cannot be read")

@@ -14,10 +14,8 @@ from quadric.model.lens import affine_lens, token_moments
 from quadric.viewer.comparisons import SMALLEST_OVERLAP, comparable_pairs, compare_dictionaries, site_comparisons
 from quadric.viewer.encoding import unpack
 from quadric.viewer.export import build_site
-from quadric.viewer.schema import NOTHING, SiteComparison
-from quadric.viewer.writer import write_site
+from quadric.viewer.schema import NOTHING
 from tests.viewer.small_evidence import N_LATENTS, site_input
-from tests.viewer.synthetic import synthetic_comparison, synthetic_dictionary, synthetic_text
 
 
 def dictionary(n_latents: int = 24, *, seed: int = 0, d_model: int = 16, **provenance: str) -> BilinearAutoencoder:
@@ -140,32 +138,3 @@ def test_a_site_of_several_dictionaries_has_a_file_per_pair(tmp_path: Path, stat
     off = build_site(inputs, tmp_path / "off", with_map=False, clustered=0, compared=False, static=static)
     assert off.comparisons == ()
     assert not (tmp_path / "off/data/comparisons").exists()
-
-
-@pytest.mark.parametrize(
-    ("change", "complaint"),
-    [
-        ({"partners": np.full(6, 9, dtype=np.int32)}, "partners beyond the 6 latents of the second"),
-        ({"overlaps": np.full(6, 2, dtype=np.float32)}, "overlaps that are not between 0 and 1"),
-        ({"partners": np.zeros(5, dtype=np.int32), "overlaps": np.zeros(5, dtype=np.float32)}, "has 5 latents"),
-    ],
-)
-def test_a_comparison_that_cannot_be_shown_is_refused(
-    tmp_path: Path, static: Path, change: dict[str, np.ndarray], complaint: str
-) -> None:
-    comparison = replace(synthetic_comparison("composite", "atomic", 6), **change)
-    with pytest.raises(ValueError, match=complaint):
-        write_two(tmp_path, static, comparison)
-
-
-def test_a_comparison_with_a_stranger_is_refused(tmp_path: Path, static: Path) -> None:
-    with pytest.raises(ValueError, match="not on the site; there are"):
-        write_two(tmp_path, static, synthetic_comparison("composite", "stranger", 6))
-
-
-def write_two(tmp_path: Path, static: Path, comparison: SiteComparison) -> None:
-    text = synthetic_text(5_000)
-    dictionaries = [synthetic_dictionary(text, name=name, n_latents=6, n_points=20) for name in ("composite", "atomic")]
-    write_site(
-        tmp_path / "site", title="t", texts=[text], dictionaries=dictionaries, comparisons=[comparison], static=static
-    )

@@ -13,7 +13,7 @@ from quadric.evidence import Collector, ModelLabels, evidence_of, gather
 from quadric.evidence.ranking import worth
 from quadric.evidence.record import LabelScore
 from quadric.geometry import Neighbours, dictionary_geometry, neighbours, redundancy, statistics
-from quadric.viewer import export, schema
+from quadric.viewer import dictionaries, schema
 from quadric.viewer.encoding import unpack
 from quadric.viewer.export import SiteInput, build_site, site_parts, unused_name
 from tests.evidence.streams import HOOK, PROVENANCE, RandomStream, RandomText, small_autoencoder
@@ -39,7 +39,7 @@ def layout(monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
         assert len(close.latents) == N_LATENTS
         return places
 
-    monkeypatch.setattr(export, "umap_layout", stand_in)
+    monkeypatch.setattr(dictionaries, "umap_layout", stand_in)
     return places
 
 

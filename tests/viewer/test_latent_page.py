@@ -1,7 +1,5 @@
 """One latent's page: picture, contexts, spectrum, neighbours, comparison, what can be taken away."""
 
-import gzip
-import json
 import re
 
 import numpy as np
@@ -10,7 +8,7 @@ from playwright.sync_api import expect
 
 from tests.viewer.browser import wait_until
 from tests.viewer.level_sets import View
-from tests.viewer.synthetic import UNSCORED, synthetic_dictionary, synthetic_text, write_synthetic_site
+from tests.viewer.synthetic import UNSCORED, synthetic_dictionary, synthetic_text
 from tests.viewer.synthetic_forms import BOWL, EGG, EMPTY, HALF_SPACE, PRINGLE
 
 CONE, CIRCLE, DIFFUSE = "#/composite/latent/2", "#/composite/latent/0", "#/composite/latent/5"
@@ -55,22 +53,6 @@ def test_the_label_shown_has_its_score_or_is_said_to_be_unevaluated(viewer, late
     page = viewer.open(f"#/composite/latent/{latent}")
     expect(page.locator(".title .explained")).to_have_text(said)
     assert re.search(how, page.locator(".title .explained").get_attribute("title"))
-
-
-def test_a_site_without_scores_says_that_labels_are_unevaluated(tmp_path, serve, open_viewer):
-    site = write_synthetic_site(tmp_path / "site", n_latents=6, n_points=60)
-    manifest = json.loads((site / "data/site.json").read_text(encoding="utf-8"))
-    del manifest["dictionaries"][0]["labels"]["scored"]
-    (site / "data/site.json").write_text(json.dumps(manifest), encoding="utf-8")
-    path = site / "data/composite/labels.json.gz"
-    labels = json.loads(gzip.decompress(path.read_bytes()))
-    for label in labels:
-        del label["score"], label["written_score"]
-    path.write_bytes(gzip.compress(json.dumps(labels).encode()))
-    page = open_viewer(serve(site)).open(CIRCLE)
-    expect(page.locator(".title .explained")).to_have_text("label unevaluated")
-    expect(page.locator(".badge")).to_contain_text("Labels are unevaluated")
-    expect(page.locator("footer.bottom")).to_contain_text("Unevaluated.")
 
 
 def test_neighbours_come_by_overlap(viewer):

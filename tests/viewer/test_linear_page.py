@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 import quadric
 from quadric.viewer.export import SiteInput, build_site
 from tests.geometry.linear_dictionary import N_LATENTS, tokens, topk
-from tests.viewer.test_viewer_hardship import AXE
+from tests.viewer.browser import PHONE, accessibility_faults, fits_a_phone
 
 pytestmark = pytest.mark.slow  # a real browser
 LATENT = "#/topk/latent/4"
@@ -101,19 +101,14 @@ def test_the_two_are_compared_and_a_pair_is_drawn_side_by_side(viewer):
 
 @pytest.mark.parametrize("route", [f"{LATENT}?surface=0.2", "#/topk", "#/topk/versus/bilinear"])
 def test_a_phone_shows_everything_without_scrolling_sideways(linear_site, serve, open_viewer, route):
-    viewer = open_viewer(serve(linear_site), viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    viewer = open_viewer(serve(linear_site), **PHONE)
     page = viewer.open(route)
     page.wait_for_selector("main")
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert fits_a_phone(page)
 
 
 @pytest.mark.parametrize("route", [f"{LATENT}?surface=0.2", "#/topk"])
 def test_pages_are_accessible(viewer, route):
     page = viewer.open(route)
     viewer.picture()
-    page.evaluate(AXE.read_text(encoding="utf-8"))
-    for theme in ("light", "dark"):
-        page.emulate_media(color_scheme=theme)
-        page.wait_for_function("theme => document.documentElement.dataset.theme === theme", arg=theme)
-        found = page.evaluate("axe.run(document, { resultTypes: ['violations'] }).then((result) => result.violations)")
-        assert [(each["id"], [node["html"][:120] for node in each["nodes"][:3]]) for each in found] == []
+    assert accessibility_faults(page) == []

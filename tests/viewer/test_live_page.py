@@ -8,11 +8,11 @@ from playwright.sync_api import expect
 
 from quadric.run.explaining import run_explainer
 from quadric.run.sites import export_site
-from quadric.viewer.live.serving import LiveServer
+from quadric.viewer.live.api import Api
 from quadric.viewer.live.session import Session
+from quadric.viewer.serve import SiteServer
 from tests.explanations.small_run import NAME, make_small_run
-from tests.viewer.browser import wait_until
-from tests.viewer.test_viewer_hardship import AXE
+from tests.viewer.browser import PHONE, accessibility_faults, fits_a_phone, wait_until
 
 TEXT = "Document 3: word 3."
 HOSTILE = "<img src=x onerror=document.title='pwned'> \u202e</textarea><script>1</script>"
@@ -24,7 +24,7 @@ def live(tmp_path_factory):
     run = make_small_run(tmp_path_factory.mktemp("live-page"))
     explainer = run_explainer(run, model=str(run.parent / "tiny"), device="cpu")
     export_site(explainer.autoencoder, explainer.evidence, run / "site", name=NAME, with_map=False)
-    server = LiveServer(run / "site", Session({NAME: explainer}), 0)
+    server = SiteServer(run / "site", 0, Api(Session({NAME: explainer})))
     yield server
     server.close()
 
@@ -135,7 +135,7 @@ def test_closing_the_tab_stops_the_work(page, live, monkeypatch):
         finally:
             ended.append(time.monotonic())
 
-    monkeypatch.setitem(live.session.methods, "explain", slow)
+    monkeypatch.setitem(live.api.session.methods, "explain", slow)
     go(page, live, f"#/{NAME}/try?text=never")
     expect(page.get_by_role("status").first).to_contain_text("reading")
     page.close()
@@ -167,19 +167,12 @@ def test_axe_finds_no_fault_in_either_theme(open_viewer, live):
         if "latent" in route:
             page.get_by_role("button", name="Continue the text").click()
             page.wait_for_selector(".sides")
-        page.evaluate(AXE.read_text(encoding="utf-8"))
-        for theme in ("light", "dark"):
-            page.emulate_media(color_scheme=theme)
-            wait_until(page, "theme => document.documentElement.dataset.theme === theme", theme)
-            found = page.evaluate(
-                "axe.run(document, { resultTypes: ['violations'] }).then(({ violations }) => violations)"
-            )
-            assert [(each["id"], [node["html"][:120] for node in each["nodes"][:3]]) for each in found] == []
+        assert accessibility_faults(page) == []
 
 
 def test_the_pages_fit_a_phone(open_viewer, live):
-    viewer = open_viewer(live.address, viewport={"width": 390, "height": 800})
+    viewer = open_viewer(live.address, **PHONE)
     for route in (f"#/{NAME}/try?text={quote(TEXT)}&token=1", f"{LATENT}?text={quote(TEXT)}"):
         page = viewer.open(route)
         page.wait_for_selector("button.token, .own-tokens li")
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        assert fits_a_phone(page)

@@ -3,7 +3,7 @@
 import html
 import json
 import re
-from types import SimpleNamespace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,9 +11,9 @@ import torch
 from playwright.sync_api import expect
 
 import quadric
-from quadric.geometry import Centre, Form, latent_form
+from quadric.geometry import Form, latent_form
 from quadric.model import Provenance
-from quadric.viewer.notebook_points import MOST_ROWS, PointsOfLatents, best_linear_direction, strongest_and_sampled
+from quadric.viewer.notebook import MOST_ROWS, best_linear_direction, strongest_and_sampled
 from tests.geometry.linear_dictionary import tokens, topk
 from tests.viewer.browser import Viewer, Watch
 from tests.viewer.rows import row_autoencoder, row_evidence, rows
@@ -27,32 +27,21 @@ def autoencoder():
 
 
 @pytest.fixture(scope="module")
-def evidence():
-    """The shape of quadric.evidence.Evidence, with one point missing and a token that tries to end the page."""
-    generator = np.random.default_rng(0)
+def evidence(autoencoder):
+    """With one point missing, and a token that tries to end the page."""
+    x = torch.randn(300, 16, generator=torch.Generator().manual_seed(0))
+    collected = quadric.collect_evidence(autoencoder, x + 0.5, points=30, progress=False)
     places = np.tile(np.arange(30), (6, 1))
     places[:, -1] = -1
-    points = SimpleNamespace(
-        places=places,
-        values=-np.sort(-generator.random((6, 30))).astype(np.float32),
-        coordinates=generator.normal(0, 0.3, (6, 30, 8)).astype(np.float32),
-        control=generator.normal(0, 0.3, (6, 30, 3)).astype(np.float32),
-        linear=generator.normal(0, 0.3, (6, 30)).astype(np.float32),
-    )
-    calibration = SimpleNamespace(
-        signs=np.array([1.0, -1, 1, -1, 1, -1], dtype=np.float32),
-        rest=np.full(6, 0.1, dtype=np.float32),
-        tokens_centre=lambda: Centre(torch.full((16,), 0.1)),
-    )
-    statistics = SimpleNamespace(curvature=np.full(6, 0.7, dtype=np.float32))
     vocabulary = [b" the", b"</script><script>alert(1)</script>", b"\xff"]
-    text = SimpleNamespace(token_ids=generator.integers(0, 3, 30).astype(np.int32), vocabulary=vocabulary)
-    return SimpleNamespace(
-        points=points,
-        text=text,
+    token_ids = np.random.default_rng(0).integers(0, 3, len(collected.text.token_ids)).astype(np.int32)
+    signs, rest = np.array([1, -1] * 3, dtype=np.float32), np.full(6, 0.1, dtype=np.float32)
+    return replace(
+        collected,
         provenance=Provenance(model="smollm2"),
-        calibration=calibration,
-        statistics=statistics,
+        points=replace(collected.points, places=places),
+        text=replace(collected.text, token_ids=token_ids, vocabulary=vocabulary),
+        calibration=replace(collected.calibration, signs=signs, rest=rest),
     )
 
 
@@ -79,19 +68,18 @@ def test_a_picture_has_a_short_repr(autoencoder):
 
 
 def test_points_come_from_the_evidence_without_those_that_are_missing(autoencoder, evidence):
-    assert isinstance(evidence, PointsOfLatents)
     data = data_of(quadric.show(autoencoder, 3, evidence))
     assert len(data["values"]) == 29
-    assert [len(axis) for axis in data["coordinates"]] == [29] * 8
+    assert [len(axis) for axis in data["coordinates"]] == [29] * evidence.settings.n_axes
     words = [data["texts"][token] for token in data["tokens"]]
     expected = [evidence.text.vocabulary[token].decode(errors="replace") for token in evidence.text.token_ids[:29]]
     assert words == expected
     assert data["note"] == "29 tokens; strong activations are over-represented."
     assert (data["origin"], data["unit"]) == ("the mean token", "token")
-    assert data["measured_curvature"] == pytest.approx(0.7)
+    assert data["measured_curvature"] == pytest.approx(evidence.statistics.curvature[3])
     assert data["rest"] == pytest.approx(0.1)
     assert len(data["linear"]) == 29
-    about_mean = quadric.geometry.read(autoencoder, 3, torch.full((16,), 0.1))
+    about_mean = quadric.geometry.read(autoencoder, 3, evidence.calibration.tokens_centre())
     assert data["constant"] == pytest.approx(-about_mean.constant)  # the evidence shows −z of latent 3
     assert data["curvature"] == pytest.approx(about_mean.curvature)
 

@@ -1,12 +1,11 @@
-"""Example geometries: the list on the landing page, the panel and chips of a latent, and older sites."""
+"""Example geometries: the list on the landing page, the panel and chips of a latent."""
 
-import gzip
-import json
 import re
 
 from playwright.sync_api import expect
 
-from tests.viewer.synthetic import GROUPS, HOSTILE_LATENT, SEARCHED, write_synthetic_site
+from tests.viewer.browser import PHONE, fits_a_phone
+from tests.viewer.synthetic import GROUPS, HOSTILE_LATENT, SEARCHED
 
 CONE, CLUSTERS, BOTH = "#/composite/latent/2", "#/composite/latent/3", "#/composite/latent/14"
 
@@ -67,34 +66,9 @@ def test_hostile_tokens_are_plain_text(viewer):
     assert page.locator("img, iframe, object").count() == 0
 
 
-def test_a_site_from_before_patterns_is_shown_without_them(tmp_path, serve, open_viewer):
-    site = write_synthetic_site(tmp_path / "site", n_latents=6, n_points=60)
-    manifest = json.loads((site / "data/site.json").read_text(encoding="utf-8"))
-    for entry in manifest["dictionaries"]:
-        del entry["patterns"]
-    (site / "data/site.json").write_text(json.dumps(manifest), encoding="utf-8")
-    (site / "data/composite/patterns.json.gz").unlink()
-    page = open_viewer(serve(site)).open(CONE)
-    expect(page.locator(".neighbours li").first).to_be_visible()
-    expect(panel(page)).to_have_count(0)
-    page = open_viewer(serve(site)).open("#/composite")
-    expect(page.locator(".list tbody tr").first).to_be_visible()
-    expect(panel(page)).to_have_count(0)
-
-
-def test_damaged_patterns_are_named_with_the_remedy_and_the_map_still_opens(tmp_path, serve, open_viewer):
-    site = write_synthetic_site(tmp_path / "site", n_latents=6, n_points=60)
-    (site / "data/composite/patterns.json.gz").write_bytes(gzip.compress(b"{"))
-    page = open_viewer(serve(site)).open(CONE)
-    expect(page.locator(".problem")).to_contain_text("data/composite/patterns.json.gz cannot be read")
-    page = open_viewer(serve(site)).open("#/composite")
-    expect(panel(page)).to_contain_text("data/composite/patterns.json.gz cannot be read")
-    expect(page.locator(".list tbody tr").first).to_be_visible()
-
-
 def test_a_narrow_screen_shows_one_kind_below_the_other(open_viewer, address):
-    page = open_viewer(address, viewport={"width": 390, "height": 800}).open("#/composite")
+    page = open_viewer(address, **PHONE).open("#/composite")
     boxes = [each.bounding_box() for each in panel(page).locator(".geometry-kinds > div").all()]
     assert len({round(box["x"]) for box in boxes}) == 1
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert fits_a_phone(page)
     expect(panel(page)).to_contain_text(GROUPS["states"][0])

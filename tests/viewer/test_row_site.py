@@ -6,9 +6,8 @@ import pytest
 from playwright.sync_api import expect
 
 from quadric.viewer.export import build_site
-from tests.viewer.browser import wait_until
+from tests.viewer.browser import PHONE, accessibility_faults, fits_a_phone
 from tests.viewer.rows import N_ROWS, row_site_input
-from tests.viewer.test_viewer_hardship import AXE
 
 LATENT = "#/flowers/latent/4"
 UNKNOWN_VALUE = re.compile(r"\b(undefined|null|none|nan)\b", re.IGNORECASE)
@@ -125,19 +124,13 @@ def test_help_explains_rows(viewer):
     assert "token" not in said.lower()
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_finds_no_fault(viewer, theme):
-    page = viewer.open(f"{LATENT}?pins=0&colour=position")
-    page.emulate_media(color_scheme=theme)
-    wait_until(page, "theme => document.documentElement.dataset.theme === theme", theme)
-    page.evaluate(AXE.read_text(encoding="utf-8"))
-    found = page.evaluate("axe.run(document, { resultTypes: ['violations'] }).then((result) => result.violations)")
-    assert [each["id"] for each in found] == []
+def test_axe_finds_no_fault_in_either_theme(viewer):
+    assert accessibility_faults(viewer.open(f"{LATENT}?pins=0&colour=position")) == []
 
 
 def test_a_phone_shows_long_rows_without_scrolling_sideways(row_site, serve, open_viewer):
-    viewer = open_viewer(serve(row_site), viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    viewer = open_viewer(serve(row_site), **PHONE)
     for route in ("", f"{LATENT}?pins=0,1,2&colour=token"):
         page = viewer.open(route)
         viewer.picture()
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        assert fits_a_phone(page)

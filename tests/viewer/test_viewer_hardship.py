@@ -3,15 +3,14 @@
 import gzip
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
 
-from tests.viewer.browser import launch, wait_until
+from quadric.viewer.encoding import pack, unpack
+from tests.viewer.browser import PHONE, accessibility_faults, fits_a_phone, launch, wait_until
 from tests.viewer.synthetic import HOSTILE
 
-AXE = Path(__file__).parents[2] / "web/node_modules/axe-core/axe.min.js"
 LATENT = "#/composite/latent/2"
 
 
@@ -54,11 +53,63 @@ def test_a_truncated_file_is_named_with_the_remedy(damaged, name, route):
     expect(page.get_by_role("alert")).to_contain_text("Export or upload it again")
 
 
-def test_a_file_that_is_whole_but_nonsense_is_named(damaged):
+@pytest.mark.parametrize("name", ["latents/00002.st", "clusters.json.gz", "patterns.json.gz"])
+def test_a_file_that_is_whole_but_nonsense_is_named(damaged, name):
     def damage(folder):
-        (folder / "data/composite/latents/00002.st").write_bytes(gzip.compress(b"nonsense, but whole"))
+        (folder / "data/composite" / name).write_bytes(gzip.compress(b"{"))
 
-    expect(damaged(damage, LATENT).get_by_role("alert")).to_contain_text("cannot be read")
+    page = damaged(damage, LATENT)
+    expect(page.get_by_role("alert")).to_contain_text(f"data/composite/{name} cannot be read")
+    if "patterns" in name:  # the map opens all the same
+        page.goto(page.url.split("#")[0] + "#/composite")
+        expect(page.locator(".map-page")).to_contain_text(f"{name} cannot be read")
+        expect(page.locator(".list tbody tr").first).to_be_visible()
+
+
+def without_clusters(folder):
+    (folder / "data/composite/clusters.json.gz").unlink()
+    for path in (folder / "data/composite/latents").iterdir():
+        path.write_bytes(pack({name: each for name, each in unpack(path.read_bytes()).items() if name != "clusters"}))
+
+
+def without_scores(folder):
+    path = folder / "data/composite/labels.json.gz"
+    labels = [{name: label[name] for name in label if "score" not in name} for label in json.loads(gunzipped(path))]
+    path.write_bytes(gzip.compress(json.dumps(labels).encode()))
+
+
+def gunzipped(path):
+    return gzip.decompress(path.read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("part", "remove"),
+    [
+        ("clusters", without_clusters),
+        ("patterns", lambda folder: (folder / "data/composite/patterns.json.gz").unlink()),
+        ("labels.scored", without_scores),
+    ],
+)
+def test_a_site_without_a_part_is_shown_without_it(damaged, part, remove):
+    def damage(folder):
+        manifest = json.loads((folder / "data/site.json").read_text(encoding="utf-8"))
+        of, _, name = part.rpartition(".")
+        for entry in manifest["dictionaries"]:
+            del (entry[of] if of else entry)[name]
+        (folder / "data/site.json").write_text(json.dumps(manifest), encoding="utf-8")
+        remove(folder)
+
+    page = damaged(damage, "#/composite/latent/3")
+    expect(page.locator(".neighbours li").first).to_be_visible()
+    clusters = page.get_by_role("region", name="Clusters", exact=True)
+    expect(clusters).to_have_count(0 if part == "clusters" else 1)
+    expect(page.get_by_role("region", name="Example geometries")).to_have_count(0 if part == "patterns" else 1)
+    if part == "labels.scored":
+        expect(page.locator(".title .explained")).to_have_text("label unevaluated")
+        expect(page.locator(".badge")).to_contain_text("Labels are unevaluated")
+        expect(page.locator("footer.bottom")).to_contain_text("Unevaluated.")
+    page.goto(page.url.split("#")[0] + "#/composite")
+    expect(page.locator(".list tbody tr").first).to_be_visible()
 
 
 def test_a_missing_file_is_named(damaged):
@@ -220,22 +271,17 @@ def test_axe_finds_no_fault_in_either_theme(viewer, name):
         page.wait_for_selector("[role=option]")
     if name.startswith("latent"):
         page.get_by_text("The same points as a table").click()
-    page.evaluate(AXE.read_text(encoding="utf-8"))
-    for theme in ("light", "dark"):
-        page.emulate_media(color_scheme=theme)
-        wait_until(page, "theme => document.documentElement.dataset.theme === theme", theme)
-        found = page.evaluate("axe.run(document, { resultTypes: ['violations'] }).then((result) => result.violations)")
-        assert [(each["id"], [node["html"][:120] for node in each["nodes"][:3]]) for each in found] == []
+    assert accessibility_faults(page) == []
 
 
 @pytest.mark.parametrize(
     "route", ["", LATENT, f"{LATENT}?versus=8&surface=0.3&pins=1", "#/composite/versus/atomic?pair=2"]
 )
 def test_a_phone_shows_everything_without_scrolling_sideways(open_viewer, address, route):
-    viewer = open_viewer(address, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    viewer = open_viewer(address, **PHONE)
     page = viewer.open(route)
     viewer.picture()  # everything has loaded and found its place
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert fits_a_phone(page)
     scene = page.locator(".scene").first.bounding_box()
     assert scene["width"] > 300
     assert scene["height"] > 250

@@ -328,13 +328,6 @@ def test_clusters_are_stored_by_latent_and_by_point(tmp_path, static, text):
     assert set(found) == {str(latent) for latent in dictionary.clusters}
 
 
-def test_clusters_of_a_latent_that_is_not_there_are_refused(tmp_path, static, text):
-    dictionary = synthetic_dictionary(text, n_latents=3, n_points=20)
-    other = replace(dictionary, clusters={9: dictionary.clusters[0]})
-    with pytest.raises(ValueError, match="for latents below 3"):
-        write_site(tmp_path / "site", title="t", texts=[text], dictionaries=[other], static=static)
-
-
 def test_patterns_are_stored_by_latent(tmp_path, static, text):
     write(tmp_path / "site", static, text)
     dictionary = synthetic_dictionary(text, n_latents=7, n_points=50)
@@ -345,16 +338,6 @@ def test_patterns_are_stored_by_latent(tmp_path, static, text):
     }
     stored = json.loads((tmp_path / "site/data/site.json").read_text(encoding="utf-8"))["dictionaries"][0]["patterns"]
     assert stored == json.loads(json.dumps(asdict(dictionary.entry.patterns)))
-
-
-def test_patterns_that_contradict_each_other_are_refused(tmp_path, static, text):
-    dictionary = synthetic_dictionary(text, n_latents=3, n_points=20)
-    beyond = replace(dictionary, patterns={9: dictionary.patterns[0]})
-    with pytest.raises(ValueError, match="has patterns of latent 9; n_latents=3"):
-        write_site(tmp_path / "site", title="t", texts=[text], dictionaries=[beyond], static=static)
-    other = replace(dictionary, patterns={2: dictionary.patterns[0]})
-    with pytest.raises(ValueError, match="latent 2 of 'composite' is an example of a cone that it lacks"):
-        write_site(tmp_path / "site", title="t", texts=[text], dictionaries=[other], static=static)
 
 
 def test_too_few_latents_are_an_error(tmp_path, static, text):

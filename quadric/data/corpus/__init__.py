@@ -7,11 +7,11 @@
 `CorpusConfig` determines everything: the same config gives the same blocks on any machine.
 """
 
-from quadric.data.corpus.blocks import Block, TokenBlocks, TokenEncoder
-from quadric.data.corpus.config import CorpusConfig, CorpusError, Document, Split
-from quadric.data.corpus.order import is_held_out, ordered_documents
-from quadric.data.corpus.sources import CorpusIdentity, identify, read_documents
-from quadric.data.corpus.statistics import CorpusStatistics, corpus_statistics, topics_by_document
+from quadric.data.corpus.blocks import Block, TokenBlocks
+from quadric.data.corpus.config import CorpusConfig, CorpusError, Document
+from quadric.data.corpus.order import ordered_documents
+from quadric.data.corpus.sources import CorpusIdentity, identify
+from quadric.data.corpus.statistics import CorpusStatistics, corpus_statistics
 
 __all__ = [
     "Block",
@@ -20,13 +20,8 @@ __all__ = [
     "CorpusIdentity",
     "CorpusStatistics",
     "Document",
-    "Split",
     "TokenBlocks",
-    "TokenEncoder",
     "corpus_statistics",
     "identify",
-    "is_held_out",
     "ordered_documents",
-    "read_documents",
-    "topics_by_document",
 ]

@@ -49,7 +49,8 @@ def is_held_out(document: Document, fraction: float) -> bool:
         True for held-out documents, False for training documents.
 
     Example:
-        >>> from quadric.data.corpus import Document, is_held_out
+        >>> from quadric.data.corpus import Document
+        >>> from quadric.data.corpus.order import is_held_out
         >>> is_held_out(Document(index=0, text="Monday comes before Tuesday."), fraction=0.05)
         False
     """

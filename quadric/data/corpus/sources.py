@@ -32,7 +32,8 @@ def read_documents(config: CorpusConfig) -> Iterator[Document]:
         An iterator of documents.
 
     Example:
-        >>> from quadric.data.corpus import CorpusConfig, read_documents
+        >>> from quadric.data.corpus import CorpusConfig
+        >>> from quadric.data.corpus.sources import read_documents
         >>> documents = list(read_documents(CorpusConfig(source="texts.jsonl")))
         >>> len(documents)
         200

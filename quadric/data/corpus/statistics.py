@@ -62,24 +62,6 @@ def corpus_statistics(
     return statistics
 
 
-def topics_by_document(config: CorpusConfig) -> dict[int, str]:
-    """Topic of every document that has one, keyed by document index.
-
-    Args:
-        config: A corpus with topics: its `topic_field` names the field that holds them.
-
-    Returns:
-        The topics; empty for a corpus without topics.
-
-    Example:
-        >>> from quadric.data.corpus import CorpusConfig, topics_by_document
-        >>> topics = topics_by_document(CorpusConfig(source="texts.jsonl", topic_field="topic"))
-        >>> topics[0], topics[1]
-        ('day', 'family')
-    """
-    return {each.index: each.topic for each in read_documents(config) if each.topic is not None}
-
-
 def _count(
     statistics: CorpusStatistics,
     documents: list[Document],

@@ -7,8 +7,8 @@ detecting   average precision of one latent at telling the concept's tokens from
 finding     all concepts in all autoencoders of some runs
 """
 
-from quadric.evidence.concepts.capturing import Capture, Directions, capture_by_directions, capture_by_forms
-from quadric.evidence.concepts.detecting import Detection, average_precision, detect
+from quadric.evidence.concepts.capturing import Capture
+from quadric.evidence.concepts.detecting import Detection
 from quadric.evidence.concepts.finding import Finding, Named, find_concepts
 from quadric.evidence.concepts.words import CONCEPTS, Concept
 
@@ -17,12 +17,7 @@ __all__ = [
     "Capture",
     "Concept",
     "Detection",
-    "Directions",
     "Finding",
     "Named",
-    "average_precision",
-    "capture_by_directions",
-    "capture_by_forms",
-    "detect",
     "find_concepts",
 ]

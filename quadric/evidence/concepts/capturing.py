@@ -18,11 +18,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from quadric.geometry import centred_spectra
 from quadric.geometry.comparison import NULL_SEED
-from quadric.geometry.similarity import randomly_initialized
-from quadric.geometry.statistics import effective_rank
-from quadric.model import BilinearAutoencoder
+from quadric.geometry.decomposition import centred_spectra
+from quadric.geometry.dictionary import require_forms
+from quadric.geometry.similarity import random_forms
+from quadric.geometry.spectra import effective_rank
+from quadric.model import Dictionary
+from quadric.model.forms import Forms
 
 LARGEST_RANK = 8
 BLOCK = 256
@@ -70,7 +72,7 @@ def concept_variance(vectors: Float[Tensor, "b w d"]) -> Float[Tensor, "d d"]:
 
 @torch.no_grad()
 def captured_shares(
-    autoencoder: BilinearAutoencoder, variances: list[Float[Tensor, "d d"]]
+    autoencoder: Dictionary | Forms, variances: list[Float[Tensor, "d d"]]
 ) -> tuple[Float[Tensor, "c k"], Tensor]:
     """tr U_iᵀSU_i of every latent for each concept, and the rank of each latent."""
     shares = torch.zeros(len(variances), autoencoder.n_latents, dtype=torch.float64)
@@ -87,7 +89,7 @@ def captured_shares(
 
 
 def capture_by_forms(
-    autoencoder: BilinearAutoencoder, variances: list[Float[Tensor, "d d"]], seed: int = NULL_SEED
+    autoencoder: Dictionary | Forms, variances: list[Float[Tensor, "d d"]], seed: int = NULL_SEED
 ) -> list[Capture]:
     """The best latent for each concept, with the chance levels.
 
@@ -100,7 +102,7 @@ def capture_by_forms(
         One result per concept.
 
     Example:
-        >>> from quadric.evidence.concepts import capture_by_forms
+        >>> from quadric.evidence.concepts.capturing import capture_by_forms
         >>> words = torch.nn.functional.normalize(x[:12] - x[:12].mean(0), dim=1).double()
         >>> concept = words.mT @ words / words.square().sum()
         >>> (best,) = capture_by_forms(ae, [concept])
@@ -108,7 +110,7 @@ def capture_by_forms(
         True
     """
     shares, ranks = captured_shares(autoencoder, variances)
-    untrained, _ = captured_shares(randomly_initialized(autoencoder, seed), variances)
+    untrained, _ = captured_shares(random_forms(require_forms(autoencoder), seed), variances)
     found = []
     for row, variance in enumerate(variances):
         latent = int(shares[row].argmax())
@@ -141,7 +143,7 @@ def capture_by_directions(
         One result per concept.
 
     Example:
-        >>> from quadric.evidence.concepts import capture_by_directions
+        >>> from quadric.evidence.concepts.capturing import capture_by_directions
         >>> concept = torch.diag(torch.tensor([0.7, 0.3, 0.0]).double())
         >>> (best,) = capture_by_directions(torch.eye(3), [concept])
         >>> best.latent, round(best.captured, 3), round(best.most, 3)

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from quadric.model import Autoencoder
+from quadric.model import Dictionary
 
 
 class Detection(NamedTuple):
@@ -34,7 +34,7 @@ class Detection(NamedTuple):
 
 
 @torch.no_grad()
-def detect(autoencoder: Autoencoder, concept: Float[Tensor, "b w d"], corpus: Float[Tensor, "n d"]) -> Detection | None:
+def detect(autoencoder: Dictionary, concept: Float[Tensor, "b w d"], corpus: Float[Tensor, "n d"]) -> Detection | None:
     """The latent that detects a concept best.
 
     Args:
@@ -46,7 +46,7 @@ def detect(autoencoder: Autoencoder, concept: Float[Tensor, "b w d"], corpus: Fl
         The detection; None if there are too few tokens to split in two.
 
     Example:
-        >>> from quadric.evidence.concepts import detect
+        >>> from quadric.evidence.concepts.detecting import detect
         >>> found = detect(ae, concept=x[:24].view(4, 6, 32), corpus=x[24:])
         >>> found.sign in (1, -1), found.chance < found.precision <= 1
         (True, True)
@@ -72,7 +72,7 @@ def average_precision(positives: Float[Tensor, "p k"], negatives: Float[Tensor, 
         One number per latent, 1 at best.
 
     Example:
-        >>> from quadric.evidence.concepts import average_precision
+        >>> from quadric.evidence.concepts.detecting import average_precision
         >>> average_precision(torch.tensor([[3.0], [1.0]]), torch.tensor([[2.0], [0.0]]))
         tensor([0.8333], dtype=torch.float64)
     """
@@ -102,7 +102,7 @@ def _checkerboard(concept: Float[Tensor, "b w d"]) -> tuple[Tensor, Tensor]:
     return concept[even], concept[~even]
 
 
-def _encoded(autoencoder: Autoencoder, tokens: Float[Tensor, "n d"]) -> Float[Tensor, "n k"]:
+def _encoded(autoencoder: Dictionary, tokens: Float[Tensor, "n d"]) -> Float[Tensor, "n k"]:
     if not len(tokens):
         return torch.zeros(0, autoencoder.n_latents)
     device = next(autoencoder.parameters()).device

@@ -11,7 +11,6 @@ from quadric.data import BatchSize, LiveStream, find_model, load_model, parse_ho
 from quadric.data.config import config_from, provenance_of
 from quadric.data.models import ModelSource, load_shape
 from quadric.data.provenance import ProvenanceError
-from quadric.evaluation.record import kind_of
 from quadric.evidence.concepts.capturing import (
     Capture,
     Directions,
@@ -22,8 +21,8 @@ from quadric.evidence.concepts.capturing import (
 from quadric.evidence.concepts.detecting import Detection, detect
 from quadric.evidence.concepts.reading import CorpusTokens, concept_vectors, corpus_vectors
 from quadric.evidence.concepts.words import CONCEPTS, Concept
-from quadric.model import Autoencoder, BilinearAutoencoder
-from quadric.model.linear import LinearAutoencoder
+from quadric.model import Dictionary
+from quadric.model.forms import Directions as LinearLatents
 from quadric.model.objective import unit_tokens
 
 CORPUS_TOKENS = 8192
@@ -36,7 +35,7 @@ class Named(NamedTuple):
     """An autoencoder and its display name."""
 
     name: str
-    autoencoder: Autoencoder
+    autoencoder: Dictionary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +115,7 @@ def find_concepts(
                 concept=concept.name,
                 words=len(concept.words),
                 autoencoder=name,
-                kind=kind_of(autoencoder),
+                kind=autoencoder.kind,
                 hook_point=hook_point,
                 best=best,
                 detection=None if each.corpus is None else detect(autoencoder, each.vectors, each.corpus),
@@ -127,11 +126,11 @@ def find_concepts(
     return sorted(found, key=lambda each: order.index(each.concept))
 
 
-def _captured(autoencoder: Autoencoder, variances: list[Tensor]) -> list[Capture | Directions]:
-    if isinstance(autoencoder, BilinearAutoencoder):
-        return [*capture_by_forms(autoencoder, variances)]
-    assert isinstance(autoencoder, LinearAutoencoder)
-    return [*capture_by_directions(autoencoder.decoder.detach().cpu(), variances)]
+def _captured(autoencoder: Dictionary, variances: list[Tensor]) -> list[Capture | Directions]:
+    forms = autoencoder.forms()
+    if isinstance(forms, LinearLatents):
+        return [*capture_by_directions(forms.writes.detach().cpu(), variances)]
+    return [*capture_by_forms(autoencoder, variances)]
 
 
 def _read(

@@ -8,8 +8,3 @@ controls        how often dictionaries and tokens with nothing to show pass the 
 record          what was found, and its table
 finding         all of it for every latent of a dictionary; clusters are those of `quadric.evidence.clusters`
 """
-
-from quadric.evidence.patterns.finding import find_patterns
-from quadric.evidence.patterns.record import PATTERNS, DictionaryPatterns, PatternTest, patterns_csv
-
-__all__ = ["PATTERNS", "DictionaryPatterns", "PatternTest", "find_patterns", "patterns_csv"]

@@ -12,7 +12,7 @@ MEASURED: dict[str, dict[str, tuple[int, int]]] = {
     INTERPOLATION: {RANDOM: (0, 184), UNTRAINED: (0, 306)},
     SUBSET: {RANDOM: (4, 6), UNTRAINED: (46, 62), PERMUTED: (0, 85)},
 }
-"""Latents that pass and latents tested in controls of the demo's dictionary (benchmarks/results/patterns.md). They are
+"""Latents that pass and latents tested in controls of the demo's dictionary (docs/decisions.md). They are
 too slow to make for every dictionary, so these stand in for its own."""
 LEVEL = 0.05
 """Level of the test by which a dictionary shows a pattern more often than a control does."""

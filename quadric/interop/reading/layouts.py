@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from quadric.interop.reading import published, saelens, sparsify
-from quadric.model import Autoencoder, load_pretrained
+from quadric.model import Dictionary, load_pretrained
 from quadric.model.storage import CONFIG_NAME
 
 FOREIGN_CONFIG = "cfg.json"
@@ -26,7 +26,7 @@ class Layout(NamedTuple):
 
     library: str
     files: tuple[str, ...]
-    read: Callable[[Path], Autoencoder]
+    read: Callable[[Path], Dictionary]
 
 
 LAYOUTS = (
@@ -49,7 +49,7 @@ def dictionary_folders(folder: Path) -> dict[str, Path]:
     return {path.name: path for path in _inside(folder)}
 
 
-def read_dictionary(folder: Path) -> Autoencoder:
+def read_dictionary(folder: Path) -> Dictionary:
     """The dictionary in a folder, whichever library wrote it.
 
     Args:

@@ -15,14 +15,15 @@ from torch import Tensor
 
 from quadric._io.files import shown
 from quadric.interop.reading.weights import check_shape, read_config, read_weights, text_or_none, whole_number
-from quadric.model import BilinearArchitecture, BilinearAutoencoder, Provenance
+from quadric.model import Atomic, Composite, Dictionary, Provenance, Quadratic
+from quadric.model.settings import Bilinear
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 SPARSE_BELOW = 0.5
 
 
-def read_published(folder: Path) -> BilinearAutoencoder:
+def read_published(folder: Path) -> Dictionary:
     """The bilinear dictionary of a folder of the paper's authors.
 
     Args:
@@ -39,8 +40,8 @@ def read_published(folder: Path) -> BilinearAutoencoder:
             "'d_model'); give the folder of a dictionary, not of a language model"
         )
     tensors = read_weights(folder / WEIGHTS, ("left", "right"), optional=("down",))
-    architecture = _architecture(config, path, tensors, folder / WEIGHTS)
-    made = BilinearAutoencoder.from_tensors(architecture, _as_ours(architecture, tensors))
+    settings = _settings(config, path, tensors, folder / WEIGHTS)
+    made = settings.restore(tensors["left"].shape[1], _as_ours(settings, tensors))
     layer = config.get("layer")
     made.provenance = Provenance(
         model=text_or_none(config, "base"),
@@ -49,9 +50,7 @@ def read_published(folder: Path) -> BilinearAutoencoder:
     return made.eval()
 
 
-def _architecture(
-    config: dict[str, Any], path: Path, tensors: dict[str, Tensor], weights: Path
-) -> BilinearArchitecture:
+def _settings(config: dict[str, Any], path: Path, tensors: dict[str, Tensor], weights: Path) -> Bilinear:
     d = whole_number(config, "d_model", path)
     expansion = config["expansion"]
     if not isinstance(expansion, int | float) or not expansion > 0:
@@ -62,27 +61,23 @@ def _architecture(
     down = tensors.get("down")
     if down is not None:
         check_shape(tensors, "down", (len(down), h), weights)
-    density = None if down is None else int(down.count_nonzero()) / down.numel()
-    sparse = density is not None and density < SPARSE_BELOW
-    return BilinearArchitecture(
-        d_model=d,
-        n_latents=h if down is None else len(down),
-        n_hidden=h,
-        prior="atomic" if down is None else "composite" if sparse else "quadratic",
-        mixing_density=density if sparse else None,
-        symmetric=False,
-        tied=False,
-        init="orthogonal",
-        seed=0,
-    )
+    if down is None:
+        return Atomic(n_latents=h, lens="paper", symmetric=False)
+    density = int(down.count_nonzero()) / down.numel()
+    if density < SPARSE_BELOW:
+        return Composite(
+            n_latents=len(down), n_hidden=h, lens="paper", symmetric=False,
+            atoms_per_latent=max(density, 1 / down.numel()) * h, initial_density=max(density, 1 / down.numel()),
+        )  # fmt: skip
+    return Quadratic(n_latents=len(down), n_hidden=h, lens="paper", symmetric=False)
 
 
-def _as_ours(architecture: BilinearArchitecture, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def _as_ours(settings: Bilinear, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     left = tensors["left"]
-    ours = {"left": left, "right": tensors["right"], "offset": left.new_zeros(architecture.n_latents)}
-    if architecture.prior == "quadratic":
+    ours = {"left": left, "right": tensors["right"], "offset": left.new_zeros(settings.n_latents)}
+    if settings.prior == "quadratic":
         return ours | {"mixing": tensors["down"]}
-    if architecture.prior == "composite":
+    if settings.prior == "composite":
         rows, columns = tensors["down"].nonzero(as_tuple=True)
         values = tensors["down"][rows, columns]
         return ours | {"mixing_rows": rows, "mixing_columns": columns, "mixing_values": values}

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from quadric._io.files import shown
-from quadric._io.records import record_from_json
 from quadric.interop.reading.places import hook_point_of
 from quadric.interop.reading.tensors import linear_dictionary
 from quadric.interop.reading.weights import (
@@ -26,9 +25,9 @@ from quadric.interop.reading.weights import (
     text_or_none,
     whole_number,
 )
-from quadric.model import Autoencoder, BilinearArchitecture, BilinearAutoencoder, Provenance
-from quadric.model.bilinear import tensor_shapes
-from quadric.model.scaling import Input
+from quadric.model import BilinearAutoencoder, Dictionary, Provenance
+from quadric.model.settings import Input
+from quadric.model.storage import described
 
 CONFIG = "cfg.json"
 WEIGHTS = "sae_weights.safetensors"
@@ -69,7 +68,7 @@ class _Settings(NamedTuple):
     about_model: dict[str, Any]
 
 
-def read_saelens(folder: Path) -> Autoencoder:
+def read_saelens(folder: Path) -> Dictionary:
     """The dictionary of a SAELens folder.
 
     Args:
@@ -102,16 +101,28 @@ def read_saelens(folder: Path) -> Autoencoder:
 
 def _read_bilinear(config: dict[str, Any], path: Path) -> BilinearAutoencoder:
     """A bilinear dictionary by `quadric.export`; its decoder follows from its own tensors and is left out."""
-    architecture = record_from_json(BilinearArchitecture, config.get(OURS), f"{OURS} in {path}")
-    own, decoder = tensor_shapes(architecture), ("W_dec", "b_dec")
+    stored, where = config.get(OURS), f"{OURS} in {path}"
+    dictionary = described(stored, where)
+    own, decoder = tensor_shapes(stored, where), ("W_dec", "b_dec")
     integers = INTEGERS & own.keys()
     tensors = read_weights(path.with_name(WEIGHTS), own, optional=decoder, integers=integers)
-    made = BilinearAutoencoder.from_tensors(architecture, {name: tensors[name] for name in own})
+    made = dictionary.with_tensors({name: tensors[name] for name in own})
+    assert isinstance(made, BilinearAutoencoder)
     about = _object(config.get("metadata"))
     made.provenance = Provenance(
         model=text_or_none(about, "model_name"), hook_point=text_or_none(about, "quadric_hook_point")
     )
     return made.eval()
+
+
+def tensor_shapes(stored: object, where: str) -> dict[str, tuple[int, ...]]:
+    """Name and shape of every tensor of a bilinear dictionary by `quadric.export`."""
+    shapes = stored.get("shapes") if isinstance(stored, dict) else None
+    sizes = shapes.values() if isinstance(shapes, dict) else [None]
+    if not all(isinstance(each, list) and all(type(size) is int and size >= 0 for size in each) for each in sizes):
+        raise ValueError(f"{where} has no shapes of tensors; export the dictionary again")
+    assert isinstance(shapes, dict)
+    return {name: tuple(each) for name, each in shapes.items()}
 
 
 def _settings(config: dict[str, Any], path: Path) -> _Settings:

@@ -3,15 +3,8 @@
 import torch
 from torch import Tensor
 
-from quadric.model import (
-    JumpReLUAutoencoder,
-    LinearArchitecture,
-    LinearAutoencoder,
-    Provenance,
-    ReLUAutoencoder,
-    TopKAutoencoder,
-)
-from quadric.model.scaling import Input
+from quadric.model import LinearAutoencoder, Provenance
+from quadric.model.settings import Input, JumpReLU, Linear, ReLU, TopK
 
 NORMALISATION: dict[Input, str] = {
     "unit": "unit norm per token",
@@ -74,14 +67,14 @@ def linear_dictionary(
         "encoder_bias": _vector("encoder_bias", encoder_bias, k, encoder),
         "decoder_bias": _vector("decoder_bias", decoder_bias, d, encoder),
     }
-    kind: type[LinearAutoencoder] = ReLUAutoencoder if n_active is None else TopKAutoencoder
+    kind: type[Linear] = ReLU if n_active is None else TopK
     if threshold is not None:
-        kind = JumpReLUAutoencoder
+        kind = JumpReLU
         tensors["thresholds"] = _thresholds(threshold, k, encoder)
-    architecture = LinearArchitecture(
-        d_model=d, n_latents=k, n_active=n_active, seed=0, input=input, subtract_decoder_bias=subtract_decoder_bias
-    )
-    made = kind.from_tensors(architecture, {name: _own_copy(name, each) for name, each in tensors.items()})
+    active = {} if n_active is None else {"n_active": n_active}
+    settings = kind(n_latents=k, input=input, subtract_decoder_bias=subtract_decoder_bias, **active)
+    made = settings.restore(d, {name: _own_copy(name, each) for name, each in tensors.items()})
+    assert isinstance(made, LinearAutoencoder)
     made.provenance = Provenance(model=model, hook_point=hook_point, normalisation=NORMALISATION[input])
     return made.eval()
 

@@ -22,7 +22,7 @@ from quadric.evidence import Evidence, RowText, TextSource
 from quadric.evidence.text import HarvestedText
 from quadric.interop.hook_names import module_name
 from quadric.interop.writing.passes import Reading, Side, away_from_rest, check_evidence, token_values
-from quadric.model import Autoencoder
+from quadric.model import Dictionary
 
 Array = np.ndarray
 
@@ -53,7 +53,7 @@ class Entries(NamedTuple):
 
 def write_delphi(
     folder: Path,
-    autoencoder: Autoencoder,
+    autoencoder: Dictionary,
     reading: Reading,
     evidence: Evidence | None,
     *,
@@ -93,7 +93,7 @@ def write_delphi(
 
 
 def firing_entries(
-    autoencoder: Autoencoder, reading: Reading, evidence: Evidence | None, rule: FiringRule
+    autoencoder: Dictionary, reading: Reading, evidence: Evidence | None, rule: FiringRule
 ) -> tuple[Int64[Array, " s"], Entries]:
     """All sequences that were read, and every place where a latent fires, in the order of the text."""
     if evidence is not None:
@@ -159,7 +159,7 @@ def _filler(text: TextSource) -> int:
 
 
 def _config(
-    autoencoder: Autoencoder, tokens: Int64[Array, "s l"], rule: FiringRule | None, model_name: str | None
+    autoencoder: Dictionary, tokens: Int64[Array, "s l"], rule: FiringRule | None, model_name: str | None
 ) -> dict[str, Any]:
     """delphi's cache config, and how Quadric's latents were turned into firings."""
     own = autoencoder.provenance

@@ -25,7 +25,7 @@ from quadric.evidence import Evidence
 from quadric.evidence.record import MISSING, NEGATIVE, POSITIVE
 from quadric.interop.hook_names import transformer_lens_name
 from quadric.interop.writing.passes import Reading, Side, away_from_rest, check_evidence, token_values
-from quadric.model import Autoencoder
+from quadric.model import Dictionary
 
 Array = np.ndarray
 
@@ -79,7 +79,7 @@ class Measured(NamedTuple):
 
 def write_neuronpedia(
     folder: Path,
-    autoencoder: Autoencoder,
+    autoencoder: Dictionary,
     reading: Reading,
     evidence: Evidence,
     *,
@@ -164,7 +164,7 @@ def histogram_edges(evidence: Evidence, side: Side) -> Float32[Array, "k b1"]:
 
 
 def _measure(
-    autoencoder: Autoencoder,
+    autoencoder: Dictionary,
     reading: Reading,
     evidence: Evidence,
     side: Side,
@@ -340,7 +340,7 @@ def _heads(place: Place, evidence: Evidence) -> dict[str, dict[str, Any]]:
     }
 
 
-def _place(autoencoder: Autoencoder, side: Side, model_name: str | None, creator: str) -> Place:
+def _place(autoencoder: Dictionary, side: Side, model_name: str | None, creator: str) -> Place:
     hook, model = transformer_lens_name(autoencoder.provenance.hook_point), model_name or autoencoder.provenance.model
     if hook is None or model is None:
         raise ValueError("the dictionary records no language model and hook point, under which Neuronpedia files it")

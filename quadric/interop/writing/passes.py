@@ -16,7 +16,7 @@ from quadric.data.batches import ActivationStream
 from quadric.evidence import Evidence, TextSource
 from quadric.evidence.collecting import opened_batches
 from quadric.evidence.streams import hook_point_here, provenance_here
-from quadric.model import Autoencoder
+from quadric.model import Dictionary
 from quadric.model.storage import weights_sha256
 
 Array = np.ndarray
@@ -44,7 +44,7 @@ class TokenValues(NamedTuple):
     values: Float32[Array, "n k"]
 
 
-def check_evidence(autoencoder: Autoencoder, evidence: Evidence) -> None:
+def check_evidence(autoencoder: Dictionary, evidence: Evidence) -> None:
     """Refuse evidence about other weights."""
     if evidence.weights_sha256 != weights_sha256(autoencoder):
         raise ValueError("the evidence is about other weights; collect it again with quadric site RUN")
@@ -60,7 +60,7 @@ def away_from_rest(evidence: Evidence, side: Side) -> Callable[[Float32[Array, "
     return lambda values: factor * (values * known.signs - known.rest)
 
 
-def token_values(autoencoder: Autoencoder, reading: Reading) -> Iterator[TokenValues]:
+def token_values(autoencoder: Dictionary, reading: Reading) -> Iterator[TokenValues]:
     """Read the stream once, in order: latents of each batch of tokens, at the scale that the dictionary reads."""
     if autoencoder.training:
         raise ValueError("the autoencoder is in training mode, where latents may depend on the batch; call .eval()")

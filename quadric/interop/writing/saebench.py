@@ -4,10 +4,10 @@ from pathlib import Path
 
 from quadric._io.files import write_json
 from quadric.interop.saebench import RECORD, bench_record
-from quadric.model import Autoencoder
+from quadric.model import Dictionary
 
 
-def write_saebench(folder: Path, autoencoder: Autoencoder, *, model_name: str | None = None) -> None:
+def write_saebench(folder: Path, autoencoder: Dictionary, *, model_name: str | None = None) -> None:
     """Write the files that `quadric.interop.saebench.load` reads.
 
     Args:

@@ -6,7 +6,6 @@ become SAELens's own "standard", "topk" and "jumprelu" and need no Quadric to lo
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,15 +17,16 @@ from quadric._io.files import write_atomically, write_json
 from quadric.interop.carried import is_linear, linear_decoder
 from quadric.interop.hook_names import transformer_lens_name
 from quadric.model import (
-    Autoencoder,
     BatchTopKAutoencoder,
     BilinearAutoencoder,
+    Dictionary,
     JumpReLUAutoencoder,
     LinearAutoencoder,
     Provenance,
     TopKAutoencoder,
 )
-from quadric.model.scaling import Input
+from quadric.model.settings import Input
+from quadric.model.storage import description
 from quadric.version import __version__
 
 ARCHITECTURE = "quadric"
@@ -50,7 +50,7 @@ class SAELensFiles(NamedTuple):
     tensors: dict[str, Tensor]
 
 
-def saelens_files(autoencoder: Autoencoder, *, model_name: str | None = None) -> SAELensFiles:
+def saelens_files(autoencoder: Dictionary, *, model_name: str | None = None) -> SAELensFiles:
     """What SAELens stores of a dictionary.
 
     Args:
@@ -81,16 +81,16 @@ def saelens_files(autoencoder: Autoencoder, *, model_name: str | None = None) ->
     return SAELensFiles(config, {name: _stored(tensor, dtype) for name, tensor in tensors.items()})
 
 
-def write_saelens(folder: Path, autoencoder: Autoencoder, *, model_name: str | None = None) -> None:
+def write_saelens(folder: Path, autoencoder: Dictionary, *, model_name: str | None = None) -> None:
     """Write the files that `SAE.load_from_disk` reads; arguments as in `saelens_files`."""
     config, tensors = saelens_files(autoencoder, model_name=model_name)
     write_atomically(folder / WEIGHTS_NAME, serialize_tensors(tensors))
     write_json(folder / CONFIG_NAME, config)
 
 
-def load_lines(folder: Path, autoencoder: Autoencoder) -> str:
+def load_lines(folder: Path, autoencoder: Dictionary) -> str:
     """Lines of Python that load the folder."""
-    needed = "import quadric.interop.saelens\n" if isinstance(autoencoder, BilinearAutoencoder) else ""
+    needed = "" if autoencoder.is_linear else "import quadric.interop.saelens\n"
     return f"{needed}from sae_lens import SAE\nsae = SAE.load_from_disk({str(folder)!r})"
 
 
@@ -100,7 +100,9 @@ def _bilinear(autoencoder: BilinearAutoencoder) -> tuple[dict[str, Any], dict[st
     if is_linear(autoencoder):
         decoder = linear_decoder(autoencoder)
         tensors |= {"W_dec": decoder.rows, "b_dec": decoder.bias}
-    own = {"apply_b_dec_to_input": False, "normalize_activations": "none", "quadric": asdict(autoencoder.architecture)}
+    shapes = {name: list(tensor.shape) for name, tensor in autoencoder.tensors().items()}
+    described = {**description(autoencoder), "shapes": shapes}
+    own = {"apply_b_dec_to_input": False, "normalize_activations": "none", "quadric": described}
     return {"architecture": ARCHITECTURE, **own}, tensors
 
 

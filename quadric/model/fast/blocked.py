@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from quadric.model.fast.kernel import cross_gram
-from quadric.model.fast.products import block_pairs
+from quadric.model.products import block_pairs
 
 
 def blocked_quadratic_form(

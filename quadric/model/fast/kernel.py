@@ -20,7 +20,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from quadric.model.fast.products import (
+from quadric.model.products import (
     MOST_KEPT,
     CsrPattern,
     add_gradient_product,

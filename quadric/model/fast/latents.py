@@ -10,14 +10,14 @@ again in the backward pass. Small ones are kept for it instead.
 """
 
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from quadric.model.fast.products import (
+from quadric.model.products import (
     MOST_KEPT,
     CsrPattern,
     add_gradient_product,
@@ -183,31 +183,6 @@ def _tied_gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, None
     return grad_tokens, grad_left, None, grad_values, None
 
 
-class LatentSums(NamedTuple):
-    """Error per token, and norms per latent over the tokens of a batch."""
-
-    error: Float[Tensor, " n"]
-    l1: Float[Tensor, " k"]
-    l2_squared: Float[Tensor, " k"]
-
-
-def latent_sums(
-    latents: Float[Tensor, "n k"],
-    kernel: Float[Tensor, "k k"],
-    offset: Float[Tensor, " k"],
-    kept: Bool[Tensor, "n k"] | None = None,
-) -> LatentSums:
-    """Product-space error of unit tokens, for symmetric K, and the norms that the Hoyer density is computed from.
-
-    Args:
-        latents: z.
-        kernel: K.
-        offset: b.
-        kept: Latents that reconstruct each token; all by default. The norms are those of all latents.
-    """
-    return LatentSums(*_LatentSums.apply(latents, kernel, offset, kept))  # type: ignore[no-untyped-call]
-
-
 @torch.no_grad()
 def strongest(latents: Float[Tensor, "n k"], norms: Float[Tensor, " k"], count: int) -> Int[Tensor, "n c"]:
     """The `count` latents of each token with the largest share ‖z_i W_i‖ = |z_i|·‖W_i‖.
@@ -230,65 +205,67 @@ def kept_latents(indices: Int[Tensor, "n c"], n_latents: int) -> Bool[Tensor, "n
     return kept.scatter_(0, indices.mT, True).mT
 
 
-class _LatentSums(torch.autograd.Function):
+def latent_errors(
+    latents: Float[Tensor, "n k"], kernel: Float[Tensor, "k k"], kept: Bool[Tensor, "n k"] | None = None
+) -> Float[Tensor, " n"]:
+    """Product-space error of unit tokens, zᵀKz − 2‖z‖² + 1, for symmetric K.
+
+    Args:
+        latents: z.
+        kernel: K.
+        kept: Latents that reconstruct each token; all by default.
+    """
+    return _LatentErrors.apply(latents, kernel, kept)  # type: ignore[no-untyped-call, no-any-return]
+
+
+class _LatentErrors(torch.autograd.Function):
     """Plain autograd would allocate several tensors as large as Z forward and several more backward; here a few
     latents at a time go through all operations while they are in the CPU cache. K is symmetric, so P = KZᵀ is used
     for the value and for ∂/∂Z: two products of size n·k² in total, where plain autograd takes three."""
 
     @staticmethod
-    def forward(
-        ctx: Any, latents: Tensor, kernel: Tensor, offset: Tensor, kept: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(ctx: Any, latents: Tensor, kernel: Tensor, kept: Tensor | None) -> Tensor:
         by_latent = latents.mT
         chosen = by_latent if kept is None else by_latent * kept.mT
         product = kernel @ chosen
         error = torch.ones(len(latents), dtype=latents.dtype, device=latents.device)
-        l1, l2_squared = torch.empty_like(offset), torch.empty_like(offset)
         for rows in _row_chunks(by_latent):
-            _write_norms(by_latent[rows], offset[rows], l1[rows], l2_squared[rows])
             # z(Kz − 2z) cancels entry by entry; zᵀKz − 2‖z‖² would cancel as the difference of two large sums.
             error += torch.sub(product[rows], chosen[rows], alpha=2).mul_(chosen[rows]).sum(0)
-        ctx.save_for_backward(latents, product, offset, kept)
-        return error, l1, l2_squared
+        ctx.save_for_backward(latents, product, kept)
+        return error
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor, grad_l1: Tensor, grad_l2: Tensor) -> tuple[Tensor | None, ...]:
-        latents, product, offset, kept = ctx.saved_tensors
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        latents, product, kept = ctx.saved_tensors
         by_latent = latents.mT
         chosen = by_latent if kept is None else by_latent * kept.mT
-        grad_latents, grad_offset = torch.empty_like(product), torch.empty_like(offset)
+        grad_latents = torch.empty_like(product)
         for rows in _row_chunks(by_latent):
-            density = _norms_gradient(by_latent[rows], offset[rows], grad_l1[rows], grad_l2[rows])
-            torch.sum(density, 1, out=grad_offset[rows])
             torch.sub(product[rows], chosen[rows], alpha=2, out=grad_latents[rows])
             grad_latents[rows].mul_(2 * grad)
             if kept is not None:
                 grad_latents[rows].mul_(kept.mT[rows])
-            grad_latents[rows].add_(density)
         grad_kernel = weighted_gram(chosen, grad) if ctx.needs_input_grad[1] else None
-        return grad_latents.mT, grad_kernel, grad_offset.neg_(), None
+        return grad_latents.mT, grad_kernel, None
 
 
-class LatentNorms(NamedTuple):
-    """Norms per latent over the tokens of a batch."""
-
-    l1: Float[Tensor, " k"]
-    l2_squared: Float[Tensor, " k"]
-
-
-def latent_norms(latents: Float[Tensor, "n k"], offset: Float[Tensor, " k"]) -> LatentNorms:
-    """The norms that the Hoyer density is computed from, where the error does not come from K.
+def latent_norms(
+    latents: Float[Tensor, "n k"], offset: Float[Tensor, " k"]
+) -> tuple[Float[Tensor, " k"], Float[Tensor, " k"]]:
+    """‖z − b‖₁ and ‖z − b‖₂² per latent, which the Hoyer density is computed from.
 
     Args:
         latents: z.
         offset: b.
     """
-    return LatentNorms(*_LatentNorms.apply(latents, offset))  # type: ignore[no-untyped-call]
+    l1, l2_squared = _LatentNorms.apply(latents, offset)  # type: ignore[no-untyped-call]
+    return l1, l2_squared
 
 
 class _LatentNorms(torch.autograd.Function):
-    """A few latents at a time, like `_LatentSums`."""
+    """A few latents at a time, like `_LatentErrors`."""
 
     @staticmethod
     def forward(ctx: Any, latents: Tensor, offset: Tensor) -> tuple[Tensor, Tensor]:

@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from quadric.model.fast.kernel import cross_gram
-from quadric.model.fast.products import CsrPattern, mirror, row_blocks
+from quadric.model.products import MOST_KEPT, CsrPattern
 
 NUMBERS_AT_ONCE = 2**22
 """Entries of forms, and of the factors that they are made from, that are held at once: 16 MiB each in float32."""
@@ -205,7 +205,8 @@ def _token_block(tokens: Tensor, indices: Tensor, ends: Tensor, longest: int, pa
 
 
 class _FewLatentsForm(torch.autograd.Function):
-    """Stores the reconstructions. With D = 2g X̂ per token, the gradient of a weight z_i C_ij is l_jᵀ D r_j."""
+    """Reconstructions are kept for the backward pass where they are small, and computed again there otherwise: those of
+    2,048 tokens take 8 GiB at d = 1,024. With D = 2g X̂ per token, the gradient of a weight z_i C_ij is l_jᵀ D r_j."""
 
     @staticmethod
     def forward(
@@ -219,31 +220,39 @@ class _FewLatentsForm(torch.autograd.Function):
         symmetric: bool,
     ) -> Tensor:
         width, rows = left.shape[1], SparseRows(values, pattern)
-        sums = torch.empty(len(chosen), width, width, dtype=chosen.dtype, device=chosen.device)
+        norms = torch.empty(len(chosen), dtype=chosen.dtype, device=chosen.device)
+        kept, keeps = [], len(chosen) * width**2 < MOST_KEPT
         for block in _token_blocks(indices, pattern, width):
-            found = block.terms(chosen[block.tokens], rows).sums(left, right)
-            sums[block.tokens] = (found + found.mT).mul_(0.5) if symmetric else found
-        ctx.pattern = pattern
-        ctx.save_for_backward(chosen, indices, left, right, values, sums)
-        norms: Tensor = torch.linalg.vector_norm(sums.flatten(1), dim=1)
+            sums = _rebuilt(block.terms(chosen[block.tokens], rows), left, right, symmetric)
+            norms[block.tokens] = torch.linalg.vector_norm(sums.flatten(1), dim=1)
+            kept += [sums] if keeps else []
+        ctx.pattern, ctx.symmetric = pattern, symmetric
+        ctx.save_for_backward(chosen, indices, left, right, values, *kept)
         return norms.square_()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        chosen, indices, left, right, values, sums = ctx.saved_tensors
+        chosen, indices, left, right, values, *kept = ctx.saved_tensors
         rows = SparseRows(values, ctx.pattern)
         grad_chosen, grad_left, grad_right, grad_values = map(torch.zeros_like, (chosen, left, right, values))
         for block in _token_blocks(indices, ctx.pattern, left.shape[1]):
             latents = chosen[block.tokens]
-            share = sums[block.tokens] * (2 * grad[block.tokens, None, None])
             terms = block.terms(latents, rows)
+            sums = kept.pop(0) if kept else _rebuilt(terms, left, right, ctx.symmetric)
+            share = sums * (2 * grad[block.tokens, None, None])
             grad_weights = terms.add_gradients(share, left, right, grad_left, grad_right) * block.exists
             for_latents = torch.zeros_like(latents).scatter_add_(1, block.slots, grad_weights * values[block.entries])
             grad_chosen[block.tokens] = for_latents
             grad_weights.mul_(latents.gather(1, block.slots))
             grad_values.index_add_(0, block.entries.flatten(), grad_weights.flatten())
         return grad_chosen, None, grad_left, grad_right, grad_values, None, None
+
+
+def _rebuilt(terms: _Terms, left: Tensor, right: Tensor, symmetric: bool) -> Float[Tensor, "b w w"]:
+    """X̂ of some tokens."""
+    sums = terms.sums(left, right)
+    return (sums + sums.mT).mul_(0.5) if symmetric else sums
 
 
 def packed(forms: Float[Tensor, "b w w"], symmetric: bool = True) -> Float[Tensor, "b p"]:
@@ -323,64 +332,3 @@ class _LiftedReconstruction(torch.autograd.Function):
             found = terms.add_gradients(grad_forms, left, right, grad_left, grad_right) * block.exists
             grad_values.index_add_(0, block.entries.flatten(), found.flatten())
         return grad_latents.mT, grad_left, grad_right, grad_values, None, None
-
-
-def lifted_overlap(
-    left: Float[Tensor, "u w"], right: Float[Tensor, "u w"], rows: SparseRows, symmetric: bool = True
-) -> Float[Tensor, ""]:
-    """How much the latents' forms resemble each other: Σ_{i≠j} cos²(W_i, W_j) / k, as `kernel_overlap` gives it.
-
-    With forms Ŵ of norm one, Σ_ij cos² = ‖ŴŴᵀ‖² = ‖ŴᵀŴ‖², which is a p×p matrix. Its products take 3 k p² FLOPs.
-
-    Args:
-        left: L.
-        right: R.
-        rows: C.
-        symmetric: False for printed atoms l rᵀ.
-    """
-    return _LiftedOverlap.apply(left, right, rows.values, rows.pattern, symmetric)  # type: ignore[no-untyped-call, no-any-return]
-
-
-class _LiftedOverlap(torch.autograd.Function):
-    """With M = ŴᵀŴ: ∂/∂Ŵ = 4ŴM/k. An empty form has no direction and adds nothing."""
-
-    @staticmethod
-    def forward(ctx: Any, left: Tensor, right: Tensor, values: Tensor, pattern: CsrPattern, symmetric: bool) -> Tensor:
-        rows, size = SparseRows(values, pattern), product_width(left.shape[1], symmetric)
-        moment, n_forms = left.new_zeros(size, size), 0
-        for block in _form_blocks(pattern, left.shape[1]):
-            units, norms = _unit_forms(packed(block.terms(rows).sums(left, right), symmetric))
-            n_forms += int(norms.isfinite().sum())
-            for some in row_blocks(size):
-                part = moment[some, some.start :]
-                torch.addmm(part, units[:, some].mT, units[:, some.start :], out=part)
-        for some in row_blocks(size):
-            mirror(moment, some)
-        ctx.pattern, ctx.symmetric = pattern, symmetric
-        ctx.save_for_backward(left, right, values, moment)
-        return (moment.square().sum() - n_forms) / pattern.shape[0]
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        left, right, values, moment = ctx.saved_tensors
-        rows, width = SparseRows(values, ctx.pattern), left.shape[1]
-        grad_left, grad_right, grad_values = map(torch.zeros_like, (left, right, values))
-        for block in _form_blocks(ctx.pattern, width):
-            terms = block.terms(rows)
-            units, norms = _unit_forms(packed(terms.sums(left, right), ctx.symmetric))
-            share = (units @ moment).mul_(4 * grad / ctx.pattern.shape[0])
-            share.sub_(units * (units * share).sum(1, keepdim=True)).div_(norms[:, None])
-            found = (
-                terms.add_gradients(unpacked(share, width, ctx.symmetric), left, right, grad_left, grad_right)
-                * block.exists
-            )
-            grad_values.index_add_(0, block.entries.flatten(), found.flatten())
-        return grad_left, grad_right, grad_values, None, None
-
-
-def _unit_forms(forms: Float[Tensor, "b p"]) -> tuple[Float[Tensor, "b p"], Float[Tensor, " b"]]:
-    """Forms at norm one, and their norms; an empty form stays empty, and its norm counts as infinite."""
-    norms: Tensor = torch.linalg.vector_norm(forms, dim=1)
-    norms = torch.where(norms.square() > torch.finfo(norms.dtype).tiny, norms, torch.inf)
-    return forms / norms[:, None], norms

@@ -32,7 +32,7 @@ from quadric.model.fast.kernel import (
     write_gram_rows,
     write_tied_gram_rows,
 )
-from quadric.model.fast.products import (
+from quadric.model.products import (
     CsrPattern,
     csr_matrix,
     csr_pattern,
@@ -290,30 +290,6 @@ def _columns(pattern: CsrPattern, columns: slice) -> _Columns:
     rows = torch.arange(pattern.shape[0], device=inside.device).repeat_interleave(pattern.row_starts.diff())
     shape = (pattern.shape[0], columns.stop - columns.start)
     return _Columns(csr_pattern(rows[inside], pattern.columns[inside] - columns.start, shape), inside)
-
-
-def sum_of_parts(part: Float[Tensor, "*s"]) -> Float[Tensor, "*s"]:
-    """K, or a sum over the tokens of the batch, from the parts of all processes.
-
-    The gradient is summed as well: a process has that of the loss of its own tokens, and its part of the sum is needed
-    for those of all processes.
-    """
-    return _SumOfParts.apply(part)  # type: ignore[no-untyped-call, no-any-return]
-
-
-class _SumOfParts(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, part: Tensor) -> Tensor:
-        total = part.clone()
-        dist.all_reduce(total)
-        return total
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        total = grad.clone(memory_format=torch.contiguous_format)
-        dist.all_reduce(total)
-        return total
 
 
 # Products of matrices that every process holds, each computed in part by every process. The parts are copied to the

@@ -4,19 +4,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
-from quadric.studies.figures import (
-    ablation,
-    captured,
-    error_bits,
-    layers,
-    random_latents,
-    receptive_fields,
-    receptive_gap,
-    similarity,
-    stability,
-    widths,
-)
+from quadric.studies.figures.errors import draw_error_bits, draw_layers, draw_widths
 from quadric.studies.figures.figure_data import FigureData, MissingDataError
+from quadric.studies.figures.latents import draw_ablation, draw_captured, draw_random_latents
+from quadric.studies.figures.receptive_fields import draw_receptive_fields, draw_receptive_gap
+from quadric.studies.figures.similarity import draw_similarity, draw_stability
 from quadric.studies.figures.style import Drawn, save, styled
 
 FigureName = Literal[
@@ -33,16 +25,16 @@ FigureName = Literal[
 ]
 
 FIGURES: dict[FigureName, Callable[[FigureData], Drawn]] = {
-    "layers": layers.draw,
-    "captured": captured.draw,
-    "similarity": similarity.draw,
-    "stability": stability.draw,
-    "receptive_fields": receptive_fields.draw,
-    "receptive_gap": receptive_gap.draw,
-    "random_latents": random_latents.draw,
-    "error_bits": error_bits.draw,
-    "ablation": ablation.draw,
-    "widths": widths.draw,
+    "layers": draw_layers,
+    "captured": draw_captured,
+    "similarity": draw_similarity,
+    "stability": draw_stability,
+    "receptive_fields": draw_receptive_fields,
+    "receptive_gap": draw_receptive_gap,
+    "random_latents": draw_random_latents,
+    "error_bits": draw_error_bits,
+    "ablation": draw_ablation,
+    "widths": draw_widths,
 }
 assert set(FIGURES) == set(get_args(FigureName))
 

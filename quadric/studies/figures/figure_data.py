@@ -1,21 +1,22 @@
-"""Input data of the figures: measured cells of sweeps, and trained autoencoders of run folders."""
+"""Input data of the figures: measured cells of sweeps, the lines they make, and trained autoencoders of runs."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from quadric._io.files import read_json
-from quadric.geometry.dictionary import require_bilinear
-from quadric.model import BilinearAutoencoder, load_pretrained
+from quadric.geometry.dictionary import check_forms
+from quadric.model import Dictionary, load_pretrained
 from quadric.run.config import FILE_NAME as RUN_FILE
 from quadric.run.config import read_run_config
 from quadric.run.folder import ablation_file, autoencoder_folders, evidence_folder
+from quadric.studies.figures.style import AFFINE_LOOKS, LOOKS, Look
 from quadric.studies.sweep.config import FILE_NAME as SWEEP_FILE
-from quadric.studies.sweep.groups import RUNS
-from quadric.studies.sweep.results import read_rows
-from quadric.studies.sweep.rows import Row
-from quadric.train import AutoencoderConfig
+from quadric.studies.sweep.config import RUNS
+from quadric.studies.sweep.rows import Row, alpha_of, read_rows
+from quadric.train.settings import Cell
 
 ABLATED = {
     "latent", "mode", "own_fires", "own_elsewhere", "other_fires", "other_elsewhere", "turned_fires",
@@ -33,18 +34,28 @@ class MissingDataError(ValueError):
 class Trained:
     """One trained bilinear autoencoder of a run."""
 
-    config: AutoencoderConfig
+    cell: Cell
     run: Path
     folder: Path
 
     @property
+    def kind(self) -> str:
+        """Its prior."""
+        return self.cell.settings.kind
+
+    @property
+    def alpha(self) -> float | None:
+        """Weight of the density that it was trained with."""
+        return alpha_of(self.cell)
+
+    @property
     def evidence(self) -> Path:
         """Folder of its evidence, which exists only if evidence was collected."""
-        return evidence_folder(self.run, self.config.name)
+        return evidence_folder(self.run, self.cell.name)
 
-    def load(self) -> BilinearAutoencoder:
+    def load(self) -> Dictionary:
         """Load its weights."""
-        return require_bilinear(load_pretrained(self.folder))
+        return check_forms(load_pretrained(self.folder))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,23 +72,24 @@ class FigureData:
     @property
     def main_alpha(self) -> float:
         """The alpha at which priors are compared: that of most autoencoders, the paper's among equals."""
-        counts = Counter(each.config.alpha for each in self.trained)
+        counts = Counter(each.alpha for each in self.trained if each.alpha is not None)
         counts = counts or Counter(row["alpha"] for row in self.rows if row["alpha"] is not None)
         return max(counts, key=lambda alpha: (counts[alpha], alpha == PAPER_ALPHA), default=PAPER_ALPHA)
 
-    def at_commonest_size(self, *priors: str) -> list[Trained]:
-        """The autoencoders with these priors at their most common hook point, number of latents and lens."""
-        candidates = [each for each in self.trained if each.config.prior in priors]
+    def at_commonest_size(self, *kinds: str) -> list[Trained]:
+        """The autoencoders of these kinds at their most common hook point, number of latents and lens."""
+        candidates = [each for each in self.trained if each.kind in kinds]
         sizes = Counter(map(_place_and_size, candidates))
         if not sizes:
             return []
         (commonest, _), *_ = sizes.most_common(1)
         found = [each for each in candidates if _place_and_size(each) == commonest]
-        return sorted(found, key=lambda each: (each.config.prior, each.config.alpha, each.config.seed))
+        return sorted(found, key=lambda each: (each.kind, each.alpha or 0.0, each.cell.seed))
 
 
-def _place_and_size(trained: Trained) -> tuple[str, int, str]:
-    return trained.config.hook_point, trained.config.n_latents, trained.config.lens
+def _place_and_size(trained: Trained) -> tuple[str, int, str | None]:
+    settings = trained.cell.settings
+    return trained.cell.hook_point, settings.n_latents, settings.lens_name
 
 
 def read_figure_data(folders: Sequence[Path]) -> FigureData:
@@ -118,9 +130,9 @@ def _trained(run: Path) -> dict[str, Trained]:
         return {}
     folders = autoencoder_folders(run)
     return {
-        each.name: Trained(config=each, run=run, folder=folders[each.name])
-        for each in read_run_config(run).autoencoders
-        if each.kind == "bilinear" and each.name in folders
+        cell.name: Trained(cell=cell, run=run, folder=folders[cell.name])
+        for cell in read_run_config(run).cells
+        if cell.settings.lens_name is not None and cell.name in folders
     }
 
 
@@ -133,3 +145,40 @@ def _ablations(run: Path) -> list[Row]:
             raise ValueError(f"{path} is not a table of ablated latents; run quadric ablate again")
         found += [{"autoencoder": name, **row} for row in rows]
     return found
+
+
+class Series(NamedTuple):
+    """Cells of one kind and lens, at the alpha that most cells with this lens have."""
+
+    kind: str
+    lens: str | None
+    """None for linear dictionaries."""
+    look: Look
+    rows: list[Row]
+
+
+def all_series(data: FigureData) -> Iterator[Series]:
+    """One series per kind and lens; the lens is named only if the cells have more than one."""
+    by_lens = {lens: _at_main_alpha(data, lens) for lens in ("paper", "affine")}
+    linear = [row for row in data.rows if lens_of(row) is None]
+    both = all(by_lens.values())
+    for kind, look in LOOKS.items():
+        for lens, rows in (*by_lens.items(), (None, linear)):
+            mine = [row for row in rows if row["kind"] == kind]
+            if mine:
+                yield Series(kind, lens, AFFINE_LOOKS[kind] if both and lens == "affine" else look, mine)
+
+
+def _at_main_alpha(data: FigureData, lens: str) -> list[Row]:
+    rows = [row for row in data.rows if lens_of(row) == lens]
+    counts = Counter(row["alpha"] for row in rows)
+    if not counts:
+        return []
+    main = max(counts, key=lambda alpha: (counts[alpha], alpha == data.main_alpha))
+    return [row for row in rows if row["alpha"] == main]
+
+
+def lens_of(row: Row) -> str | None:
+    """The lens of a cell; rows of earlier versions do not name it, and all had the paper's."""
+    lens: str | None = row.get("lens", None if row["alpha"] is None else "paper")
+    return lens

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from quadric._io.csv import csv_of_rows
 from quadric._io.files import write_atomically
-from quadric.studies.sweep.results import as_csv
 from quadric.studies.sweep.rows import Row
 
 if TYPE_CHECKING:
@@ -104,5 +104,5 @@ def save(drawn: Drawn, folder: Path, name: str) -> list[Path]:
         paths.append(folder / f"{name}.{ending}")
         write_atomically(paths[-1], buffer.getvalue())
     paths.append(folder / f"{name}.csv")
-    write_atomically(paths[-1], as_csv(drawn.rows).encode())
+    write_atomically(paths[-1], csv_of_rows(drawn.rows).encode())
     return paths

@@ -24,10 +24,11 @@ from torch import Tensor
 
 from quadric.geometry.centring import Centring, centred_factors, centring_of
 from quadric.geometry.comparison import NULL_SEED
+from quadric.geometry.dictionary import require_forms
 from quadric.geometry.similarity import randomly_initialized
-from quadric.model import Autoencoder, BilinearAutoencoder, TopKAutoencoder
+from quadric.model import Dictionary, TopK
+from quadric.model.forms import Directions, Forms
 from quadric.model.lens import AffineLens
-from quadric.model.linear import LinearAutoencoder
 
 TOKENS_AT_ONCE = 2048
 MOST_SCORES = 100
@@ -60,16 +61,16 @@ class Family:
         return f"{self.dictionary}: {self.name}" if self.dictionary else self.name
 
 
-def families_of(autoencoders: Mapping[str, Autoencoder], seed: int = NULL_SEED) -> list[Family]:
+def families_of(autoencoders: Mapping[str, Dictionary], seed: int = NULL_SEED) -> list[Family]:
     """All families that some dictionaries give, and those of the activations alone."""
     found = [family for name, each in autoencoders.items() for family in _of_dictionary(name, each, seed)]
     plain = [(RAW, _unchanged, False), (PCA, _scores, True), (DEGREE_TWO, _degree_two, True)]
     return found + [Family(name=name, features=features, is_fitted=fitted) for name, features, fitted in plain]
 
 
-def _of_dictionary(name: str, autoencoder: Autoencoder, seed: int) -> list[Family]:
+def _of_dictionary(name: str, autoencoder: Dictionary, seed: int) -> list[Family]:
     made = [_latent_family(LATENTS, name, autoencoder)]
-    if isinstance(autoencoder, BilinearAutoencoder):
+    if isinstance(autoencoder.forms(), Forms):
         about_rows = not isinstance(autoencoder.lens, AffineLens)
         for part, features in ((LINEAR_PART, linear_parts), (QUADRATIC_PART, quadratic_parts)):
             own = _of_part(autoencoder, features)
@@ -79,7 +80,7 @@ def _of_dictionary(name: str, autoencoder: Autoencoder, seed: int) -> list[Famil
     return made
 
 
-def _latent_family(kind: str, name: str, autoencoder: Autoencoder) -> Family:
+def _latent_family(kind: str, name: str, autoencoder: Dictionary) -> Family:
     return Family(
         name=kind,
         dictionary=name,
@@ -89,30 +90,29 @@ def _latent_family(kind: str, name: str, autoencoder: Autoencoder) -> Family:
     )
 
 
-def random_like(autoencoder: Autoencoder, seed: int) -> Autoencoder | None:
+def random_like(autoencoder: Dictionary, seed: int) -> Dictionary | None:
     """An untrained dictionary of the same size about the same centre; None for a linear one of unknown sparsity.
 
     A random BatchTopK has no threshold, so a random TopK with as many active latents stands for it.
     """
-    if isinstance(autoencoder, BilinearAutoencoder):
+    directions = autoencoder.forms()
+    if not isinstance(directions, Directions):
         return randomly_initialized(autoencoder, seed)
-    n_active = getattr(autoencoder, "n_active", None)
-    if not isinstance(autoencoder, LinearAutoencoder) or not isinstance(n_active, int):
+    if directions.n_active is None:
         return None
-    made = TopKAutoencoder(
-        d_model=autoencoder.d_model,
+    settings = TopK(
         n_latents=autoencoder.n_latents,
-        n_active=n_active,
-        seed=seed,
-        input=autoencoder.input,
-        subtract_decoder_bias=autoencoder.subtract_decoder_bias,
+        n_active=directions.n_active,
+        input=directions.input,
+        subtract_decoder_bias=directions.subtracts_bias,
     )
-    tensors = made.tensors() | {"decoder_bias": autoencoder.decoder_bias.detach().clone()}
-    return TopKAutoencoder.from_tensors(made.architecture, {name: t.detach() for name, t in tensors.items()})
+    made = settings.build(autoencoder.d_model, seed=seed)
+    tensors = made.tensors() | {"decoder_bias": directions.bias.detach().clone()}
+    return settings.restore(made.d_model, {name: t.detach() for name, t in tensors.items()}, seed=seed)
 
 
 @torch.no_grad()
-def latents_of(autoencoder: Autoencoder) -> Features:
+def latents_of(autoencoder: Dictionary) -> Features:
     """z of every token."""
     autoencoder.eval()
     device = next(autoencoder.parameters()).device
@@ -125,9 +125,7 @@ def latents_of(autoencoder: Autoencoder) -> Features:
     return features
 
 
-def _of_part(
-    autoencoder: BilinearAutoencoder, part: Callable[[BilinearAutoencoder, Centring, Tensor], Tensor]
-) -> Features:
+def _of_part(autoencoder: Dictionary, part: Callable[[Dictionary, Centring, Tensor], Tensor]) -> Features:
     def features(tokens: Tensor, is_train: Tensor) -> Tensor:
         centring = centring_of(autoencoder, tokens[is_train].double().mean(0))
         blocks = torch.split(tokens.double(), TOKENS_AT_ONCE)
@@ -137,24 +135,20 @@ def _of_part(
 
 
 @torch.no_grad()
-def linear_parts(
-    autoencoder: BilinearAutoencoder, centring: Centring, unit: Float[Tensor, "t d"]
-) -> Float[Tensor, "t k"]:
+def linear_parts(autoencoder: Dictionary, centring: Centring, unit: Float[Tensor, "t d"]) -> Float[Tensor, "t k"]:
     """c·bᵀv of every latent: with factors [l_v; l_c] about the centre, b = Σ_j C_ij (r_c l_v + l_c r_v)."""
     left, right = (each.to(unit) for each in centred_factors(autoencoder, centring))
     v = centring.coordinates(unit)
     atoms = (v @ left[:, :-1].mT) * right[:, -1] + (v @ right[:, :-1].mT) * left[:, -1]
-    return centring.scale * autoencoder.mixing.mix(atoms)
+    return centring.scale * require_forms(autoencoder).mixing.mix(atoms)
 
 
 @torch.no_grad()
-def quadratic_parts(
-    autoencoder: BilinearAutoencoder, centring: Centring, unit: Float[Tensor, "t d"]
-) -> Float[Tensor, "t k"]:
+def quadratic_parts(autoencoder: Dictionary, centring: Centring, unit: Float[Tensor, "t d"]) -> Float[Tensor, "t k"]:
     """vᵀQv of every latent."""
     left, right = (each.to(unit) for each in centred_factors(autoencoder, centring))
     v = centring.coordinates(unit)
-    return autoencoder.mixing.mix((v @ left[:, :-1].mT) * (v @ right[:, :-1].mT))
+    return require_forms(autoencoder).mixing.mix((v @ left[:, :-1].mT) * (v @ right[:, :-1].mT))
 
 
 def _unchanged(tokens: Tensor, is_train: Tensor) -> Tensor:

@@ -16,13 +16,13 @@ from quadric.explanations.explaining import language_model_of
 from quadric.explanations.reading import TextReader
 from quadric.geometry.comparison import NULL_SEED
 from quadric.geometry.similarity import randomly_initialized
-from quadric.model import Autoencoder, BilinearAutoencoder
+from quadric.model import Dictionary
+from quadric.model.forms import Forms
 from quadric.model.lens import AffineLens
 from quadric.studies.probing.catalogue import DEFAULT_SETS, load_sets
 from quadric.studies.probing.classifying import COUNTS, probe_scores, word_scores
 from quadric.studies.probing.families import Family, families_of
 from quadric.studies.probing.labelled import LabelledSet, Split, check_enough, class_split, sample
-from quadric.studies.probing.record import ProbeRow, Probing, RegressionRow, SetFacts
 from quadric.studies.probing.regressing import (
     DIMENSIONS,
     EIGENSPACE,
@@ -37,6 +37,7 @@ from quadric.studies.probing.regressing import (
     regress_subspaces,
     shuffled,
 )
+from quadric.studies.probing.results import ProbeRow, Probing, RegressionRow, SetFacts
 from quadric.studies.probing.vectors import POOLINGS, Pooling, TextVectors, pooled, read_vectors, vectors_of_rows
 
 ROWS, TOKENS, SEEDS = 300, 64, 3
@@ -49,7 +50,7 @@ Candidate = tuple[str, str, Callable[[int], Regression]]
 
 
 def probe(
-    autoencoders: Autoencoder | Mapping[str, Autoencoder],
+    autoencoders: Dictionary | Mapping[str, Dictionary],
     data: Sequence[str | LabelledSet] | None = None,
     *,
     seeds: int = SEEDS,
@@ -125,8 +126,8 @@ def probe(
     return Probing(settings=settings, sets=tuple(facts), rows=tuple(found), regressions=tuple(regressions))
 
 
-def _named(autoencoders: Autoencoder | Mapping[str, Autoencoder]) -> dict[str, Autoencoder]:
-    if isinstance(autoencoders, Autoencoder):
+def _named(autoencoders: Dictionary | Mapping[str, Dictionary]) -> dict[str, Dictionary]:
+    if isinstance(autoencoders, Dictionary):
         return {"dictionary": autoencoders}
     if not autoencoders:
         raise ValueError("no autoencoder to probe; give at least one")
@@ -161,7 +162,7 @@ def _wanted(data: Sequence[str | LabelledSet] | None) -> list[LabelledSet]:
 
 
 def _reader(
-    dictionaries: Mapping[str, Autoencoder],
+    dictionaries: Mapping[str, Dictionary],
     wanted: Sequence[LabelledSet],
     model: Any,
     tokenizer: Any,
@@ -212,14 +213,14 @@ class _Prober:
 
     def __init__(
         self,
-        dictionaries: Mapping[str, Autoencoder],
+        dictionaries: Mapping[str, Dictionary],
         counts: tuple[int | None, ...],
         poolings: tuple[Pooling, ...],
         seeds: int,
     ) -> None:
         self.counts, self.poolings, self.seeds = counts, poolings, seeds
         self.families = families_of(dictionaries)
-        self.bilinear = {n: each for n, each in dictionaries.items() if isinstance(each, BilinearAutoencoder)}
+        self.bilinear = {n: each for n, each in dictionaries.items() if isinstance(each.forms(), Forms)}
         self.untrained = {name: randomly_initialized(each, NULL_SEED) for name, each in self.bilinear.items()}
         self.known_bases: dict[str, dict[str, Tensor]] = {}
         """Candidate subspaces of dictionaries with a centre of their own."""

@@ -27,9 +27,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from quadric.geometry import centred_spectra
 from quadric.geometry.centring import CentreLike
-from quadric.model import BilinearAutoencoder
+from quadric.geometry.decomposition import centred_spectra
+from quadric.model import Dictionary
 from quadric.studies.probing.labelled import LabelledSet, Split, folds
 
 Array = np.ndarray
@@ -116,7 +116,7 @@ def shuffled(labelled: LabelledSet, seed: int) -> LabelledSet:
 
 
 def eigenspaces(
-    autoencoder: BilinearAutoencoder, centre: CentreLike | None, dimensions: int = DIMENSIONS
+    autoencoder: Dictionary, centre: CentreLike | None, dimensions: int = DIMENSIONS
 ) -> Float[Tensor, "k d r"]:
     """The leading eigenvectors of every latent's quadratic part; zero beyond its rank."""
     found = torch.zeros(autoencoder.n_latents, autoencoder.d_model, dimensions)

@@ -5,8 +5,15 @@ from typing import NamedTuple
 
 from quadric.evaluation.measures import Interval
 from quadric.studies.probing.labelled import TEST_SHARE
-from quadric.studies.probing.record import TRIVIAL, Probing
-from quadric.studies.probing.summary import Contrast, FamilyMean, shown_count, split_interval, summary_of
+from quadric.studies.probing.results import (
+    TRIVIAL,
+    Contrast,
+    FamilyMean,
+    Probing,
+    shown_count,
+    split_interval,
+    summary_of,
+)
 
 SPLIT_RATIO = TEST_SHARE / (1 - TEST_SHARE)
 DETAIL_COUNT = 5

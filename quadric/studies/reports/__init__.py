@@ -1,1 +1,1 @@
-"""Results of geometry for readers: terminal tables, a self-contained page, files for programs, heat maps."""
+"""What weights say, for readers: one run, several compared, as tables in a terminal, as files and as heat maps."""

@@ -1,19 +1,22 @@
 """Agreement between several autoencoders: matrices of similarities, with the values expected by chance."""
 
+import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from quadric._io.progress import Progress, no_progress
+from quadric._io.results import json_text, write_result
 from quadric.geometry.comparison import NULL_SEED, Agreement, Comparison, Portrait, compare_portraits, portrait
 from quadric.geometry.similarity import (
     HungarianSimilarity,
     comparable,
     in_common_coordinates,
-    randomly_initialized,
+    random_forms,
     widened,
 )
-from quadric.model import Autoencoder
+from quadric.model import Dictionary
 
 
 class Measure(NamedTuple):
@@ -36,6 +39,11 @@ MEASURES = {
 }
 RELATIVE_TO_SECOND = ("hungarian", "hungarian_sign_free")
 """Measures divided by ‖K'‖ alone; with the two exchanged, they are divided by ‖K‖ instead."""
+SHOWN = ("frobenius", "hungarian", "alignment_sign_free")
+"""Measures that are shown as matrices."""
+ENDINGS = (".json", ".png")
+LARGEST_ANNOTATED = 12
+"""Most runs for which a heat map has its numbers written into it."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -69,7 +77,7 @@ class RunComparison:
 
 def compare_runs(
     runs: Sequence[str],
-    autoencoders: Sequence[Autoencoder],
+    autoencoders: Sequence[Dictionary],
     *,
     null_seed: int = NULL_SEED,
     force: bool = False,
@@ -83,11 +91,11 @@ def compare_runs(
     portraits: list[Portrait] = []
     pairs: dict[tuple[int, int], Comparison] = {}
     n_pairs = len(chosen) * (len(chosen) - 1) // 2
-    for j, autoencoder in enumerate(chosen):
-        portraits.append(portrait(autoencoder))
+    for j, forms in enumerate(chosen):
+        portraits.append(portrait(forms))
         if not j:
             continue
-        null = portrait(randomly_initialized(autoencoder, null_seed))
+        null = portrait(random_forms(forms, null_seed))
         for i in range(j):
             pairs[i, j] = compare_portraits(portraits[i], portraits[j], null)
             on_progress("comparing", len(pairs), n_pairs, "")
@@ -124,3 +132,48 @@ def short_names(runs: Sequence[str]) -> list[str]:
         if len(set(names)) == len(names):
             return names
     return [f"{name} #{place}" for place, name in enumerate(runs, 1)]
+
+
+def write_comparison(comparison: RunComparison, path: Path) -> None:
+    """Write heat maps (.png) or everything (.json), chosen by the ending of the path."""
+    as_json, as_png = (lambda: json_text(comparison.as_json())), (lambda: comparison_as_png(comparison))
+    write_result(path, {".json": as_json, ".png": as_png})
+
+
+def comparison_as_png(comparison: RunComparison) -> bytes:
+    """Sim_F, Sim_H and the alignment side by side, each with the value of a random initialization."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    # A separate Figure: pyplot keeps global state and looks for a display.
+    side = 2.2 + 0.55 * len(comparison.runs)
+    figure = Figure(figsize=(len(SHOWN) * side + 1, side + 1), layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = zip(figure.subplots(1, len(SHOWN)), SHOWN, strict=True)
+    images = [_draw(axes, comparison, measure) for axes, measure in panels]
+    figure.colorbar(images[0], ax=figure.axes, shrink=0.8)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=150)
+    return buffer.getvalue()
+
+
+def _draw(axes: Any, comparison: RunComparison, measure: str) -> Any:
+    values = comparison.matrix(measure)
+    names = short_names(comparison.runs)
+    image = axes.imshow(values, vmin=0, vmax=1, cmap="viridis")
+    axes.set_title(f"{MEASURES[measure].label}\n{_chance(comparison, measure)}", fontsize=9)
+    # Names may contain a $, which matplotlib would read as mathematics.
+    labels = [name.replace("$", r"\$") for name in names]
+    axes.set_xticks(range(len(names)), labels, rotation=45, ha="right", fontsize=8)
+    axes.set_yticks(range(len(names)), labels, fontsize=8)
+    if len(names) <= LARGEST_ANNOTATED:
+        for i, row in enumerate(values):
+            for j, value in enumerate(row):
+                axes.text(j, i, f"{value:.2f}", ha="center", va="center", color="white" if value < 0.6 else "black")
+    return image
+
+
+def _chance(comparison: RunComparison, measure: str) -> str:
+    values = [MEASURES[measure].of(pair.random) for pair in comparison.pairs.values()]
+    low, high = f"{min(values):.2f}", f"{max(values):.2f}"
+    return f"random initialization: {low if low == high else f'{low} … {high}'}"

@@ -1,22 +1,30 @@
-"""What the weights of one autoencoder say: numbers for every latent, and a summary of them."""
+"""What the weights of one autoencoder say: numbers for every latent, and a summary of them.
+
+Labels of latents come from the JSON of a run's evidence: the room `quadric.evidence` imports language-model code, which
+a report on weights must not need.
+"""
 
 from collections import Counter
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from quadric._io.csv import csv_text
+from quadric._io.files import read_versioned_json
 from quadric._io.progress import Progress, no_progress
+from quadric._io.results import json_text, write_result
 from quadric.geometry import SHAPES, Decomposition, DescriptionLength, LatentStatistics, description_length, statistics
 from quadric.geometry.centring import has_own_centre
 from quadric.geometry.shapes import DEFAULT_TOLERANCE
 from quadric.interop.reading import read_dictionary
-from quadric.model import Autoencoder
-from quadric.model.linear import LinearAutoencoder
+from quadric.model import Dictionary
+from quadric.model.forms import Forms
+from quadric.model.storage import weights_sha256
 from quadric.run.folder import autoencoder_folder, evidence_folder, local_folder
 from quadric.run.geometry import known_geometry
-from quadric.studies.reports.labels import stored_labels
 
 QUANTILES = {"min": 0.0, "p05": 0.05, "median": 0.5, "p95": 0.95, "max": 1.0}
 SUMMARISED = (
@@ -42,6 +50,7 @@ LABELS = {
 ABOUT_LENS, ABOUT_TOKENS, ABOUT_ORIGIN = "the lens's centre", "the mean token of the run's evidence", "the origin"
 ABOUT_BIAS = "the decoder's bias"
 """About what shapes are reported."""
+EVIDENCE, EVIDENCE_FORMAT, EVIDENCE_VERSION = "evidence.json", "quadric-evidence", 2
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -73,7 +82,7 @@ class RunReport:
     def dictionary(self) -> str:
         """What kind of dictionary it is, in a few words, e.g. "512 composite latents"."""
         shape = self.architecture
-        kind = shape["prior"] if self.kind == "bilinear" else f"linear ({self.kind})"
+        kind = f"linear ({self.kind})" if shape["n_hidden"] is None else self.kind
         return f"{shape['n_latents']:,} {kind} latents"
 
     def most_important(self, count: int) -> list[int]:
@@ -133,7 +142,7 @@ class RunReport:
 
 def report_on(
     run: str,
-    autoencoder: Autoencoder,
+    autoencoder: Dictionary,
     tolerance: float = DEFAULT_TOLERANCE,
     on_progress: Progress = no_progress,
     geometry: Decomposition | None = None,
@@ -153,7 +162,7 @@ def report_on(
     return RunReport(
         run=run,
         kind=autoencoder.kind,
-        architecture=asdict(autoencoder.architecture),
+        architecture=_architecture(autoencoder),
         provenance=asdict(autoencoder.provenance),
         latents=statistics(autoencoder, tolerance, on_progress, geometry),
         bits=description_length(autoencoder),
@@ -161,10 +170,18 @@ def report_on(
     )
 
 
-def _about(autoencoder: Autoencoder, geometry: Decomposition | None) -> str:
+def _architecture(dictionary: Dictionary) -> dict[str, Any]:
+    """Settings and sizes; the number of atoms is None where latents are directions."""
+    forms = dictionary.forms()
+    atoms = forms.n_hidden if isinstance(forms, Forms) else None
+    sizes = {"d_model": dictionary.d_model, "seed": dictionary.seed, "n_hidden": atoms}
+    return {**asdict(dictionary.settings), **sizes, **dictionary.facts()}
+
+
+def _about(autoencoder: Dictionary, geometry: Decomposition | None) -> str:
     if has_own_centre(autoencoder):
         return ABOUT_LENS
-    if isinstance(autoencoder, LinearAutoencoder) and (geometry is None or geometry.centre is None):
+    if autoencoder.is_linear and (geometry is None or geometry.centre is None):
         return ABOUT_BIAS
     return ABOUT_ORIGIN if geometry is None or geometry.centre is None else ABOUT_TOKENS
 
@@ -185,10 +202,10 @@ def report_on_run(
         on_progress: Called as latents are decomposed.
 
     Returns:
-        The report; `quadric.studies.reports.files.write_report` writes it as HTML, CSV, JSON or parquet.
+        The report; `write_report` writes it as JSON or CSV.
 
     Example:
-        write_report(report_on_run("runs/demo"), Path("report.html"))
+        write_report(report_on_run("runs/demo"), Path("report.json"))
     """
     folder = local_folder(run)
     own = autoencoder_folder(folder, name)
@@ -196,6 +213,35 @@ def report_on_run(
     known = known_geometry(folder, autoencoder, name)
     report = report_on(run if name is None else f"{run}/{name}", autoencoder, tolerance, on_progress, known)
     return replace(report, labels=stored_labels(evidence_folder(folder, own.resolve().name), autoencoder))
+
+
+def stored_labels(evidence: Path, autoencoder: Dictionary) -> list[str] | None:
+    """The label of every latent; None if there is no evidence, or only evidence about other weights.
+
+    Args:
+        evidence: Folder of the evidence about the autoencoder.
+        autoencoder: The autoencoder that the labels must belong to.
+    """
+    path = evidence / EVIDENCE
+    if not path.is_file():
+        return None
+    remedy = "delete the folder to collect it again"
+    record = read_versioned_json(path, EVIDENCE_FORMAT, EVIDENCE_VERSION, "Quadric evidence", remedy)
+    if record["weights_sha256"] != weights_sha256(autoencoder):
+        return None
+    labels = record["labels"]
+    written = (labels["from_model"] or {}).get("texts", {})
+    return [written.get(str(latent)) or text for latent, text in enumerate(labels["texts"])]
+
+
+def write_report(report: RunReport, path: Path) -> None:
+    """Write everything (.json) or the table of latents (.csv), chosen by the ending of the path."""
+    columns = report.columns()
+    contents = {
+        ".csv": lambda: csv_text(list(columns), zip(*columns.values(), strict=True)),
+        ".json": lambda: json_text(report.as_json()),
+    }
+    write_result(path, contents)
 
 
 def quantiles(values: Tensor) -> dict[str, float]:

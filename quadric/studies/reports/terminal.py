@@ -5,13 +5,12 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from quadric.studies.reports.run_comparison import MEASURES, RunComparison, short_names
+from quadric.studies.reports.run_comparison import MEASURES, SHOWN, RunComparison, short_names
 from quadric.studies.reports.run_report import LABELS, SUMMARISED, RunReport, histogram, readable_bits
 
 BARS = " ▁▂▃▄▅▆▇█"
 HISTOGRAM_BINS = 24
 SHAPE_BAR = 24
-SHOWN = ("frobenius", "hungarian", "alignment_sign_free")
 SHARES = ("captured_1", "captured", "captured_5")
 
 
@@ -32,10 +31,10 @@ def _headline(report: RunReport) -> Text:
 
 def _made_of(report: RunReport) -> str:
     shape = report.architecture
-    if report.kind != "bilinear":
+    if shape["n_hidden"] is None:
         return "each a direction, read as a half-space without curvature"
-    density = f", density {shape['mixing_density']:.2g}" if shape["mixing_density"] is not None else ""
-    return f"from {shape['n_hidden']:,} {'tied ' if shape['tied'] else ''}atoms{density}"
+    density = f", density {shape['mixing_density']:.2g}" if "mixing_density" in shape else ""
+    return f"from {shape['n_hidden']:,} {'squared ' if shape.get('same_factors') else ''}atoms{density}"
 
 
 def _shapes(report: RunReport) -> Table:
@@ -105,12 +104,6 @@ def _table(title: str, *columns: str) -> Table:
     )
     table.min_width = len(title) + 2
     return table
-
-
-def shape_words(figure: str, dimension: int, sign: int) -> str:
-    """The name of the figure, with its dimension where the name leaves it open and a minus for negative values."""
-    words = f"{figure} {dimension}-d" if figure.endswith(("ellipsoid", "hyperboloid", "paraboloid")) else figure
-    return f"{words}, −" if sign < 0 else words
 
 
 def readable(column: str, value: float) -> str:

@@ -9,22 +9,25 @@ rotation, which has the same spectrum.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from quadric._io.csv import csv_of_rows
+from quadric._io.results import json_text, write_result
 from quadric.data.capture import capture
 from quadric.data.hook_points import HookPoint
 from quadric.data.models import LanguageModel
 from quadric.data.splicing import predictions
 from quadric.evaluation.measures import Interval, student_interval
 from quadric.evidence import Evidence
-from quadric.geometry.copies import redundancy
+from quadric.geometry.neighbours import redundancy
 from quadric.interventions.combining import Intervention
 from quadric.interventions.latents import Latent
-from quadric.model import BilinearAutoencoder
+from quadric.model import Dictionary
 from quadric.model.objective import unit_tokens
 from quadric.studies.steering.measures import divergence
 from quadric.studies.steering.methods import Change, project_along, rotated
@@ -89,7 +92,7 @@ class AblationSummary(NamedTuple):
 def ablation_study(
     model: LanguageModel,
     point: HookPoint,
-    autoencoder: BilinearAutoencoder,
+    autoencoder: Dictionary,
     evidence: Evidence,
     sequences: Int[Tensor, "s l"],
     *,
@@ -154,7 +157,13 @@ def summarize(rows: Sequence[AblationRow]) -> list[AblationSummary]:
     return found
 
 
-def sparsest_distinct(autoencoder: BilinearAutoencoder, evidence: Evidence) -> list[int]:
+def write_ablation(rows: Sequence[AblationRow], path: Path) -> None:
+    """Write one row per latent, as .csv or .json."""
+    flat = [row.as_row() for row in rows]
+    write_result(path, {".csv": lambda: csv_of_rows(flat), ".json": lambda: json_text(flat, indent=1)})
+
+
+def sparsest_distinct(autoencoder: Dictionary, evidence: Evidence) -> list[int]:
     """Latents that are neither empty nor copies, by density ascending."""
     known = redundancy(autoencoder)
     distinct = (~known.empty & ~known.copy).tolist()
@@ -169,7 +178,7 @@ def similar(ranked: Sequence[int], latent: int, seed: int) -> int:
     return ranked[near[int(drawn)]]
 
 
-def about_centre(autoencoder: BilinearAutoencoder, evidence: Evidence, latent: int) -> Latent:
+def about_centre(autoencoder: Dictionary, evidence: Evidence, latent: int) -> Latent:
     """A latent about the mean token: that of the lens, or for a raw dictionary that of the evidence."""
     return autoencoder.latent(latent, centre=torch.from_numpy(evidence.calibration.centre.copy()))
 
@@ -178,7 +187,7 @@ def about_centre(autoencoder: BilinearAutoencoder, evidence: Evidence, latent: i
 def _firing(
     model: LanguageModel,
     point: HookPoint,
-    autoencoder: BilinearAutoencoder,
+    autoencoder: Dictionary,
     evidence: Evidence,
     sequences: Int[Tensor, "s l"],
 ) -> Bool[Tensor, "k s l"]:
@@ -202,7 +211,7 @@ class _OneLatent:
         self,
         model: LanguageModel,
         point: HookPoint,
-        autoencoder: BilinearAutoencoder,
+        autoencoder: Dictionary,
         evidence: Evidence,
         sequences: Int[Tensor, "s l"],
         fires: Bool[Tensor, "s l"],

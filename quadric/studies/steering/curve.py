@@ -6,8 +6,7 @@ sampled continuations.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -19,17 +18,14 @@ from quadric.data.identity import check_same_model
 from quadric.data.models import LanguageModel, model_in_memory
 from quadric.data.sources import ActivationsInMemory
 from quadric.data.splicing import predictions, replace_at
-from quadric.evaluation.measures import Interval, student_interval
 from quadric.evaluation.recovered import Predictions, PredictionSums
 from quadric.evidence import Evidence
 from quadric.interventions.latents import Latent
-from quadric.model import Autoencoder, Provenance
+from quadric.model import Dictionary, Provenance
 from quadric.model.checks import check_choice
 from quadric.model.linear import LinearAutoencoder
 from quadric.model.storage import weights_sha256
-from quadric.studies.steering.distances import CorpusSpace
-from quadric.studies.steering.latent_tokens import LatentTokens, latent_tokens
-from quadric.studies.steering.measures import divergence, hellinger, mass
+from quadric.studies.steering.measures import CorpusSpace, LatentTokens, divergence, hellinger, latent_tokens, mass
 from quadric.studies.steering.methods import Change, Method, baselines, firing, quadric_path
 from quadric.studies.steering.reading import (
     Prompts,
@@ -41,100 +37,14 @@ from quadric.studies.steering.reading import (
     steered,
     text_tokens,
 )
+from quadric.studies.steering.results import MATCHES, NONE, Match, SteeringCurve, SteeringRow
 
-Match = Literal["hellinger", "own", "following"]
-MATCHES: tuple[Match, ...] = ("hellinger", "own", "following")
-NONE = "none"
-"""Name of the rows without steering."""
 FEWEST_PROMPTS = 4
 N_TEXTS = 4
 """Unrelated texts that each seed draws."""
 TEXT_LENGTH = 32
 """Tokens of each that are read."""
 QUANTILES = (0.95, 0.99, 0.999)
-
-
-@dataclass(frozen=True, kw_only=True)
-class SteeringRow:
-    """One way of steering at one dose, measured on the reporting prompts of one seed."""
-
-    method: str
-    to: float | None
-    """Value of z to which the quadric steers; the others are matched with it."""
-    match: Match | None
-    """Effect by which the dose was matched; None without steering and for the quadric itself."""
-    seed: int
-    dose: float | None
-    """None if no dose has the effect of the quadric; then nothing was measured."""
-    hellinger: float | None = None
-    """Effect: distance √p between predictions of the next token, with and without steering."""
-    divergence: float | None = None
-    """Effect: KL(unmodified ‖ steered) of the next token."""
-    own: float | None = None
-    """Effect: change of the probability of the tokens on which the latent fires."""
-    following: float | None = None
-    """Effect: change of the probability of the tokens that follow those."""
-    text_divergence: float | None = None
-    """Damage: KL per token on unrelated text."""
-    text_cross_entropy: float | None = None
-    """Damage: increase of the cross-entropy per token on unrelated text."""
-    perplexity: float | None = None
-    """Damage: of continuations sampled under steering, for the unmodified model."""
-    mahalanobis: float | None = None
-    """Damage: distance of the activations from the mean of the corpus, whitened; about 1 for the corpus."""
-    nearest: float | None = None
-    """Damage: distance from the nearest corpus token, whitened."""
-
-
-MEASURES = tuple(
-    each.name for each in fields(SteeringRow) if each.name not in ("method", "to", "match", "seed", "dose")
-)
-
-
-class Summary(NamedTuple):
-    """One way of steering towards one value, over seeds."""
-
-    method: str
-    to: float | None
-    match: Match | None
-    reached: int
-    """Seeds in which a dose with the effect of the quadric was found."""
-    means: dict[str, Interval | None]
-    """By measure; the interval is Student's over seeds, and empty (low = high) for a single one."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SteeringCurve:
-    """Effect and damage of steering by one latent."""
-
-    latent: int
-    own: list[str]
-    """The tokens on which the latent fires, on the side of the largest value."""
-    following: list[str]
-    rows: list[SteeringRow]
-
-    def summaries(self) -> list[Summary]:
-        """Means over seeds, by value and method."""
-        groups: dict[tuple[str, float | None, Match | None], list[SteeringRow]] = {}
-        values = list(dict.fromkeys(row.to for row in self.rows))
-        for row in sorted(self.rows, key=lambda row: (values.index(row.to), row.match or "")):
-            groups.setdefault((row.method, row.to, row.match), []).append(row)
-        return [
-            Summary(*group, sum(each.dose is not None for each in rows), _means(rows)) for group, rows in groups.items()
-        ]
-
-    def as_rows(self) -> list[dict[str, Any]]:
-        """One flat table row for each method, value and seed."""
-        return [{"latent": self.latent, **asdict(row)} for row in self.rows]
-
-    def as_json(self) -> dict[str, Any]:
-        """Everything."""
-        return asdict(self)
-
-    def __repr__(self) -> str:
-        values = sorted({row.to for row in self.rows if row.to is not None})
-        methods = len({row.method for row in self.rows})
-        return f"SteeringCurve(latent {self.latent}, {methods} methods, to {', '.join(f'{each:g}' for each in values)})"
 
 
 def steering_curve(
@@ -146,7 +56,7 @@ def steering_curve(
     corpus: Any,
     texts: Sequence[str],
     to: float | Sequence[float] | None = None,
-    topk: Autoencoder | None = None,
+    topk: Dictionary | None = None,
     match: Match | Sequence[Match] = "hellinger",
     seeds: Sequence[int] = (0, 1, 2),
     new_tokens: int = 16,
@@ -466,7 +376,7 @@ def _rows(corpus: Any, d_model: int) -> Float[Tensor, "n d"]:
     return vectors
 
 
-def _linear(topk: Autoencoder | None, latent: Latent) -> LinearAutoencoder | None:
+def _linear(topk: Dictionary | None, latent: Latent) -> LinearAutoencoder | None:
     if topk is None:
         return None
     if not isinstance(topk, LinearAutoencoder) or topk.d_model != latent.autoencoder.d_model:
@@ -478,11 +388,3 @@ def _linear(topk: Autoencoder | None, latent: Latent) -> LinearAutoencoder | Non
     if None not in (own, other) and own != other:
         raise ValueError(f"topk reads {other} and the latent {own}; give a TopK dictionary of {own}")
     return topk.eval()
-
-
-def _means(rows: list[SteeringRow]) -> dict[str, Interval | None]:
-    found: dict[str, Interval | None] = {}
-    for name in MEASURES:
-        values = [value for row in rows if (value := getattr(row, name)) is not None]
-        found[name] = student_interval(values) if values else None
-    return found

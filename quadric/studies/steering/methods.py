@@ -18,7 +18,7 @@ from quadric.interventions.clamping import clamp
 from quadric.interventions.combining import Intervention, unit_and_norm
 from quadric.interventions.latents import Latent
 from quadric.interventions.projection import nearest_steps
-from quadric.model import BilinearAutoencoder
+from quadric.model import Dictionary
 from quadric.model.linear import LinearAutoencoder
 from quadric.model.objective import unit_tokens
 
@@ -154,7 +154,7 @@ def random_rotation(d: int, fixed: Float[Tensor, " d"] | None, generator: torch.
     return rotation
 
 
-def project_along(autoencoder: BilinearAutoencoder, axes: Axes, to: float) -> Intervention:
+def project_along(autoencoder: Dictionary, axes: Axes, to: float) -> Intervention:
     """Projection to a value of a form that is not one of the dictionary; as near as it gets where it is unreachable."""
     return Intervention(
         autoencoder,

@@ -18,10 +18,10 @@ from quadric.data.hook_points import HookPoint
 from quadric.data.models import LanguageModel
 from quadric.data.provenance import ProvenanceError
 from quadric.evidence import Evidence
-from quadric.geometry.dictionary import require_bilinear
+from quadric.geometry.dictionary import check_forms
 from quadric.interop.reading import read_dictionary
 from quadric.interventions.latents import Latent
-from quadric.model import Autoencoder, BilinearAutoencoder
+from quadric.model import Dictionary
 from quadric.run.folder import (
     ablation_file,
     autoencoder_folder,
@@ -29,10 +29,10 @@ from quadric.run.folder import (
     evidence_folder,
     local_folder,
 )
-from quadric.studies.steering.ablation import AblationMode, AblationRow, ablation_study, about_centre
-from quadric.studies.steering.curve import Match, SteeringCurve, steering_curve, writable_point
-from quadric.studies.steering.files import write_ablation
+from quadric.studies.steering.ablation import AblationMode, AblationRow, ablation_study, about_centre, write_ablation
+from quadric.studies.steering.curve import steering_curve, writable_point
 from quadric.studies.steering.reading import text_tokens
+from quadric.studies.steering.results import Match, SteeringCurve
 
 CORPUS_TOKENS = 4096
 N_TEXTS = 48
@@ -46,7 +46,7 @@ FEWEST_LETTERS = 200
 class OpenedRun:
     """A bilinear dictionary of a run, its evidence, and its language model, ready for interventions."""
 
-    autoencoder: BilinearAutoencoder
+    autoencoder: Dictionary
     evidence: Evidence
     model: LanguageModel
     point: HookPoint
@@ -105,7 +105,7 @@ def open_run(
     """
     folder = local_folder(run)
     own = autoencoder_folder(folder, name)
-    autoencoder = require_bilinear(read_dictionary(own))
+    autoencoder = check_forms(read_dictionary(own))
     evidence = Evidence.load(evidence_folder(folder, own.resolve().name))
     config = config_from(autoencoder.provenance, model=model, corpus=corpus)
     source = find_model(config.model, config.model_revision)
@@ -253,11 +253,11 @@ def ablate_run(
     return rows
 
 
-def load_linear(run: str | os.PathLike[str]) -> Autoencoder:
+def load_linear(run: str | os.PathLike[str]) -> Dictionary:
     """The linear dictionary of a run; of a run with several dictionaries, its first linear one."""
     folder = local_folder(run)
     loaded = [read_dictionary(each) for each in autoencoder_folders(folder).values()]
-    linear = [each for each in loaded if not isinstance(each, BilinearAutoencoder)]
+    linear = [each for each in loaded if each.is_linear]
     if not linear:
         raise ValueError(f"'{run}' has no TopK dictionary; train one with quadric train --prior topk")
     return linear[0]

@@ -1,10 +1,8 @@
 """Grids of autoencoders over layers, priors, alphas, seeds and baselines, with few passes of the language model.
 
 config     configuration of a sweep, stored as sweep.json
-groups     which cells are trained together; each group is an ordinary run folder
-rows       results of one finished cell
-results    all rows as one table
-sweeping   training and measuring all cells; can be interrupted and resumed at any point
+rows       results of one finished cell, and all rows as one table
+sweeping   groups of cells, trained and measured together; can be interrupted and resumed at any point
 
     SWEEP/sweep.json            configuration
     SWEEP/activations/PLACES/   one cache for all layers; needed until the last cell is trained
@@ -18,9 +16,8 @@ runs need one pass of the language model each, and on a CPU that pass costs more
 `live=True` does this where disk space is short: at the paper's size, twelve layers of 16.8 M tokens take 400 GB.
 """
 
-from quadric.run.scales import Grid, Scale
-from quadric.studies.sweep.config import SweepConfig, read_sweep_config
-from quadric.studies.sweep.results import read_rows
+from quadric.studies.sweep.config import SweepConfig
+from quadric.studies.sweep.rows import read_rows
 from quadric.studies.sweep.sweeping import Watcher, start_sweep, sweep
 
-__all__ = ["Grid", "Scale", "SweepConfig", "Watcher", "read_rows", "read_sweep_config", "start_sweep", "sweep"]
+__all__ = ["SweepConfig", "Watcher", "read_rows", "start_sweep", "sweep"]

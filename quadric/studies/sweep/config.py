@@ -1,21 +1,24 @@
 """Configuration of a sweep, stored as sweep.json."""
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 from quadric._io.files import read_versioned_json, write_atomically
 from quadric._io.records import record_from_json
 from quadric.data import ActivationConfig
 from quadric.data.provenance import differences
-from quadric.run.config import RunConfig
-from quadric.run.recipes import Grid, Scale, make_run_config
+from quadric.run.config import RunConfig, cells_from_json
+from quadric.train.settings import Cell, Training
 
 FILE_NAME = "sweep.json"
 ACTIVATIONS = "activations"
+RUNS = "runs"
+"""Folders in a sweep."""
 FORMAT = "quadric-sweep"
-FORMAT_VERSION = 7
-MAY_CHANGE = ("grid", "cells_together", "live")
+FORMAT_VERSION = 8
+MAY_CHANGE = ("cells", "cells_together", "live")
 """Fields that may differ when a sweep is resumed or extended, because they do not affect finished cells."""
 
 
@@ -25,19 +28,24 @@ class SweepConfig:
 
     Example:
         >>> from quadric.data import ActivationConfig
-        >>> from quadric.studies.sweep import Grid, Scale, SweepConfig
+        >>> from quadric.run.recipes import cells
+        >>> from quadric.studies.sweep import SweepConfig
         >>> config = SweepConfig(
-        ...     activations=ActivationConfig(hook_points="9,15"),
-        ...     scale=Scale(n_latents=1024, steps=500, alpha_warmup_steps=60),
-        ...     grid=Grid(dictionaries=("atomic", "topk"), seeds=(0, 1)),
+        ...     activations=ActivationConfig(hook_points="resid_pre.9,resid_pre.15"),
+        ...     cells=cells(["resid_pre.9", "resid_pre.15"], ["atomic", "topk"], seeds=(0, 1)),
+        ...     training=quadric.Training(steps=500),
         ... )
-        >>> len(config.all_cells().autoencoders)
+        >>> len(config.cells)
         8
     """
 
     activations: ActivationConfig
-    scale: Scale
-    grid: Grid
+    cells: tuple[Cell, ...]
+    training: Training
+    sequences_per_step: int = 32
+    """Sequences per batch."""
+    epochs: int = 1
+    """How many times the text may be read."""
     live: bool = False
     """Run the language model for every group instead of storing its activations once."""
     cells_together: int = 16
@@ -53,10 +61,25 @@ class SweepConfig:
                 raise ValueError(f"{name}={getattr(self, name)} is not positive; use at least 1")
         if self.spliced_tokens < 0:
             raise ValueError(f"spliced_tokens={self.spliced_tokens} is negative; use 0 to skip the predictions")
+        self.run_of(self.cells)
 
-    def all_cells(self) -> RunConfig:
-        """Config of a single run with every cell."""
-        return make_run_config(self.scale, self.activations, self.grid)
+    def run_of(self, cells: tuple[Cell, ...], cache: str | None = None) -> RunConfig:
+        """Config of a run with some of the cells; the language model stops at the deepest of their layers."""
+        places = ",".join(dict.fromkeys(cell.hook_point for cell in cells))
+        return RunConfig(
+            activations=replace(self.activations, hook_points=places),
+            cells=cells,
+            training=self.training,
+            sequences_per_step=self.sequences_per_step,
+            epochs=self.epochs,
+            cache=cache,
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything, as it is stored."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        records = {"activations": asdict(self.activations), "training": asdict(self.training)}
+        return values | records | {"cells": [cell.as_json() for cell in self.cells]}
 
 
 def write_sweep_config(config: SweepConfig, folder: Path) -> None:
@@ -69,7 +92,7 @@ def write_sweep_config(config: SweepConfig, folder: Path) -> None:
     elif folder.exists() and (not folder.is_dir() or any(each.name != ACTIVATIONS for each in folder.iterdir())):
         raise FileExistsError(f"'{folder}' exists and is not a sweep; choose another folder")
     folder.mkdir(parents=True, exist_ok=True)
-    record = {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(config)}
+    record = {"format": FORMAT, "format_version": FORMAT_VERSION, **config.as_json()}
     write_atomically(folder / FILE_NAME, (json.dumps(record, indent=2, ensure_ascii=False) + "\n").encode())
 
 
@@ -83,7 +106,7 @@ def read_sweep_config(folder: Path) -> SweepConfig:
         The config.
 
     Example:
-        >>> from quadric.studies.sweep import read_sweep_config
+        >>> from quadric.studies.sweep.config import read_sweep_config
         >>> config = read_sweep_config(Path("runs/sweep"))
         >>> config.activations.model, config.held_out_tokens
         ('my-model', 64)
@@ -94,14 +117,15 @@ def read_sweep_config(folder: Path) -> SweepConfig:
     remedy = "restore it, or begin the sweep again in another folder"
     record = read_versioned_json(path, FORMAT, FORMAT_VERSION, "a sweep", remedy, since="0.3")
     del record["format"], record["format_version"]
-    return record_from_json(SweepConfig, record, str(path))
+    return record_from_json(SweepConfig, record | {"cells": cells_from_json(record.get("cells"), path)}, str(path))
 
 
 def _check_same(stored: SweepConfig, asked: SweepConfig, folder: Path) -> None:
     """Require the same text, steps and measurement, so that all cells of the table are comparable."""
     layers = asked.activations.hook_points
-    before = asdict(replace(stored, activations=replace(stored.activations, hook_points=layers)))
-    found = differences(json.loads(json.dumps(before)), json.loads(json.dumps(asdict(asked))), MAY_CHANGE)
+    same = replace(stored, activations=replace(stored.activations, hook_points=layers))
+    before, now = (json.loads(json.dumps(each.as_json())) for each in (same, asked))
+    found = differences(before, now, MAY_CHANGE)
     if found:
         raise ValueError(
             f"the sweep in '{folder}' was started with other settings ({'; '.join(found)}); "

@@ -1,23 +1,80 @@
-"""Run a sweep from its config to its table. An interrupted sweep resumes; finished cells are not repeated."""
+"""Run a sweep from its config to its table. An interrupted sweep resumes; finished cells are not repeated.
+
+Cells that are trained together are a group: a run folder that can be resumed, evaluated and viewed.
+"""
 
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from quadric._io.locks import only_writer
 from quadric.data import HarvestConfig, harvest_to_folder
+from quadric.data.manifest import NAME as MANIFEST
 from quadric.evaluation import EvaluationSettings, evaluate_on_text
 from quadric.evaluation.evaluating import Candidate
 from quadric.model import load_pretrained
-from quadric.run.config import RunConfig
+from quadric.run.config import RunConfig, read_run_config
 from quadric.run.folder import autoencoder_folder
 from quadric.run.running import Moved, is_finished, new_run, train_run
-from quadric.studies.sweep.config import SweepConfig, read_sweep_config, write_sweep_config
-from quadric.studies.sweep.groups import Group, groups
-from quadric.studies.sweep.results import read_rows, row_path, write_row, write_table
-from quadric.studies.sweep.rows import Row, cell_row
-from quadric.train import StepReport
+from quadric.studies.sweep.config import ACTIVATIONS, RUNS, SweepConfig, read_sweep_config, write_sweep_config
+from quadric.studies.sweep.rows import Row, cell_row, read_rows, row_path, write_row, write_table
+from quadric.train import Cell, Learner
 from quadric.train.checkpoints import Damaged
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Cells trained on the same batches, and the folder of their run."""
+
+    folder: Path
+    config: RunConfig
+    is_new: bool
+    """Whether the run still has to be created."""
+
+    @property
+    def cache(self) -> Path | None:
+        """Folder of its stored activations, found even if the sweep was moved; None if they are not stored."""
+        if self.config.cache is None:
+            return None
+        return self.folder.parents[1] / ACTIVATIONS / Path(self.config.cache).name
+
+
+def groups(config: SweepConfig, folder: Path) -> list[Group]:
+    """The existing runs, and new runs for the cells that no existing run contains."""
+    old = [Group(folder=each, config=read_run_config(each), is_new=False) for each in _run_folders(folder)]
+    claimed = {cell.name for group in old for cell in group.config.cells}
+    missing = [cell for cell in config.cells if cell.name not in claimed]
+    new: list[Group] = []
+    for cache, cells in _by_cache(config, folder, missing).items():
+        for start in range(0, len(cells), config.cells_together):
+            number = len(old) + len(new)
+            part = config.run_of(tuple(cells[start : start + config.cells_together]), cache)
+            new.append(Group(folder=folder / RUNS / f"{number:03d}", config=part, is_new=True))
+    return [*old, *new]
+
+
+def _run_folders(folder: Path) -> list[Path]:
+    """Existing runs. A folder without run.json is left over from a killed start and is created again."""
+    runs = folder / RUNS
+    return sorted(each for each in runs.iterdir() if (each / "run.json").is_file()) if runs.is_dir() else []
+
+
+def _by_cache(config: SweepConfig, folder: Path, cells: list[Cell]) -> dict[str | None, list[Cell]]:
+    """Cells grouped by cache: an existing cache, or a new one for all hook points not cached yet."""
+    if config.live:
+        return {None: cells} if cells else {}
+    places = list(dict.fromkeys(cell.hook_point for cell in cells))
+    known = {place: cache for cache in _cache_names(folder) for place in cache.split("+")}
+    new = "+".join(place for place in places if place not in known)
+    by_cache: dict[str | None, list[Cell]] = {}
+    for cell in cells:
+        by_cache.setdefault(known.get(cell.hook_point, new), []).append(cell)
+    return by_cache
+
+
+def _cache_names(folder: Path) -> list[str]:
+    caches = folder / ACTIVATIONS
+    return [each.name for each in caches.iterdir() if (each / MANIFEST).is_file()] if caches.is_dir() else []
 
 
 class Watcher:
@@ -44,8 +101,8 @@ class Watcher:
     def opened(self, step: int, damaged: list[Damaged]) -> None:
         """Called when the group's run has been opened at a step."""
 
-    def step(self, step: int, reports: dict[str, StepReport]) -> None:
-        """Called after each training step of the group."""
+    def step(self, learner: Learner) -> None:
+        """Called with each learner of the group after each training step."""
 
     def row(self, row: Row) -> None:
         """Called when a cell is finished."""
@@ -63,13 +120,13 @@ def start_sweep(config: SweepConfig, folder: Path) -> None:
 
     Example:
         >>> from dataclasses import replace
-        >>> from quadric.studies.sweep import read_sweep_config, start_sweep
+        >>> from quadric.studies.sweep.config import read_sweep_config
+        >>> from quadric.studies.sweep import start_sweep
         >>> config = read_sweep_config(Path("runs/sweep"))
         >>> start_sweep(replace(config, held_out_tokens=100), Path("runs/another"))
         >>> read_sweep_config(Path("runs/another")).held_out_tokens
         100
     """
-    config.all_cells()
     write_sweep_config(config, folder)
 
 
@@ -93,7 +150,7 @@ def sweep(folder: Path, *, device: str = "auto", moved: Moved | None = None, wat
     config, watcher, moved = read_sweep_config(folder), watcher or Watcher(), moved or Moved()
     config = replace(config, activations=moved.activations(config.activations))
     found = groups(config, folder)
-    watcher.plan([cell.name for group in found for cell in group.config.autoencoders], read_rows(folder))
+    watcher.plan([cell.name for group in found for cell in group.config.cells], read_rows(folder))
     with only_writer(folder, "quadric sweep"):
         for group in found:
             if group.is_new or not is_finished(group.folder):
@@ -108,8 +165,8 @@ def _train(config: SweepConfig, group: Group, every: list[Group], device: str, m
     places = Moved(model=moved.model, corpus=moved.corpus, cache=str(group.cache) if group.cache else None)
     created = new_run(places.apply(group.config), group.folder, device=device) if group.is_new else nullcontext()
     with created:
-        watcher.train([cell.name for cell in group.config.autoencoders], group.config.training.steps)
-        train_run(group.folder, device=device, moved=places, on_open=watcher.opened, on_step=watcher.step)
+        watcher.train([cell.name for cell in group.config.cells], group.config.training.steps)
+        train_run(group.folder, device=device, moved=places, on_open=watcher.opened, callbacks=[watcher.step])
 
 
 def _fill_cache(config: SweepConfig, cache: Path, every: list[Group], device: str, watcher: Watcher) -> None:
@@ -127,7 +184,7 @@ def _tokens_to_store(config: RunConfig) -> int:
 
 def _measure(config: SweepConfig, group: Group, folder: Path, device: str, moved: Moved, watcher: Watcher) -> None:
     """Measure all cells of a group that have no row yet, in one pass over held-out text."""
-    cells = [cell for cell in group.config.autoencoders if not row_path(folder, cell.name).is_file()]
+    cells = [cell for cell in group.config.cells if not row_path(folder, cell.name).is_file()]
     if not cells:
         return
     loaded = {cell.name: load_pretrained(autoencoder_folder(group.folder, cell.name)) for cell in cells}

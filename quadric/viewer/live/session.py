@@ -5,8 +5,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict
-from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -32,11 +31,29 @@ KEPT_LATENTS = 64
 KEPT_CONTINUATIONS = 16
 LONGEST_SLIDE = 2 * math.pi
 
-Inside = AbstractContextManager[Any]
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 
 class RequestError(ValueError):
     """A request that cannot be answered, with the reason."""
+
+
+class _Recent(Generic[Key, Value]):
+    """The values that were asked for last; the page asks for the same ones again and again."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._kept: OrderedDict[Key, Value] = OrderedDict()
+
+    def get(self, key: Key, make: Callable[[], Value]) -> Value:
+        """The value that is kept, or a new one in place of the one that was not used for longest."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        self._kept.move_to_end(key)
+        if len(self._kept) > self.most:
+            self._kept.popitem(last=False)
+        return self._kept[key]
 
 
 class Session:
@@ -53,9 +70,9 @@ class Session:
             raise ValueError("there is no dictionary to serve; give a run with an autoencoder")
         self.explainers = dict(explainers)
         self.model: LanguageModel = next(iter(explainers.values())).reader.model
-        self._readings: OrderedDict[tuple[str, str], Reading] = OrderedDict()
-        self._continuations: OrderedDict[tuple[tuple[int, ...], int], Continuation] = OrderedDict()
-        self._latents: OrderedDict[tuple[str, int], Latent] = OrderedDict()
+        self._readings = _Recent[tuple[str, str], Reading](KEPT_READINGS)
+        self._continuations = _Recent[tuple[tuple[int, ...], int], Continuation](KEPT_CONTINUATIONS)
+        self._latents = _Recent[tuple[str, int], Latent](KEPT_LATENTS)
         self.methods: dict[str, Callable[[Mapping[str, Any], Job], dict[str, Any]]] = {
             "explain": self.explain,
             "stars": self.stars,
@@ -107,11 +124,13 @@ class Session:
         wanted = _whole(request, "tokens", 1, MOST_NEW_TOKENS, 20)
         prompt, first = self._prompt(explainer, _text(request))
         start = len(prompt) - 1 if request.get("where") == "last" else first
-        inside = self._inside(request, name, number, slice(start, None))
-        plain = self._plain(prompt, wanted, job)
-        steered = continuation(
-            self.model, prompt, wanted, lambda done: job.report(wanted + done, 2 * wanted), inside=inside
+        with_change = self._with_change(request, name, number, slice(start, None))
+        plain = self._continuations.get(  # the same while the slider moves
+            (tuple(prompt), wanted),
+            lambda: continuation(self.model, prompt, wanted, lambda done: job.report(done, 2 * wanted)),
         )
+        with with_change:
+            steered = continuation(self.model, prompt, wanted, lambda done: job.report(wanted + done, 2 * wanted))
         return {
             "plain": self._words(plain),
             "steered": self._words(steered),
@@ -122,16 +141,18 @@ class Session:
             "divergence": _divergence(plain, steered),
         }
 
-    def _inside(self, request: Mapping[str, Any], name: str, number: int, positions: slice) -> Callable[[], Inside]:
-        """Gives the block in which the model runs with the intervention that is asked for."""
+    def _with_change(
+        self, request: Mapping[str, Any], name: str, number: int, positions: slice
+    ) -> AbstractContextManager[Any]:
+        """A block in which the model runs with the intervention that is asked for."""
         explainer = self.explainers[name]
         if isinstance(explainer.autoencoder, LinearAutoencoder):
             change = _clamped(request, explainer.autoencoder, number)
             at, d_model = explainer.reader.point, explainer.autoencoder.d_model
-            return partial(edit_activations, self.model, at, change, d_model, positions=positions)
-        latent = self._latent(name, explainer, number)
+            return edit_activations(self.model, at, change, d_model, positions=positions)
+        latent = self._latents.get((name, number), lambda: _latent(explainer, number))
         intervention = _intervention(request, latent, float(explainer.signs()[number]))
-        return partial(intervene, self.model, intervention, positions=positions, check_model=False)
+        return intervene(self.model, intervention, positions=positions, check_model=False)
 
     def _explainer(self, request: Mapping[str, Any]) -> tuple[str, Explainer]:
         name = request.get("dictionary")
@@ -140,31 +161,19 @@ class Session:
         return name, self.explainers[name]
 
     def _read(self, name: str, explainer: Explainer, text: str) -> Reading:
-        """A text through the model; the last few are kept, since the page asks for several latents of one."""
-        key = (name, text)
-        if key not in self._readings:
+        """A text through the model."""
+
+        def read() -> Reading:
             n_tokens = len(self.model.tokenizer.encode([text])[0])
             if n_tokens > LONGEST_TEXT:
                 raise RequestError(
                     f"the text has {n_tokens:,} tokens, and the page reads up to {LONGEST_TEXT:,}; shorten it, or use "
                     "quadric explain, which has no such limit"
                 )
-            (self._readings[key],) = explainer.reader.read([text])
-        self._readings.move_to_end(key)
-        while len(self._readings) > KEPT_READINGS:
-            self._readings.popitem(last=False)
-        return self._readings[key]
+            (reading,) = explainer.reader.read([text])
+            return reading
 
-    def _latent(self, name: str, explainer: Explainer, number: int) -> Latent:
-        key = (name, number)
-        if key not in self._latents:
-            known = explainer.evidence
-            centre = None if known is None else torch.from_numpy(known.calibration.centre.copy())
-            self._latents[key] = Latent(explainer.autoencoder, number, centre)
-        self._latents.move_to_end(key)
-        while len(self._latents) > KEPT_LATENTS:
-            self._latents.popitem(last=False)
-        return self._latents[key]
+        return self._readings.get((name, text), read)
 
     def _prompt(self, explainer: Explainer, text: str) -> tuple[list[int], int]:
         """The tokens of a prompt, and the position of the first that is part of it."""
@@ -177,23 +186,18 @@ class Session:
             )
         return before + ids, len(before)
 
-    def _plain(self, prompt: list[int], wanted: int, job: Job) -> Continuation:
-        """The continuation without intervention, which stays the same while the slider moves."""
-        key = (tuple(prompt), wanted)
-        if key not in self._continuations:
-            self._continuations[key] = continuation(
-                self.model, prompt, wanted, lambda done: job.report(done, 2 * wanted)
-            )
-        self._continuations.move_to_end(key)
-        while len(self._continuations) > KEPT_CONTINUATIONS:
-            self._continuations.popitem(last=False)
-        return self._continuations[key]
-
     def _words(self, found: Continuation) -> str:
         return "".join(words_of(self.model.tokenizer, found.token_ids))
 
     def _word(self, token: int) -> str:
         return words_of(self.model.tokenizer, [token])[0]
+
+
+def _latent(explainer: Explainer, number: int) -> Latent:
+    """A latent about the centre of the tokens, where evidence knows it."""
+    known = explainer.evidence
+    centre = None if known is None else torch.from_numpy(known.calibration.centre.copy())
+    return Latent(explainer.autoencoder, number, centre)
 
 
 def _intervention(request: Mapping[str, Any], latent: Latent, sign: float) -> Intervention:

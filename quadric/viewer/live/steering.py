@@ -1,17 +1,13 @@
 """Continuations and next tokens of a prompt, with and without an intervention."""
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from quadric.data import LanguageModel
-
-OnToken = Callable[[int], None]
-"""Called with the number of tokens generated so far."""
 
 
 class Continuation(NamedTuple):
@@ -36,8 +32,7 @@ def continuation(
     model: LanguageModel,
     token_ids: Sequence[int],
     n_tokens: int,
-    on_token: OnToken = lambda done: None,
-    inside: Callable[[], AbstractContextManager[Any]] | None = None,
+    on_token: Callable[[int], None] = lambda done: None,
 ) -> Continuation:
     """The most likely continuation of a prompt.
 
@@ -45,15 +40,11 @@ def continuation(
         model: The language model.
         token_ids: The prompt.
         n_tokens: Tokens to generate.
-        on_token: Called after every token; may raise to stop.
-        inside: Gives the block in which the model runs, such as `quadric.intervene`.
+        on_token: Called with the number of tokens generated so far, after every token; may raise to stop.
 
     Returns:
         The new tokens, and the distribution of the first of them.
     """
-    if inside is not None:
-        with inside():
-            return continuation(model, token_ids, n_tokens, on_token)
     ends = {model.tokenizer.separator, model.tokenizer.hf.eos_token_id} - {None}
     tokens, cache, found = torch.tensor([list(token_ids)], device=model.device), None, list[int]()
     first: Tensor | None = None

@@ -4,11 +4,10 @@ A forward pass cannot be interrupted from outside. `stop_when_cancelled` puts a 
 cancelled request ends within one layer instead of one answer.
 """
 
-import queue
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 from torch import nn
@@ -59,65 +58,61 @@ class Worker:
 
     def __init__(self, most_waiting: int = MOST_WAITING) -> None:
         self.most_waiting = most_waiting
-        self.n_taken = 0
-        """Jobs that were taken from the queue."""
-        self._queue: queue.Queue[Job | None] = queue.Queue()
-        self._waiting: list[Job] = []
-        self._lock = threading.Lock()
         self.current: Job | None = None
-        self._closed = False
+        self._waiting: list[Job] = []
+        self._is_closed = False
+        self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, daemon=True, name="quadric-model")
         self._thread.start()
 
     def submit(self, work: Callable[[Job], Any]) -> Job:
         """Add a job to the queue; BusyError if it is full."""
         job = Job(work)
-        with self._lock:
-            if self._closed:
+        with self._changed:
+            if self._is_closed:
                 raise BusyError("the server is stopping")
-            self._waiting = [each for each in self._waiting if not each.is_cancelled]
-            if len(self._waiting) >= self.most_waiting:
-                raise BusyError(f"{len(self._waiting)} requests are waiting for the language model; try again soon")
+            if len(self._wanted()) >= self.most_waiting:
+                raise BusyError(f"{self.most_waiting} requests are waiting for the language model; try again soon")
             self._waiting.append(job)
-            self._queue.put(job)
+            self._changed.notify()
         return job
 
     def ahead_of(self, job: Job) -> int:
         """Requests that come before a waiting one."""
-        with self._lock:
-            before = [each for each in self._waiting if not each.is_cancelled]
-            place = before.index(job) if job in before else 0
-        return place + (self.current is not None)
+        with self._changed:
+            wanted = self._wanted()
+            return (wanted.index(job) if job in wanted else 0) + (self.current is not None)
 
     def close(self) -> None:
         """Cancel everything and end the thread."""
-        with self._lock:
-            self._closed = True
-            for job in [*self._waiting, *([self.current] if self.current else [])]:
+        with self._changed:
+            self._is_closed = True
+            for job in self._waiting:
                 job.cancel()
-            with suppress(queue.Empty):
-                while (dropped := self._queue.get_nowait()) is not None:
-                    dropped.result.set_exception(CancelledError())
-        self._queue.put(None)
+            if self.current is not None:
+                self.current.cancel()
+            self._changed.notify()
         self._thread.join(timeout=0.5)
 
-    def _run(self) -> None:
-        while (job := self._queue.get()) is not None:
-            with self._lock:
-                if job in self._waiting:
-                    self._waiting.remove(job)
-                self.current = job
-                self.n_taken += 1
-            self._finish(job)
-            self.current = None
+    def _wanted(self) -> list[Job]:
+        return [job for job in self._waiting if not job.is_cancelled]
 
-    def _finish(self, job: Job) -> None:
-        try:
-            job.check()
-            job.started = True
-            job.result.set_result(job.work(job))
-        except BaseException as problem:
-            job.result.set_exception(problem)
+    def _next(self) -> Job | None:
+        """Wait for a job; None when there will be no more."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._is_closed)
+            self.current = self._waiting.pop(0) if self._waiting else None
+            return self.current
+
+    def _run(self) -> None:
+        while (job := self._next()) is not None:
+            try:
+                job.check()
+                job.started = True
+                job.result.set_result(job.work(job))
+            except BaseException as problem:
+                job.result.set_exception(problem)
+            self.current = None
 
 
 @contextmanager

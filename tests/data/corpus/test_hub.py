@@ -9,7 +9,8 @@ import datasets
 import huggingface_hub
 import pytest
 
-from quadric.data.corpus import CorpusConfig, CorpusError, identify, read_documents
+from quadric.data.corpus import CorpusConfig, CorpusError, identify
+from quadric.data.corpus.sources import read_documents
 
 CONFIG = CorpusConfig(source="HuggingFaceFW/fineweb", subset="sample-10BT", revision="v1", topic_field="kind")
 

@@ -8,7 +8,8 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from quadric.data.corpus import CorpusConfig, CorpusError, identify, read_documents
+from quadric.data.corpus import CorpusConfig, CorpusError, identify
+from quadric.data.corpus.sources import read_documents
 
 
 def texts_of(source: Path | str, **settings: object) -> list[str]:

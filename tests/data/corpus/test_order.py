@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quadric.data.corpus import CorpusConfig, Document, is_held_out, ordered_documents
-from quadric.data.corpus.order import shuffled
+from quadric.data.corpus import CorpusConfig, Document, ordered_documents
+from quadric.data.corpus.order import is_held_out, shuffled
 
 DOCUMENTS = [Document(index, f"text number {index}") for index in range(200)]
 

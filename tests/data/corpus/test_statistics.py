@@ -5,14 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from quadric.data.corpus import (
-    CorpusConfig,
-    CorpusError,
-    corpus_statistics,
-    is_held_out,
-    read_documents,
-    topics_by_document,
-)
+from quadric.data.corpus import CorpusConfig, CorpusError, corpus_statistics
+from quadric.data.corpus.order import is_held_out
+from quadric.data.corpus.sources import read_documents
 
 
 class Words:
@@ -41,11 +36,6 @@ def test_everything_is_counted_once(config: CorpusConfig) -> None:
 @pytest.mark.parametrize("limit", [1, 256, 300])
 def test_limit_bounds_the_number_of_documents(config: CorpusConfig, limit: int) -> None:
     assert corpus_statistics(config, limit=limit).documents == limit
-
-
-def test_topics_are_found_by_document(config: CorpusConfig) -> None:
-    assert topics_by_document(config)[3] == "odd"
-    assert len(topics_by_document(config)) == 600
 
 
 def test_an_empty_corpus_is_rejected(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def exported(autoencoder: Autoencoder, folder: Path) -> Any:
     return SAE.load_from_disk(folder)
 
 
-@pytest.mark.parametrize("variety", [*BILINEAR, "atomic tied", "composite dense storage", "quadratic affine"])
+@pytest.mark.parametrize("variety", [*BILINEAR, "atomic same factors", "composite dense storage", "quadratic affine"])
 def test_saelens_runs_a_bilinear_dictionary(variety: str, tmp_path: Path) -> None:
     autoencoder, x = bilinear(variety), tokens(3, 5)
     sae, flat = exported(autoencoder, tmp_path / "out"), x.flatten(0, 1)

@@ -5,9 +5,10 @@ import torch
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
-from quadric.model.fast import kernel, products
+from quadric.model import products
+from quadric.model.fast import kernel
 from quadric.model.fast.kernel import atom_gram, cross_gram, dense_kernel, kernel_overlap, sparse_kernel
-from quadric.model.fast.products import csr_pattern
+from quadric.model.products import csr_pattern
 from tests.exactness import DTYPES, assert_same, random, small_blocks  # noqa: F401
 
 
@@ -32,13 +33,13 @@ def test_gram_matches_in_the_blocks_of_real_sizes(dtype):
     assert_same(atom_gram, lambda a, b: plain(a, b, True), left, right)
 
 
-def test_gradcheck_of_the_gram_matrix_of_tied_factors(small_blocks):  # noqa: F811
+def test_gradcheck_of_the_gram_matrix_of_the_same_factors(small_blocks):  # noqa: F811
     assert torch.autograd.gradcheck(lambda a: atom_gram(a, a), random(7, 3).requires_grad_())
 
 
 @DTYPES
 @pytest.mark.parametrize("h", [1, 3, 8, 25])
-def test_gram_of_tied_factors_matches_plain_autograd(h, dtype, small_blocks):  # noqa: F811
+def test_gram_of_the_same_factors_matches_plain_autograd(h, dtype, small_blocks):  # noqa: F811
     assert_same(lambda a: atom_gram(a, a), lambda a: plain(a, a, True), random(h, 5, dtype=dtype))
 
 

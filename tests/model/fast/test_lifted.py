@@ -7,18 +7,17 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from quadric.model.fast import lifted
-from quadric.model.fast.kernel import atom_gram, kernel_overlap
+from quadric.model.fast.kernel import atom_gram
 from quadric.model.fast.lifted import (
     SparseRows,
     few_latents_form,
     form_norms,
-    lifted_overlap,
     lifted_reconstruction,
     packed,
     product_width,
     unpacked,
 )
-from quadric.model.fast.products import CsrPattern, csr_pattern
+from quadric.model.products import CsrPattern, csr_pattern
 from tests.exactness import DTYPES, assert_same, random
 
 K, U, W, N = 9, 14, 4, 6
@@ -109,21 +108,7 @@ def test_the_reconstruction_is_the_sum_of_the_forms(symmetric):
     assert_close(unpacked(found, W, symmetric), (sums + sums.mT) / 2 if symmetric else sums)
 
 
-@SYMMETRIC
-@DTYPES
-def test_the_overlap_is_that_of_the_kernel(dtype, symmetric):
-    pattern = uneven_pattern()
-
-    def naive(left, right, values):
-        return kernel_overlap(kernel_of(left, right, values, pattern, symmetric))[None]
-
-    def fast(left, right, values):
-        return lifted_overlap(left, right, SparseRows(values, pattern), symmetric)[None]
-
-    assert_same(fast, naive, *factors_and_values(pattern, dtype))
-
-
-def test_tied_factors_get_the_gradient_of_both():
+def test_the_same_factors_get_the_gradient_of_both():
     pattern = uneven_pattern()
     left, _, values = factors_and_values(pattern)
     indices = torch.arange(N)[:, None] + torch.arange(2)

@@ -22,12 +22,11 @@ from quadric.studies.figures import (
     FigureData,
     MissingDataError,
     draw_figures,
-    random_latents,
+    latents,
     read_figure_data,
 )
-from quadric.studies.figures.receptive_gap import log_exact_law, log_ratio
-from quadric.studies.steering.ablation import AblationRow, Harm
-from quadric.studies.steering.files import write_ablation
+from quadric.studies.figures.receptive_fields import log_exact_law, log_ratio
+from quadric.studies.steering.ablation import AblationRow, Harm, write_ablation
 
 pytestmark = pytest.mark.slow  # whole commands
 
@@ -49,19 +48,19 @@ def made_up_ablation() -> list[AblationRow]:
 @pytest.fixture(scope="module")
 def with_evidence(sweep_folder: Path, drawn_world: Path) -> Iterator[FigureData]:
     data = read_figure_data([sweep_folder])
-    first = next(each for each in data.trained if each.config.prior == "composite")
+    first = next(each for each in data.trained if each.kind == "composite")
     (cache,) = (sweep_folder / "activations").iterdir()
     autoencoder = first.load()
-    assert config_from(autoencoder.provenance).hook_points == first.config.hook_point
+    assert config_from(autoencoder.provenance).hook_points == first.cell.hook_point
     stream = open_cached(autoencoder.provenance, cache, 128)
     text = text_behind(stream, str(drawn_world / "tiny-llama"))
-    write_ablation(made_up_ablation(), ablation_file(first.run, first.config.name))
+    write_ablation(made_up_ablation(), ablation_file(first.run, first.cell.name))
     data = read_figure_data([sweep_folder])
     settings = EvidenceSettings(n_points=32)
     evidence = collect(autoencoder, stream, first.evidence, n_tokens=256, settings=settings, text=text)
     with pytest.MonkeyPatch.context() as patch:
         # After six steps every latent is dense, so lower the threshold until half of them count as sparse.
-        patch.setattr(random_latents, "DENSE", float(np.median(evidence.statistics.density)))
+        patch.setattr(latents, "DENSE", float(np.median(evidence.statistics.density)))
         yield data
 
 
@@ -154,7 +153,7 @@ def test_captured_medians_match_the_statistics_table(data: FigureData) -> None:
         trained = next(
             each
             for each in data.at_commonest_size("composite", "quadratic")
-            if (each.config.prior, each.config.alpha) == (prior, data.main_alpha)
+            if (each.kind, each.alpha) == (prior, data.main_alpha)
         )
         table = statistics(trained.load())
         for rank, column in ((1, "captured_1"), (3, "captured"), (5, "captured_5")):
@@ -168,9 +167,9 @@ def test_captured_medians_match_the_statistics_table(data: FigureData) -> None:
 def test_similarities_match_the_geometry_functions(data: FigureData) -> None:
     rows = FIGURES["similarity"](data).rows
     members = {
-        each.config.alpha: each.load()
+        each.alpha: each.load()
         for each in data.at_commonest_size("composite")
-        if each.config.prior == "composite" and each.config.seed == 0
+        if each.kind == "composite" and each.cell.seed == 0
     }
     (row,) = (r for r in rows if (r["prior"], r["row"], r["column"]) == ("composite", "0.7", "0"))
     assert row["frobenius"] == pytest.approx(frobenius_similarity(members[0.7], members[0.0]))
@@ -206,9 +205,9 @@ def test_random_latents_are_the_first_latents_that_are_not_dense(with_evidence: 
     from quadric.evidence import Evidence
 
     rows = FIGURES["random_latents"](with_evidence).rows
-    first = next(each for each in with_evidence.trained if each.config.prior == "composite")
+    first = next(each for each in with_evidence.trained if each.kind == "composite")
     evidence = Evidence.load(first.evidence)
-    sparse = [i for i, density in enumerate(evidence.statistics.density) if density <= random_latents.DENSE]
+    sparse = [i for i, density in enumerate(evidence.statistics.density) if density <= latents.DENSE]
     assert list(dict.fromkeys(row["latent"] for row in rows)) == sparse[:6]
     row = rows[0]
     assert row["activation"] == pytest.approx(float(evidence.points.values[sparse[0], 0]))

@@ -1,8 +1,10 @@
-"""The catalogue agrees with the wheel: every file is accounted for, copies are copies, and labels mean what it says."""
+"""The catalogue agrees with the wheel: files, copies and labels; sentences made here have places and groups."""
 
 import hashlib
+import tomllib
 import zipfile
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -13,10 +15,15 @@ from quadric.studies.probing.catalogue import (
     ENTRIES,
     FOLDER,
     IDENTICAL,
+    SENTENCE_SETS,
+    SERIES,
     SOURCES,
     described_sets,
     load_sets,
+    set_names,
 )
+
+TABLE = tomllib.loads(Path(catalogue.__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
 def files() -> dict[str, bytes]:
@@ -27,7 +34,7 @@ def files() -> dict[str, bytes]:
 
 
 def test_every_file_of_the_wheel_is_a_set_or_left_out_for_a_reason() -> None:
-    reasons = [IDENTICAL, catalogue.SEVERAL_CLASSES, catalogue.MEANINGLESS, [entry.file for entry in ENTRIES]]
+    reasons = [IDENTICAL, TABLE["several_classes"], TABLE["meaningless"], [entry.file for entry in ENTRIES]]
     named = [name for reason in reasons for name in reason]
     assert sorted(named) == sorted(files())
 
@@ -43,7 +50,7 @@ def test_copies_are_byte_for_byte_and_there_are_no_others() -> None:
 def test_names_are_unique_and_sources_known() -> None:
     described = described_sets()
     names = [each["name"] for each in described]
-    assert len(set(names)) == len(names) == len(catalogue.set_names())
+    assert len(set(names)) == len(names) == len(set_names())
     assert {entry.source for entry in ENTRIES} == set(SOURCES)
     assert all(each["about"] and each["source"] for each in described)
     assert sum(each["default"] for each in described) == len(DEFAULT_SETS)
@@ -85,3 +92,33 @@ def test_topics_come_from_documents_that_no_default_dictionary_was_trained_on() 
 def test_an_unknown_set_is_named_with_what_was_meant() -> None:
     with pytest.raises(ValueError, match=r"no set 'weekday' \(did you mean weekdays"):
         load_sets(["weekday"])
+
+
+@pytest.mark.parametrize("name", SENTENCE_SETS)
+def test_every_word_follows_every_beginning_once(name: str) -> None:
+    made = SENTENCE_SETS[name]()
+    series = SERIES[name.removesuffix("_known")]
+    assert made.name == name
+    assert len(set(made.texts or ())) == len(made) == len(series.words) * len(series.beginnings)
+    assert len(set(made.labels)) == len(series.words)
+    assert made.period == series.period
+
+
+def test_a_word_is_in_one_group_and_a_known_word_in_all() -> None:
+    new, known = SENTENCE_SETS["weekdays"](), SENTENCE_SETS["weekdays_known"]()
+    assert len(set(zip(new.groups or (), new.labels, strict=True))) == 7
+    assert len(set(zip(known.groups or (), known.labels, strict=True))) == len(known)
+
+
+def test_labels_go_around_in_the_order_of_the_words() -> None:
+    hours = SENTENCE_SETS["hours"]()
+    by_word = {text.split(" at ")[-1]: label for text, label in zip(hours.texts or (), hours.labels, strict=True)}
+    assert (by_word["12 am"], by_word["1 am"], by_word["12 pm"], by_word["11 pm"]) == (0, 1, 12, 23)
+    days = SENTENCE_SETS["days_of_month"]()
+    assert any(
+        text.endswith(" 22nd") and label == 22 for text, label in zip(days.texts or (), days.labels, strict=True)
+    )
+    years = SENTENCE_SETS["years"]()
+    assert any(
+        text.endswith(" 1903") and label == 1903 for text, label in zip(years.texts or (), years.labels, strict=True)
+    )

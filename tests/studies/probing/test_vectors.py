@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from quadric import BilinearAutoencoder
-from quadric.explanations import TextReader
+from quadric.explanations.reading import TextReader
 from quadric.model import Provenance
 from quadric.model.objective import unit_tokens
 from quadric.studies.probing.labelled import LabelledSet

@@ -1,11 +1,19 @@
-"""Matrices over several runs."""
+"""Matrices over several runs, in files and pictures."""
 
+import io
 import json
+from importlib import import_module
 
 import pytest
 
 from quadric.geometry import compare, frobenius_similarity, hungarian_similarity
-from quadric.studies.reports.run_comparison import MEASURES, compare_runs, short_names
+from quadric.studies.reports.run_comparison import (
+    MEASURES,
+    compare_runs,
+    comparison_as_png,
+    short_names,
+    write_comparison,
+)
 from tests.geometry.examples import planted_shapes, trained
 from tests.zoo import make
 
@@ -51,3 +59,23 @@ def test_names_are_as_short_as_they_can_be():
     assert short_names(["runs/a", "runs/b/"]) == ["a", "b"]
     assert short_names(["x/run", "y/run"]) == ["x/run", "y/run"]
     assert short_names(["run", "run"]) == ["run #1", "run #2"]
+
+
+def test_a_comparison_as_json_and_picture(tmp_path):
+    comparison = compare_runs(["$a", "b"], [trained(), trained(seed=1)])
+    write_comparison(comparison, tmp_path / "c.json")
+    write_comparison(comparison, tmp_path / "c.png")
+    stored = json.loads((tmp_path / "c.json").read_text())
+    assert stored["matrices"]["frobenius"][0][1] == comparison.pairs[0, 1].agreement.frobenius
+    assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_picture_shows_the_values():
+    comparison = compare_runs(["$a_b$", "b"], [trained(), trained(seed=1)])
+    image = import_module("matplotlib.image").imread(io.BytesIO(comparison_as_png(comparison)))
+    assert image.shape[0] > 200
+    assert image.shape[1] > 2 * image.shape[0]
+    viridis = import_module("matplotlib").colormaps["viridis"]
+    for value in (1.0, comparison.matrix("frobenius")[0][1], comparison.matrix("alignment_sign_free")[0][1]):
+        distance = abs(image[..., :3] - viridis(value)[:3]).max(axis=-1)
+        assert (distance < 0.02).sum() > 1000

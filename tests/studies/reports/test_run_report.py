@@ -1,14 +1,30 @@
-"""What a report says of hand-built latents."""
+"""What a report says of hand-built latents; its labels, which are left out unless they are about these very weights."""
 
+import csv
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
 from quadric import TopKAutoencoder
+from quadric.evidence import Collector, Evidence, evidence_of, gather
+from quadric.evidence.record import ModelLabels
+from quadric.evidence.storage import replace_labels
 from quadric.geometry import SHAPES, dictionary_geometry
-from quadric.studies.reports.run_report import histogram, quantiles, readable_bits, report_on
+from quadric.studies.reports.run_report import (
+    histogram,
+    quantiles,
+    readable_bits,
+    report_on,
+    report_on_run,
+    stored_labels,
+    write_report,
+)
 from tests import zoo
+from tests.evidence.streams import HOOK, PROVENANCE, RandomStream, RandomText, small_autoencoder
+from tests.evidence.test_collector import SETTINGS
 from tests.geometry.examples import by_hand, planted_shapes, trained
 
 
@@ -84,3 +100,47 @@ def test_sizes_are_readable():
         "3 MiB",
         "2 GiB",
     ]
+
+
+def test_json_and_csv(tmp_path):
+    report = replace(report_on("run", planted_shapes()), labels=[f'"{n}" · a, b\n' for n in range(6)])
+    for ending in (".json", ".csv"):
+        write_report(report, tmp_path / "deep" / f"report{ending}")
+    assert json.loads((tmp_path / "deep/report.json").read_text()) == report.as_json()
+    with (tmp_path / "deep/report.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["label"] for row in rows] == report.labels
+    assert [float(row["importance"]) for row in rows] == report.columns()["importance"]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    ae, text = small_autoencoder(), RandomText(30)
+    ae.save_pretrained(tmp_path / "run/autoencoders/only")
+    collector = Collector(ae, SETTINGS)
+    gather(collector, RandomStream(text, 100), text, n_tokens=10**9)
+    evidence_of(collector, text, PROVENANCE.for_hook_point(HOOK), []).save(tmp_path / "run/evidence/only")
+    return tmp_path / "run"
+
+
+def test_labels_are_those_of_the_evidence(run: Path) -> None:
+    labels = Evidence.load(run / "evidence/only").labels
+    report = report_on_run(str(run))
+    assert report.labels == [labels.of(latent) for latent in range(len(labels.texts))]
+    assert report.columns()["label"] == report.labels
+
+
+def test_a_label_that_a_model_wrote_comes_first(run: Path) -> None:
+    labels = Evidence.load(run / "evidence/only").labels
+    written = ModelLabels(texts={2: "days of the week"}, model="m", endpoint="e", prompt_sha256="0")
+    replace_labels(run / "evidence/only", replace(labels, from_model=written))
+    found = report_on_run(str(run)).labels
+    assert found is not None
+    assert found[2] == "days of the week"
+    assert found[1] == labels.texts[1]
+
+
+def test_labels_about_other_weights_are_left_out(run: Path) -> None:
+    assert stored_labels(run / "evidence/only", small_autoencoder()) is not None
+    assert stored_labels(run / "evidence/only", small_autoencoder(seed=9)) is None
+    assert stored_labels(run / "nowhere", small_autoencoder()) is None

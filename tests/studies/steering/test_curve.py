@@ -6,7 +6,8 @@ import torch
 import quadric
 from quadric.data.hook_points import HookPointError
 from quadric.model import Provenance
-from quadric.studies.steering.curve import MEASURES, dose_for
+from quadric.studies.steering.curve import dose_for
+from quadric.studies.steering.results import MEASURES
 from tests.studies.steering.conftest import SENTENCES, Steerable
 
 pytestmark = pytest.mark.slow
@@ -84,7 +85,8 @@ def test_the_first_crossing_counts() -> None:
 
 
 def test_an_unreachable_value_names_the_reachable_range(steerable: Steerable) -> None:
-    tied = quadric.fit(steerable.acts, n_latents=8, prior="atomic", tied=True, lens="paper", steps=2, progress=False)
+    squares = quadric.Atomic(n_latents=8, same_factors=True, lens="paper")
+    tied = quadric.fit(steerable.acts, squares, steps=2, progress=False)
     evidence = quadric.collect_evidence(tied, steerable.acts, points=20, progress=False)
     with pytest.raises(ValueError, match=r"latent 1 cannot take the value -1: it reaches .* … ∞; give a value"):
         quadric.steering_curve(

@@ -8,8 +8,9 @@ import pytest
 from quadric.explanations import Explainer
 from quadric.run.explaining import run_explainer
 from quadric.run.sites import export_site
-from quadric.viewer.live.serving import LiveServer
+from quadric.viewer.live.api import Api
 from quadric.viewer.live.session import Session
+from quadric.viewer.serve import SiteServer
 from tests.explanations.small_run import NAME, make_small_run
 
 
@@ -29,7 +30,7 @@ def live_explainer(live_run: Path) -> Explainer:
 
 
 @pytest.fixture(scope="session")
-def live(live_run: Path, live_explainer: Explainer) -> Iterator[LiveServer]:
-    server = LiveServer(live_run / "site", Session({NAME: live_explainer}), 0)
+def live(live_run: Path, live_explainer: Explainer) -> Iterator[SiteServer]:
+    server = SiteServer(live_run / "site", 0, Api(Session({NAME: live_explainer})))
     yield server
     server.close()

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from quadric.interventions.in_model import intervene
-from quadric.viewer.live.serving import LiveServer
 from quadric.viewer.live.steering import Continuation, continuation, next_tokens
+from quadric.viewer.serve import SiteServer
 from tests.data.tiny import tiny_model
 from tests.explanations.small_run import NAME
 from tests.interventions.test_in_model import dictionary
@@ -27,11 +27,8 @@ def test_a_continuation_is_that_of_generate_with_and_without_an_intervention() -
     assert seen == list(range(1, len(seen) + 1))
     intervention = dictionary().latent(3).project(to=3.0, unreachable="nearest")
 
-    def inside():
-        return intervene(model, intervention, positions=slice(1, None), check_model=False)
-
-    steered = continuation(model, PROMPT, 8, inside=inside)
-    with inside():
+    with intervene(model, intervention, positions=slice(1, None), check_model=False):
+        steered = continuation(model, PROMPT, 8)
         assert steered.token_ids == [token for token in generated(model, 8) if token != 0]
     assert not torch.equal(plain.next_log_probabilities, steered.next_log_probabilities)
     logits = model.causal(torch.tensor([PROMPT])).logits[0, -1]
@@ -47,11 +44,11 @@ def test_next_tokens_are_the_most_likely_of_either_side() -> None:
     assert (found[1].plain, found[1].steered) == pytest.approx((0.0, 0.6))
 
 
-def steer(live: LiveServer, **asked: object) -> dict:
+def steer(live: SiteServer, **asked: object) -> dict:
     return answer_of(live.port, "steer", {"dictionary": NAME, "text": "word 3", "latent": 2, "tokens": 6, **asked})
 
 
-def test_the_panel_s_answer_has_both_sides(live: LiveServer) -> None:
+def test_the_panel_s_answer_has_both_sides(live: SiteServer) -> None:
     found = steer(live, kind="project", amount=4.0)
     assert isinstance(found["plain"], str)
     assert found["divergence"] > 0
@@ -65,7 +62,7 @@ def test_the_panel_s_answer_has_both_sides(live: LiveServer) -> None:
         assert steer(live, **kind)["plain"] == found["plain"]
 
 
-def test_no_change_is_no_change(live: LiveServer) -> None:
+def test_no_change_is_no_change(live: SiteServer) -> None:
     found = steer(live, kind="slide", amount=0.0)
     assert found["plain"] == found["steered"]
     assert found["divergence"] == 0
@@ -85,7 +82,7 @@ def test_no_change_is_no_change(live: LiveServer) -> None:
         ({"kind": "ablate", "tokens": 1000}, "tokens=1000 is not a whole number"),
     ],
 )
-def test_wrong_requests_are_answered_with_the_reason(live: LiveServer, asked: dict, message: str) -> None:
+def test_wrong_requests_are_answered_with_the_reason(live: SiteServer, asked: dict, message: str) -> None:
     _, lines, _ = ask(live.port, "steer", {"dictionary": NAME, "text": "word", "latent": 2, **asked})
     assert lines[-1]["state"] == "failed"
     assert message in lines[-1]["message"]

@@ -1,0 +1,195 @@
+"""The flags of commands that train: which dictionaries, by which recipe, and how.
+
+The settings of a dictionary become flags from the classes of all registered kinds, each setting once; those of training
+from `Training`. So a kind of the user's own (`--import`) has its flags, too.
+"""
+
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
+
+import tyro
+
+from quadric.cli.activation_flags import ActivationFlags
+from quadric.cli.flags import FlagGroup, Taken, flag_fields, flag_group, take
+from quadric.model.settings import KINDS, Composite, Settings, field_names, settings_class
+from quadric.model.terms import paper_loss
+from quadric.run.recipes import RECIPES, Recipe, RecipeName, recipe_of, run_of
+from quadric.train.settings import Training
+
+if TYPE_CHECKING:
+    from quadric.run.config import RunConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class Combined:
+    """What is combined into cells, and where what is not given comes from."""
+
+    kinds: tuple[str, ...] = ("composite",)
+    """Kinds of dictionary: priors on the mixing of atoms into latents, the linear baselines topk and batch_topk, or
+    kinds of your own (--import)."""
+    alphas: tuple[float, ...] = ()
+    """Weights of the density in the loss, one cell each; kinds that do not train it are trained once."""
+    seeds: tuple[int, ...] = (0,)
+    """Seeds of the initial weights."""
+    recipe: RecipeName = "auto"
+    """Settings to use where flags are left out; auto is small on a CPU and large on an accelerator. Large has the
+    paper's sizes; paper is the paper's method as printed."""
+    loss: tuple[str, ...] = ()
+    """Changes of the loss: density=0.1 is the weight of a term, error.top=64 a setting of one, error.top=none the
+    setting left out. A term that the loss lacks is added."""
+
+
+def _default_words(name: str) -> str:
+    """The default of a setting for the help page: one value, or one for each recipe."""
+    values = {recipe: _default(name, asked) for recipe, asked in RECIPES.items()}
+    words = {recipe: f"{value:g}" if isinstance(value, float) else str(value) for recipe, value in values.items()}
+    if len(set(words.values())) == 1:
+        return "" if None in values.values() else next(iter(words.values()))
+    return ", ".join(f"{words[recipe]} {recipe}" for recipe, value in values.items() if value is not None)
+
+
+def _default(name: str, recipe: Recipe) -> Any:
+    """What a recipe has for a setting; the kind's own default if nothing."""
+    for config in (recipe, recipe.training):
+        if name in {each.name for each in fields(config)}:
+            return getattr(config, name)
+    own = next(each for kind in KINDS.values() for each in fields(kind) if each.name == name)
+    return recipe.settings.get(name, own.default)
+
+
+def _with_defaults(config: type, *names: str) -> Taken:
+    return take(config, *names, defaults={name: words for name in names if (words := _default_words(name))})
+
+
+def _kinds_to_train() -> tuple[type[Settings], ...]:
+    """Composite first: its settings are those that most people use."""
+    return (Composite, *(kind for kind in KINDS.values() if kind.is_trainable and kind is not Composite))
+
+
+@cache
+def _dictionary_flags(prior: str, kinds: tuple[type[Settings], ...]) -> type[FlagGroup]:
+    density = [next(term.weight for term in loss if term.name == "density") for loss in (
+        Composite().default_loss(), paper_loss())]  # fmt: skip
+    combined = take(
+        Combined,
+        renamed={"kinds": "prior", "alphas": "alpha"},
+        defaults={"kinds": prior, "alphas": "{:g}, or {:g} with --lens paper".format(*density)},
+        metavars={"kinds": f"{{{','.join(kind.kind for kind in kinds)}}} ...", "loss": "NAME=VALUE ..."},
+    )
+    taken, names = [combined], set[str]()
+    for kind in kinds:
+        if new := [name for name in flag_fields(kind) if name not in names]:
+            taken.append(_with_defaults(kind, *new))
+            names.update(new)
+    return flag_group("DictionaryFlags", *taken)
+
+
+def dictionary_flags(prior: str = "composite") -> type[FlagGroup]:
+    """The flags of the dictionary, with those of kinds that were registered by now.
+
+    Args:
+        prior: what the help page says of the default of --prior, in which commands differ.
+    """
+    return _dictionary_flags(prior, _kinds_to_train())
+
+
+TrainingFlags = flag_group(
+    "TrainingFlags",
+    _with_defaults(Training, *flag_fields(Training)),
+    _with_defaults(Recipe, "sequences_per_step", "epochs"),
+)
+
+DictionaryGroup: TypeAlias = Annotated[
+    FlagGroup, tyro.conf.OmitArgPrefixes, tyro.conf.arg(constructor_factory=dictionary_flags)
+]
+TrainingGroup: TypeAlias = Annotated[FlagGroup, tyro.conf.OmitArgPrefixes, tyro.conf.arg(constructor=TrainingFlags)]
+Imports: TypeAlias = Annotated[
+    tuple[Path, ...],
+    tyro.conf.UseAppendAction,
+    tyro.conf.arg(name="import", metavar="FILE.py", help_behavior_hint=""),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFlags(ActivationFlags):
+    """Which activations, which dictionaries on them, and how they are trained."""
+
+    shown_first: ClassVar[tuple[str, ...]] = (
+        "model", "layers", "device", "corpus", "prior", "alpha", "seeds", "recipe", "n_latents", "steps", "out",
+        "resume", "cache",
+    )  # fmt: skip
+    """The flags that --help shows; --help-all shows the others, too."""
+
+    dictionary: DictionaryGroup = field(default_factory=lambda: dictionary_flags()())
+    """What is trained; one dictionary for every combination of layer, prior, alpha and seed."""
+    training: TrainingGroup = field(default_factory=TrainingFlags)
+    """How long it is trained, and how."""
+    import_: Imports = ()
+    """A Python file that registers kinds or terms of your own; may be given several times."""
+
+    @property
+    def imports(self) -> str:
+        """--import as it was given, for the command that continues this one."""
+        return "".join(f" --import {shlex.quote(str(path))}" for path in self.import_)
+
+    def combined(self) -> Combined:
+        """The kinds, alphas and seeds that were given, or the defaults."""
+        return Combined(**self.dictionary.given(Combined))
+
+    def recipe(self, default: RecipeName = "auto") -> Recipe:
+        """The recipe that was chosen, with the training that was given in its place."""
+        name = self.dictionary.given(Combined).get("recipe", default)
+        chosen, given = recipe_of(name, self.device), self.training.given(Recipe)
+        return replace(chosen, training=replace(chosen.training, **self.training.given(Training)), **given)
+
+    def changes(self, kinds: Iterable[str]) -> dict[str, Any]:
+        """Arguments of `recipes.cells`: what differs from the recipe; flags that no kind uses are refused."""
+        combined, settings = self.combined(), self.dictionary.given(Settings)
+        self._refuse_unused(tuple(kinds), settings)
+        changes = loss_changes(combined.loss)
+        if combined.alphas and "density" in changes:
+            raise ValueError("--alpha and --loss density=… both give the weight of the density; leave one out")
+        return {"settings": settings, "loss": changes, "alphas": combined.alphas, "seeds": combined.seeds}
+
+    def _refuse_unused(self, names: tuple[str, ...], settings: dict[str, Any]) -> None:
+        kinds = [settings_class(name) for name in names]
+        known = {name for kind in kinds for name in field_names(kind)}
+        unused = [f"--{name.replace('_', '-')}" for name in settings if name not in known]
+        terms = [term for kind in kinds for term in kind().default_loss()]
+        if self.combined().alphas and not any(term.name == "density" and term.weight for term in terms):
+            unused.insert(0, "--alpha")
+        if unused:
+            raise ValueError(f"{', '.join(unused)} has no meaning for --prior {' '.join(names)}; leave it out")
+
+    def run_config(self, cache: str | None = None) -> "RunConfig":
+        """What the flags ask for."""
+        kinds = self.combined().kinds
+        return run_of(self.recipe(), self.activation_config(), kinds, cache=cache, **self.changes(kinds))
+
+
+def loss_changes(words: Iterable[str]) -> dict[str, Any]:
+    """Changes of a loss, from words such as density=0.1 and error.top=none."""
+    changes = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not (name and equals and value):
+            raise ValueError(f"--loss {word} is not NAME=VALUE; give e.g. density=0.1 or error.top=64")
+        changes[name] = _value(value)
+    return changes
+
+
+def _value(word: str) -> Any:
+    """A number, true, false, none, or the word itself."""
+    named = {"none": None, "true": True, "false": False}
+    if word.lower() in named:
+        return named[word.lower()]
+    for kind in (int, float):
+        try:
+            return kind(word)
+        except ValueError:
+            continue
+    return word

@@ -1,0 +1,37 @@
+"""The names of the room, imported on first use (`quadric._io.lazy`)."""
+
+from .bilinear import BilinearAutoencoder as BilinearAutoencoder
+from .dictionary import Autoencoder as Autoencoder
+from .dictionary import Dictionary as Dictionary
+from .forms import Directions as Directions
+from .forms import Forms as Forms
+from .forms import forms_of as forms_of
+from .linear import BatchTopKAutoencoder as BatchTopKAutoencoder
+from .linear import JumpReLUAutoencoder as JumpReLUAutoencoder
+from .linear import LinearAutoencoder as LinearAutoencoder
+from .linear import ReLUAutoencoder as ReLUAutoencoder
+from .linear import TopKAutoencoder as TopKAutoencoder
+from .objective import check_tokens as check_tokens
+from .objective import unit_tokens as unit_tokens
+from .provenance import Provenance as Provenance
+from .settings import Atomic as Atomic
+from .settings import BatchTopK as BatchTopK
+from .settings import Composite as Composite
+from .settings import JumpReLU as JumpReLU
+from .settings import Quadratic as Quadratic
+from .settings import ReLU as ReLU
+from .settings import Settings as Settings
+from .settings import TopK as TopK
+from .settings import register as register
+from .step import LossTerms as LossTerms
+from .step import PlainStep as PlainStep
+from .step import Step as Step
+from .step import values_of as values_of
+from .storage import load_pretrained as load_pretrained
+from .terms import Density as Density
+from .terms import Error as Error
+from .terms import Mean as Mean
+from .terms import Overlap as Overlap
+from .terms import SquaredError as SquaredError
+from .terms import Term as Term
+from .terms import paper_loss as paper_loss

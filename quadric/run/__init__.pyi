@@ -1,0 +1,3 @@
+"""The names of the room, imported on first use (`quadric._io.lazy`)."""
+
+from . import recipes as recipes

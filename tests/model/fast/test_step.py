@@ -1,0 +1,100 @@
+"""The fast step gives what the plain one gives, values and all gradients, whichever way it takes."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from quadric.model import Density, Error, Mean, Overlap, PlainStep, values_of
+from quadric.model.fast import step as fast_step
+from quadric.model.fast.step import FastStep, error_path, path_of
+from quadric.model.mixing import Masked, Sparse
+from tests import naive, zoo
+from tests.model.test_step import TERMS, assert_same_gradients, gradients
+
+WAYS = {"kernel": {}, "blocked": {"block_size": 15}, "one block": {"block_size": 1000}, "too large": {}, "lifted": {}}
+"""K as a whole, in blocks, what suits a dictionary that is too large for K, and the product space."""
+CASES = [(variety, way) for variety in zoo.VARIETIES for way in WAYS if way != "lifted" or variety in zoo.SPARSE]
+
+
+def make(variety, way, monkeypatch):
+    if way == "too large":
+        monkeypatch.setattr(fast_step, "LARGEST_KERNEL", 10)
+    if way == "lifted":
+        monkeypatch.setattr(fast_step, "error_path", lambda **_: "lifted")
+    return zoo.make(variety, **WAYS[way])
+
+
+def test_varieties_cover_the_storages_of_c():
+    assert isinstance(zoo.make("composite dense storage").mixing, Masked)
+    assert isinstance(zoo.make("composite sparse storage").mixing, Sparse)
+
+
+@pytest.mark.parametrize(("variety", "way"), CASES)
+def test_every_term_is_that_of_the_plain_step_or_refused_with_a_remedy(variety, way, monkeypatch):
+    ae, x = make(variety, way, monkeypatch), zoo.tokens()
+    for name, (term, _) in TERMS.items():
+        needs_entries = name in ("error of the strongest", "overlap") and variety not in zoo.SPARSE
+        if way != "kernel" and (name == "own on weights" or needs_entries):
+            with pytest.raises(ValueError, match=r"not formed; use step.errors\(\)|leave (it|top) out, or start with"):
+                term(FastStep(ae, x, loss=[term]))
+            continue
+        ours, expected = term(FastStep(ae, x, loss=[term])), term(PlainStep(ae, x))
+        assert_close(ours, expected, rtol=1e-9, atol=0, msg=name)
+        assert_same_gradients(ours, expected, ae, 1e-9)
+
+
+@pytest.mark.parametrize(("variety", "way"), CASES)
+def test_a_whole_loss_and_its_gradients_are_those_of_the_plain_step(variety, way, monkeypatch):
+    """Together: z is shared by the terms, so their gradients meet in it."""
+    ae, x = make(variety, way, monkeypatch), zoo.tokens()
+    loss = [Mean(0.5), Error(), Density(0.3, warmup=0)]
+    if way == "kernel" or variety in zoo.SPARSE:
+        loss = [Mean(0.5), Error(top=3), Density(0.3, warmup=0), Overlap(0.1)]
+    (ours, values), (expected, plain) = values_of(loss, ae.step(x, loss)), values_of(loss, PlainStep(ae, x))
+    assert isinstance(ae.step(x, loss), FastStep)
+    assert_close(values, plain, rtol=1e-9, atol=0)
+    assert_same_gradients(ours, expected, ae, 1e-9)
+
+
+@pytest.mark.parametrize(("variety", "way"), CASES)
+def test_latents_that_equal_their_offset_on_every_token_are_harmless(variety, way, monkeypatch):
+    """As when all atoms are zero: every latent is silent, and every form empty."""
+    ae, x = make(variety, way, monkeypatch), zoo.tokens()
+    with torch.no_grad():
+        ae.left.zero_()
+        ae.offset.zero_()
+    loss = [Mean(0.5), Error(), Density(0.3, warmup=0)]
+    loss += [Overlap(0.1)] if way == "kernel" or variety in zoo.SPARSE else []
+    for step in (ae.step(x, loss), PlainStep(ae, x)):
+        total, values = values_of(loss, step)
+        assert values["error"] == values["density"] == 1
+        assert all(gradient.isfinite().all() for gradient in gradients(total, ae))
+
+
+def test_as_many_of_the_strongest_as_there_are_change_no_bit():
+    ae, x = zoo.make("composite sparse storage"), zoo.tokens()
+    assert torch.equal(FastStep(ae, x).errors(ae.n_latents + 5), FastStep(ae, x).errors())
+
+
+def test_the_path_is_the_cheaper_one():
+    large = {"n_latents": 65_536, "n_hidden": 131_072, "width": 129}
+    assert error_path(**large, is_sparse=True) == "lifted"
+    assert error_path(**large, is_sparse=False) == "blocked", "the product space needs the entries of C"
+    assert error_path(**{**large, "width": 577}, is_sparse=True) == "blocked"
+    assert error_path(**{**large, "width": 577}, is_sparse=True, top=32) == "lifted"
+    assert error_path(n_latents=8192, n_hidden=16_384, width=2, is_sparse=True) == "kernel"
+    # 2kp = h² is the last size at which the product space is not dearer: p = 300 for w = 24.
+    at_most = 18_000**2 // (2 * 300)
+    assert error_path(n_latents=at_most, n_hidden=18_000, width=24, is_sparse=True) == "lifted"
+    assert error_path(n_latents=at_most + 1, n_hidden=18_000, width=24, is_sparse=True) == "blocked"
+    assert path_of(zoo.make("composite sparse storage", block_size=5)) == "blocked"
+
+
+@pytest.mark.parametrize(("variety", "way"), CASES)
+def test_float32_is_as_near_as_it_can_be(variety, way, monkeypatch):
+    """And bfloat16 parameters, which would lose the cancelling error, are multiplied in float32."""
+    ae, x = make(variety, way, monkeypatch).float(), zoo.tokens(dtype=torch.float32)
+    ours, expected = ae.loss(x).total, naive.objective(ae, x).mean() + 0.3 * naive.density(ae, x)
+    assert_close(ours, expected, rtol=1e-5, atol=0)
+    assert_same_gradients(ours, expected, ae, 1e-5)
+    assert Error()(ae.bfloat16().step(x)).dtype == torch.float32
