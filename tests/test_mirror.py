@@ -12,20 +12,14 @@ ROOT = Path(__file__).parents[1]
 
 COVERED_BY: dict[str, str] = {
     # Settings, records and errors: tested through the code that reads them.
-    "data/batches": "data/test_live_stream",
-    "data/config": "data/test_live_stream",
-    "data/manifest": "data/test_harvesting",
     "data/settings": "cli/test_flags",
-    "data/shards": "data/test_harvesting",
+    "data/storage": "data/test_harvesting",
     "_io/progress": "cli/test_progress",
-    "data/row_streams": "data/test_sources",
-    "data/model_errors": "data/test_models",
     "model/dictionary": "model/test_bilinear",
     "model/checks": "model/test_bilinear",
     "model/provenance": "model/test_storage",
     "evidence/concepts/words": "cli/test_concepts",
     "data/corpus/config": "data/corpus/test_local_files",
-    "data/corpus/sources": "data/corpus/test_local_files",
     "evaluation/record": "evaluation/test_measures",
     "evaluation/settings": "cli/test_flags",
     "run/planning": "cli/test_plan",

@@ -15,10 +15,13 @@ from typing import NamedTuple
 from quadric._io.files import remove_leftovers
 from quadric._io.locks import entries, only_writer
 from quadric._io.progress import Progress, no_progress
-from quadric.data.batches import BatchSize
-from quadric.data.config import ActivationConfig, provenance_of
+from quadric.data.batches import BatchSize, prefetched
 from quadric.data.live_stream import ForwardPass, LiveStream
-from quadric.data.manifest import (
+from quadric.data.models import find_model, load_model, load_shape
+from quadric.data.parts import Part, UnjoinedError, harvest_part, join, read_parts
+from quadric.data.provenance import ActivationConfig, StreamProvenance, provenance_of
+from quadric.data.settings import HarvestConfig
+from quadric.data.storage import (
     NAME,
     CacheError,
     Layout,
@@ -27,13 +30,8 @@ from quadric.data.manifest import (
     read_manifest,
     shard_name,
     write_manifest,
+    write_shard,
 )
-from quadric.data.models import find_model, load_model, load_shape
-from quadric.data.parts import Part, UnjoinedError, harvest_part, join, read_parts
-from quadric.data.prefetch import prefetched
-from quadric.data.provenance import StreamProvenance
-from quadric.data.settings import HarvestConfig
-from quadric.data.shards import write_shard
 
 OWN_FILES = rf"shard-\d+\.safetensors|{re.escape(NAME)}"
 OWN_NAME = re.compile(rf"{OWN_FILES}|\.(?:{OWN_FILES})\.\d+")

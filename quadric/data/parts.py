@@ -28,8 +28,11 @@ from typing import NamedTuple
 from quadric._io.files import remove_leftovers
 from quadric._io.locks import entries, only_writer
 from quadric._io.progress import Progress, no_progress
+from quadric.data.batches import prefetched
 from quadric.data.live_stream import ForwardPass, LiveStream
-from quadric.data.manifest import (
+from quadric.data.provenance import differences
+from quadric.data.settings import HarvestPart
+from quadric.data.storage import (
     NAME,
     CacheError,
     Manifest,
@@ -37,17 +40,15 @@ from quadric.data.manifest import (
     check_content,
     check_shard,
     check_size,
+    cut_shard,
     manifest_from_record,
     named_damage,
     read_manifest,
     shard_name,
     write_manifest,
     write_record,
+    write_shard,
 )
-from quadric.data.prefetch import prefetched
-from quadric.data.provenance import differences
-from quadric.data.settings import HarvestPart
-from quadric.data.shards import cut_shard, write_shard
 
 PART_NAME = "part.json"
 PART_FOLDER = re.compile(r"part-(0|[1-9]\d*)-of-([1-9]\d*)")

@@ -11,7 +11,6 @@ import torch
 
 from quadric._io.progress import Progress, progress_bar
 from quadric.data.batches import BatchSize, concatenated
-from quadric.data.config import ActivationConfig, provenance_of
 from quadric.data.corpus import CorpusConfig, CorpusError, CorpusIdentity, Document
 from quadric.data.harvesting import HarvestConfig, fill_folder
 from quadric.data.live_stream import ForwardPass, LiveStream
@@ -24,7 +23,7 @@ from quadric.data.models import (
     model_in_memory,
     shape_of,
 )
-from quadric.data.provenance import StreamProvenance
+from quadric.data.provenance import ActivationConfig, StreamProvenance, provenance_of
 from quadric.data.sources import Activations, ActivationsInMemory, ActivationsOnDisk, SequenceText
 from quadric.data.token_rules import TokenRules
 

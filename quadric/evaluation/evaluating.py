@@ -9,11 +9,10 @@ from torch import Tensor
 
 from quadric._io.progress import Progress, no_progress
 from quadric.data import ActivationConfig, BatchSize, LiveStream, parse_hook_point
-from quadric.data.config import config_from
+from quadric.data.forward import Replacement, predictions
 from quadric.data.hook_points import HookPoint
 from quadric.data.live_stream import ForwardPass
-from quadric.data.provenance import ProvenanceError
-from quadric.data.splicing import Replacement, predictions
+from quadric.data.provenance import ProvenanceError, config_from
 from quadric.evaluation.measures import ErrorAccumulator
 from quadric.evaluation.record import Evaluation, lens_of
 from quadric.evaluation.recovered import PredictionSums, Recovered

@@ -7,8 +7,8 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from quadric._io.progress import Progress, progress_bar
 from quadric.data import ActivationCache
-from quadric.data.manifest import NAME as MANIFEST
 from quadric.data.sources import as_activations
+from quadric.data.storage import NAME as MANIFEST
 from quadric.evidence import Evidence, open_live, text_behind
 from quadric.evidence.on_activations import length_of, text_of
 from quadric.interop.reading import read_dictionary

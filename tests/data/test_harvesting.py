@@ -22,14 +22,13 @@ from quadric.data import (
     harvest_to_folder,
     live_stream,
 )
-from quadric.data.capture import capture
 from quadric.data.corpus import CorpusConfig
+from quadric.data.forward import capture
 from quadric.data.harvesting import fill_folder
 from quadric.data.hook_points import HookPoint
-from quadric.data.manifest import CacheError, Layout, Manifest, read_manifest
 from quadric.data.models import LanguageModel
 from quadric.data.reading import harvest
-from quadric.data.shards import stored_vectors
+from quadric.data.storage import CacheError, Layout, Manifest, read_manifest, stored_vectors
 from tests.data.tiny import tiny_model
 
 STORAGE = HarvestConfig(tokens=600, sequences_per_shard=4)

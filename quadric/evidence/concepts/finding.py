@@ -8,9 +8,8 @@ from torch import Tensor
 
 from quadric._io.progress import Progress, no_progress
 from quadric.data import BatchSize, LiveStream, find_model, load_model, parse_hook_point
-from quadric.data.config import config_from, provenance_of
 from quadric.data.models import ModelSource, load_shape
-from quadric.data.provenance import ProvenanceError
+from quadric.data.provenance import ProvenanceError, config_from, provenance_of
 from quadric.evidence.concepts.capturing import (
     Capture,
     Directions,

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from quadric._io.progress import Progress, progress_bar
-from quadric.data.identity import check_same_model
+from quadric.data.provenance import check_same_model
 from quadric.explanations.explaining import language_model_of
 from quadric.explanations.reading import TextReader
 from quadric.geometry.comparison import NULL_SEED

@@ -13,11 +13,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from quadric._io.progress import Progress, no_progress
+from quadric.data.forward import predictions, replace_at
 from quadric.data.hook_points import HookPoint, HookPointError, parse_hook_point
-from quadric.data.identity import check_same_model
 from quadric.data.models import LanguageModel, model_in_memory
+from quadric.data.provenance import check_same_model
 from quadric.data.sources import ActivationsInMemory
-from quadric.data.splicing import predictions, replace_at
 from quadric.evaluation.recovered import Predictions, PredictionSums
 from quadric.evidence import Evidence
 from quadric.interventions.latents import Latent

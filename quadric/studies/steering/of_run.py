@@ -12,11 +12,10 @@ from torch import Tensor
 
 from quadric._io.progress import Progress, no_progress
 from quadric.data import ActivationConfig, BatchSize, LiveStream, find_model
-from quadric.data.config import config_from
 from quadric.data.corpus import ordered_documents
 from quadric.data.hook_points import HookPoint
 from quadric.data.models import LanguageModel
-from quadric.data.provenance import ProvenanceError
+from quadric.data.provenance import ProvenanceError, config_from
 from quadric.evidence import Evidence
 from quadric.geometry.dictionary import check_forms
 from quadric.interop.reading import read_dictionary

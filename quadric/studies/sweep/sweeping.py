@@ -9,7 +9,7 @@ from pathlib import Path
 
 from quadric._io.locks import only_writer
 from quadric.data import HarvestConfig, harvest_to_folder
-from quadric.data.manifest import NAME as MANIFEST
+from quadric.data.storage import NAME as MANIFEST
 from quadric.evaluation import EvaluationSettings, evaluate_on_text
 from quadric.evaluation.evaluating import Candidate
 from quadric.model import load_pretrained
