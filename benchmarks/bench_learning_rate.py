@@ -19,6 +19,7 @@ from reproduce_large import parsed, settings_of
 
 import quadric
 from quadric._io.files import write_json
+from quadric._io.progress import no_progress
 from quadric.evaluation.active import error_at
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -57,7 +58,8 @@ def measured(cell: Cell, activations: Path) -> dict[str, float]:
     """Train a cell and measure it on held-out documents."""
     ae = quadric.fit(
         activations / "train", cell.n_latents, **KINDS[cell.kind], steps=cell.steps, batch_tokens=BATCH_TOKENS,
-        learning_rate=cell.rate, learning_rate_decay=cell.decay, seed=cell.seed, progress=False,
+        training=quadric.Training(learning_rate=cell.rate, learning_rate_decay=cell.decay), seed=cell.seed,
+        progress=False,
     )  # fmt: skip
     found = quadric.evaluate(ae, activations / "held_out", tokens=HELD_OUT_TOKENS, progress=False)
     blocks = {name: getattr(found, name) for name in MEASURES if name != OF_32}
@@ -86,7 +88,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path("runs/reproduce-large"), help="that of make reproduce-large")
     options = parser.parse_args()
     settings = settings_of(parsed([]))
-    harvest_both(settings, options.work, lambda split, state: None)
+    harvest_both(settings, options.work, no_progress)
     folder = options.work / "learning_rate"
     folder.mkdir(parents=True, exist_ok=True)
     found: dict[Cell, dict[str, float]] = {}

@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import matplotlib as mpl
 import torch
-from measure import LAYER, RESULTS, batches, held_out, layer_activations, write_table
+from measure import LAYER, RESULTS, batches, held_out, layer_activations, paper_settings, write_table
 from paper_algorithm import PaperAutoencoder, PaperLearner
 
-from quadric.model.mixing import Prior
-from quadric.train import AutoencoderConfig, Learner, TrainingConfig
-from quadric.train.learner import alpha_at, is_mask_frozen, mixing_density_at
+from quadric.model import Density, Error
+from quadric.model.bilinear import is_mask_frozen, mixing_density_at
+from quadric.train import Learner, Training
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
@@ -43,32 +43,30 @@ class Curve(NamedTuple):
 
 
 def printed(
-    prior: Prior, sizes: Sizes, implementation: str, d_model: int
+    prior: str, sizes: Sizes, implementation: str, d_model: int
 ) -> tuple[Callable[..., object], Callable[..., float]]:
     """A step of the printed algorithm with the paper's schedules, and its held-out error under its own kernel."""
     hidden = sizes.n_latents * (1 if prior == "atomic" else 2)
     autoencoder = PaperAutoencoder(d_model, sizes.n_latents, hidden, prior)
     learner = PaperLearner(autoencoder, "bfloat16" if implementation == "printed" else "float32")
+    alpha = Density(ALPHA)
 
     def step(tokens: torch.Tensor, number: int) -> None:
         if prior == "composite" and not is_mask_frozen(number, sizes.steps):
             autoencoder.set_mixing_density(mixing_density_at(number, sizes.steps, DENSITY))
-        learner.step(tokens, alpha_at(number, ALPHA, sizes.steps // 8))
+        learner.step(tokens, alpha.weight_at(number, sizes.steps))
 
     return step, lambda tokens: autoencoder.loss(tokens, 0.0)[1].item()
 
 
-def ours(prior: Prior, sizes: Sizes, d_model: int) -> tuple[Callable[..., object], Callable[..., float]]:
-    """A step of our implementation with default settings, and its held-out error."""
-    config = AutoencoderConfig(
-        hook_point="x", prior=prior, n_latents=sizes.n_latents, mixing_density=DENSITY, alpha=ALPHA
-    )
-    training = TrainingConfig(steps=sizes.steps, alpha_warmup_steps=sizes.steps // 8)
-    learner = Learner(config.build(d_model), config, training)
-    return lambda tokens, _: learner.step(tokens), lambda tokens: learner.autoencoder.error(tokens).mean().item()
+def ours(prior: str, sizes: Sizes, d_model: int) -> tuple[Callable[..., object], Callable[..., float]]:
+    """A step of our implementation with the paper's settings, and its held-out error."""
+    autoencoder = paper_settings(prior, sizes.n_latents, DENSITY).build(d_model)
+    learner = Learner(autoencoder, (Error(), Density(ALPHA)), Training(steps=sizes.steps))
+    return lambda tokens, _: learner.step(tokens), lambda tokens: autoencoder.error(tokens).mean().item()
 
 
-def curve(implementation: str, prior: Prior, sizes: Sizes, tokens: torch.Tensor) -> Curve:
+def curve(implementation: str, prior: str, sizes: Sizes, tokens: torch.Tensor) -> Curve:
     """Held-out error during a run; the time for evaluating it is not counted."""
     make = (
         ours(prior, sizes, tokens.shape[1])
@@ -92,7 +90,7 @@ def curve(implementation: str, prior: Prior, sizes: Sizes, tokens: torch.Tensor)
     return found
 
 
-def draw(curves: dict[tuple[Prior, str], Curve], name: str) -> None:
+def draw(curves: dict[tuple[str, str], Curve], name: str) -> None:
     """Two panels per prior: error against seconds and against steps."""
     priors = list(dict.fromkeys(prior for prior, _ in curves))
     figure, panels = plt.subplots(len(priors), 2, figsize=(9, 3.4 * len(priors)), squeeze=False, layout="constrained")
@@ -117,7 +115,7 @@ def main() -> None:
     sizes, name = (QUICK, "quality_quick") if quick else (FULL, "quality")
     tokens = layer_activations(20_000 if quick else 200_000)
     curves, rows = {}, []
-    priors: tuple[Prior, ...] = ("composite", "atomic")
+    priors = ("composite", "atomic")
     for prior in priors:
         for implementation in STYLES:
             each = curves[prior, implementation] = curve(implementation, prior, sizes, tokens)

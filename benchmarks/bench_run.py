@@ -15,22 +15,25 @@ from unittest.mock import patch
 
 import torch
 from jaxtyping import Float
-from measure import LAYER, batches, held_out, layer_activations, write_table
+from measure import LAYER, batches, held_out, layer_activations, paper_settings, write_table
 from paper_algorithm import PaperAutoencoder, PaperLearner
-from quadric.run.scales import BETTER
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from quadric.model import bilinear
+from quadric.model import BilinearAutoencoder, Density, Error, Overlap, mixing
+from quadric.model.bilinear import is_mask_frozen, mixing_density_at
 from quadric.model.lens import affine_lens, token_moments
 from quadric.model.mixing import scattered_mixing
 from quadric.model.objective import hoyer_density, unit_tokens
-from quadric.train import AutoencoderConfig, Learner, TrainingConfig
-from quadric.train.cost import phases, step_flops
+from quadric.model.terms import Term
+from quadric.train import Cell, Learner, Training
+from quadric.train.cost import phases
 from quadric.train.counting import counted_flops
-from quadric.train.learner import alpha_at, is_mask_frozen, mixing_density_at
 
 ATOMS, ALPHA = 16, 0.3
+PAPERS: tuple[Term, ...] = (Error(), Density(ALPHA))
+BETTER: tuple[Term, ...] = (Error(top=32), Density(0.05), Overlap(0.01))
+"""Of the default recipe; the mean of all latents is left free, whatever their number."""
 PRINTED = "printed, float32"
 SHARED = "C sparse from the start, all atoms shared"
 LENS_TOKENS = 50_000
@@ -49,10 +52,6 @@ class Sizes(NamedTuple):
     def density(self) -> float:
         return ATOMS / self.n_hidden
 
-    @property
-    def training(self) -> TrainingConfig:
-        return TrainingConfig(steps=self.steps, alpha_warmup_steps=self.steps // 8)
-
 
 FULL = (Sizes(1152, 2048, 150), Sizes(576, 2048, 150), Sizes(288, 2048, 150))
 QUICK = (Sizes(96, 512, 20),)
@@ -70,34 +69,40 @@ class Run(NamedTuple):
     flops: float
 
 
-def settings(sizes: Sizes) -> dict[str, dict[str, Any]]:
-    """Our runs: what they change in the config, by the name of their row."""
-    thin = {"initial_density": sizes.density}
-    better = {name: BETTER[name] for name in ("lens", "overlap_penalty", "alpha", "top_latents")}
+class Ours(NamedTuple):
+    """One of our runs."""
+
+    cell: Cell
+    training: Training
+
+
+def settings(sizes: Sizes) -> dict[str, Ours]:
+    """Our runs by the name of their row."""
+    thin, better = {"initial_density": sizes.density}, {"lens": "affine"}
+    plain, rounded = Training(steps=sizes.steps), Training(steps=sizes.steps, gradient_dtype="bfloat16")
     return {
-        "ours, C dense at first": {},
-        "ours, C sparse from the start": thin,
-        "the same, gradients in bfloat16": {**thin, "gradient_dtype": "bfloat16"},
-        SHARED: thin,
-        "default recipe, C dense at first": better,
-        "default recipe, C sparse from the start": {**better, **thin},
+        "ours, C dense at first": Ours(cell_of(sizes, PAPERS), plain),
+        "ours, C sparse from the start": Ours(cell_of(sizes, PAPERS, **thin), plain),
+        "the same, gradients in bfloat16": Ours(cell_of(sizes, PAPERS, **thin), rounded),
+        SHARED: Ours(cell_of(sizes, PAPERS, **thin), plain),
+        "default recipe, C dense at first": Ours(cell_of(sizes, BETTER, **better), plain),
+        "default recipe, C sparse from the start": Ours(cell_of(sizes, BETTER, **better, **thin), plain),
     }
 
 
-def config_of(sizes: Sizes, changes: dict[str, Any]) -> AutoencoderConfig:
-    shared: dict[str, Any] = {"n_latents": sizes.n_latents, "mixing_density": sizes.density, "alpha": ALPHA}
-    return AutoencoderConfig(hook_point="x", prior="composite", **{**shared, **changes})
+def cell_of(sizes: Sizes, loss: tuple[Term, ...], **changes: Any) -> Cell:
+    return Cell(settings=paper_settings("composite", sizes.n_latents, sizes.density, **changes), loss=loss)
 
 
 def printed(sizes: Sizes, d_model: int) -> Run:
     """The printed algorithm with the paper's schedules; its operations are those of a step, counted."""
     autoencoder = PaperAutoencoder(d_model, sizes.n_latents, sizes.n_hidden, "composite")
-    learner = PaperLearner(autoencoder, "float32")
+    learner, alpha = PaperLearner(autoencoder, "float32"), Density(ALPHA)
 
     def step(tokens: Tensor, number: int) -> None:
         if not is_mask_frozen(number, sizes.steps):
             autoencoder.set_mixing_density(mixing_density_at(number, sizes.steps, sizes.density))
-        learner.step(tokens, alpha_at(number, ALPHA, sizes.training.alpha_warmup_steps))
+        learner.step(tokens, alpha.weight_at(number, sizes.steps))
 
     return Run(
         step,
@@ -116,25 +121,26 @@ def printed_flops(sizes: Sizes, d_model: int) -> float:
         return float(sizes.steps * counted_flops(lambda: learner.step(tokens)))
 
 
-def ours(name: str, sizes: Sizes, changes: dict[str, Any], tokens: Float[Tensor, "n d"]) -> Run:
-    config = config_of(sizes, changes)
-    lens = affine_lens(token_moments(tokens[:LENS_TOKENS])) if config.lens == "affine" else None
-    with patch.object(bilinear, "scattered_mixing", partial(scattered_mixing, n_own=0 if name == SHARED else None)):
-        learner = Learner(config.build(tokens.shape[1], lens), config, sizes.training)
-    autoencoder = learner.autoencoder
+def ours(name: str, sizes: Sizes, run: Ours, tokens: Float[Tensor, "n d"]) -> Run:
+    settings = run.cell.settings
+    lens = affine_lens(token_moments(tokens[:LENS_TOKENS])) if settings.lens_name == "affine" else None
+    with patch.object(mixing, "scattered_mixing", partial(scattered_mixing, n_own=0 if name == SHARED else None)):
+        autoencoder = settings.build(tokens.shape[1], lens=lens)
+    assert isinstance(autoencoder, BilinearAutoencoder)
+    learner = Learner(autoencoder, run.cell.loss, run.training)
     return Run(
         lambda batch, _: learner.step(batch),
         autoencoder.encode,
         lambda unseen: autoencoder.error(unseen).mean(),
-        autoencoder.offset,  # type: ignore[arg-type]
-        our_flops(config, sizes, tokens.shape[1]),
+        autoencoder.offset,
+        our_flops(run, sizes, tokens.shape[1]),
     )
 
 
-def our_flops(config: AutoencoderConfig, sizes: Sizes, d_model: int) -> float:
+def our_flops(run: Ours, sizes: Sizes, d_model: int) -> float:
     """Operations of a whole run, by the formulas of `quadric plan`, which tests compare with counted ones."""
-    found = phases(config, d_model, sizes.batch_tokens, sizes.steps)
-    return sum((each.last_step - each.first_step + 1) * step_flops(each.size).total for each in found)
+    found = phases(run.cell.settings, run.cell.loss, d_model, sizes.batch_tokens, sizes.steps)
+    return sum((each.last_step - each.first_step + 1) * sum(each.size.flops().values()) for each in found)
 
 
 def seconds_in_turn(runs: dict[str, Run], sizes: Sizes, tokens: Float[Tensor, "n d"]) -> dict[str, float]:
@@ -152,7 +158,7 @@ def seconds_in_turn(runs: dict[str, Run], sizes: Sizes, tokens: Float[Tensor, "n
 def rows_of(sizes: Sizes, tokens: Float[Tensor, "n d"]) -> list[list[str]]:
     """One row per run of this size."""
     runs = {PRINTED: printed(sizes, tokens.shape[1])}
-    runs |= {name: ours(name, sizes, changes, tokens) for name, changes in settings(sizes).items()}
+    runs |= {name: ours(name, sizes, each, tokens) for name, each in settings(sizes).items()}
     seconds, unseen = seconds_in_turn(runs, sizes, tokens), held_out(tokens)
     found = []
     for name, run in runs.items():
@@ -173,9 +179,7 @@ def rows_at_the_papers_size() -> list[list[str]]:
     sizes = OF_PAPER
     baseline = printed_flops(sizes, PAPER_WIDTH)
     flops = {PRINTED: baseline} | {
-        name: our_flops(config_of(sizes, changes), sizes, PAPER_WIDTH)
-        for name, changes in settings(sizes).items()
-        if name != SHARED
+        name: our_flops(each, sizes, PAPER_WIDTH) for name, each in settings(sizes).items() if name != SHARED
     }
     return [
         [str(sizes.n_latents), name, "–", "–", f"{each / 1e12:,.0f}", f"{baseline / each:.2f}×", "–", "–", "–"]

@@ -3,39 +3,64 @@ atomic and quadratic steps at least 1.7 times as fast; a composite step at most 
 as many atoms.
 
     python benchmarks/bench_step.py [--quick] [--only step|live|bfloat16]
+    python benchmarks/bench_step.py --tree ../another-checkout     our steps, there and here in turn
 """
 
 # Imports that load a language model are inside the functions that need them, because processes that only measure
 # memory import this file too.
 import argparse
 import os
+import subprocess
+import sys
 import time
-from collections.abc import Callable
-from itertools import islice
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import islice, product
 from math import isnan, nan
+from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
-from measure import LAYER, alternate, layer_activations, median_and_spread, peak_and_result, write_table
+from measure import (
+    LAYER,
+    alternate,
+    layer_activations,
+    median_and_spread,
+    paper_settings,
+    peak_and_result,
+    write_table,
+)
 from paper_algorithm import PaperAutoencoder, PaperLearner
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from quadric.model.mixing import Prior
-from quadric.train import AutoencoderConfig, Learner, TrainingConfig
-from quadric.train.cost import StepSize, step_flops
+from quadric.model import BilinearAutoencoder, Density, Error
+from quadric.train import Learner, Training
+from quadric.train.cost import phases
 from quadric.train.counting import counted_flops
 from quadric.train.machine import emulates_bfloat16
 
 DENSITY, D_MODEL = 0.001, 576
+LOSS = (Error(), Density(0.3, warmup=1))
 IMPLEMENTATIONS = ("printed", "printed, float32", "ours")
 ROUNDS, TOO_SLOW_TO_REPEAT = 3, 5.0
 MOST_ENTRIES = 4_000_000
 PRODUCTS, N_PRODUCTS, PRODUCT_SIZE = "products", 20, 1536
-PRIORS: tuple[Prior, ...] = ("atomic", "composite", "quadratic")
+PRIORS = ("atomic", "composite", "quadratic")
 GIGA, MEBI = 1e9, 2**20
+STEPS_OF_TREE = """
+import sys
+import torch
+from bench_step import our_learner
+latents, hidden, tokens, width = map(int, sys.argv[2:])
+learner, batch = our_learner(sys.argv[1], latents, hidden), torch.randn(tokens, width)
+for _ in sys.stdin:
+    learner.step(batch)
+    print("done", flush=True)
+"""
+"""What a process with the code of one checkout runs: a step for every line that it reads."""
 
 
 class Size(NamedTuple):
@@ -43,7 +68,7 @@ class Size(NamedTuple):
     n_latents: int
     n_hidden: int
 
-    def latents(self, prior: Prior) -> int:
+    def latents(self, prior: str) -> int:
         """Number of latents; for atomic it equals the number of atoms, so that all priors have equally many atoms."""
         return self.n_hidden if prior == "atomic" else self.n_latents
 
@@ -52,7 +77,7 @@ SIZES = (Size(2048, 512, 1024), Size(4096, 1152, 2304), Size(4096, 2048, 4096))
 QUICK = (Size(512, 128, 256),)
 
 
-def step(implementation: str, prior: Prior, size: Size, tokens: Float[Tensor, "n d"]) -> Callable[[], object]:
+def step(implementation: str, prior: str, size: Size, tokens: Float[Tensor, "n d"]) -> Callable[[], object]:
     """Prepare one training step on these tokens."""
     latents = size.latents(prior)
     if implementation != "ours":
@@ -65,18 +90,18 @@ def step(implementation: str, prior: Prior, size: Size, tokens: Float[Tensor, "n
     return lambda: ours.step(tokens)
 
 
-def our_learner(prior: Prior, n_latents: int, n_hidden: int) -> Learner:
+def our_learner(prior: str, n_latents: int, n_hidden: int) -> Learner:
     """A learner after annealing, when the mask is fixed."""
-    config = AutoencoderConfig(
-        hook_point="x", prior=prior, n_latents=n_latents, n_hidden=n_hidden, mixing_density=DENSITY
-    )
-    autoencoder = config.build(D_MODEL)
+    autoencoder = paper_settings(prior, n_latents, DENSITY, n_hidden=n_hidden).build(D_MODEL)
+    assert isinstance(autoencoder, BilinearAutoencoder)
     if prior == "composite":
-        autoencoder.set_mixing_density(DENSITY)  # type: ignore[operator]
-    return Learner(autoencoder, config, TrainingConfig(steps=10**6, alpha_warmup_steps=1), step=9 * 10**5)
+        autoencoder.set_mixing_density(DENSITY)
+    learner = Learner(autoencoder, LOSS, Training(steps=10**6))
+    learner.step_index = 9 * 10**5
+    return learner
 
 
-def counted_without_running(implementation: str, prior: Prior, size: Size) -> int:
+def counted_without_running(implementation: str, prior: str, size: Size) -> int:
     """Operations of a step, counted from shapes alone."""
     with FakeTensorMode():
         return counted_flops(step(implementation, prior, size, torch.empty(size.n_tokens, D_MODEL)))
@@ -87,7 +112,7 @@ class FirstStep(NamedTuple):
     seconds: float
 
 
-def first_step(implementation: str, prior: Prior, size: Size) -> Callable[[], FirstStep]:
+def first_step(implementation: str, prior: str, size: Size) -> Callable[[], FirstStep]:
     """Prepare a first step, counted and timed; it allocates the optimizer state. Random tokens suffice for both."""
     run = step(implementation, prior, size, torch.randn(size.n_tokens, D_MODEL))
 
@@ -107,7 +132,7 @@ class Measured(NamedTuple):
     """Median over fresh processes; NaN if the implementation was not run."""
 
 
-def measured(prior: Prior, size: Size) -> tuple[dict[str, Measured], float]:
+def measured(prior: str, size: Size) -> tuple[dict[str, Measured], float]:
     """Measure all implementations of one step; returns them with the machine's matmul rate.
 
     Operations and peak memory come from first steps in separate processes. Times come from interleaved rounds, which
@@ -138,13 +163,13 @@ def products() -> Callable[[], object]:
     return lambda: [torch.mm(left, right, out=product) for _ in range(N_PRODUCTS)]
 
 
-def is_feasible(implementation: str, prior: Prior, size: Size) -> bool:
+def is_feasible(implementation: str, prior: str, size: Size) -> bool:
     """Whether a step takes at most minutes. With emulated bfloat16, torch's Muon on a C of millions of entries takes a
     quarter of an hour."""
     return implementation != "printed" or prior == "atomic" or size.n_latents * size.n_hidden < MOST_ENTRIES
 
 
-def first_steps(implementation: str, prior: Prior, size: Size) -> list[tuple[int, FirstStep]]:
+def first_steps(implementation: str, prior: str, size: Size) -> list[tuple[int, FirstStep]]:
     """Peak memory and result of first steps; repeated because malloc's peak varies, except with emulated bfloat16."""
     found = [peak_and_result(first_step, implementation, prior, size)]
     while len(found) < ROUNDS and (implementation != "printed" or found[0][1].seconds < TOO_SLOW_TO_REPEAT):
@@ -152,21 +177,14 @@ def first_steps(implementation: str, prior: Prior, size: Size) -> list[tuple[int
     return found
 
 
-def predicted_flops(prior: Prior, size: Size) -> float:
+def predicted_flops(prior: str, size: Size) -> float:
     """Operations of a step by the formulas that `quadric plan` uses."""
-    return step_flops(
-        StepSize(
-            d_model=D_MODEL,
-            n_tokens=size.n_tokens,
-            n_latents=size.latents(prior),
-            n_hidden=size.n_hidden,
-            prior=prior,
-            mixing_density=DENSITY if prior == "composite" else 1.0,
-        )
-    ).total
+    settings = paper_settings(prior, size.latents(prior), DENSITY, n_hidden=size.n_hidden)
+    last = phases(settings, LOSS, D_MODEL, size.n_tokens, steps=10)[-1]
+    return sum(last.size.flops().values())
 
 
-def rows_of(prior: Prior, size: Size, found: dict[str, Measured], rate: float) -> list[list[str]]:
+def rows_of(prior: str, size: Size, found: dict[str, Measured], rate: float) -> list[list[str]]:
     """One row per implementation: speed, operations and memory relative to the printed algorithm."""
     printed, like_printed = found["printed"], found["printed, float32"]
     bytes_printed = printed.bytes if printed.seconds else like_printed.bytes
@@ -303,6 +321,45 @@ def live_table(n_batches: int, rounds: int, name: str) -> None:
     )
 
 
+@contextmanager
+def in_tree(tree: Path, prior: str, size: Size) -> Iterator[Callable[[], object]]:
+    """Our step on random tokens, by the code of a checkout, in a process of its own."""
+    numbers = map(str, (size.latents(prior), size.n_hidden, size.n_tokens, D_MODEL))
+    environment = os.environ | {"PYTHONPATH": f"{tree}{os.pathsep}{tree / 'benchmarks'}"}
+    command = [sys.executable, "-P", "-c", STEPS_OF_TREE, prior, *numbers]
+    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as worker:
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        asked, answered = worker.stdin, worker.stdout
+
+        def run() -> None:
+            print("step", file=asked, flush=True)
+            if not answered.readline():
+                raise RuntimeError(f"the steps of '{tree}' ended early; see its error above")
+
+        yield run
+        asked.close()
+
+
+def tree_table(tree: Path, sizes: tuple[Size, ...], name: str) -> None:
+    """Our steps in another checkout and here, in turn."""
+    rows, here = [], Path(__file__).parents[1]
+    for size, prior in product(sizes, PRIORS):
+        with in_tree(tree.resolve(), prior, size) as theirs, in_tree(here, prior, size) as ours:
+            seconds = alternate({"there": theirs, "here": ours})
+        ratio = median(seconds["there"]) / median(seconds["here"])
+        sizes_said = f"{prior}, n={size.n_tokens} k={size.latents(prior)} h={size.n_hidden}"
+        rows.append([sizes_said, *map(median_and_spread, seconds.values()), f"{ratio:.2f}×"])
+    write_table(
+        name,
+        "One training step in two checkouts",
+        ["step", "there, median (range)", "here", "speedup"],
+        rows,
+        f"d={D_MODEL}, composite density {DENSITY:.1%}; random tokens; interleaved rounds after a warm-up, each "
+        "checkout in a process of its own. `python benchmarks/bench_step.py --tree`",
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
@@ -313,8 +370,12 @@ def main() -> None:
         choices=["step", "live", "bfloat16"],
         help="one table; bfloat16 takes a quarter of an hour and never runs by default",
     )
+    parser.add_argument("--tree", type=Path, help="another checkout, whose steps are timed in turn with ours, alone")
     options = parser.parse_args()
     ending = "_quick" if options.quick else ""
+    if options.tree is not None:
+        tree_table(options.tree, QUICK if options.quick else SIZES, f"step_trees{ending}")
+        return
     if options.only in (None, "step"):
         step_table(QUICK if options.quick else SIZES, f"step{ending}")
     if options.only == "bfloat16":

@@ -8,17 +8,35 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from quadric.model.settings import Bilinear
 
 RESULTS = Path(__file__).parent / "results"
 CACHE = Path(tempfile.gettempdir()) / "quadric-benchmarks" / "smollm2-15"
 """Of smollm2 on the packaged text, residual stream into layer 15."""
 LAYER = 15
 HELD_OUT = 8192
+
+
+def paper_settings(prior: str, n_latents: int, density: float, **changes: Any) -> "Bilinear":
+    """A prior with the paper's lens and two atoms per latent; a composite C starts with all entries, as printed."""
+    from quadric.model.settings import Bilinear, settings_class
+
+    given: dict[str, Any] = {"n_latents": n_latents, "lens": "paper"} | changes
+    if prior == "composite":
+        n_hidden = given.get("n_hidden") or 2 * n_latents
+        given = {"atoms_per_latent": density * n_hidden, "initial_density": 1.0} | given
+    if prior == "atomic":
+        given.pop("n_hidden", None)
+    made = settings_class(prior)(**given)
+    assert isinstance(made, Bilinear)
+    return made
 
 
 def layer_activations(n_tokens: int) -> Float[Tensor, "n d"]:

@@ -12,8 +12,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from quadric.model.mixing import Prior
-
 LEARNING_RATE, MOMENTUM = 0.03, 0.95
 Precision = Literal["bfloat16", "float32"]
 
@@ -34,7 +32,7 @@ class PaperAutoencoder(nn.Module):
 
     mask: Tensor
 
-    def __init__(self, d_model: int, n_latents: int, n_hidden: int, prior: Prior, seed: int = 0) -> None:
+    def __init__(self, d_model: int, n_latents: int, n_hidden: int, prior: str, seed: int = 0) -> None:
         super().__init__()
         generator = torch.Generator().manual_seed(seed)
         shapes = [(n_hidden, d_model), (n_hidden, d_model)]

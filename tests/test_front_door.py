@@ -16,6 +16,8 @@ FUNCTIONS = (
     "collect_evidence", "evaluate", "explain", "export", "export_site", "fit", "harvest", "intervene", "latents",
     "linear_dictionary", "load", "probe", "push", "show", "steering_curve", "view",
 )  # fmt: skip
+FOR_EXTENSIONS = ("forms_of", "paper_loss", "register")
+"""Functions for kinds and losses of one's own."""
 ROOMS = (
     "data", "model", "train", "run", "evaluation", "geometry", "evidence", "explanations", "interventions", "viewer",
     "interop", "studies",
@@ -28,7 +30,8 @@ def test_the_package_shows_where_every_function_belongs(name: str) -> None:
 
 
 def test_no_public_function_is_left_out_of_these_tests() -> None:
-    assert {name for name in quadric.__all__ if inspect.isfunction(getattr(quadric, name))} == set(FUNCTIONS)
+    functions = {name for name in quadric.__all__ if inspect.isfunction(getattr(quadric, name))}
+    assert functions - set(FOR_EXTENSIONS) == set(FUNCTIONS)
 
 
 @pytest.mark.parametrize("name", ROOMS)

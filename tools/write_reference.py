@@ -60,7 +60,8 @@ EXAMPLES = "The examples take [a few names](quadric.md) for granted, such as the
 COMMAND_LINE = """\
 # Command line
 
-The help of every command, as `quadric COMMAND --help` prints it. Every command exits with 0 for success, 1 for a
+The help of every command, as `quadric COMMAND --help-all` prints it; `--help` shows the flags of `train`, `sweep` and
+`plan` that people use first. Every command exits with 0 for success, 1 for a
 mistake in what was asked for (one line on standard error says which), and 2 for flags that it does not understand.
 `QUADRIC_DEBUG=1` shows the traceback of an error.
 """
@@ -89,10 +90,10 @@ def room_page(room: str) -> str:
 
 
 def help_of(*arguments: str) -> str:
-    """What a command prints for --help, at a fixed width and without colours."""
+    """What a command prints for --help-all, at a fixed width and without colours."""
     printed = io.StringIO()
     with _plain_terminal(), contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
-        main([*arguments, "--help"])
+        main([*arguments, "--help-all"])
     return "\n".join(line.rstrip() for line in printed.getvalue().strip().splitlines())
 
 

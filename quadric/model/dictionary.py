@@ -76,6 +76,12 @@ class Dictionary(nn.Module, ABC):
         d_model: width of the token vectors.
         seed: of the initial weights.
         provenance: where the activations come from.
+
+    Example:
+        >>> isinstance(ae, quadric.Dictionary), ae.kind, ae.n_latents
+        (True, 'composite', 24)
+        >>> ae(x).shape, ae.rebuild(x).shape
+        (torch.Size([2000, 24]), torch.Size([2000, 32]))
     """
 
     settings: Settings

@@ -4,14 +4,14 @@ The error of a bilinear autoencoder is measured in the d×d product space withou
 
     ‖X̂ − X‖²/‖X‖² = (zᵀKz − 2‖z‖² + ‖x‖⁴) / ‖x‖⁴,   X = xxᵀ,   K = C G Cᵀ,   G = inner products of the atoms.
 
-Training uses the fused forms of the same formulas in `kernels`.
+Training uses the fused forms of the same formulas in `fast`.
 """
 
 from functools import reduce
 from math import sqrt
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 
@@ -110,17 +110,11 @@ def kernel_error(quadratic: Float[Tensor, " n"], latents: Float[Tensor, "n k"]) 
     return quadratic - 2 * latents.square().sum(-1) + 1
 
 
-def hoyer_density(
-    latents: Float[Tensor, "n k"],
-    offset: Float[Tensor, " k"] | None = None,
-    mask: Bool[Tensor, " n"] | None = None,
-) -> Float[Tensor, " k"]:
-    """How evenly each latent fires over the kept tokens: 0 if on a single token, 1 if equally on all.
+def hoyer_density(latents: Float[Tensor, "n k"], offset: Float[Tensor, " k"] | None = None) -> Float[Tensor, " k"]:
+    """How evenly each latent fires over the tokens: 0 if on a single token, 1 if equally on all.
 
     (‖z − b‖₁/‖z − b‖₂ − 1) / (√n − 1)
     """
-    if mask is not None:
-        latents = latents[mask]
     return density_from_norms(*density_norms(latents, offset), len(latents))
 
 

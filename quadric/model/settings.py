@@ -58,11 +58,12 @@ def register(name: str) -> Callable[[Kind], Kind]:
         A decorator for a frozen dataclass that extends `Settings`.
 
     Example:
+        >>> from dataclasses import dataclass
         >>> @quadric.register("mine")
         ... @dataclass(frozen=True, kw_only=True)
         ... class Mine(quadric.TopK):
         ...     pass
-        >>> Mine(n_latents=8).kind
+        >>> Mine(n_latents=64).kind
         'mine'
     """
 
@@ -91,7 +92,17 @@ def settings_class(name: object) -> type["Settings"]:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(ABC):
-    """What a kind of dictionary can be told; `build` makes a dictionary of it."""
+    """What a kind of dictionary can be told; `build` makes a dictionary of it.
+
+    A kind of your own extends this class, or one of ours, as a frozen dataclass (docs/how-to/extending.md).
+
+    Example:
+        >>> settings = quadric.TopK(n_latents=64, n_active=8)
+        >>> settings.kind, settings.differences()
+        ('topk', {'n_active': 8})
+        >>> settings.build(d_model=16).n_latents
+        64
+    """
 
     kind: ClassVar[str]
     """Name under which the kind is registered."""
@@ -99,6 +110,8 @@ class Settings(ABC):
     """Whether `fit` trains it; False for kinds that are only read from other libraries."""
     trains_in_one_process: ClassVar[bool] = False
     """Whether its loss is that of one process's tokens alone."""
+    offers: ClassVar[tuple[str, ...]] = ()
+    """What its training step can give to terms that need it: `forms` of quadratic latents, and their `kernel`."""
 
     n_latents: int = 512
     """Size of the dictionary."""
@@ -136,6 +149,12 @@ class Settings(ABC):
         names = [term.name for term in loss]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"the loss has {', '.join(twice)} twice; add up their weights")
+        for term in loss:
+            lacking = [need for need in term.needs if need not in self.offers]
+            if lacking:
+                raise ValueError(
+                    f"{term} needs the {lacking[0]} of quadratic latents; a {self.kind} has none: leave it out"
+                )
         if not any(term.weight for term in loss):
             raise ValueError("the loss has no term with a weight above 0, so nothing would be trained; give one")
 
@@ -210,6 +229,7 @@ def override(settings: Settings, changes: Mapping[str, Any]) -> Settings:
 class Bilinear(Settings):
     """What the three priors share; not a kind itself."""
 
+    offers = ("forms", "kernel")
     prior: ClassVar[str] = "composite"
     """Which constraint C has."""
 
@@ -464,10 +484,10 @@ class WithActive(Linear):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 1 <= self.n_active <= self.n_latents:
-            raise ValueError(
-                f"n_active={self.n_active} is outside 1 … {self.n_latents}, the number of latents; lower n_active"
-            )
+        if self.n_active < 1:
+            raise ValueError(f"n_active={self.n_active} is not positive; give at least 1")
+        if self.n_active > self.n_latents:
+            raise ValueError(f"n_active={self.n_active} exceeds n_latents={self.n_latents}; lower n_active")
 
 
 @register("topk")
@@ -484,7 +504,12 @@ class TopK(WithActive):
 @register("batch_topk")
 @dataclass(frozen=True, kw_only=True)
 class BatchTopK(WithActive):
-    """A linear dictionary that keeps the n · `n_active` strongest activations of a training batch."""
+    """A linear dictionary that keeps the n · `n_active` strongest activations of a training batch.
+
+    Example:
+        >>> quadric.BatchTopK(n_latents=64, n_active=8).build(16)
+        BatchTopKAutoencoder(d_model=16, n_latents=64, n_active=8)
+    """
 
     trains_in_one_process = True
 
@@ -492,7 +517,13 @@ class BatchTopK(WithActive):
 @register("relu")
 @dataclass(frozen=True, kw_only=True)
 class ReLU(Linear):
-    """A linear dictionary that keeps every positive latent; trained elsewhere."""
+    """A linear dictionary that keeps every positive latent; trained elsewhere.
+
+    Example:
+        >>> from quadric.model import ReLU
+        >>> ReLU(n_latents=64).is_trainable
+        False
+    """
 
     is_trainable = False
 
@@ -500,6 +531,12 @@ class ReLU(Linear):
 @register("jumprelu")
 @dataclass(frozen=True, kw_only=True)
 class JumpReLU(Linear):
-    """A linear dictionary that keeps every latent above its own threshold; trained elsewhere."""
+    """A linear dictionary that keeps every latent above its own threshold; trained elsewhere.
+
+    Example:
+        >>> from quadric.model import JumpReLU
+        >>> JumpReLU(n_latents=64).is_trainable
+        False
+    """
 
     is_trainable = False

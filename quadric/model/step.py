@@ -68,6 +68,13 @@ class Step:
         index: of the training step, counted from 0.
         steps: of the training.
         processes: that share the batch.
+
+    Example:
+        >>> step = ae.step(x)
+        >>> step.z.shape, step.n_tokens
+        (torch.Size([2000, 24]), 2000)
+        >>> 0 < step.mean(step.errors()).item() < 2
+        True
     """
 
     def __init__(
@@ -140,7 +147,14 @@ class Step:
 
 
 class PlainStep(Step):
-    """The paper's formulas in plain autograd. The terms of `paper_loss()` on it are the printed pseudocode."""
+    """The paper's formulas in plain autograd. The terms of `paper_loss()` on it are the printed pseudocode.
+
+    Example:
+        >>> from quadric.model import PlainStep
+        >>> plain, fast = PlainStep(ae, x).errors(), ae.step(x).errors()
+        >>> torch.allclose(plain, fast, atol=1e-4)
+        True
+    """
 
     dictionary: "BilinearAutoencoder"
 
@@ -229,6 +243,20 @@ def values_of(loss: Iterable[Term], step: Step) -> tuple[Float[Tensor, ""], dict
 
     Terms without weight are computed last and without gradient: what they ask for would otherwise be computed without
     one for the others too.
+
+    Args:
+        loss: the terms.
+        step: of one batch.
+
+    Returns:
+        Σ weight · value, with the weights of this step, and the values.
+
+    Example:
+        >>> from quadric.model import values_of
+        >>> loss = quadric.paper_loss()
+        >>> total, values = values_of(loss, ae.step(x, loss))
+        >>> list(values)
+        ['error', 'density']
     """
     loss = tuple(loss)
     values = {term.name: _scalar(term, step) for term in loss if term.weight}

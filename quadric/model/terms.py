@@ -54,7 +54,8 @@ class Term:
     name: ClassVar[str] = ""
     """Names its value in reports and files."""
     needs: ClassVar[tuple[str, ...]] = ()
-    """`("kernel",)` if it reads `step.kernel`, which is too large for some dictionaries; these then refuse the term."""
+    """What some dictionaries lack, which then refuse the term before they train: `("kernel",)` if it reads `step.kernel`,
+    `("forms",)` if it asks for what only quadratic latents have."""
 
     weight: float = 1.0
     """Factor in the loss; a term of weight 0 is reported and not trained."""
@@ -134,7 +135,13 @@ def as_loss(terms: object) -> tuple[Term, ...]:
 
 
 class Error(Term):
-    """Normalized squared error in the product space, averaged over tokens."""
+    """Normalized squared error in the product space, averaged over tokens.
+
+    Example:
+        >>> from quadric.model import Error
+        >>> Error(top=32)
+        Error(weight=1.0, top=32)
+    """
 
     name = "error"
 
@@ -146,12 +153,22 @@ class Error(Term):
         if self.top is not None and self.top < 1:
             raise ValueError(f"top={self.top} is not positive; give at least 1, or leave it out for all latents")
 
+    @property
+    def needs(self) -> tuple[str, ...]:  # type: ignore[override]
+        return () if self.top is None else ("forms",)
+
     def __call__(self, step: "Step") -> "Tensor":
         return step.mean(step.errors(self.top))
 
 
 class Density(Term):
-    """Hoyer density of z − b over the batch, averaged over latents. Its weight is the paper's α."""
+    """Hoyer density of z − b over the batch, averaged over latents. Its weight is the paper's α.
+
+    Example:
+        >>> from quadric.model import Density
+        >>> [Density(0.1, warmup=100).weight_at(step, 1000) for step in (0, 50, 500)]
+        [0.0, 0.05, 0.1]
+    """
 
     name = "density"
 
@@ -176,9 +193,16 @@ class Density(Term):
 
 
 class Overlap(Term):
-    """How much the forms of different latents resemble each other: Σ_{i≠j} cos²(W_i, W_j) / k."""
+    """How much the forms of different latents resemble each other: Σ_{i≠j} cos²(W_i, W_j) / k.
+
+    Example:
+        >>> from quadric.model import Overlap
+        >>> Overlap()
+        Overlap(weight=0.01)
+    """
 
     name = "overlap"
+    needs = ("forms",)
 
     weight: float = 0.01
     """Weight of the resemblance."""
@@ -191,9 +215,15 @@ class Mean(Term):
     """Error of all latents together on the mean of the batch, ‖mean of X̂ − mean of X‖².
 
     Latents that are not among a token's strongest may otherwise add up to a constant, which grows with their number.
+
+    Example:
+        >>> from quadric.model import Mean
+        >>> Mean()
+        Mean(weight=1.0)
     """
 
     name = "mean"
+    needs = ("forms",)
 
     def __call__(self, step: "Step") -> "Tensor":
         mean = step.mean_form()
@@ -201,7 +231,12 @@ class Mean(Term):
 
 
 class SquaredError(Term):
-    """‖x − x̂‖² of unit tokens, averaged over tokens: what linear dictionaries train."""
+    """‖x − x̂‖² of unit tokens, averaged over tokens: what linear dictionaries train.
+
+    Example:
+        >>> [term.name for term in quadric.TopK().default_loss() if term.weight]
+        ['squared_error']
+    """
 
     name = "squared_error"
 
@@ -210,5 +245,16 @@ class SquaredError(Term):
 
 
 def paper_loss(alpha: float = 0.3) -> tuple[Term, ...]:
-    """The paper's: error of all latents + α · density."""
+    """The paper's loss: error of all latents + α · density.
+
+    Args:
+        alpha: weight of the density.
+
+    Returns:
+        Its two terms.
+
+    Example:
+        >>> quadric.paper_loss(alpha=0.1)
+        (Error(weight=1.0, top=None), Density(weight=0.1, warmup=None))
+    """
     return (Error(), Density(alpha))

@@ -55,7 +55,7 @@ def load(
         >>> ae = quadric.load("runs/demo")
         >>> ae.n_latents, ae.provenance.hook_point
         (24, 'resid_pre.2')
-        >>> topk = quadric.load("runs/sweep/runs/000", name="resid_pre.2-topk-k24-active4-seed0")
+        >>> topk = quadric.load("runs/sweep/runs/000", name="resid_pre.2-topk-k24-n_active4-seed0")
         >>> topk
         TopKAutoencoder(d_model=32, n_latents=24, n_active=4)
     """

@@ -24,9 +24,9 @@ from quadric._io.files import name_disk_errors, read_json, sync_to_disk, write_a
 STATE_NAME = "state.json"
 STEP_NAME = re.compile(r"step-\d{8}")
 UNFINISHED_NAME = re.compile(r"\.step-\d{8}\.\d+")
-KEYS = {"step", "cursors", "sha256"}
 OWN_HASH = "state_sha256"
-"""Hash of the other values in state.json; earlier checkpoints have none."""
+"""Hash of the other values in state.json."""
+KEYS = {"step", "cursors", "sha256", OWN_HASH}
 
 
 class Checkpoint(NamedTuple):
@@ -132,10 +132,9 @@ def _read_state(folder: Path) -> dict[str, Any]:
     """The contents of state.json, which must be those that were written."""
     path = folder / STATE_NAME
     state = read_json(path, "the checkpoint before it is used")
-    if not isinstance(state, dict) or state.keys() - {OWN_HASH} != KEYS:
+    if not isinstance(state, dict) or state.keys() != KEYS:
         raise ValueError(f"{STATE_NAME} does not hold {', '.join(sorted(KEYS))}")
-    recorded = state.pop(OWN_HASH, None)
-    if recorded is not None and recorded != _hash(state):
+    if state.pop(OWN_HASH) != _hash(state):
         raise ValueError(f"{STATE_NAME} does not have the recorded sha256")
     if state["step"] != _step_of(folder) or not isinstance(state["cursors"], list):
         raise ValueError(f"{STATE_NAME} is not about step {_step_of(folder)}")

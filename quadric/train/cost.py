@@ -133,8 +133,8 @@ class FormsStep:
         else:
             error = 3 * forms * n * self.top / k + 2 * e * (e / k) * ((4 if self.symmetric else 2) * w + 1)
         if "overlap" in self.terms:
-            error += self._gram_flops(min(SAMPLED_ENTRIES, self.n_used))
-            error += 2 * SAMPLED_ENTRIES**2 * (2 + 3 * k / e)
+            atoms = min(SAMPLED_ENTRIES, self.n_used)
+            error += self._gram_flops(atoms) + 2 * SAMPLED_ENTRIES * (2 * atoms + 3 * SAMPLED_ENTRIES * k / e)
         return error
 
     @property

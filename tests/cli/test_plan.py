@@ -5,9 +5,8 @@ import json
 import pytest
 
 from quadric.cli import main
-from quadric.train.cost import StepSize
-from quadric.train.plan import RunPlan
-from quadric.train.timing import StepWork, lifted_work
+from quadric.run import planning
+from quadric.run.planning import RunPlan
 from tests.data.tiny import save_tiny
 from tests.tiny_runs import flags, make_tiny_world
 
@@ -21,39 +20,34 @@ def test_the_papers_sizes_can_be_planned(width, capsys):
     assert "dense C" in text
     assert "sparse C" in text
     assert "GiB" in text
-    assert "just measured" in " ".join(text.split())
+    assert "products alone" in text
+    assert "steps that are too large to be tried" in " ".join(text.split())
 
 
 def test_json_is_for_programs(capsys):
     assert main(["plan", "--d-model", "64", "--n-latents", "256", "--prior", "atomic", "--steps", "10", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
-    assert answer["flops"] == pytest.approx(10 * answer["phases"][0]["flops_per_step"]["total"])
-    assert answer["seconds"] == pytest.approx(answer["flops"] / answer["matmul_flops_per_second"])
-    assert answer["peak_bytes"] > 0
+    (phase,) = answer["phases"]
+    assert answer["flops"] == pytest.approx(10 * phase["flops_per_step"]["total"])
+    assert answer["seconds"] == pytest.approx(10 * phase["seconds_per_step"])
+    assert phase["is_measured"]
+    assert answer["peak_bytes"] == phase["peak_bytes"] > phase["state_bytes"]
+    assert answer["matmul_flops_per_second"] > 0
     assert answer["language_model_flops_per_token"] == 0
 
 
-def test_the_time_of_a_large_dictionary_is_that_of_all_its_work(capsys, monkeypatch):
-    rates = StepWork(1e9, 1e9, 1e9, 1e8, 1e7, 1e9, 1e7, 1e11)
-    measured = []
-    monkeypatch.setattr("quadric.train.timing.measure_rates", lambda size: measured.append(size) or rates)
-    large = ["plan", "--d-model", "128", "--n-latents", "65536", "--initial-density", "0.0002", "--steps", "10"]
-    large += ["--overlap-penalty", "0", "--batch-tokens", "2048"]
+def test_a_large_dictionary_is_planned_in_the_product_space(capsys, monkeypatch):
+    monkeypatch.setattr(planning, "measured_seconds", lambda *_: 2.5)
+    large = ["plan", "--d-model", "128", "--n-latents", "65536", "--steps", "10", "--batch-tokens", "2048"]
     assert main([*large, "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
-    assert answer["work_per_second"] == rates._asdict()
+    assert answer["seconds"] == pytest.approx(25)
     assert answer["peak_bytes"] < 16 * 2**30
-    assert measured[0].n_latents == 65_536
-    assert answer["seconds"] == pytest.approx(sum(5 * lifted_work(size).seconds(rates) for size in sizes(answer)))
     assert main(large) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "sparse C, annealed" in text
-    assert "by all their work" in text
-
-
-def sizes(answer):
-    """The sizes of the steps of a plan's phases."""
-    return [StepSize(**phase["size"]) for phase in answer["phases"]]
+    assert "2.5 s" in text
+    assert "by a few real steps just measured" in text
 
 
 def test_a_language_model_adds_its_part(tmp_path, capsys):
@@ -75,7 +69,7 @@ def test_the_flags_of_train_are_planned(capsys):
     assert main(["plan", "--d-model", "16", "--json", *given]) == 0
     answer = json.loads(capsys.readouterr().out)
     (phase,) = answer["phases"]
-    assert phase["size"] | {"n_tokens": 64, "n_latents": 64, "prior": "atomic"} == phase["size"]
+    assert phase["size"] | {"n_tokens": 64, "n_latents": 64, "storage": "identity"} == phase["size"]
     assert phase["last_step"] == 9
 
 
@@ -85,16 +79,14 @@ def test_several_autoencoders_are_planned_together(capsys):
     assert main([*several, "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     plans = answer["autoencoders"].values()
-    assert len(plans) == 4
+    assert len(plans) == 6
     assert answer["flops"] == pytest.approx(sum(plan["flops"] for plan in plans))
     assert answer["checkpoint_bytes"] == sum(plan["checkpoint_bytes"] for plan in plans)
     assert max(plan["peak_bytes"] for plan in plans) < answer["peak_bytes"] < sum(plan["peak_bytes"] for plan in plans)
-    assert [name.split("-")[1] for name in answer["not_modelled"]] == ["topk", "topk"]
     assert main(several) == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert text.count("and 1 more that cost the same") == 2  # one table for both seeds
-    assert "Training all 4 autoencoders together" in text
-    assert "Not included, because their cost is not predicted" in text
+    assert text.count("and 1 more that cost the same") == 3  # one table for both seeds
+    assert "Training all 6 dictionaries together" in text
 
 
 def test_stored_activations_need_no_language_model(tmp_path, capsys):
@@ -115,7 +107,7 @@ def test_stored_activations_need_no_language_model(tmp_path, capsys):
         (["--d-model", "0"], "d_model=0 is not positive"),
         (["--d-model", "64", "--steps", "0"], "steps=0 is not positive"),
         (["--d-model", "64", "--processes", "3"], "cannot be shared evenly"),
-        (["--d-model", "64", "--prior", "topk"], "plan at least one bilinear prior"),
+        (["--d-model", "64", "--n-active", "3"], "--n-active has no meaning for --prior composite"),
         (["--resume", "runs/x"], "--resume cannot be planned"),
     ],
 )

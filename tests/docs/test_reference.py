@@ -55,7 +55,7 @@ def test_every_page_is_in_the_navigation() -> None:
 
 
 def test_every_room_with_public_names_has_a_page() -> None:
-    """But interop.reading, which is for other rooms: what users need of it is `quadric.linear_dictionary`; and run, whose
+    """But interop.reading, whose names users have as `quadric.linear_dictionary`, and run, whose
     only name is a module."""
     folders = [path.parent.relative_to(ROOT / "quadric") for path in (ROOT / "quadric").rglob("*/__init__.py")]
     rooms = [".".join(folder.parts) for folder in folders]

@@ -5,6 +5,7 @@ import torch
 
 import quadric
 from quadric.evaluation.floor import floor_bounds, product_space_basis, product_space_floor
+from quadric.model import Error
 from quadric.model.objective import unit_tokens
 
 
@@ -33,7 +34,7 @@ def test_all_dimensions_of_the_product_space_leave_nothing() -> None:
 def test_no_dictionary_of_that_size_falls_below_it() -> None:
     x = tokens(2000).float()
     for prior in ("quadratic", "composite", "atomic"):
-        ae = quadric.fit(x, n_latents=8, prior=prior, alpha=0.0, steps=120, batch_tokens=512, progress=False)
+        ae = quadric.fit(x, n_latents=8, prior=prior, loss=[Error()], steps=120, batch_tokens=512, progress=False)
         floor = product_space_floor(x, 8)
         assert floor is not None
         assert quadric.evaluate(ae, x).error > floor - 0.003

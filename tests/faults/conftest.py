@@ -72,7 +72,7 @@ def whole(world: Path, static: Path, tmp_path_factory: pytest.TempPathFactory) -
     run = folder / "run"
     storage = ["--tokens", "600", "--sequences-per-shard", "8", "--out", str(folder / "cache")]
     assert main(["harvest", *flags(world), "--layers", "2", *storage]) == 0
-    sizes = ["--n-latents", "8", "--prior", "composite", "--mixing-density", "0.3", "--steps", "4", "--epochs", "9"]
+    sizes = ["--n-latents", "8", "--prior", "composite", "--atoms-per-latent", "4.8", "--steps", "4", "--epochs", "9"]
     steps = ["--sequences-per-step", "4", "--checkpoint-every", "2", "--cache", str(folder / "cache")]
     assert main(["train", *flags(world), "--layer", "2", *sizes, *steps, "--out", str(run)]) == 0
     places = ["--model", f"{world}/tiny-llama", "--corpus", f"{world}/text.txt"]

@@ -234,11 +234,12 @@ def test_labels_of_earlier_runs(tmp_path: Path, count: Count) -> None:
     )
 )
 def test_any_json_at_all_as_a_record(values: Any) -> None:
-    from quadric.train.config import AutoencoderConfig
+    from quadric.train.settings import Cell, Training
 
-    with pytest.raises(ValueError, match=r"somewhere") as caught:
-        record_from_json(AutoencoderConfig, values, "somewhere")
-    assert "\n" not in str(caught.value)
+    for read in (partial(record_from_json, Training), Cell.from_json):
+        with pytest.raises(ValueError, match=r"somewhere") as caught:
+            read(values, "somewhere")
+        assert "\n" not in str(caught.value)
 
 
 def test_a_folder_of_another_kind(whole: Path, tmp_path: Path, count: Count) -> None:

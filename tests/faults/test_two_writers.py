@@ -19,7 +19,7 @@ from tests.faults.stages import Places, train
 step_all = loop._step_all
 
 def step(*arguments):
-    if arguments[0][0].next_step == 3:
+    if arguments[0][0].step_index == 3:
         print("held", flush=True)
         while not Path(gate).exists():
             pass

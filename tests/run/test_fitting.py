@@ -217,12 +217,6 @@ def test_the_lens_centres_the_rows_it_is_estimated_from() -> None:
     assert int(ae.lens.n_tokens) >= 16_384
 
 
-def test_the_paper_lens_is_the_paper_without_its_additions() -> None:
-    ae = quadric.fit(offset_rows(), **SMALL, lens="paper")
-    assert ae.lens.kind == "paper"
-    assert ae.left.shape[1] == 12
-
-
 @pytest.mark.slow
 def test_an_iterator_gives_its_first_rows_to_the_lens_and_to_training() -> None:
     chunks = [rows(64, seed=seed) for seed in range(8)]
@@ -252,3 +246,4 @@ def test_the_papers_lens_brings_the_papers_loss(tmp_path: Path) -> None:
         quadric.fit(rows(), **{**SMALL, "steps": 2}, **given, out=tmp_path / str(number))
         (cell,) = read_run_config(tmp_path / str(number)).cells
         assert (cell.settings.lens, cell.loss) == (given.get("lens", "affine"), loss)
+        assert quadric.load(tmp_path / str(number)).left.shape[1] == 12 + (cell.settings.lens == "affine")

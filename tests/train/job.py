@@ -74,6 +74,9 @@ def learners(*names: str, training: Training = TRAINING) -> list[Learner]:
     ]
 
 
+SIGNALS = {signal.SIGKILL: "kill_at", signal.SIGINT: "interrupt_at", signal.SIGTERM: "terminate_at"}
+
+
 class Shard:
     """A part of each planted batch, of another size on every rank: together they see what one process would see."""
 
@@ -108,11 +111,8 @@ def _bits(value: torch.Tensor) -> bytes:
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--kill-at", type=int)
-    parser.add_argument("--kill-while-saving", type=int)
-    parser.add_argument("--interrupt-at", type=int)
-    parser.add_argument("--terminate-at", type=int)
-    parser.add_argument("--stop-at", type=int)
+    for step in (*SIGNALS.values(), "kill_while_saving", "stop_at"):
+        parser.add_argument(f"--{step.replace('_', '-')}", type=int)
     parser.add_argument("--slow", type=float, default=0.0)
     parser.add_argument("--dictionaries", nargs="+", default=["sparse", "topk"])
     options = parser.parse_args(arguments)
@@ -129,12 +129,9 @@ def main(arguments: list[str] | None = None) -> None:
             return False
         if rank.is_first:
             print(step, learner.report["error"], flush=True)
-        if step == options.kill_at:
-            os.kill(os.getpid(), signal.SIGKILL)
-        if step == options.interrupt_at:
-            os.kill(os.getpid(), signal.SIGINT)
-        if step == options.terminate_at:
-            os.kill(os.getpid(), signal.SIGTERM)
+        for number, at in SIGNALS.items():
+            if step == getattr(options, at):
+                os.kill(os.getpid(), number)
         time.sleep(options.slow)
         return step == options.stop_at and not rank.is_first  # one process that knows is enough
 

@@ -47,15 +47,6 @@ def test_a_loss_that_cannot_be_trained_is_refused():
         Learner(ae, (Error(), Density(warmup=9)), Training(steps=4))
 
 
-def test_a_composite_dictionary_that_starts_sparse_is_annealed_from_there():
-    settings = Composite(n_latents=100, atoms_per_latent=0.4, initial_density=0.008, lens="paper")
-    learner = Learner(settings.build(8), training=Training(steps=10))
-    reports = [learner.step(rows()) for _ in range(10)]
-    assert [report["mixing_density"] for report in reports[:1] + reports[5:]] == pytest.approx([0.008] + [0.002] * 5)
-    assert learner.dictionary.mixing.n_entries == 0.002 * 100 * 200
-    assert reports[-1]["error"] < reports[0]["error"]
-
-
 def test_the_thresholds_of_a_batch_topk_are_set_by_steps():
     learner = Learner(BatchTopK(n_latents=20, n_active=3).build(8), training=Training(steps=2))
     learner.step(rows())

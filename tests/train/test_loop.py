@@ -6,28 +6,18 @@ import pytest
 import torch
 
 from quadric.model import Composite
-from quadric.model.mixing import Sparse
 from quadric.train import DivergedError, Learner, Training, resume, train
 from quadric.train.checkpoints import newest_checkpoint
 from quadric.train.loop import remark, remark_before
 from tests.train import job
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", job.CELLS)
-def test_every_dictionary_learns(name, tmp_path):
-    reports = []
-    (learner,) = job.learners(name)
-    train([learner], job.Shard(), job.TRAINING, tmp_path, [lambda each: reports.append((each.step_index, each.report))])
-    assert [step for step, _ in reports] == list(range(1, job.STEPS + 1))
-    assert {report["tokens"] for _, report in reports} == {job.TOKENS}
-    errors = [report["error"] for _, report in reports]
-    assert sum(errors[-5:]) < 0.7 * sum(errors[:5])
-
-
 def test_many_at_once_are_each_as_if_trained_alone(tmp_path):
-    together = job.learners(*job.CELLS)
-    train(together, job.Shard(), job.TRAINING, tmp_path / "together")
+    together, errors = job.learners(*job.CELLS), []
+    note = [lambda learner: errors.append(learner.report["error"])]
+    train(together, job.Shard(), job.TRAINING, tmp_path / "together", note)
+    first, last = errors[: 5 * len(together)], errors[-5 * len(together) :]
+    assert sum(last) < 0.7 * sum(first), "they learn"
     for name, learner in zip(job.CELLS, together, strict=True):
         (alone,) = job.learners(name)
         train([alone], job.Shard(), job.TRAINING, tmp_path / name)
@@ -54,22 +44,6 @@ def test_callbacks_get_every_learner_and_one_that_returns_true_ends_the_training
     whole = job.learners(*names)
     train(whole, job.Shard(), job.TRAINING)
     assert list(map(job.fingerprint, stopped)) == list(map(job.fingerprint, whole))
-
-
-def test_a_composite_is_thinned_out_on_schedule_and_then_frozen(tmp_path):
-    (learner,) = job.learners("sparse")
-    shares, supports = [], []
-
-    def watch(learner):
-        shares.append(learner.dictionary.mixing_density)
-        rows, columns, _ = learner.dictionary.mixing.entries()
-        supports.append((rows.tolist(), columns.tolist()))
-
-    train([learner], job.Shard(), job.TRAINING, tmp_path, [watch])
-    assert shares[0] == 1
-    assert shares[20:] == [pytest.approx(0.003, rel=0.06)] * 20
-    assert isinstance(learner.dictionary.mixing, Sparse)
-    assert all(support == supports[-1] for support in supports[32:])
 
 
 class Poisoned(job.Shard):

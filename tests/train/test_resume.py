@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from quadric.train.checkpoints import newest_checkpoint
-from quadric.train.loop import resume, train
+from quadric.train.loop import resume
 from tests import fresh_process
 from tests.train import job
 
@@ -107,8 +107,3 @@ def test_a_damaged_newest_checkpoint_is_skipped_and_named(tmp_path, uninterrupte
     assert resumed.returncode == 0
     assert f"passed over {newest.name}: " in resumed.stderr
     assert final_state(folder) == uninterrupted[1]
-
-
-def test_only_the_newest_checkpoints_are_kept(tmp_path):
-    train(job.learners("dense"), job.Shard(), job.TRAINING, tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-00000036", "step-00000040"]

@@ -90,16 +90,6 @@ def test_with_every_entry_and_every_round_it_is_muon(shape, monkeypatch):
     assert_close(dense_of(mask, values.detach()), weight.detach(), rtol=0, atol=1e-10)
 
 
-def test_rows_that_share_no_atom_are_scaled_alike():
-    mask = torch.eye(4).repeat_interleave(3, 1).bool()
-    pattern = csr_pattern(*mask.nonzero(as_tuple=True), (4, 12))
-    values = random(12)
-    rounds = rounds_for(pattern)
-    direction = orthogonalized_on_pattern(values[pattern.by_column], column_pairs(pattern), rounds)[pattern.by_row]
-    norms = dense_of(mask, direction).norm(dim=1)
-    assert ((norms > 0.6) & (norms < 1.3)).all()
-
-
 @pytest.mark.parametrize(("rows", "columns", "rounds"), [(1, 1, 1), (1, 50, 1), (10, 80, 2), (8192, 16384, ROUNDS)])
 def test_more_rows_take_more_rounds(rows, columns, rounds):
     places = torch.arange(max(rows, columns))

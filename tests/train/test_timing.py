@@ -1,72 +1,99 @@
-"""The predicted time of a step in the product space: its work, and the rates at which this machine does it."""
+"""The time of a step is that of real ones, where these are small enough."""
 
 from dataclasses import replace
 
 import pytest
-from quadric.train.plan import plan_run
 
-from quadric.train import AutoencoderConfig, TrainingConfig
-from quadric.train.cost import StepSize, step_flops
-from quadric.train.timing import StepWork, lifted_work
+from quadric import Atomic, Composite, Quadratic, TopK, Training
+from quadric.model.settings import Settings
+from quadric.train import Cell, Learner
+from quadric.train import timing as module
+from quadric.train.cost import Phase, phases
+from quadric.train.machine import matmul_rate
+from quadric.train.timing import measured_seconds
 
-SIZE = StepSize(
-    d_model=129, n_tokens=2048, n_latents=65_536, n_hidden=131_072, prior="composite",
-    mixing_density=16 / 131_072, top_latents=32,
-)  # fmt: skip
-
-
-RATES = StepWork(1e9, 1e9, 1e9, 1e8, 1e7, 1e9, 1e8, 1e11)
+TRAINING = Training(steps=40)
+RATE = 1e10
 
 
-def test_time_is_the_sum_over_the_parts():
-    work = StepWork(6.0, 4.0, 10.0, 3.0, 0.0, 1.0, 0.0, 8.0)
-    assert work.seconds(StepWork(2.0, 4.0, 5.0, 1.0, 7.0, 1.0, 7.0, 4.0)) == 3 + 1 + 2 + 3 + 1 + 2
+def phases_of(cell: Cell, n_tokens: int, n_processes: int = 1) -> list[Phase]:
+    return phases(cell.settings, cell.loss, 16, n_tokens, TRAINING.steps, n_processes)
 
 
-def test_work_follows_from_the_sizes():
-    work = lifted_work(SIZE)
-    assert work.activations == pytest.approx(2048 * 131_072, rel=0.001), "nearly every atom is used"
-    assert work.activations + work.entries == 2048 * 2**20
-    assert work.reconstruction == 2048 * 32 * 16
-    assert work.pair_rounds == 5 * (2**20 + 2**40 // 131_072)
-    assert work.penalties == 0
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int, float]]:
+    """Tokens, number and density of C of every step that is taken; the clock runs a second and one per 100 tokens."""
+    taken: list[tuple[int, int, float]] = []
+    now = [0.0]
+    step = Learner.step
+
+    def counted(learner: Learner, batch: object) -> object:
+        density = getattr(learner.dictionary, "mixing_density", 0.0)
+        taken.append((len(batch), learner.step_index, density))  # type: ignore[arg-type]
+        now[0] += 1 + len(batch) / 100  # type: ignore[arg-type]
+        return step(learner, batch)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Learner, "step", counted)
+    monkeypatch.setattr(module.time, "perf_counter", lambda: now[0])
+    return taken
 
 
-def test_work_on_tokens_doubles_with_them_and_work_on_entries_does_not():
-    once, twice = lifted_work(SIZE), lifted_work(replace(SIZE, n_tokens=4096))
-    for name in ("activations", "entries", "latents", "reconstruction"):
-        assert getattr(twice, name) == 2 * getattr(once, name)
-    for name in ("forms", "factors", "pair_rounds"):
-        assert getattr(twice, name) == getattr(once, name) > 0
+def flops(phase: Phase) -> float:
+    return sum(phase.size.flops().values())
 
 
-def test_all_latents_need_no_norms_and_the_overlap_is_products():
-    work = lifted_work(replace(SIZE, top_latents=None, has_overlap_penalty=True))
-    assert work.forms == 0
-    assert work.reconstruction == 2048 * 65_536
-    assert work.penalties == pytest.approx(step_flops(replace(SIZE, has_overlap_penalty=True)).kernel, rel=0.01)
+def test_a_quarter_of_many_tokens_is_extrapolated_by_the_operations(steps: list[tuple[int, int, float]]) -> None:
+    cell = Cell(settings=Atomic(n_latents=32))
+    ((phase,), (quarter,)) = phases_of(cell, 4096), phases_of(cell, 1024)
+    expected = (1 + 10.24) * flops(phase) / flops(quarter)
+    assert measured_seconds(cell, TRAINING, phase, 16, RATE) == pytest.approx(expected)
+    assert [tokens for tokens, _, _ in steps] == [1024] * 3
 
 
-def test_the_mean_penalty_is_products():
-    work = lifted_work(replace(SIZE, has_mean_penalty=True))
-    assert work.penalties == step_flops(replace(SIZE, has_mean_penalty=True)).error - step_flops(SIZE).error > 0
+def test_few_tokens_need_no_extrapolation(steps: list[tuple[int, int, float]]) -> None:
+    cell = Cell(settings=TopK(n_latents=32))
+    (phase,) = phases_of(cell, 200)
+    assert measured_seconds(cell, TRAINING, phase, 16, RATE) == pytest.approx(1 + 2.0)
+    assert [tokens for tokens, _, _ in steps] == [200] * 3
 
 
-def test_an_atomic_dictionary_has_one_entry_per_latent():
-    size = replace(SIZE, prior="atomic", n_hidden=65_536, mixing_density=1.0)
-    assert size.error_path == "lifted"
-    assert lifted_work(size).reconstruction == 2048 * 32
-    assert lifted_work(size).entries == lifted_work(size).pair_rounds == 0
+def test_every_phase_is_measured_with_its_own_density(steps: list[tuple[int, int, float]]) -> None:
+    cell = Cell(settings=Composite(n_latents=256, atoms_per_latent=1))
+    dense, sparse = phases_of(cell, 64)
+    for phase in (dense, sparse):
+        assert measured_seconds(cell, TRAINING, phase, 16, RATE) is not None
+    assert [index for _, index, _ in steps] == [0, 1, 2, *range(sparse.first_step, sparse.first_step + 3)]
+    assert min(density for _, _, density in steps[:3]) > 0.5
+    assert {round(density * 512) for _, _, density in steps[3:]} == {1}
 
 
-def test_a_run_in_the_product_space_is_planned_by_its_work():
-    config = AutoencoderConfig(
-        hook_point="x", n_latents=65_536, mixing_density=16 / 131_072, initial_density=32 / 131_072, top_latents=32
-    )
-    plan = plan_run(config, TrainingConfig(steps=10, alpha_warmup_steps=1), 128, 2048)
-    rates = RATES
-    assert plan.has_work
-    annealed, last = (lifted_work(each.phase.size).seconds(rates) for each in plan.phases)
-    assert last < annealed
-    assert plan.seconds(1e12, rates) == pytest.approx(5 * annealed + 5 * last)
-    assert plan.seconds(1e12) == pytest.approx(plan.flops / 1e12), "without rates, the products alone"
+def test_what_processes_share_follows_from_the_operations(steps: list[tuple[int, int, float]]) -> None:
+    cell = Cell(settings=Quadratic(n_latents=64))
+    (alone,), (shared,) = phases_of(cell, 200), phases_of(cell, 200, 2)
+    one, two = (measured_seconds(cell, TRAINING, phase, 16, RATE) for phase in (alone, shared))
+    assert one == pytest.approx(3.0)
+    assert two == pytest.approx(3.0 * flops(shared) / flops(alone))
+    assert two < one
+
+
+@pytest.mark.parametrize(
+    "settings", [Composite(n_latents=8192, initial_density=1.0), Atomic(n_latents=16_000)], ids=str
+)
+def test_a_step_that_takes_too_much_memory_is_not_tried(
+    settings: Settings, steps: list[tuple[int, int, float]]
+) -> None:
+    cell = Cell(settings=settings)
+    phase = phases_of(cell, 512)[0]
+    assert measured_seconds(cell, TRAINING, phase, 16, 1e18) is None
+    assert steps == []
+
+
+def test_a_step_that_takes_too_long_is_not_tried(steps: list[tuple[int, int, float]]) -> None:
+    cell = Cell(settings=Atomic(n_latents=32))
+    (phase,) = phases_of(cell, 300)
+    assert measured_seconds(cell, TRAINING, phase, 16, 1e5) is None
+    assert measured_seconds(cell, replace(TRAINING, steps=50), phase, 16, 1e9) is not None
+
+
+def test_the_rate_of_this_machine_is_a_rate() -> None:
+    assert 1e6 < matmul_rate(64, 0.01) < 1e16

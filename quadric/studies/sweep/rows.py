@@ -46,7 +46,7 @@ def cell_row(cell: Cell, config: RunConfig, dictionary: Dictionary, evaluation: 
         "n_hidden": evaluation.n_hidden,
         "mixing_density": getattr(dictionary, "mixing_density", None),
         "n_active": getattr(cell.settings, "n_active", None),
-        **_loss(cell),
+        **loss_columns(cell),
         "steps": config.training.steps,
         "sequences_per_step": config.sequences_per_step,
         "block_length": config.reading.corpus.block_length,
@@ -62,7 +62,7 @@ def alpha_of(cell: Cell) -> float | None:
     return weights[0] if any(weights) else None
 
 
-def _loss(cell: Cell) -> Row:
+def loss_columns(cell: Cell) -> Row:
     """The terms whose weights are studied, and what else differs from the loss of the kind."""
     values, usual = _loss_values(cell.loss), _loss_values(cell.settings.default_loss())
     absent = None if cell.settings.lens_name is None else 0.0

@@ -16,7 +16,7 @@ def test_every_layout_is_told_by_its_files(tmp_path: Path) -> None:
     write_sparsify(tmp_path / "sparsify")
     write_published(tmp_path / "published")
     quadric.BatchTopKAutoencoder(d_model=4, n_latents=8, n_active=2).save_pretrained(tmp_path / "ours")
-    kinds = {"saelens": "relu", "sparsify": "topk", "published": "bilinear", "ours": "batch_topk"}
+    kinds = {"saelens": "relu", "sparsify": "topk", "published": "atomic", "ours": "batch_topk"}
     for name, kind in kinds.items():
         assert is_dictionary(tmp_path / name)
         assert read_dictionary(tmp_path / name).kind == quadric.load(tmp_path / name).kind == kind

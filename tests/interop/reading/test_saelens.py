@@ -108,7 +108,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a transcoder": ({"architecture": "skip_transcoder"}, "a 'skip_transcoder' rebuilds another place of the model"),
     "a crosscoder": ({"architecture": "crosscoder"}, "a 'crosscoder' rebuilds another place"),
     "a checkpoint": ({"architecture": "batchtopk"}, "checkpoint of training; save it with save_inference_model"),
-    "ours, without its settings": ({"architecture": "quadric"}, "quadric in .* is None; expected an object"),
+    "ours, without its settings": ({"architecture": "quadric"}, "quadric in .* does not describe a dictionary by kind"),
     "unknown": ({"architecture": "cubic"}, "'cubic' is not read: Quadric reads standard, topk, jumprelu; give its"),
     "not a name": ({"architecture": 3}, "architecture 3 is not read"),
     "activation": ({"architecture": "standard", "activation_fn": "tanh-relu"}, "activation_fn 'tanh-relu' is not read"),

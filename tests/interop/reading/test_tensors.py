@@ -61,7 +61,7 @@ def test_it_saves_and_comes_back(tmp_path) -> None:
         ae.save_pretrained(tmp_path / str(number))
         back = quadric.load(tmp_path / str(number))
         assert type(back) is type(ae)
-        assert (back.architecture, back.provenance) == (ae.architecture, ae.provenance)
+        assert (back.settings, back.provenance) == (ae.settings, ae.provenance)
         assert torch.equal(back.encode(tokens()), ae.encode(tokens()))
 
 

@@ -10,8 +10,7 @@ from safetensors.torch import load_file
 
 import quadric
 from quadric.interop.writing.saelens import load_lines, saelens_files, write_saelens
-from quadric.model import BatchTopKAutoencoder, BilinearAutoencoder
-from quadric.model.bilinear import tensor_shapes
+from quadric.model import BatchTopKAutoencoder
 from tests.interop.dictionaries import AFFINE, BILINEAR, D_MODEL, LINEAR, bilinear, linear, tokens
 
 
@@ -24,9 +23,8 @@ def test_a_bilinear_dictionary_is_stored_whole(variety: str, tmp_path: Path) -> 
     assert (config["architecture"], config["d_in"], config["d_sae"]) == ("quadric", 12, autoencoder.n_latents)
     assert config["metadata"]["hook_name"] == "blocks.3.hook_resid_pre"
     assert config["metadata"]["model_name"] == "owner/small"
-    assert isinstance(autoencoder, BilinearAutoencoder)
-    own = {name: tensors[name] for name in tensor_shapes(autoencoder.architecture)}
-    again = BilinearAutoencoder.from_tensors(autoencoder.architecture, own)
+    own = {name: tensors[name] for name in autoencoder.tensors()}
+    again = autoencoder.settings.restore(autoencoder.d_model, own)
     x = tokens(6)
     torch.testing.assert_close(again.encode(x), autoencoder.encode(x), rtol=1e-6, atol=1e-7)
     assert tensors.keys() - own.keys() == ({"W_dec", "b_dec"} if variety in AFFINE else set())

@@ -7,19 +7,12 @@ from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
 from quadric.model import products
-from quadric.model.fast.kernel import atom_gram, dense_kernel, sparse_kernel
-from quadric.model.fast.shared import (
-    GramRows,
-    Share,
-    atomic_kernel_part,
-    dense_kernel_part,
-    gram_rows,
-    sparse_kernel_part,
-)
+from quadric.model.fast.kernel import atom_gram, dense_kernel
+from quadric.model.fast.shared import Share, atomic_kernel_part, dense_kernel_part, gram_rows
 from quadric.model.fast.storage import kernel_of, kernel_part_of
-from quadric.model.products import CsrPattern, csr_pattern
-from tests import zoo
-from tests.exactness import DTYPES, assert_same, random, small_blocks  # noqa: F401
+from tests.exactness import random, small_blocks  # noqa: F401
+from tests.model.fast.test_step import VARIETIES, make
+from tests.model.test_step import assert_same_gradients
 
 PROCESSES = pytest.mark.parametrize("n_processes", [2, 3, 8])
 
@@ -49,95 +42,24 @@ def test_areas_are_equal(size, n_processes):
     assert sum(areas) <= alone, "no more of the lower triangle than one process computes"
 
 
-@DTYPES
 @PROCESSES
-@pytest.mark.parametrize("kind", ["symmetric", "printed", "same factors"])
-@pytest.mark.parametrize("h", [1, 3, 8, 25])
-def test_parts_of_the_gram_matrix_add_up(h, kind, n_processes, dtype, small_blocks):  # noqa: F811
-    def factors(left, right):
-        return (left, left) if kind == "same factors" else (left, right)
-
-    def whole(*inputs):
-        return atom_gram(*factors(*inputs), kind != "printed")
-
-    def parts(*inputs):
-        left, right = factors(*inputs)
-        return sum(atomic_kernel_part(gram_rows(left, right, kind != "printed", each)) for each in shares(n_processes))
-
-    assert_same(
-        lambda a, b: parts(a, b) + 0 * b.sum(),
-        lambda a, b: whole(a, b) + 0 * b.sum(),
-        random(h, 5, dtype=dtype),
-        random(h, 5, dtype=dtype, seed=1),
-    )
-
-
-def rows_of(gram: torch.Tensor, share: Share) -> GramRows:
-    """The rows of a given symmetric matrix that a process would have computed."""
-    blocks = share.row_blocks(len(gram))
-    scale = torch.ones_like(gram)
-    for rows in blocks:
-        scale[rows, rows] = 0.5
-    halves = [(gram * scale)[rows, rows.start :].flatten() for rows in blocks]
-    return GramRows(torch.cat([*halves, gram.new_zeros(0)])[None], blocks, len(gram))
-
-
-@DTYPES
-@PROCESSES
-@pytest.mark.parametrize(("k", "h"), [(1, 1), (4, 13), (13, 4), (24, 24)])
-def test_parts_of_a_dense_kernel_add_up(k, h, n_processes, dtype, small_blocks):  # noqa: F811
-    weight, half = random(k, h, dtype=dtype), random(h, h, dtype=dtype, seed=1)
-    assert_same(
-        lambda c, m: sum(dense_kernel_part(c, rows_of(m + m.mT, share)) for share in shares(n_processes)),
-        lambda c, m: dense_kernel(c, m + m.mT),
-        weight,
-        half,
-    )
-
-
-def scattered(k: int, h: int, empty: list[int]) -> CsrPattern:
-    mask = random(k, h) > 0.3
-    mask[:, empty] = False
-    return csr_pattern(*mask.nonzero(as_tuple=True), (k, h))
-
-
-@DTYPES
-@PROCESSES
-@pytest.mark.parametrize(("h", "empty"), [(1, []), (9, [0, 4, 8]), (9, [5, 6, 7, 8]), (30, [])])
-def test_parts_of_a_sparse_kernel_add_up(h, empty, n_processes, dtype, small_blocks):  # noqa: F811
-    pattern = scattered(5, h, empty)
-    values, half = random(len(pattern.columns), dtype=dtype), random(h, h, dtype=dtype, seed=1)
-    assert_same(
-        lambda v, m: sum(sparse_kernel_part(v, pattern, rows_of(m + m.mT, share)) for share in shares(n_processes)),
-        lambda v, m: sparse_kernel(v, pattern, m + m.mT),
-        values,
-        half,
-    )
-
-
-@pytest.mark.slow
-@PROCESSES
-@pytest.mark.parametrize("variety", zoo.VARIETIES)
+@pytest.mark.parametrize("variety", VARIETIES)
 def test_parts_of_every_kind_of_kernel_add_up(variety, n_processes, small_blocks):  # noqa: F811
     """Value and gradients of all parameters, through the mixing."""
-    found = []
-    for compute in (zoo_kernel, lambda ae: sum(zoo_part(ae, share) for share in shares(n_processes))):
-        ae = zoo.make(variety)
-        kernel = compute(ae)
-        (kernel * random(*kernel.shape, seed=9)).sum().backward()
-        found.append([kernel.detach(), *(p.grad for p in ae.parameters() if p.grad is not None)])
-    for whole, parts in zip(*found, strict=True):
-        torch.testing.assert_close(parts, whole, rtol=1e-10, atol=1e-12)
-
-
-def zoo_kernel(ae):
+    ae = make(variety)
     left, right = ae.used_factors(torch.float64)
-    return kernel_of(ae.mixing, atom_gram(left, right, ae.symmetric))
+    parts = (kernel_part_of(ae.mixing, gram_rows(left, right, ae.symmetric, each)) for each in shares(n_processes))
+    ours, expected = sum(parts), kernel_of(ae.mixing, atom_gram(*ae.used_factors(torch.float64), ae.symmetric))
+    torch.testing.assert_close(ours, expected, rtol=1e-10, atol=1e-12)
+    weight = random(*ours.shape, seed=9)
+    assert_same_gradients((ours * weight).sum(), (expected * weight).sum(), ae, 1e-10)
 
 
-def zoo_part(ae, share):
-    left, right = ae.used_factors(torch.float64)
-    return kernel_part_of(ae.mixing, gram_rows(left, right, ae.symmetric, share))
+@pytest.mark.parametrize("h", [1, 3])
+def test_processes_without_any_atom_add_nothing(h):
+    left, right = random(h, 5), random(h, 5, seed=1)
+    parts = [atomic_kernel_part(gram_rows(left, right, True, each)) for each in shares(8)]
+    torch.testing.assert_close(sum(parts), atom_gram(left, right))
 
 
 def test_no_process_computes_more_than_its_share():

@@ -80,7 +80,7 @@ def test_random_dictionaries_keep_size_and_centre_and_lose_the_weights() -> None
     ours = dictionary("affine")
     chance = random_like(ours, 3)
     assert isinstance(chance, BilinearAutoencoder)
-    assert chance.architecture.n_latents == 6
+    assert chance.settings.n_latents == 6
     assert torch.equal(chance.lens.centre, ours.lens.centre)
     assert not torch.equal(chance.left, ours.left)
     sparse = BatchTopKAutoencoder(d_model=D, n_latents=8, n_active=2)

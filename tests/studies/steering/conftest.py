@@ -25,9 +25,9 @@ class Steerable(NamedTuple):
 def steerable() -> Steerable:
     causal, tokenizer = tiny_causal(), tiny_tokenizer()
     acts = quadric.harvest(causal, SENTENCES, layer=2, tokenizer=tokenizer, progress=False)
-    settings = {"n_latents": 16, "steps": 20, "batch_tokens": 256, "progress": False}
-    ae = quadric.fit(acts, lens="affine", **settings)
-    topk = quadric.fit(acts, prior="topk", **(settings | {"n_active": 4}))
+    settings = {"steps": 20, "batch_tokens": 256, "progress": False}
+    ae = quadric.fit(acts, 16, **settings)
+    topk = quadric.fit(acts, quadric.TopK(n_latents=16, n_active=4), **settings)
     evidence = quadric.collect_evidence(ae, acts, points=100, progress=False)
     torch.manual_seed(0)
     return Steerable(model_in_memory(causal, tokenizer), ae, topk, evidence, acts)

@@ -5,7 +5,10 @@ from pathlib import Path
 import pytest
 from pyarrow import parquet
 
-from quadric.studies.sweep.rows import read_rows, row_path, write_row, write_table
+from quadric import Atomic, Composite, Settings, TopK, paper_loss
+from quadric.model.terms import Density, Error, SquaredError, Term
+from quadric.studies.sweep.rows import alpha_of, loss_columns, read_rows, row_path, write_row, write_table
+from quadric.train import Cell
 
 ROW = {"cell": "a", "layer": 3, "kind": "composite", "alpha": 0.3, "seed": 0, "error": 0.25}
 BASELINE = {"cell": "b", "layer": 3, "kind": "topk", "alpha": None, "seed": 0, "error": 0.5, "spliced": 7}
@@ -38,3 +41,30 @@ def test_error_for_a_damaged_row_names_file_and_remedy(tmp_path: Path) -> None:
     row_path(tmp_path, "a").write_text("{")
     with pytest.raises(ValueError, match=r"a\.json is not valid JSON .*; delete it"):
         read_rows(tmp_path)
+
+
+NONE = {"top_latents": None, "mean_penalty": 0.0, "overlap_penalty": 0.0}
+LINEAR = dict.fromkeys(NONE)
+
+
+@pytest.mark.parametrize(
+    ("settings", "loss", "alpha", "columns"),
+    [
+        (Composite(n_latents=1024), (), 0.05, {"top_latents": 32, "mean_penalty": 1.0, "overlap_penalty": 0.01}),
+        (Atomic(lens="paper"), paper_loss(0.0), 0.0, NONE),
+        (Atomic(lens="paper"), (Error(),), 0.0, NONE),
+        (TopK(), (), None, LINEAR),
+        (
+            TopK(),
+            (SquaredError(2.0), Density(0.1, warmup=3)),
+            0.1,
+            LINEAR | {"loss_squared_error": 2.0, "loss_density_warmup": 3},
+        ),
+    ],
+)
+def test_the_loss_of_a_cell_has_the_columns_that_studies_compare_and_what_else_differs(
+    settings: Settings, loss: tuple[Term, ...], alpha: float | None, columns: dict[str, object]
+) -> None:
+    cell = Cell(settings=settings, loss=loss)
+    assert alpha_of(cell) == alpha
+    assert loss_columns(cell) == columns
