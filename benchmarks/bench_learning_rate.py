@@ -19,6 +19,7 @@ from reproduce_large import parsed, settings_of
 
 import quadric
 from quadric._io.files import write_json
+from quadric._io.progress import no_progress
 from quadric.evaluation.active import error_at
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -87,7 +88,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path("runs/reproduce-large"), help="that of make reproduce-large")
     options = parser.parse_args()
     settings = settings_of(parsed([]))
-    harvest_both(settings, options.work, lambda split, state: None)
+    harvest_both(settings, options.work, no_progress)
     folder = options.work / "learning_rate"
     folder.mkdir(parents=True, exist_ok=True)
     found: dict[Cell, dict[str, float]] = {}

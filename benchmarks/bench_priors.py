@@ -47,8 +47,8 @@ def trained(options: argparse.Namespace) -> Path:
     """Harvest and train whatever is missing; returns the run folder."""
     config, folder = wanted(options), options.work / f"run-{options.latents}-{options.steps}-{options.seeds}"
     storage = HarvestConfig(tokens=options.tokens, dtype="float16", sequences_per_shard=32)
-    with progress() as display, display.tokens("harvest") as show:
-        harvest_to_folder(config.reading, storage, options.work / "cache", on_progress=show)
+    with progress() as display:
+        harvest_to_folder(config.reading, storage, options.work / "cache", on_progress=display.report)
     if not folder.exists():
         create_run(config, folder)
     if not is_finished(folder):

@@ -22,10 +22,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from quadric.data import TokenRules
-from quadric.data.capture import capture
+from quadric.data.forward import Replacement, capture, predictions
 from quadric.data.hook_points import HookPoint
 from quadric.data.models import LanguageModel
-from quadric.data.splicing import Replacement, predictions
 from quadric.evidence.concepts.capturing import Capture, capture_by_forms, concept_variance
 from quadric.evidence.concepts.reading import concept_vectors
 from quadric.evidence.concepts.words import CONCEPTS, Concept

@@ -11,7 +11,7 @@ the steps since the last checkpoint.
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from quadric._io.files import write_json
+from quadric._io.progress import Progress
 from quadric.data import ActivationConfig, HarvestConfig, find_model, harvest_to_folder, parse_hook_points
 from quadric.data.corpus import CorpusConfig
-from quadric.data.harvesting import Progress
 from quadric.data.models import load_shape
 from quadric.data.sources import as_activations
 from quadric.evaluation import evaluate
@@ -218,14 +218,14 @@ def name_of(config: RunConfig) -> str:
     return only_cell(config).name
 
 
-def harvest_both(settings: Settings, work: Path, on_progress: Callable[[str, Progress], None]) -> None:
+def harvest_both(settings: Settings, work: Path, on_progress: Progress) -> None:
     """Store the activations of both splits; what is stored already is not computed again."""
     for split, tokens in (("train", settings.tokens), ("held_out", settings.held_out_tokens)):
         harvest_to_folder(
             activations(settings, split),
             HarvestConfig(tokens=tokens),
             work / "activations" / split,
-            on_progress=lambda state, split=split: on_progress(split, state),
+            on_progress=lambda _, done, total, words, split=split: on_progress(split, done, total, words),
         )
 
 

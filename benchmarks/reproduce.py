@@ -120,10 +120,10 @@ def evidence(options: argparse.Namespace) -> None:
     stream = open_cached(autoencoder.provenance, cache, 4096)
     text = text_behind(stream, options.model)
     settings = EvidenceSettings(n_points=1000)
-    with progress() as display, display.tokens("evidence") as show:
+    with progress() as display:
         # Stored inside the autoencoder's folder, so that quadric view can show that folder as a run.
         where = evidence_folder(folder, folder.name)
-        collect(autoencoder, stream, where, n_tokens=32768, settings=settings, text=text, on_progress=show)
+        collect(autoencoder, stream, where, n_tokens=32768, settings=settings, text=text, on_progress=display.report)
 
 
 def figures(options: argparse.Namespace) -> None:

@@ -142,7 +142,7 @@ def run(options: argparse.Namespace) -> None:
     with only_writer(options.work, "reproduce_large.py"), progress() as display:
         restore_record(record, options.work)
         if not options.page:
-            harvest_both(settings, options.work, lambda split, state: display.report(split, state.done, state.wanted))
+            harvest_both(settings, options.work, display.report)
             announce("floor: PCA of xxᵀ")
             measure_floor(settings, options.work)
             for config in missing:

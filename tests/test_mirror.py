@@ -12,14 +12,9 @@ ROOT = Path(__file__).parents[1]
 
 COVERED_BY: dict[str, str] = {
     # Settings, records and errors: tested through the code that reads them.
-    "data/batches": "data/test_live_stream",
-    "data/config": "data/test_live_stream",
-    "data/manifest": "data/test_harvesting",
     "data/settings": "cli/test_flags",
-    "data/shards": "data/test_harvesting",
-    "_io/progress": "run/test_fitting",
-    "data/row_streams": "data/test_sources",
-    "data/model_errors": "data/test_models",
+    "data/storage": "data/test_harvesting",
+    "_io/progress": "cli/test_progress",
     "model/dictionary": "model/test_settings",
     "model/checks": "run/test_exporting",
     "model/processes": "train/test_distributed",
@@ -28,7 +23,6 @@ COVERED_BY: dict[str, str] = {
     "model/provenance": "model/test_storage",
     "evidence/concepts/words": "cli/test_concepts",
     "data/corpus/config": "data/corpus/test_local_files",
-    "data/corpus/sources": "data/corpus/test_local_files",
     "evaluation/record": "evaluation/test_measures",
     "evaluation/settings": "cli/test_flags",
     "evidence/labels/endpoints": "evidence/labels/test_labelling",

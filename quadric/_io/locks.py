@@ -29,7 +29,7 @@ class BusyError(OSError):
 
 
 @contextmanager
-def only_writer(folder: Path, work: str) -> Iterator[None]:
+def only_writer(folder: Path, work: str, *, patience: float = 0.0) -> Iterator[None]:
     """Hold the lock of a folder, which is created if it is missing; raise BusyError if another process holds it.
 
     A thread that already holds the lock may take it again: the demo holds its run while it trains it. A folder that was
@@ -38,11 +38,12 @@ def only_writer(folder: Path, work: str) -> Iterator[None]:
     Args:
         folder: The folder to write to.
         work: What is being done, e.g. "quadric train"; shown to a process that finds the folder locked.
+        patience: Seconds to wait for another process that holds the lock.
     """
     made = _make(folder)
     lock = _lock(folder)
     try:
-        _acquire(lock, folder)
+        _acquire(lock, folder, patience)
         try:
             if lock.lock_counter == 1:
                 _sign(lock, work)
@@ -101,10 +102,10 @@ def _lock(folder: Path) -> BaseFileLock:
     return FileLock(path, timeout=0, is_singleton=True, fallback_to_soft=False)
 
 
-def _acquire(lock: BaseFileLock, folder: Path) -> None:
+def _acquire(lock: BaseFileLock, folder: Path, patience: float) -> None:
     try:
         with name_disk_errors(folder / LOCK):
-            lock.acquire()
+            lock.acquire(timeout=patience)
     except Timeout:
         raise BusyError(
             f"'{folder}' is being written by {_owner(folder)}; wait for it to end, or give another folder"

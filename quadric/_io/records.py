@@ -33,8 +33,8 @@ def fields_added_after(version: int, added: dict[int, dict[str, Any]]) -> dict[s
 
 def _field(value: object, hint: Any, where: str) -> object:
     if get_origin(hint) is UnionType and value is not None:
-        records = [each for each in get_args(hint) if is_dataclass(each)]
-        hint = records[0] if records else hint
+        parts = [each for each in get_args(hint) if is_dataclass(each) or get_origin(each) in (tuple, list, dict)]
+        hint = parts[0] if parts else hint
     if is_dataclass(hint) and isinstance(hint, type):
         return record_from_json(hint, value, where)
     if get_origin(hint) in (tuple, list) and isinstance(value, list):
@@ -42,11 +42,20 @@ def _field(value: object, hint: Any, where: str) -> object:
         made = [_field(each, member, f"{where}[{index}]") for index, each in enumerate(value)]
         return tuple(made) if get_origin(hint) is tuple else made
     if get_origin(hint) is dict and isinstance(value, dict) and get_args(hint)[1] is not Any:
-        member = get_args(hint)[1]
-        return {name: _field(each, member, f"{where}[{shown(name)}]") for name, each in value.items()}
+        kind, member = get_args(hint)
+        return {
+            _key(name, kind, where): _field(each, member, f"{where}[{shown(name)}]") for name, each in value.items()
+        }
     _check_type(where, value, hint)
     types = get_args(hint) or (hint,)
     return float(value) if isinstance(value, int) and float in types and int not in types else value
+
+
+def _key(name: str, kind: type, where: str) -> object:
+    """A key of the kind that is expected; JSON has numbers as strings."""
+    if kind is int and not name.isdecimal():
+        raise ValueError(f"{where} has the key {shown(name)}, which is no number; was the file edited?")
+    return kind(name)
 
 
 def _check_type(where: str, value: object, hint: Any) -> None:

@@ -76,7 +76,7 @@ class Ablate:
                 model=self.model,
                 corpus=self.corpus,
                 device=self.device,
-                on_progress=lambda done, total: display.report("latents", done, total),
+                on_progress=display.report,
             )
         if self.json:
             say_json([row.as_row() for row in rows], indent=1)

@@ -42,7 +42,7 @@ class Compare:
         from quadric._io.results import check_endings
         from quadric._io.terminal import safe_console
         from quadric.cli.progress import progress
-        from quadric.studies.reports.run_comparison import ENDINGS, compare_runs, steps_to_compare, write_comparison
+        from quadric.studies.reports.run_comparison import ENDINGS, compare_runs, write_comparison
         from quadric.studies.reports.terminal import comparison_in_terminal
 
         check_endings(self.out, ENDINGS)
@@ -53,7 +53,7 @@ class Compare:
                 [each.autoencoder for each in loaded],
                 null_seed=self.null_seed,
                 force=self.force,
-                on_progress=display.counted("comparing", steps_to_compare(len(loaded))),
+                on_progress=display.report,
             )
         if self.json:
             say_json(comparison.as_json())

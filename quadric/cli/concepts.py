@@ -62,14 +62,13 @@ class Concepts:
         check_endings([self.out] if self.out else [], [".csv"])
         named = [Named(name, autoencoder) for _, name, autoencoder in load_all(self.run_folders, self.name)]
         with progress() as display:
-            advance = display.counted("autoencoders", len(named))
             found = find_concepts(
                 named,
                 model=self.model,
                 corpus=self.corpus,
                 corpus_tokens=self.corpus_tokens,
                 device=self.device,
-                on_progress=advance,
+                on_progress=display.report,
             )
         rows = [each.as_row() for each in found]
         if self.json:

@@ -67,7 +67,7 @@ class Corpus:
         return 0
 
     def _list(self) -> int:
-        from quadric.data.corpus.packaged import CORPORA
+        from quadric.data.corpus.sources import CORPORA
 
         resources = [corpus.resource for corpus in CORPORA.values()]
         if self.output.json:

@@ -57,7 +57,7 @@ class Export:
         from quadric.cli.progress import progress
         from quadric.run.exporting import export
 
-        with progress() as display, display.tokens("activations") as show:
+        with progress() as display:
             found = export(
                 self.run_folder,
                 to=self.to,
@@ -72,7 +72,7 @@ class Export:
                 model=self.model,
                 corpus=self.corpus,
                 device=self.device,
-                progress=show,
+                progress=display.report,
             )
         if self.json:
             say_json({"to": found.to, "folder": str(found.folder), "files": found.files, "load": found.load}, indent=1)

@@ -63,8 +63,8 @@ class Harvest(ActivationFlags):
         if (first := preparation(self.model_name)) is not None:
             say(first, file=sys.stderr)
         try:
-            with progress() as display, display.tokens("harvest") as show:
-                report = harvest_to_folder(config, storage, out, device=self.device, on_progress=show)
+            with progress() as display:
+                report = harvest_to_folder(config, storage, out, device=self.device, on_progress=display.report)
         except KeyboardInterrupt:
             say(f"\nthe shards in {out} stay valid; the same command continues from there", file=sys.stderr)
             raise

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from quadric._io.progress import Progress
 from quadric.cli.flags import OptionalText
 from quadric.cli.output import say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from quadric.evidence import Evidence
     from quadric.evidence.labels.endpoints import Endpoint
     from quadric.evidence.labels.judging import ScoringReport
@@ -78,9 +77,8 @@ class Label:
             raise ValueError(f"the environment has no {variable}; set it, or name another with --key-variable")
         endpoint = Endpoint(url=self.endpoint or ENDPOINTS[self.api], model=self.model, api=self.api, key=key)
         with progress() as display:
-            advance = display.counted("labels", len(latents))
-            report = label_latents(folder, latents, endpoint, concurrency=self.concurrency, on_progress=advance)
-            scores = self._scores(folder, evidence, list(report.labelled), endpoint, display.counted)
+            report = label_latents(folder, latents, endpoint, concurrency=self.concurrency, on_progress=display.report)
+            scores = self._scores(folder, evidence, list(report.labelled), endpoint, display.report)
         return _said(report, latents, scores)
 
     def _scores(
@@ -89,7 +87,7 @@ class Label:
         evidence: "Evidence",
         latents: list[int],
         endpoint: "Endpoint",
-        counted: "Callable[[str, int], Callable[[int], None]]",
+        on_progress: Progress,
     ) -> "ScoringReport | None":
         from quadric.evidence.labels.judging import score_labels
 
@@ -101,8 +99,7 @@ class Label:
                 file=sys.stderr,
             )
             return None
-        advance = counted("scores", 2 * len(latents))
-        return score_labels(folder, latents, endpoint, concurrency=self.concurrency, on_progress=advance)
+        return score_labels(folder, latents, endpoint, concurrency=self.concurrency, on_progress=on_progress)
 
     def _most_important(self, folder: Path, evidence: "Evidence") -> list[int]:
         from quadric.geometry import statistics

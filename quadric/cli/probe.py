@@ -107,7 +107,7 @@ class Probe:
                 model=self.model,
                 device=self.device,
                 cache=self.output.out / VECTORS,
-                on_progress=lambda name, done, total: display.report("sets", done, total, words=name),
+                on_progress=display.report,
             )
         if self.output.json:
             say_json(found.as_json(), indent=1)

@@ -6,18 +6,14 @@ display that is already open, because two live displays would overwrite each oth
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from quadric._io.progress import Display, live_display
 from quadric.cli.output import say
 
-# Only types: reports on weights, which show progress too, must not depend on language-model code.
 if TYPE_CHECKING:
-    from rich.progress import Progress as RichProgress
-    from rich.progress import TaskID
-
-    from quadric.data.harvesting import Progress
     from quadric.train import Learner
     from quadric.train.checkpoints import Damaged
 
@@ -26,11 +22,11 @@ TABLE_ROWS = 12
 REPORTED = ("error", "density")
 """Terms of the loss that progress shows, where a dictionary has them; all are in metrics.jsonl."""
 
-_open: "list[Display]" = []
+_open: list[Display] = []
 
 
 @contextmanager
-def progress(parts: Sequence[str] = ()) -> "Iterator[Display]":
+def progress(parts: Sequence[str] = ()) -> Iterator[Display]:
     """The open display, or a new one; bars of parts that are known in advance are shown at once."""
     if _open:
         yield _open[-1]
@@ -44,129 +40,30 @@ def progress(parts: Sequence[str] = ()) -> "Iterator[Display]":
 
 
 @contextmanager
-def _new_display(parts: Sequence[str]) -> "Iterator[Display]":
+def _new_display(parts: Sequence[str]) -> Iterator[Display]:
     if not sys.stderr.isatty():
         yield PlainDisplay()
         return
-    with bars() as open_bars:
-        yield LiveDisplay(open_bars, parts)
-
-
-class Display:
-    """Takes reports of progress; this one shows nothing, e.g. in all processes of a job but the first."""
-
-    has_table = False
-
-    def __init__(self) -> None:
-        self.paces: dict[str, Pace] = {}
-
-    def report(self, label: str, done: int, total: int, *, unit: str = "", words: str = "") -> None:
-        """So much of a piece of work is done. The first report starts its clock; less than before is new work."""
-        pace = self.paces.get(label)
-        if pace is None or done < pace.last:
-            pace = self.paces[label] = Pace(done)
-        self.show(label, done, total, unit, ", ".join(filter(None, [words, pace.words(done, total, unit)])))
-
-    def show(self, label: str, done: int, total: int, unit: str, words: str) -> None:
-        """Show a report."""
-
-    def set_table(self, table: Any) -> None:
-        """Show a table above the bars, where there are bars."""
-
-    def counted(self, label: str, total: int) -> Callable[[int], None]:
-        """A function to call with the number that was finished since the last call."""
-        done = 0
-        self.report(label, 0, total)
-
-        def advance(finished: int) -> None:
-            nonlocal done
-            done += finished
-            self.report(label, done, total)
-
-        return advance
-
-    @contextmanager
-    def tokens(self, label: str) -> Iterator[Callable[["Progress"], None]]:
-        """A function to call with the state of a harvest or of a pass over tokens."""
-        yield lambda state: self.report(label, state.done, state.wanted, unit="tokens")
-
-
-class Pace:
-    """Speed and time left since the first report, so that loading a model does not count as slowness."""
-
-    def __init__(self, done: int) -> None:
-        self.first = self.last = done
-        self.start = time.monotonic()
-
-    def words(self, done: int, total: int, unit: str) -> str:
-        """Speed and time left; nothing before any work was done here, since earlier work has an unknown speed."""
-        self.last = done
-        if done <= self.first:
-            return ""
-        seconds = max(time.monotonic() - self.start, 1e-9)
-        minutes, rest = divmod(int(seconds / (done - self.first) * (total - done)), 60)
-        speed = f"{(done - self.first) / seconds:,.0f} tokens/s, " if unit == "tokens" else ""
-        return f"{speed}{minutes}:{rest:02d} left"
+    with live_display(parts) as display:
+        yield display
 
 
 class PlainDisplay(Display):
-    """A line every few seconds, and one at the end of work that had any; quick work is silent unless it has a unit."""
+    """A line every few seconds, and one at the end; quick work is silent unless it says what it counts."""
 
     def __init__(self) -> None:
         super().__init__()
         self.last = time.monotonic()
         self.begun: set[str] = set()
 
-    def show(self, label: str, done: int, total: int, unit: str, words: str) -> None:
+    def show(self, what: str, done: int, total: int, words: str, pace: str) -> None:
         due = time.monotonic() - self.last >= SECONDS_BETWEEN_LINES
-        finished = done >= total and (label in self.begun or bool(unit))
-        if (due and words) or finished:
+        finished = done >= total and (what in self.begun or bool(words))
+        if (due and pace) or finished:
             self.last = time.monotonic()
-            (self.begun.discard if done >= total else self.begun.add)(label)
-            amount = f"{done:,} of {total:,} {unit}".rstrip()
-            say(", ".join(filter(None, [f"{label}: {amount}", words])), file=sys.stderr)
-
-
-@contextmanager
-def bars() -> "Iterator[RichProgress]":
-    """Bars with room for a table above them; they disappear when the work is done."""
-    from rich.console import RenderableType
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    from quadric._io.terminal import safe_console
-
-    class Bars(Progress):
-        table: RenderableType | None = None
-
-        def get_renderables(self) -> "Iterator[RenderableType]":
-            if self.table is not None:
-                yield self.table
-            yield self.make_tasks_table(self.tasks)
-
-    description, words = (TextColumn(field, markup=False) for field in ("{task.description}", "{task.fields[words]}"))
-    columns = (description, BarColumn(), MofNCompleteColumn(), words)
-    with Bars(*columns, console=safe_console(stderr=True), transient=True) as made:
-        yield made
-
-
-class LiveDisplay(Display):
-    """One bar per piece of work."""
-
-    has_table = True
-
-    def __init__(self, open_bars: "RichProgress", parts: Sequence[str] = ()) -> None:
-        super().__init__()
-        self.bars = open_bars
-        self.tasks: dict[str, TaskID] = {part: open_bars.add_task(part, total=None, words="") for part in parts}
-
-    def show(self, label: str, done: int, total: int, unit: str, words: str) -> None:
-        if label not in self.tasks:
-            self.tasks[label] = self.bars.add_task(label, words="")
-        self.bars.update(self.tasks[label], completed=done, total=total, words=words)
-
-    def set_table(self, table: Any) -> None:
-        self.bars.table = table  # type: ignore[attr-defined]
-        self.bars.refresh()
+            (self.begun.discard if done >= total else self.begun.add)(what)
+            amount = f"{done:,} of {total:,} {words}".rstrip()
+            say(", ".join(filter(None, [f"{what}: {amount}", pace])), file=sys.stderr)
 
 
 class TrainingProgress:
@@ -189,7 +86,7 @@ class TrainingProgress:
         if step:
             say(f"continuing after step {step} of {self.steps}", file=sys.stderr)
         self.start = time.monotonic()
-        self.display.report(self.label, step, self.steps, unit="steps")
+        self.display.report(self.label, step, self.steps, "steps")
 
     def __call__(self, learner: "Learner") -> None:
         """A step of one dictionary is done; the step is shown once it is done for all of them."""
@@ -202,7 +99,7 @@ class TrainingProgress:
         measured = "" if len(reports) > 1 and self.display.has_table else _measured(reports)
         if len(reports) > 1 and self.with_table:
             self.display.set_table(_training_table(reports))
-        self.display.report(self.label, learner.step_index, self.steps, unit="steps", words=measured + speed)
+        self.display.report(self.label, learner.step_index, self.steps, f"steps, {measured}{speed}")
 
 
 def reported(report: Mapping[str, float]) -> list[str]:

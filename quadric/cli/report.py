@@ -51,7 +51,7 @@ class Report:
                 self.run_folder,
                 name=self.name,
                 tolerance=self.tolerance,
-                on_progress=lambda done, total: display.report("spectra", done, total),
+                on_progress=display.report,
             )
         if self.json:
             say_json(report.as_json())

@@ -79,7 +79,6 @@ class Site:
                 clustered=self.clusters,
                 compared=self.compare,
                 limits=HostingLimits() if self.hosting_limits else None,
-                progress=display.tokens,
                 on_progress=display.report,
                 on_note=lambda note: say(note, file=sys.stderr),
             )

@@ -98,7 +98,7 @@ class Steer:
                 model=self.model,
                 corpus=self.corpus,
                 device=self.device,
-                on_progress=lambda done, total: display.report("measurements", done, total),
+                on_progress=display.report,
             )
         if self.json:
             say_json(found.as_json(), indent=1)

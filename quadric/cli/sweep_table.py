@@ -4,7 +4,6 @@ import sys
 
 from quadric.cli.output import say
 from quadric.cli.progress import Display, TrainingProgress, reported
-from quadric.data.harvesting import Progress
 from quadric.studies.sweep import Watcher
 from quadric.studies.sweep.rows import Row
 from quadric.train import Learner
@@ -24,8 +23,8 @@ class DisplayWatcher(Watcher):
     def __init__(self, display: Display) -> None:
         self.display = display
 
-    def harvested(self, state: Progress) -> None:
-        self.display.report("harvest", state.done, state.wanted, unit="tokens")
+    def progress(self, what: str, done: int, total: int, words: str) -> None:
+        self.display.report(what, done, total, words)
 
     def train(self, cells: list[str], steps: int) -> None:
         label = f"training {len(cells)} cells together"
@@ -36,9 +35,6 @@ class DisplayWatcher(Watcher):
 
     def step(self, learner: Learner) -> None:
         self.training(learner)
-
-    def measuring(self, part: str, done: int, wanted: int) -> None:
-        self.display.report(f"held-out {part}", done, wanted)
 
 
 class LineWatcher(DisplayWatcher):

@@ -10,13 +10,14 @@
 depends on `ActivationStream` only, so both work. The modules, in the order in which data flows:
 
     models, tokenizer     a language model from the hub, a folder, a GGUF file, or the embedded one
-    hook_points, capture  names of places in it, and a forward pass that stops at the last of them
+    hook_points, forward  names of places in it, and a forward pass that stops at the last of them
     token_rules           which tokens are kept
     batches, live_stream  batches with a cursor
     provenance            where they came from
-    harvesting, shards    write activations to disk
-    manifest, parts       what is there; several workers on one cache
+    harvesting, parts     write activations to disk, by one worker or several
+    storage               the files of a cache
     cache                 read them back
+    reading, sources      `quadric.harvest`, and everything else that counts as activations
 """
 
 from quadric._io.lazy import attach

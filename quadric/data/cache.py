@@ -24,11 +24,11 @@ from quadric.data.batches import (
     check_rank,
     check_same_batches,
     check_same_setup,
+    prefetched,
 )
-from quadric.data.manifest import CacheError, Manifest, Shard, damaged
 from quadric.data.parts import joined_manifest
-from quadric.data.prefetch import prefetched
 from quadric.data.provenance import StreamProvenance
+from quadric.data.storage import CacheError, Manifest, Shard, damaged
 
 OPEN_SHARDS = 128
 WINDOW = 1 << 20

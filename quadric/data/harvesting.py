@@ -14,10 +14,14 @@ from typing import NamedTuple
 
 from quadric._io.files import remove_leftovers
 from quadric._io.locks import entries, only_writer
-from quadric.data.batches import BatchSize
-from quadric.data.config import ActivationConfig, provenance_of
+from quadric._io.progress import Progress, no_progress
+from quadric.data.batches import BatchSize, prefetched
 from quadric.data.live_stream import ForwardPass, LiveStream
-from quadric.data.manifest import (
+from quadric.data.models import find_model, load_model, load_shape
+from quadric.data.parts import Part, UnjoinedError, harvest_part, join, read_parts
+from quadric.data.provenance import ActivationConfig, StreamProvenance, provenance_of
+from quadric.data.settings import HarvestConfig
+from quadric.data.storage import (
     NAME,
     CacheError,
     Layout,
@@ -26,26 +30,12 @@ from quadric.data.manifest import (
     read_manifest,
     shard_name,
     write_manifest,
+    write_shard,
 )
-from quadric.data.models import find_model, load_model, load_shape
-from quadric.data.parts import Part, UnjoinedError, harvest_part, join, read_parts
-from quadric.data.prefetch import prefetched
-from quadric.data.provenance import StreamProvenance
-from quadric.data.settings import HarvestConfig
-from quadric.data.shards import write_shard
 
 OWN_FILES = rf"shard-\d+\.safetensors|{re.escape(NAME)}"
 OWN_NAME = re.compile(rf"{OWN_FILES}|\.(?:{OWN_FILES})\.\d+")
 """Names of the files in a cache, and of what a killed harvest leaves."""
-
-
-class Progress(NamedTuple):
-    """Progress of a harvest, in tokens."""
-
-    done: int
-    wanted: int
-    here: int
-    """Tokens computed by this call; the rest was stored before."""
 
 
 class HarvestReport(NamedTuple):
@@ -71,7 +61,7 @@ def harvest_to_folder(
     folder: Path,
     *,
     device: str = "auto",
-    on_progress: Callable[[Progress], None] = lambda _: None,
+    on_progress: Progress = no_progress,
 ) -> HarvestReport:
     """Fill a cache folder, or a part of it, up to the wanted number of tokens; if it holds them already, do nothing.
 
@@ -81,7 +71,7 @@ def harvest_to_folder(
             whichever is finished last.
         folder: Of the cache; created if it is missing. Parts share it.
         device: `cpu`, `cuda`, …
-        on_progress: Called with the number of tokens stored so far.
+        on_progress: Called as tokens are stored.
 
     Returns:
         What the folder, or the part, holds now, and the whole cache if its parts were joined.
@@ -114,7 +104,7 @@ def fill_folder(
     d_model: int,
     sequences_per_forward: int,
     open_stream: Callable[[], LiveStream],
-    on_progress: Callable[[Progress], None] = lambda _: None,
+    on_progress: Progress = no_progress,
 ) -> HarvestReport:
     """Fill a cache folder from a stream, which is opened only if tokens are missing."""
     # A whole number of forward passes per shard, so that no pass is split between two shards.
@@ -142,15 +132,10 @@ def fill_folder(
 
 
 def _fill_part(
-    folder: Path, fresh: Part, open_stream: Callable[[], LiveStream], on_progress: Callable[[Progress], None]
+    folder: Path, fresh: Part, open_stream: Callable[[], LiveStream], on_progress: Progress
 ) -> HarvestReport:
     before = next((each.manifest.rows for each in read_parts(folder) if each.place == fresh.place), 0)
-    share = -(-fresh.tokens // fresh.place.count)
-
-    def show(rows: int) -> None:
-        on_progress(Progress(min(rows, share), share, rows - before))
-
-    part = harvest_part(folder, fresh, open_stream, show)
+    part = harvest_part(folder, fresh, open_stream, on_progress)
     try:
         return HarvestReport(part.manifest, before, joined=join(folder))
     except UnjoinedError as missing:
@@ -188,16 +173,16 @@ def _fill(
     stream: LiveStream,
     tokens: int,
     passes_per_shard: int,
-    on_progress: Callable[[Progress], None],
+    on_progress: Progress,
 ) -> Manifest:
     before, waiting, held = manifest.rows, list[ForwardPass](), 0
-    on_progress(Progress(before, tokens, 0))
+    on_progress("harvest", before, tokens, "tokens")
     start = len(manifest.shards) * passes_per_shard
     with closing(_passes(stream, start, tokens - before)) as passes:
         for forward in passes:
             waiting.append(forward)
             held += len(forward.batch)
-            on_progress(Progress(min(manifest.rows + held, tokens), tokens, manifest.rows + held - before))
+            on_progress("harvest", min(manifest.rows + held, tokens), tokens, "tokens")
             if len(waiting) == passes_per_shard or manifest.rows + held >= tokens:
                 manifest = _add_shard(folder, manifest, waiting, tokens)
                 waiting, held = [], 0

@@ -21,14 +21,13 @@ from quadric.data.batches import (
     check_same_batches,
     check_same_setup,
     concatenated,
+    prefetched,
 )
-from quadric.data.capture import capture, check_hook_points
-from quadric.data.config import ActivationConfig, provenance_of
 from quadric.data.corpus import Block, CorpusError, Document, TokenBlocks
+from quadric.data.forward import capture, check_hook_points
 from quadric.data.hook_points import parse_hook_points
 from quadric.data.models import LanguageModel, find_model, load_model, load_shape
-from quadric.data.prefetch import prefetched
-from quadric.data.provenance import StreamProvenance
+from quadric.data.provenance import ActivationConfig, StreamProvenance, provenance_of
 from quadric.data.token_rules import Sequences, TokenCounts, keep_tokens
 
 

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from quadric.data.hook_points import parse_hook_points
-from quadric.data.model_errors import plain_errors
-from quadric.data.models import LanguageModel, ModelSource, load_shape
+from quadric.data.models import LanguageModel, ModelSource, load_shape, plain_errors
 
 FLOPS_PER_WEIGHT = 2
 

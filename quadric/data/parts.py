@@ -16,7 +16,6 @@ one worker, and so does the last one.
 """
 
 import re
-import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -27,9 +26,13 @@ from statistics import fmean, stdev
 from typing import NamedTuple
 
 from quadric._io.files import remove_leftovers
-from quadric._io.locks import BusyError, entries, only_writer
+from quadric._io.locks import entries, only_writer
+from quadric._io.progress import Progress, no_progress
+from quadric.data.batches import prefetched
 from quadric.data.live_stream import ForwardPass, LiveStream
-from quadric.data.manifest import (
+from quadric.data.provenance import differences
+from quadric.data.settings import HarvestPart
+from quadric.data.storage import (
     NAME,
     CacheError,
     Manifest,
@@ -37,17 +40,15 @@ from quadric.data.manifest import (
     check_content,
     check_shard,
     check_size,
+    cut_shard,
     manifest_from_record,
     named_damage,
     read_manifest,
     shard_name,
     write_manifest,
     write_record,
+    write_shard,
 )
-from quadric.data.prefetch import prefetched
-from quadric.data.provenance import differences
-from quadric.data.settings import HarvestPart
-from quadric.data.shards import cut_shard, write_shard
 
 PART_NAME = "part.json"
 PART_FOLDER = re.compile(r"part-(0|[1-9]\d*)-of-([1-9]\d*)")
@@ -133,7 +134,7 @@ def harvest_part(
     folder: Path,
     fresh: Part,
     open_stream: Callable[[], LiveStream],
-    on_progress: Callable[[int], None] = lambda rows: None,
+    on_progress: Progress = no_progress,
 ) -> Part:
     """Store the files of a part that are missing; `fresh` says which part of which cache.
 
@@ -141,7 +142,7 @@ def harvest_part(
         folder: Of the whole cache.
         fresh: The part without files.
         open_stream: Called only if something is missing.
-        on_progress: Called with the number of rows that the part holds.
+        on_progress: Called as tokens of the part are stored.
     """
     others = _checked_others(folder, fresh)
     own = folder_of(folder, fresh.place)
@@ -219,10 +220,7 @@ def pessimistic(rows: Sequence[int], unknown: int) -> float:
     return max(0.0, unknown * fmean(rows) - BAD_LUCK * error)
 
 
-def _fill(
-    folder: Path, part: Part, known: Mapping[int, int], stream: LiveStream, on_progress: Callable[[int], None]
-) -> Part:
-    on_progress(part.manifest.rows)
+def _fill(folder: Path, part: Part, known: Mapping[int, int], stream: LiveStream, on_progress: Progress) -> Part:
     with closing(_files(stream, part, on_progress)) as files:
         for passes in files:
             path = folder_of(folder, part.place) / shard_name(part.file(len(part.manifest.shards)))
@@ -242,17 +240,18 @@ def _with(part: Part, **changes: object) -> Part:
     return replace(part, manifest=replace(part.manifest, **changes))  # type: ignore[arg-type]
 
 
-def _files(stream: LiveStream, part: Part, on_progress: Callable[[int], None]) -> Generator[list[ForwardPass]]:
+def _files(stream: LiveStream, part: Part, on_progress: Progress) -> Generator[list[ForwardPass]]:
     """The forward passes of this part, file by file, from the first one that is not stored."""
     layout, place = part.manifest.layout, part.place
     per_file = layout.sequences_per_shard // layout.sequences_per_forward
     start = part.file(len(part.manifest.shards)) * per_file
     passes = stream.passes(start=start, belongs=lambda index: index // per_file % place.count == place.number)
-    waiting, rows = list[ForwardPass](), part.manifest.rows
+    waiting, rows, share = list[ForwardPass](), part.manifest.rows, -(-part.tokens // place.count)
+    on_progress("harvest", min(rows, share), share, "tokens")
     for forward in prefetched(passes, stream.prefetch):
         waiting.append(forward)
         rows += len(forward.batch)
-        on_progress(rows)
+        on_progress("harvest", min(rows, share), share, "tokens")
         if len(waiting) == per_file:
             yield waiting
             waiting = []
@@ -262,16 +261,9 @@ def _files(stream: LiveStream, part: Part, on_progress: Callable[[int], None]) -
 
 def join(folder: Path) -> Manifest:
     """Write the manifest of the whole cache; raises UnjoinedError, naming them, while parts are missing."""
-    until = time.monotonic() + JOIN_PATIENCE
-    while True:
-        try:
-            with only_writer(folder, "quadric harvest, joining its parts"):
-                remove_leftovers(folder, OWN_FILES)
-                return _join(folder, read_parts(folder))
-        except BusyError:
-            if time.monotonic() > until:
-                raise
-            time.sleep(0.2)
+    with only_writer(folder, "quadric harvest, joining its parts", patience=JOIN_PATIENCE):
+        remove_leftovers(folder, OWN_FILES)
+        return _join(folder, read_parts(folder))
 
 
 def _join(folder: Path, parts: Sequence[Part]) -> Manifest:

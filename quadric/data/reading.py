@@ -9,11 +9,10 @@ from typing import Any
 
 import torch
 
-from quadric._io.progress import Advance, progress_bar
+from quadric._io.progress import Progress, progress_bar
 from quadric.data.batches import BatchSize, concatenated
-from quadric.data.config import ActivationConfig, provenance_of
 from quadric.data.corpus import CorpusConfig, CorpusError, CorpusIdentity, Document
-from quadric.data.harvesting import HarvestConfig, Progress, fill_folder
+from quadric.data.harvesting import HarvestConfig, fill_folder
 from quadric.data.live_stream import ForwardPass, LiveStream
 from quadric.data.models import (
     LanguageModel,
@@ -24,7 +23,7 @@ from quadric.data.models import (
     model_in_memory,
     shape_of,
 )
-from quadric.data.provenance import StreamProvenance
+from quadric.data.provenance import ActivationConfig, StreamProvenance, provenance_of
 from quadric.data.sources import Activations, ActivationsInMemory, ActivationsOnDisk, SequenceText
 from quadric.data.token_rules import TokenRules
 
@@ -85,7 +84,7 @@ def harvest(
         rules=rules or TokenRules(),
         sequences_per_forward=sequences_per_forward,
     )
-    with progress_bar("harvest", shown=progress) as advance, _loaded(model, tokenizer, device) as loaded:
+    with progress_bar(shown=progress) as report, _loaded(model, tokenizer, device) as loaded:
         provenance = _provenance(config, loaded, wanted, device)
 
         def open_stream() -> LiveStream:
@@ -93,13 +92,9 @@ def harvest(
             return LiveStream(config, loaded, batch=batch, provenance=provenance, documents=wanted.documents)
 
         if out is None:
-            return _in_memory(open_stream(), wanted.tokens, advance)
+            return _in_memory(open_stream(), wanted.tokens, report)
         storage = HarvestConfig(tokens=wanted.tokens or wanted.most_tokens(loaded))
-
-        def show(state: Progress) -> None:
-            advance(state.done, state.wanted, "tokens")
-
-        fill_folder(Path(out), storage, provenance, loaded.d_model, sequences_per_forward, open_stream, show)
+        fill_folder(Path(out), storage, provenance, loaded.d_model, sequences_per_forward, open_stream, report)
         return ActivationsOnDisk(out)
 
 
@@ -176,12 +171,12 @@ def _provenance(config: ActivationConfig, model: LanguageModel, wanted: _Wanted,
     return replace(found, model_dtype=model.dtype)
 
 
-def _in_memory(stream: LiveStream, tokens: int | None, advance: Advance) -> ActivationsInMemory:
+def _in_memory(stream: LiveStream, tokens: int | None, on_progress: Progress) -> ActivationsInMemory:
     passes, n_rows = list[ForwardPass](), 0
     for forward in stream.passes():
         passes.append(forward)
         n_rows += len(forward.batch)
-        advance(n_rows if tokens is None else min(n_rows, tokens), tokens or n_rows, "tokens")
+        on_progress("harvest", n_rows if tokens is None else min(n_rows, tokens), tokens or n_rows, "tokens")
         if tokens is not None and n_rows >= tokens:
             break
     batch = concatenated([each.batch for each in passes]).rows(0, tokens or n_rows)

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from quadric.data.length_groups import groups_of
+from quadric.data.forward import groups_of
 from quadric.data.settings import TokenRules
 from quadric.data.tokenizer import Tokenizer
 

@@ -7,20 +7,17 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from quadric._io.progress import Progress, no_progress
 from quadric.data import ActivationConfig, BatchSize, LiveStream, parse_hook_point
-from quadric.data.config import config_from
+from quadric.data.forward import Replacement, predictions
 from quadric.data.hook_points import HookPoint
 from quadric.data.live_stream import ForwardPass
-from quadric.data.provenance import ProvenanceError
-from quadric.data.splicing import Replacement, predictions
+from quadric.data.provenance import ProvenanceError, config_from
 from quadric.evaluation.measures import ErrorAccumulator
 from quadric.evaluation.record import Evaluation, lens_of
 from quadric.evaluation.recovered import PredictionSums, Recovered
 from quadric.evaluation.settings import EvaluationSettings
 from quadric.model import Dictionary
-
-OnProgress = Callable[[str, int, int], None]
-"""Name of the stage, tokens done, and tokens in total."""
 
 
 class Candidate(NamedTuple):
@@ -41,7 +38,7 @@ def evaluate_on_text(
     settings: EvaluationSettings,
     *,
     device: str = "auto",
-    on_progress: OnProgress = lambda what, done, wanted: None,
+    on_progress: Progress = no_progress,
 ) -> list[Evaluation]:
     """Evaluate autoencoders on text; those that were trained on the same model and text share its forward passes.
 
@@ -49,7 +46,7 @@ def evaluate_on_text(
         candidates: The autoencoders, each with the name of its run and its own name.
         settings: Which text to read, and how much.
         device: Device of the language model.
-        on_progress: Called with the name of the stage, the tokens done, and the tokens in total.
+        on_progress: Called as tokens are read: first for "errors", then for "predictions".
 
     Returns:
         One evaluation per candidate, in their order.
@@ -76,7 +73,7 @@ def _config(candidate: Candidate, settings: EvaluationSettings) -> ActivationCon
 
 
 def _evaluate(
-    group: list[Candidate], settings: EvaluationSettings, device: str, on_progress: OnProgress
+    group: list[Candidate], settings: EvaluationSettings, device: str, on_progress: Progress
 ) -> list[Evaluation]:
     names = ",".join(dict.fromkeys(each.hook_point for each in group))
     config = replace(_config(group[0], settings), hook_points=names)
@@ -115,7 +112,7 @@ def _check_model(candidate: Candidate, stream: LiveStream) -> None:
 
 
 def _measure(
-    group: list[Candidate], stream: LiveStream, tokens: int, on_progress: OnProgress
+    group: list[Candidate], stream: LiveStream, tokens: int, on_progress: Progress
 ) -> tuple[list[ErrorAccumulator], dict[str, Tensor]]:
     """First pass: errors and latents of every autoencoder, and the mean vector at every hook point."""
     measurings = [ErrorAccumulator(each.autoencoder) for each in group]
@@ -128,7 +125,7 @@ def _measure(
         for candidate, measuring in zip(group, measurings, strict=True):
             measuring.add(batch.activations[candidate.hook_point], batch.sequences, batch.positions)
         done += len(batch)
-        on_progress("errors", done, tokens)
+        on_progress("errors", done, tokens, "")
         if done == tokens:
             break
     return measurings, {name: (total / max(done, 1)).float() for name, total in sums.items()}
@@ -143,7 +140,7 @@ class _Condition(NamedTuple):
 
 
 def _recover(
-    group: list[Candidate], stream: LiveStream, means: dict[str, Tensor], tokens: int, on_progress: OnProgress
+    group: list[Candidate], stream: LiveStream, means: dict[str, Tensor], tokens: int, on_progress: Progress
 ) -> list[Recovered | None]:
     """Second pass: predict whole sequences with reconstructed vectors."""
     if not tokens:
@@ -161,7 +158,7 @@ def _recover(
         others = [each for each in borrowed if each is not None and each not in own]
         _predict(stream, forward, [*own, *others, *zero.values(), *mean.values()], original)
         done += int(forward.sequences.mask.sum())
-        on_progress("predictions", min(done, tokens), tokens)
+        on_progress("predictions", min(done, tokens), tokens, "")
         if done >= tokens:
             break
     return [

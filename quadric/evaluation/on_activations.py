@@ -43,12 +43,12 @@ def evaluate(
     point = source.sole_hook_point(hook_point or (own if own in source.hook_points else None))
     accumulator = ErrorAccumulator(autoencoder)
     total = getattr(source, "__len__", lambda: tokens or 0)()
-    with progress_bar("evaluate", shown=progress) as advance:
+    with progress_bar(shown=progress) as report:
         for batch in source.stream(batch_tokens=BATCH_TOKENS, seed=None):
             batch = batch if tokens is None else batch.rows(0, tokens - accumulator.n_tokens)
             vectors = batch.activations[point].to(next(autoencoder.parameters()).device)
             accumulator.add(vectors, batch.sequences, batch.positions)
-            advance(accumulator.n_tokens, tokens or total, "tokens")
+            report("evaluate", accumulator.n_tokens, tokens or total, "tokens")
             if tokens is not None and accumulator.n_tokens >= tokens:
                 break
     return Evaluation(

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Float32, Float64, Int64
 
+from quadric._io.progress import Progress, no_progress
 from quadric.evidence.labels.stored import SignTokens, Spellings, distinct_labels, preferences, sign_tokens, spellings
 from quadric.evidence.ranking import worth
 from quadric.evidence.record import MISSING, Evidence, TextRead
@@ -97,7 +98,7 @@ def clusters_of(
     *,
     count: int = MOST_LATENTS,
     seed: int = 0,
-    on_progress: Callable[[int], None] = lambda _: None,
+    on_progress: Progress = no_progress,
 ) -> dict[int, LatentClusters]:
     """Search the latents that are most worth a look for clusters.
 
@@ -106,7 +107,7 @@ def clusters_of(
         geometry: Their geometry about the centre of the evidence.
         count: How many latents are searched, best first by `quadric.evidence.ranking.worth`.
         seed: Seed of the resamples and of the Gaussian controls.
-        on_progress: Called with 1 after every latent.
+        on_progress: Called after every latent.
 
     Returns:
         What was found, by latent; a latent that was searched in vain is there too, with no names.
@@ -123,12 +124,13 @@ def clusters_of(
     tokens = np.random.default_rng(seed).standard_normal(
         (GAUSSIAN_CONTROLS, min(evidence.n_tokens, MOST_CONTROL_TOKENS), evidence.settings.n_axes), dtype=np.float32
     )
-    found = {}
+    found: dict[int, LatentClusters] = {}
+    on_progress("clusters", 0, len(chosen), "")
     for latent in chosen:
         found[latent] = latent_clusters(
             evidence, geometry, latent, names, tokens, np.random.default_rng((seed, latent))
         )
-        on_progress(1)
+        on_progress("clusters", len(found), len(chosen), "")
     return found
 
 

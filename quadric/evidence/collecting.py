@@ -16,8 +16,8 @@ import torch
 
 from quadric._io.array_file import read_arrays, sha256_of_arrays, write_arrays
 from quadric._io.locks import only_writer
+from quadric._io.progress import Progress, no_progress
 from quadric.data.batches import ActivationBatch, ActivationStream
-from quadric.data.harvesting import Progress
 from quadric.evidence.collector import Collector, GeometryOf
 from quadric.evidence.finishing import evidence_of
 from quadric.evidence.places import POSITION_BITS, place_of, window_hashes
@@ -28,12 +28,6 @@ from quadric.geometry import Decomposition
 from quadric.model import Dictionary
 
 STATE = "collecting.safetensors"
-
-OnProgress = Callable[[Progress], None]
-
-
-def _no_progress(progress: Progress) -> None:
-    """Report nothing."""
 
 
 class Job(NamedTuple):
@@ -76,7 +70,7 @@ def collect_in_memory(
     n_tokens: int,
     settings: EvidenceSettings | None = None,
     geometry: Decomposition | None = None,
-    on_progress: OnProgress = _no_progress,
+    on_progress: Progress = no_progress,
 ) -> Evidence:
     """Score tokens of a stream and return what they say about every latent, without writing anything to disk.
 
@@ -114,7 +108,7 @@ def collect_together(
     settings: EvidenceSettings | None = None,
     text: TextSource | None = None,
     seconds_between_saves: float = 60.0,
-    on_progress: OnProgress = _no_progress,
+    on_progress: Progress = no_progress,
 ) -> list[Evidence]:
     """Score tokens of one stream for several autoencoders; each gets the evidence that it would get alone.
 
@@ -195,14 +189,13 @@ def gather_together(
     position: int,
     *,
     after_batch: Callable[[int], None] = lambda _: None,
-    on_progress: OnProgress = _no_progress,
+    on_progress: Progress = no_progress,
 ) -> None:
     """Update collectors from a stream that is at token number `position`; some may have seen more tokens already."""
     if getattr(stream, "repeat", False):
         raise ValueError("the stream repeats its text, but evidence counts every token once; give repeat=False")
     hook_points = [hook_point_here(collector.autoencoder, stream) for collector in collectors]
-    before = position
-    on_progress(Progress(before, n_tokens, 0))
+    on_progress("evidence", position, n_tokens, "tokens")
     if min(collector.n_tokens for collector in collectors) >= n_tokens:
         return
     with opened_batches(stream) as opened:
@@ -212,7 +205,7 @@ def gather_together(
             for collector, hook_point in zip(collectors, hook_points, strict=True):
                 _update(collector, batch.rows(collector.n_tokens - position, len(batch)), hook_point, text)
             position += len(batch)
-            on_progress(Progress(position, n_tokens, position - before))
+            on_progress("evidence", position, n_tokens, "tokens")
             if position >= n_tokens:
                 return
             if not batches.held:  # else the stream's cursor is ahead of what was gathered

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 
-from quadric.data.corpus.packaged import CORPORA
+from quadric.data.corpus.sources import CORPORA
 from quadric.evidence.collector import Collector, Seen
 from quadric.evidence.contexts import SIGNS
 from quadric.evidence.firing import PROBABILITIES

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from quadric._io.progress import progress_bar
-from quadric.data.harvesting import Progress
 from quadric.data.sources import Activations, ActivationsInMemory, ActivationsOnDisk, as_activations
 from quadric.data.tokenizer import Tokenizer
 from quadric.evidence.collecting import collect_in_memory
@@ -50,18 +49,14 @@ def collect_evidence(
     source = as_activations(x, texts)
     n_tokens = tokens if tokens is not None else length_of(source)
     stream = source.stream(batch_tokens=BATCH_TOKENS, seed=None)
-    with progress_bar("evidence", shown=progress) as advance:
-
-        def show(state: Progress) -> None:
-            advance(state.done, state.wanted, "tokens")
-
+    with progress_bar(shown=progress) as report:
         evidence = collect_in_memory(
             autoencoder,
             stream,
             text_of(source, stream, n_tokens, tokenizer),
             n_tokens=n_tokens,
             settings=EvidenceSettings(n_points=points),
-            on_progress=show,
+            on_progress=report,
         )
     if out is not None:
         evidence.save(out)

@@ -18,7 +18,6 @@ from quadric.evidence.record import (
     EvidenceSettings,
     FiringStatistics,
     Labels,
-    LabelScore,
     Points,
     TextRead,
 )
@@ -28,8 +27,6 @@ FORMAT = "quadric-evidence"
 FORMAT_VERSION = 2
 NAME = "evidence.json"
 AGAIN = "collect the evidence again: delete the folder, then quadric site"
-BY_LATENT = ("texts", "scores")
-"""Fields of labels by a model that are by latent."""
 LEFTOVERS = r"(?:points|rest)-[0-9a-f]+\.safetensors|collecting\.safetensors|evidence\.json"
 """Files that a killed process may have left under temporary names."""
 
@@ -76,7 +73,7 @@ def _save(evidence: Evidence, folder: Path) -> None:
         probabilities=list(evidence.statistics.probabilities),
         settings=asdict(evidence.settings),
         provenance=asdict(evidence.provenance),
-        labels=_labels_as_json(evidence.labels),
+        labels=asdict(evidence.labels),
         points=points,
         rest=rest,
     )
@@ -118,7 +115,7 @@ def has_evidence(folder: Path) -> bool:
 
 def replace_labels(folder: Path, labels: Labels) -> None:
     """Change the labels of stored evidence and nothing else."""
-    _write_record(folder, replace(read_record(folder), labels=_labels_as_json(labels)))
+    _write_record(folder, replace(read_record(folder), labels=asdict(labels)))
 
 
 def read_record(folder: Path) -> EvidenceFile:
@@ -183,38 +180,9 @@ def _text(rest: dict[str, Array], where: str) -> TextRead:
     return TextRead(**_part(rest, "text."), vocabulary=vocabulary)
 
 
-def _labels_as_json(labels: Labels) -> dict[str, Any]:
-    values = asdict(labels)
-    if labels.from_model:
-        for name in BY_LATENT:
-            values["from_model"][name] = {str(latent): each for latent, each in values["from_model"][name].items()}
-    return values
-
-
 def _labels_from_json(values: dict[str, Any], where: str) -> Labels:
-    scores = values.get("scores")
-    written = values.get("from_model")
-    if isinstance(written, dict):
-        values = {**values, "from_model": _by_latent(written, where)}
-    labels = record_from_json(Labels, {**values, "scores": None}, f"labels in {where}")
-    if scores is not None:
-        labels = replace(labels, scores=_scores(scores, f"scores of labels in {where}"))
+    labels = record_from_json(Labels, values, f"labels in {where}")
     counts = {len(each) for each in (labels.texts, labels.positive, labels.negative, labels.scores or labels.texts)}
     if len(counts) > 1:
         raise ValueError(f"labels in {where} are about different numbers of latents; {AGAIN}")
     return labels
-
-
-def _by_latent(written: dict[str, Any], where: str) -> dict[str, Any]:
-    """Labels of a model with latents as numbers, which JSON has as strings."""
-    given = {name: written[name] for name in BY_LATENT if isinstance(written.get(name), dict)}
-    try:
-        return {**written, **{name: {int(key): each for key, each in part.items()} for name, part in given.items()}}
-    except ValueError as problem:
-        raise ValueError(f"labels in {where} are not by latent ({problem}); {AGAIN}") from None
-
-
-def _scores(values: object, where: str) -> list[LabelScore | None]:
-    if not isinstance(values, list):
-        raise ValueError(f"{where} are {type(values).__name__}; expected a list: {AGAIN}")
-    return [None if each is None else record_from_json(LabelScore, each, where) for each in values]

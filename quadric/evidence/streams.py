@@ -5,7 +5,7 @@ from typing import Any
 
 from quadric.data import ActivationCache, BatchSize, CachedStream, LiveStream
 from quadric.data.batches import ActivationStream
-from quadric.data.config import config_from
+from quadric.data.provenance import config_from
 from quadric.model import Dictionary, Provenance
 
 MUST_MATCH = ("model", "model_revision", "hook_point", "tokenizer_fingerprint")

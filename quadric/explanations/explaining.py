@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Bool, Float32, Float64
 from torch import Tensor
 
-from quadric.data.identity import check_same_model
 from quadric.data.models import LanguageModel, find_model, load_model, model_in_memory
+from quadric.data.provenance import check_same_model
 from quadric.evidence import Evidence
 from quadric.evidence.reservoir import control_frame
 from quadric.explanations.quantiles import quantiles_of, surprise

@@ -14,10 +14,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from quadric.data import LanguageModel, TokenRules
-from quadric.data.capture import capture, check_hook_points
 from quadric.data.corpus.blocks import Block
+from quadric.data.forward import capture, check_hook_points, length_groups, pass_cost
 from quadric.data.hook_points import HookPoint, parse_hook_point
-from quadric.data.length_groups import length_groups, pass_cost
 from quadric.data.live_stream import padded
 from quadric.data.token_rules import keep_tokens
 from quadric.data.tokenizer import Tokenizer

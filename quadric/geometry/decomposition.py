@@ -19,6 +19,7 @@ import torch
 from jaxtyping import Float, Float32, Int
 from torch import Tensor
 
+from quadric._io.progress import Progress, no_progress
 from quadric.geometry.axes import direction_frames, eigenvector_frames, no_axes, principal_components
 from quadric.geometry.centring import (
     Centre,
@@ -30,7 +31,7 @@ from quadric.geometry.centring import (
     centring_of,
     directions_of,
 )
-from quadric.geometry.dictionary import Progress, Terms, no_progress, require_forms, support, term_batches
+from quadric.geometry.dictionary import Terms, require_forms, support, term_batches
 from quadric.geometry.shapes import (
     CONSTANT,
     DEFAULT_TOLERANCE,
@@ -163,7 +164,7 @@ def decompose(
     Args:
         autoencoder: Any dictionary.
         n_axes: Axes to keep per latent.
-        on_progress: Called with the number of latents finished since its last call.
+        on_progress: Called after every batch of latents.
         centre: Of the unit tokens that a raw dictionary reads, with their covariance if it is known; the origin if
             left out. An affine lens has its own.
         tolerance: Share of a latent's variance that each part left out of its shape may have.
@@ -181,7 +182,7 @@ def decompose(
     directions = autoencoder.forms()
     if isinstance(directions, Directions):
         found, eigenvalues = directions_part(directions, centring, n_axes)
-        on_progress(autoencoder.n_latents)
+        on_progress("geometry", autoencoder.n_latents, autoencoder.n_latents, "")
     else:
         found, eigenvalues = _forms_part(require_forms(autoencoder), centring, n_axes, tolerance, on_progress)
     return Decomposition(
@@ -203,11 +204,13 @@ def _forms_part(
     """All latents of a bilinear dictionary, and their eigenvalues."""
     parts: list[Part] = []
     values: list[tuple[Tensor, Tensor]] = []
+    done = 0
     for terms in term_batches(autoencoder, centred_factors(autoencoder, centring)):
         part, own = decompose_batch(terms, centring, n_axes, tolerance)
         parts.append(part)
         values.append((terms.latents.cpu(), own.cpu()))
-        on_progress(len(terms.latents))
+        done += len(terms.latents)
+        on_progress("geometry", done, autoencoder.n_latents, "")
     return _in_order(parts), padded_table(values, autoencoder.n_latents)
 
 

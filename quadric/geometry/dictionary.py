@@ -1,6 +1,6 @@
 """The atoms that make up each latent of an autoencoder, in batches of latents of equal support."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -17,9 +17,6 @@ BATCH_NUMBERS = 4_000_000
 CHEAP_IN_DOUBLE = 2**30
 """Largest number of multiplications, h·d², for which a quadratic latent is added up in float64. Beyond, float32 is four
 times as fast and changes eigenvalues by about 1e-6 of the largest."""
-
-Progress = Callable[[int], None]
-"""Called with the number of latents finished since the last call."""
 
 
 class Terms(NamedTuple):
@@ -70,10 +67,6 @@ def as_forms(latents: Dictionary | Forms) -> Forms:
 
 def _kind(latents: object) -> str:
     return latents.kind if isinstance(latents, Dictionary) else type(latents).__name__
-
-
-def no_progress(finished: int) -> None:
-    """Report nothing."""
 
 
 @torch.no_grad()

@@ -15,10 +15,10 @@ import torch
 
 from quadric._io.array_file import load_stored, store_arrays
 from quadric._io.files import NotWritableError, name_disk_errors, read_versioned_json, write_json
+from quadric._io.progress import Progress, no_progress, part_of
 from quadric._io.records import record_from_json
 from quadric.geometry.centring import Centre, CentreLike, given_sha256
 from quadric.geometry.decomposition import KEPT_AXES, Decomposition, decompose
-from quadric.geometry.dictionary import Progress, no_progress
 from quadric.geometry.neighbours import DEFAULT_COUNT, Neighbours, Redundancy, closest, redundancy
 from quadric.geometry.shapes import Readings
 from quadric.geometry.statistics import LatentStatistics, statistics_of
@@ -65,8 +65,7 @@ def dictionary_geometry(
 
     Args:
         autoencoder: Any dictionary.
-        on_progress: Called with the number of latents finished since its last call; each latent counts twice, once
-            when it is decomposed and once when its neighbours are found.
+        on_progress: Called as latents are decomposed, and again as their neighbours are found.
         moments: Mean and covariance of the unit tokens that a raw dictionary reads, as `quadric.TokenMoments` or
             `quadric.geometry.Centre`; a raw dictionary is read about the origin without. An affine lens has its own.
 
@@ -79,8 +78,9 @@ def dictionary_geometry(
         >>> known.neighbours.latents[0, :3].shape
         torch.Size([3])
     """
-    found = decompose(autoencoder, on_progress=on_progress, centre=moments)
-    near = closest(found, on_progress=on_progress)
+    k = autoencoder.n_latents
+    found = decompose(autoencoder, on_progress=part_of(on_progress, "geometry", 0, 2 * k), centre=moments)
+    near = closest(found, on_progress=part_of(on_progress, "geometry", k, 2 * k))
     return DictionaryGeometry(**vars(found), neighbours=near, redundancy=redundancy(autoencoder))
 
 

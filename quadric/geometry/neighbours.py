@@ -14,10 +14,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from quadric._io.progress import Progress, no_progress, part_of
 from quadric.geometry.axes import NO_AXIS
 from quadric.geometry.centring import CentreLike
 from quadric.geometry.decomposition import Decomposition, decompose
-from quadric.geometry.dictionary import Progress, as_forms, no_progress
+from quadric.geometry.dictionary import as_forms
 from quadric.geometry.kernels import cross_kernel
 from quadric.geometry.shapes import HALF_SPACE
 from quadric.geometry.spectra import effective_rank
@@ -81,8 +82,7 @@ def neighbours(
         autoencoder: Any dictionary.
         count: Neighbours per latent.
         largest_rank: The most axes that represent a latent.
-        on_progress: Called with the number of latents finished since its last call; each latent counts twice, once
-            when it is decomposed and once when its neighbours are found.
+        on_progress: Called as latents are decomposed, and again as their neighbours are found.
         geometry: The autoencoder's geometry, if it was computed before; it is used if it holds enough axes.
         centre: Of the unit tokens that a raw dictionary reads; the origin if left out. An affine lens has its own, and
             so does a geometry.
@@ -99,9 +99,9 @@ def neighbours(
     if geometry is not None:
         geometry.check_weights(autoencoder)
     if geometry is None or geometry.leading(largest_rank) is None:
-        geometry = decompose(autoencoder, largest_rank, on_progress, centre=centre)
-    else:
-        on_progress(geometry.n_latents)
+        half = part_of(on_progress, "geometry", 0, 2 * autoencoder.n_latents)
+        geometry = decompose(autoencoder, largest_rank, half, centre=centre)
+        on_progress = part_of(on_progress, "geometry", autoencoder.n_latents, 2 * autoencoder.n_latents)
     return closest(geometry, count, largest_rank, on_progress)
 
 
@@ -119,11 +119,13 @@ def closest(
     groups = _bases_by_rank(geometry, ranks)
     latents = torch.zeros(n_latents, count, dtype=torch.int64)
     overlaps = torch.zeros(n_latents, count, dtype=torch.float32)
+    done = 0
     for rows, block in _overlap_rows(groups, n_latents):
         block[torch.arange(len(rows)), rows] = -1  # a latent is not its own neighbour
         found = block.topk(count, dim=1)
         latents[rows], overlaps[rows] = found.indices, found.values.clamp(min=0)
-        on_progress(len(rows))
+        done += len(rows)
+        on_progress("neighbours", done, n_latents, "")
     return Neighbours(latents, overlaps, ranks)
 
 

@@ -16,9 +16,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from quadric._io.progress import Progress, no_progress
 from quadric.geometry.centring import CentreLike
 from quadric.geometry.decomposition import Decomposition, decompose
-from quadric.geometry.dictionary import Progress, as_forms, no_progress, support
+from quadric.geometry.dictionary import as_forms, support
 from quadric.geometry.neighbours import Redundancy, redundancy
 from quadric.geometry.shapes import DEFAULT_TOLERANCE, check_tolerance
 from quadric.geometry.spectra import captured_curve, effective_rank, ratio
@@ -111,7 +112,7 @@ def statistics(
     Args:
         autoencoder: Any dictionary.
         tolerance: Share of a latent's variance that each part left out of its shape may have.
-        on_progress: Called with the number of latents finished since its last call.
+        on_progress: Called as latents are decomposed.
         geometry: The autoencoder's geometry, if it was computed before with that tolerance; then no latent is
             decomposed again.
         centre: Of the unit tokens that a raw dictionary reads: their mean, or a `Centre` with their covariance; the
@@ -130,7 +131,6 @@ def statistics(
     check_tolerance(tolerance)
     if geometry is not None:
         geometry.check_weights(autoencoder)
-        on_progress(geometry.n_latents)
         centre = geometry.centre
     if geometry is None or geometry.tolerance != tolerance:
         geometry = decompose(autoencoder, 0, on_progress, centre=centre, tolerance=tolerance)

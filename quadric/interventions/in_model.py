@@ -8,10 +8,10 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
+from quadric.data.forward import replace_at
 from quadric.data.hook_points import HookPoint, HookPointError, parse_hook_point
-from quadric.data.identity import check_same_model
 from quadric.data.models import LanguageModel, decoder_of, layers_of
-from quadric.data.splicing import replace_at
+from quadric.data.provenance import check_same_model
 from quadric.interventions.combining import Combination, Intervention
 from quadric.interventions.latents import Latent
 from quadric.interventions.positions import Positions, check_positions, selected, token_positions

@@ -5,8 +5,6 @@ time and continued by the same call.
 """
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -15,8 +13,8 @@ import numpy as np
 
 from quadric._io.files import write_atomically
 from quadric._io.locks import entries, only_writer
+from quadric._io.progress import Progress
 from quadric.data import HarvestConfig, harvest_to_folder
-from quadric.data.harvesting import Progress
 from quadric.evaluation import evaluate_on_text
 from quadric.evaluation.evaluating import Candidate
 from quadric.evaluation.files import keep_in_runs, kept_in_run
@@ -26,7 +24,7 @@ from quadric.evidence.labels.stored import MIXED
 from quadric.evidence.ranking import worth
 from quadric.geometry import DictionaryGeometry
 from quadric.run.config import FILE_NAME, RunConfig, read_run_config, write_run_config
-from quadric.run.evidence import TokenProgress, WantedEvidence
+from quadric.run.evidence import WantedEvidence
 from quadric.run.folder import load_all
 from quadric.run.recipes import DEMO_TOKENS, demo
 from quadric.run.running import is_finished, train_run
@@ -38,11 +36,8 @@ from quadric.viewer.writer import is_site
 ACTIVATIONS = "activations"
 SUMMARY = "demo.json"
 """File with the latents worth a look, so that a second call only has to read this file."""
-PARTS = ("activations", "training", "evaluation", "evidence", "geometry", "clusters", "patterns", "pages")
-"""Names of the stages, in order."""
-
-OnProgress = Callable[[str, int, int], None]
-"""Called with the name of a stage, the amount done, and the total."""
+PARTS = ("harvest", "training", "errors", "evidence", "geometry", "clusters", "patterns", "pages")
+"""What the stages report, in order."""
 
 
 class WorthALook(NamedTuple):
@@ -72,7 +67,7 @@ def default_demonstration(folder: Path) -> Demonstration:
     return Demonstration(config=demo(str(folder / ACTIVATIONS)))
 
 
-def demonstrate(folder: Path, wanted: Demonstration, on_progress: OnProgress) -> list[WorthALook]:
+def demonstrate(folder: Path, wanted: Demonstration, on_progress: Progress) -> list[WorthALook]:
     """Run the stages that are not finished, and return three latents worth a look."""
     if folder.exists() and not folder.is_dir():
         raise FileExistsError(f"'{folder}' is a file; choose a folder with --out")
@@ -80,7 +75,7 @@ def demonstrate(folder: Path, wanted: Demonstration, on_progress: OnProgress) ->
         return _demonstrate(folder, wanted, on_progress)
 
 
-def _demonstrate(folder: Path, wanted: Demonstration, on_progress: OnProgress) -> list[WorthALook]:
+def _demonstrate(folder: Path, wanted: Demonstration, on_progress: Progress) -> list[WorthALook]:
     _prepare(folder, wanted.config)
     if not is_finished(folder):
         _harvest(folder, wanted, on_progress)
@@ -90,7 +85,7 @@ def _demonstrate(folder: Path, wanted: Demonstration, on_progress: OnProgress) -
     evidence = WantedEvidence(
         tokens=wanted.tokens, points=wanted.points, cache=folder / ACTIVATIONS, model=wanted.config.reading.model
     )
-    (given,) = site_inputs([folder], evidence, progress=_evidence_progress(on_progress), on_progress=on_progress)
+    (given,) = site_inputs([folder], evidence, on_progress=on_progress)
     if not is_site(folder / SITE):
         build_site([given], folder / SITE, title="Quadric demo", on_progress=on_progress)
     assert given.geometry is not None
@@ -136,22 +131,19 @@ def _prepare(folder: Path, config: RunConfig) -> None:
     write_run_config(config, folder)
 
 
-def _harvest(folder: Path, wanted: Demonstration, on_progress: OnProgress) -> None:
-    def show(state: Progress) -> None:
-        on_progress("activations", state.done, state.wanted)
-
+def _harvest(folder: Path, wanted: Demonstration, on_progress: Progress) -> None:
     storage = HarvestConfig(tokens=wanted.tokens)
-    harvest_to_folder(wanted.config.reading, storage, folder / ACTIVATIONS, on_progress=show)
+    harvest_to_folder(wanted.config.reading, storage, folder / ACTIVATIONS, on_progress=on_progress)
 
 
-def _train(folder: Path, config: RunConfig, on_progress: OnProgress) -> None:
+def _train(folder: Path, config: RunConfig, on_progress: Progress) -> None:
     def show(learner: Learner) -> None:
-        on_progress("training", learner.step_index, config.training.steps)
+        on_progress("training", learner.step_index, config.training.steps, "steps")
 
     train_run(folder, callbacks=[show])
 
 
-def _evaluate(folder: Path, wanted: Demonstration, on_progress: OnProgress) -> None:
+def _evaluate(folder: Path, wanted: Demonstration, on_progress: Progress) -> None:
     """Measure the error on held-out text, which the site's first page shows."""
     reading = wanted.config.reading
     settings = EvaluationSettings(
@@ -161,14 +153,6 @@ def _evaluate(folder: Path, wanted: Demonstration, on_progress: OnProgress) -> N
         evaluate_on_text(
             [Candidate(*each) for each in load_all([str(folder)])],
             settings,
-            on_progress=lambda part, done, total: on_progress("evaluation", done, total),
+            on_progress=on_progress,
         )
     )
-
-
-def _evidence_progress(on_progress: OnProgress) -> TokenProgress:
-    @contextmanager
-    def opened(label: str) -> Iterator[Callable[[Progress], None]]:
-        yield lambda state: on_progress("evidence", state.done, state.wanted)
-
-    return opened

@@ -1,13 +1,12 @@
 """Evidence about the autoencoders of runs: stored evidence is used, missing or outdated evidence is collected."""
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from quadric._io.progress import Progress, no_progress
 from quadric.data import ActivationCache, ActivationStream
-from quadric.data.harvesting import Progress
 from quadric.evidence import (
     Evidence,
     EvidenceSettings,
@@ -28,16 +27,8 @@ BATCH_TOKENS = 4096
 DEFAULT_TOKENS = 200_000
 DEFAULT_POINTS = 2000
 
-TokenProgress = Callable[[str], AbstractContextManager[Callable[[Progress], None]]]
-"""Opens a progress display with a label; the yielded function is called with every new state."""
 OnNote = Callable[[str], None]
 """Called with a sentence for the user."""
-
-
-@contextmanager
-def no_progress(label: str) -> Iterator[Callable[[Progress], None]]:
-    """A progress display that shows nothing."""
-    yield lambda _: None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,14 +60,14 @@ def evidence_for(
     jobs: list[Job],
     wanted: WantedEvidence,
     *,
-    progress: TokenProgress = no_progress,
+    on_progress: Progress = no_progress,
     on_note: OnNote = lambda note: None,
 ) -> list[Evidence]:
     """The evidence of each autoencoder; autoencoders of the same activations share one pass over the data."""
     missing = [job for job in jobs if not _is_current(job, wanted, on_note)]
     while missing:
         together = [job for job in missing if job.autoencoder.provenance == missing[0].autoencoder.provenance]
-        _collect(together, wanted, progress, on_note)
+        _collect(together, wanted, on_progress, on_note)
         missing = [job for job in missing if job not in together]
     return [Evidence.load(job.folder) for job in jobs]
 
@@ -110,7 +101,7 @@ def _of_other_text(evidence: Evidence, wanted: WantedEvidence) -> bool:
     return wanted.corpus is not None and own.corpus not in (wanted.corpus, Path(wanted.corpus).name)
 
 
-def _collect(jobs: list[Job], wanted: WantedEvidence, progress: TokenProgress, on_note: OnNote) -> None:
+def _collect(jobs: list[Job], wanted: WantedEvidence, on_progress: Progress, on_note: OnNote) -> None:
     settings = EvidenceSettings(n_points=wanted.points or DEFAULT_POINTS)
     tokens = wanted.tokens or DEFAULT_TOKENS
     names = ", ".join(job.folder.name for job in jobs)
@@ -118,8 +109,7 @@ def _collect(jobs: list[Job], wanted: WantedEvidence, progress: TokenProgress, o
     stream = wanted.open(jobs[0].autoencoder)
     text = text_behind(stream, wanted.model)
     try:
-        with progress(f"evidence {names}") as show:
-            collect_together(jobs, stream, n_tokens=tokens, settings=settings, text=text, on_progress=show)
+        collect_together(jobs, stream, n_tokens=tokens, settings=settings, text=text, on_progress=on_progress)
     except KeyboardInterrupt:
         on_note("progress is saved every minute; run the same command again to continue")
         raise

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from quadric.data.identity import check_same_model
+from quadric.data.provenance import check_same_model
 from quadric.evidence import Evidence
 from quadric.evidence.storage import has_evidence
 from quadric.explanations import Explainer, Explanation

@@ -1,21 +1,20 @@
 """`quadric.export`: a dictionary, or what data says about it, in the format of another tool."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
-from quadric._io.progress import progress_bar
+from quadric._io.progress import Progress, progress_bar
 from quadric.data import ActivationCache
-from quadric.data.manifest import NAME as MANIFEST
 from quadric.data.sources import as_activations
+from quadric.data.storage import NAME as MANIFEST
 from quadric.evidence import Evidence, open_live, text_behind
 from quadric.evidence.on_activations import length_of, text_of
 from quadric.interop.reading import read_dictionary
 from quadric.interop.writing import delphi, neuronpedia, saebench, saelens
 from quadric.interop.writing.folders import check_replaceable, read_record, replaced_folder
-from quadric.interop.writing.passes import OnProgress, Reading, Side
+from quadric.interop.writing.passes import Reading, Side
 from quadric.model import Dictionary
 from quadric.model.checks import check_choice, check_positive
 from quadric.model.storage import weights_sha256
@@ -71,7 +70,7 @@ def export(
     model: str | None = None,
     corpus: str | None = None,
     device: str | None = None,
-    progress: bool | OnProgress = True,
+    progress: bool | Progress = True,
 ) -> Exported:
     """Write a dictionary, or what data says about it, in the format of another tool: a complete folder, or nothing.
 
@@ -93,7 +92,7 @@ def export(
         model: Location of the language model, if its recorded name is not enough to find it.
         corpus: Location of the text, if its recorded name is not enough to find it.
         device: Device of the language model, where it reads the text again.
-        progress: Show a progress bar in terminals and notebooks; or a function to call with the state of the pass.
+        progress: Show a progress bar in terminals and notebooks; or a function to report to.
 
     Returns:
         The folder, its files, and the lines of Python that load it.
@@ -148,7 +147,7 @@ def _source(
     return _Source(read_dictionary(own), run, evidence)
 
 
-def _write(folder: Path, out: Path, to: str, found: _Source, given: dict[str, Any], progress: bool | OnProgress) -> str:
+def _write(folder: Path, out: Path, to: str, found: _Source, given: dict[str, Any], progress: bool | Progress) -> str:
     """Write the files of one target; returns how to load them."""
     autoencoder = found.autoencoder
     names: dict[str, str | None] = {"model_name": given.get("model_name")}
@@ -161,7 +160,7 @@ def _write(folder: Path, out: Path, to: str, found: _Source, given: dict[str, An
     side = given.get("side", "positive")
     if found.evidence is None and (to == "neuronpedia" or not autoencoder.is_linear):
         raise ValueError(f"{to} needs evidence about the latents; make it with quadric site RUN, or give evidence=")
-    with _shown(progress) as on_progress:
+    with progress_bar(shown=progress) if isinstance(progress, bool) else nullcontext(progress) as on_progress:
         reading = _reading(found, given, on_progress)
         if to == "neuronpedia":
             assert found.evidence is not None
@@ -183,7 +182,7 @@ def _rule(found: _Source, given: dict[str, Any], side: Side) -> delphi.FiringRul
     return delphi.FiringRule(quantile=given.get("quantile", delphi.QUANTILE), side=side)
 
 
-def _reading(found: _Source, given: dict[str, Any], on_progress: OnProgress) -> Reading:
+def _reading(found: _Source, given: dict[str, Any], on_progress: Progress) -> Reading:
     """The activations behind the evidence: given, in the run's cache, or from the language model."""
     activations = given.get("activations")
     if activations is None and found.run is not None and _is_own_cache(found):
@@ -219,13 +218,3 @@ def _is_own_cache(found: _Source) -> bool:
         return False
     own = found.evidence.provenance
     return ActivationCache(folder).provenance.for_hook_point(own.hook_point or "") == own
-
-
-@contextmanager
-def _shown(progress: bool | OnProgress) -> Iterator[OnProgress]:
-    """What to call with the state of the pass."""
-    if not isinstance(progress, bool):
-        yield progress
-        return
-    with progress_bar("activations", shown=progress) as advance:
-        yield lambda state: advance(state.done, state.wanted, "tokens")

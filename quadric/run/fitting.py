@@ -1,7 +1,7 @@
 """`quadric.fit`: train a dictionary on activations, in one call."""
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import replace
@@ -9,7 +9,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any
 
-from quadric._io.progress import progress_bar
+from quadric._io.progress import Progress, progress_bar
 from quadric.data.models import chosen_device
 from quadric.data.sources import Activations, as_activations
 from quadric.model import Dictionary, Settings, Term
@@ -156,8 +156,8 @@ def _fit_in_memory(
     stream = _stream(source, config)
     learners = make_learners(config, stream, chosen_device(device), start)
     estimate_lenses(learners, stream)
-    with progress_bar("fit", shown=progress) as advance:
-        train(learners, stream, config.training, callbacks=[_reporter(config, advance), *callbacks])
+    with progress_bar(shown=progress) as report:
+        train(learners, stream, config.training, callbacks=[_reporter(config, report), *callbacks])
     return learners[0].dictionary.eval()
 
 
@@ -177,8 +177,7 @@ def _fit_run(
         else:
             stack.enter_context(new_run(config, folder, device=device))
         if not is_finished(folder):
-            advance = stack.enter_context(progress_bar("fit", shown=progress))
-            watching = [_reporter(config, advance), *callbacks]
+            watching = [_reporter(config, stack.enter_context(progress_bar(shown=progress))), *callbacks]
             train_run(folder, device=device, stream=_stream(source, config), start=start, callbacks=watching)
     return load(folder).to(chosen_device(device))
 
@@ -223,12 +222,12 @@ def _stream(source: Activations, config: RunConfig) -> Any:
     return source.stream(batch_tokens=config.tokens_per_step, seed=config.cells[0].seed, repeat=True)
 
 
-def _reporter(config: RunConfig, advance: Callable[[int, int, str], None]) -> Callback:
+def _reporter(config: RunConfig, on_progress: Progress) -> Callback:
     shown = [term.name for term in config.cells[0].loss if term.name in ("error", "density")]
 
     def report(learner: Learner) -> None:
-        words = "  ".join(f"{name} {learner.report[name]:.3f}" for name in shown)
-        advance(learner.step_index, config.training.steps, words)
+        words = ", ".join(["steps", *(f"{name} {learner.report[name]:.3f}" for name in shown)])
+        on_progress("fit", learner.step_index, config.training.steps, words)
         is_last = learner.step_index == config.training.steps
         if is_last and (remarked := remark("the dictionary", learner.report, config.training)):
             warnings.warn(remarked, stacklevel=2)

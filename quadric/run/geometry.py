@@ -5,9 +5,9 @@ from pathlib import Path
 
 from quadric._io.files import NotWritableError, remove_leftovers
 from quadric._io.locks import BusyError, only_writer
+from quadric._io.progress import Progress, no_progress
 from quadric.geometry import DictionaryGeometry, dictionary_geometry, kept_geometry
 from quadric.geometry.centring import CentreLike
-from quadric.geometry.dictionary import Progress, no_progress
 from quadric.geometry.dictionary_geometry import stored_geometry
 from quadric.model import Dictionary
 from quadric.run.folder import autoencoder_folder, geometry_folder
@@ -27,8 +27,7 @@ def geometry_of_run(
         run: The run folder.
         name: Name of the autoencoder in it.
         autoencoder: The autoencoder.
-        on_progress: Called with the number of latents finished since its last call, twice per latent in total;
-            not called if the run folder holds the geometry.
+        on_progress: Called as by `dictionary_geometry`; not at all if the run folder holds the geometry.
         moments: Mean and covariance of the unit tokens, about which a raw dictionary is read; those of the run's
             evidence, `evidence.calibration.tokens_centre()`. An affine lens has its own.
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from quadric._io.progress import Progress, no_progress
 from quadric.evaluation.files import kept_in_run
 from quadric.evidence import Evidence, Job
 from quadric.evidence.clusters import MOST_LATENTS
@@ -11,12 +12,12 @@ from quadric.geometry import Centre, DictionaryGeometry
 from quadric.geometry.centring import given_sha256
 from quadric.interop.reading import read_dictionary
 from quadric.model import Dictionary
-from quadric.run.evidence import OnNote, TokenProgress, WantedEvidence, evidence_for, no_progress
+from quadric.run.evidence import OnNote, WantedEvidence, evidence_for
 from quadric.run.folder import autoencoder_folder, autoencoder_folders, chosen_names, evidence_folder
 from quadric.run.geometry import geometry_of_run
 from quadric.viewer import writer
 from quadric.viewer.checking import HostingLimits
-from quadric.viewer.export import OnProgress, SiteInput, build_site, unused_name
+from quadric.viewer.export import SiteInput, build_site, unused_name
 from quadric.viewer.schema import Quality, SiteManifest
 
 SITE = "site"
@@ -69,8 +70,7 @@ def site_of_runs(
     clustered: int = MOST_LATENTS,
     compared: bool = True,
     limits: HostingLimits | None = HostingLimits(),  # noqa: B008  (frozen)
-    progress: TokenProgress = no_progress,
-    on_progress: OnProgress = lambda part, done, total: None,
+    on_progress: Progress = no_progress,
     on_note: OnNote = lambda note: None,
 ) -> SiteManifest:
     """Collect missing evidence, then write a site about the autoencoders of the runs.
@@ -82,7 +82,7 @@ def site_of_runs(
     _check_apart(runs, out)
     writer.check_replaceable(out)
     writer.check_viewer_built(writer.STATIC)
-    inputs = site_inputs(runs, wanted, names=names, progress=progress, on_progress=on_progress, on_note=on_note)
+    inputs = site_inputs(runs, wanted, names=names, on_progress=on_progress, on_note=on_note)
     return build_site(
         inputs,
         out,
@@ -106,8 +106,7 @@ def site_inputs(
     wanted: WantedEvidence,
     *,
     names: Sequence[str] = (),
-    progress: TokenProgress = no_progress,
-    on_progress: OnProgress = lambda part, done, total: None,
+    on_progress: Progress = no_progress,
     on_note: OnNote = lambda note: None,
 ) -> list[SiteInput]:
     """The selected autoencoders of the runs with their geometry, evidence and, if known, quality."""
@@ -118,7 +117,7 @@ def site_inputs(
         for each, geometry_about in zip(found, geometries, strict=True)
     ]
     inputs: list[SiteInput] = []
-    collected = evidence_for(jobs, wanted, progress=progress, on_note=on_note)
+    collected = evidence_for(jobs, wanted, on_progress=on_progress, on_note=on_note)
     for each, geometry_about, evidence in zip(found, geometries, collected, strict=True):
         inputs.append(
             SiteInput(
@@ -165,17 +164,8 @@ class _Found(NamedTuple):
     is_only_one: bool
 
 
-def _geometries(found: Sequence[_Found], on_progress: OnProgress) -> list[Callable[[Centre], DictionaryGeometry]]:
-    """How to get the geometry of each dictionary about the centre of its tokens, loaded or computed once.
-
-    A site takes three steps per latent, and these are two.
-    """
-    total, done = 3 * sum(each.autoencoder.n_latents for each in found), 0
-
-    def advance(finished: int) -> None:
-        nonlocal done
-        done += finished
-        on_progress("geometry", done, total)
+def _geometries(found: Sequence[_Found], on_progress: Progress) -> list[Callable[[Centre], DictionaryGeometry]]:
+    """How to get the geometry of each dictionary about the centre of its tokens, loaded or computed once."""
 
     def about(each: _Found) -> Callable[[Centre], DictionaryGeometry]:
         known: dict[str, DictionaryGeometry] = {}  # a run folder that cannot be written keeps nothing
@@ -183,7 +173,7 @@ def _geometries(found: Sequence[_Found], on_progress: OnProgress) -> list[Callab
         def geometry_about(centre: Centre) -> DictionaryGeometry:
             which = given_sha256(each.autoencoder, centre)
             if which not in known:
-                known[which] = geometry_of_run(each.run, each.name, each.autoencoder, advance, moments=centre)
+                known[which] = geometry_of_run(each.run, each.name, each.autoencoder, on_progress, moments=centre)
             return known[which]
 
         return geometry_about

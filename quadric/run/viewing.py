@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from quadric._io.files import read_json
 from quadric._io.terminal import printable
-from quadric.data.identity import check_same_model
+from quadric.data.provenance import check_same_model
 from quadric.evidence import Evidence
 from quadric.explanations import Explainer
 from quadric.explanations.explaining import language_model_of

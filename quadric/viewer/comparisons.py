@@ -1,6 +1,6 @@
 """Which latents of two dictionaries of a site are counterparts, from weights alone."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import combinations
 from typing import NamedTuple
 
@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from quadric._io.progress import Progress, no_progress
 from quadric.geometry.comparison import NULL_SEED
 from quadric.geometry.kernels import cross_kernel, direction_overlaps, squared_norm
 from quadric.geometry.similarity import (
@@ -61,21 +62,21 @@ def _are_comparable(a: Dictionary, b: Dictionary) -> bool:
 
 
 def site_comparisons(
-    dictionaries: Sequence[tuple[str, Dictionary]], on_progress: Callable[[int], None] = lambda _: None
+    dictionaries: Sequence[tuple[str, Dictionary]], on_progress: Progress = no_progress
 ) -> list[SiteComparison]:
     """Compare every pair of dictionaries that read the same vectors.
 
     Args:
         dictionaries: Name and autoencoder of each.
-        on_progress: Called with 1 after every pair.
+        on_progress: Called after every pair.
 
     Returns:
         One comparison per pair.
     """
-    found = []
-    for one, other in comparable_pairs(dictionaries):
+    found, pairs = [], comparable_pairs(dictionaries)
+    for one, other in pairs:
         found.append(compare_dictionaries(*dictionaries[one], *dictionaries[other]))
-        on_progress(1)
+        on_progress("comparisons", len(found), len(pairs), "")
     return found
 
 

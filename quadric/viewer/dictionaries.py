@@ -1,12 +1,12 @@
 """One dictionary of a site: an autoencoder with its evidence, as the objects that are written."""
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 import torch
 
+from quadric._io.progress import Progress, no_progress
 from quadric.evidence import Evidence, clusters, record
 from quadric.evidence.calibration import METHOD
 from quadric.evidence.labels.scoring import METHOD as LABEL_SCORES
@@ -87,11 +87,8 @@ def site_dictionary(
     )
 
 
-def geometry_shown(given: SiteInput, on_progress: Callable[[int], None] = lambda _: None) -> DictionaryGeometry:
-    """The geometry of one dictionary about the centre of its evidence, in the signs of its evidence.
-
-    `on_progress` is called three times per latent in all.
-    """
+def geometry_shown(given: SiteInput, on_progress: Progress = no_progress) -> DictionaryGeometry:
+    """The geometry of one dictionary about the centre of its evidence, in the signs of its evidence."""
     signs = torch.from_numpy(np.array(given.evidence.calibration.signs))
     geometry = with_signs(_geometry(given, on_progress), signs)
     n_axes = given.evidence.settings.n_axes
@@ -102,17 +99,14 @@ def geometry_shown(given: SiteInput, on_progress: Callable[[int], None] = lambda
     return replace(geometry, **{name: getattr(with_signs(more, signs), name) for name in names})
 
 
-def _geometry(given: SiteInput, on_progress: Callable[[int], None]) -> DictionaryGeometry:
+def _geometry(given: SiteInput, on_progress: Progress) -> DictionaryGeometry:
     """The geometry that was given, if it is about the centre of the evidence, else a new one."""
-    n_latents, centre = given.autoencoder.n_latents, given.evidence.calibration.tokens_centre()
+    centre = given.evidence.calibration.tokens_centre()
     if given.geometry is not None:
         given.geometry.check_weights(given.autoencoder)
         if given.geometry.centre_sha256 == given_sha256(given.autoencoder, centre):
-            on_progress(3 * n_latents)
             return given.geometry
-    found = dictionary_geometry(given.autoencoder, on_progress, moments=centre)
-    on_progress(n_latents)
-    return found
+    return dictionary_geometry(given.autoencoder, on_progress, moments=centre)
 
 
 def _entry(

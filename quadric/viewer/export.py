@@ -1,26 +1,21 @@
 """Export autoencoders with their evidence as a static site: `build_site` is the entry."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from quadric._io.progress import Progress, no_progress
 from quadric.evidence import DictionaryPatterns, Evidence, clusters, find_patterns
 from quadric.geometry import DictionaryGeometry
 from quadric.viewer import writer
 from quadric.viewer.checking import HostingLimits
-from quadric.viewer.comparisons import comparable_pairs, site_comparisons
+from quadric.viewer.comparisons import site_comparisons
 from quadric.viewer.dictionaries import SiteInput, geometry_shown, site_dictionary
 from quadric.viewer.schema import SiteDictionary, SiteManifest, SiteText, unit_of
 from quadric.viewer.writer import check_replaceable, check_viewer_built, write_site
-
-OnProgress = Callable[[str, int, int], None]
-"""Called with the name of a part, how much of it is done, and its total."""
-OnAdvance = Callable[[str, int], None]
-"""Called with the name of a part and how much more of it is done."""
 
 
 def build_site(
@@ -33,7 +28,7 @@ def build_site(
     compared: bool = True,
     limits: HostingLimits | None = HostingLimits(),  # noqa: B008  (frozen)
     static: Path | None = None,
-    on_progress: OnProgress = lambda part, done, total: None,
+    on_progress: Progress = no_progress,
 ) -> SiteManifest:
     """Write a static site that shows every latent of some autoencoders.
 
@@ -47,8 +42,8 @@ def build_site(
         compared: Whether to match the latents of all pairs of dictionaries that read the same vectors.
         limits: Sizes that free static hosts accept; None for a site that stays on this machine.
         static: Folder of the built viewer; None for the one that comes with the package.
-        on_progress: Called as the parts "geometry", "clusters", "patterns", "comparisons" and "pages"
-            advance.
+        on_progress: Called as "geometry", "clusters", "patterns", "comparisons" and "pages" advance; all but
+            comparisons for one dictionary after the other.
 
     Returns:
         The manifest that was written to data/site.json.
@@ -61,38 +56,17 @@ def build_site(
     static = static or writer.STATIC
     check_viewer_built(static)
     named = [(given.name, given.autoencoder) for given in inputs]
-    n_latents = sum(autoencoder.n_latents for _, autoencoder in named)
-    n_searched = sum(_n_searched(given, clustered) for given in inputs)
-    totals = {
-        "geometry": 3 * n_latents,  # three steps per latent: its decomposition, its neighbours, its statistics
-        "clusters": n_searched,
-        "patterns": n_searched,
-        "comparisons": len(comparable_pairs(named)),
-        "pages": n_latents,
-    }
-    advance = _counting(totals, on_progress)
-    texts, dictionaries = site_parts(inputs, with_map=with_map, clustered=clustered, on_advance=advance)
+    texts, dictionaries = site_parts(inputs, with_map=with_map, clustered=clustered, on_progress=on_progress)
     return write_site(
         out,
         title=title,
         texts=texts,
         dictionaries=dictionaries,
-        comparisons=site_comparisons(named, partial(advance, "comparisons")) if compared else (),
+        comparisons=site_comparisons(named, on_progress) if compared else (),
         limits=limits,
         static=static,
-        on_progress=partial(advance, "pages"),
+        on_progress=on_progress,
     )
-
-
-def _counting(totals: dict[str, int], on_progress: OnProgress) -> OnAdvance:
-    """Turn "so many more of a part are done" into "so many of the total are done"."""
-    done = dict.fromkeys(totals, 0)
-
-    def advance(part: str, finished: int) -> None:
-        done[part] += finished
-        on_progress(part, done[part], totals[part])
-
-    return advance
 
 
 def site_parts(
@@ -101,44 +75,32 @@ def site_parts(
     seed: int = 0,
     with_map: bool = True,
     clustered: int = clusters.MOST_LATENTS,
-    on_advance: OnAdvance = lambda part, finished: None,
+    on_progress: Progress = no_progress,
 ) -> tuple[list[SiteText], list[SiteDictionary]]:
-    """Texts and dictionaries for `write_site`, without writing anything; equal texts are shared.
-
-    `on_advance` is called for three steps of "geometry" per latent, and for each latent that was searched for
-    "clusters" and tested for "patterns".
-    """
+    """Texts and dictionaries for `write_site`, without writing anything; equal texts are shared."""
     if clustered < 0:
         raise ValueError(f"clustered={clustered} is negative; give how many latents to search for clusters, 0 for none")
     texts: list[SiteText] = []
     dictionaries = []
     for given in inputs:
         text = _shared(texts, _text(given.evidence))
-        geometry = geometry_shown(given, partial(on_advance, "geometry"))
-        found, patterns = _searched(given, geometry, _n_searched(given, clustered), seed, on_advance)
+        geometry = geometry_shown(given, on_progress)
+        found, patterns = _searched(given, geometry, clustered, seed, on_progress)
         dictionaries.append(site_dictionary(given, text.name, geometry, found, patterns, seed=seed, with_map=with_map))
     return texts, dictionaries
 
 
-def _n_searched(given: SiteInput, clustered: int) -> int:
-    """How many latents are searched for clusters at most."""
-    return min(clustered, given.autoencoder.n_latents) if clusters.is_available() else 0
-
-
 def _searched(
-    given: SiteInput, geometry: DictionaryGeometry, count: int, seed: int, on_advance: OnAdvance
+    given: SiteInput, geometry: DictionaryGeometry, count: int, seed: int, on_progress: Progress
 ) -> tuple[dict[int, clusters.LatentClusters] | None, DictionaryPatterns | None]:
     """The clusters of the latents most worth a look, and the patterns of the same latents; None if none is searched."""
-    if not count:
+    if not count or not clusters.is_available():
         return None, None
-    searched, tested = partial(on_advance, "clusters"), partial(on_advance, "patterns")
-    found = clusters.clusters_of(given.evidence, geometry, count=count, seed=seed, on_progress=searched)
-    searched(count - len(found))  # latents of no worth are left out
-    patterns = find_patterns(
-        given.evidence, geometry, latents=list(found), clusters=found, seed=seed, on_progress=tested
+    evidence = given.evidence
+    found = clusters.clusters_of(evidence, geometry, count=count, seed=seed, on_progress=on_progress)
+    return found, find_patterns(
+        evidence, geometry, latents=list(found), clusters=found, seed=seed, on_progress=on_progress
     )
-    tested(count - len(found))
-    return found, patterns
 
 
 def _shared(texts: list[SiteText], text: SiteText) -> SiteText:

@@ -5,7 +5,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from quadric._io.files import name_disk_errors, read_json, sync_to_disk
 from quadric._io.locks import entries, only_writer
+from quadric._io.progress import Progress, no_progress
 from quadric.version import __version__
 from quadric.viewer.checking import (
     HostingLimits,
@@ -56,13 +57,12 @@ def write_site(
     comparisons: Sequence[SiteComparison] = (),
     limits: HostingLimits | None = HostingLimits(),  # noqa: B008  (frozen)
     static: Path = STATIC,
-    on_progress: Callable[[int], None] = lambda latents: None,
+    on_progress: Progress = no_progress,
 ) -> SiteManifest:
     """Write a whole site or nothing: files go to a hidden folder in `folder` and take their places at the end.
 
     An existing site is replaced, and files in its folder that do not belong to it (.git, CNAME) are left alone; any
-    other folder that is not empty is refused. `limits=None` is for a site that stays on this machine. `on_progress` is
-    called with the number of latents just written.
+    other folder that is not empty is refused. `limits=None` is for a site that stays on this machine.
     """
     check_names(texts, dictionaries)
     check_file_count(texts, dictionaries, limits, len(comparisons))
@@ -127,12 +127,12 @@ def _write(
     comparisons: Sequence[SiteComparison],
     tally: Tally,
     static: Path,
-    on_progress: Callable[[int], None],
+    on_progress: Progress,
 ) -> SiteManifest:
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copytree(static, folder, ignore=shutil.ignore_patterns("build.json", "notebook.*"))
-    for file in folder.rglob("*"):
-        tally.add(file.name, file.stat().st_size)
+    # Not shutil.copytree, whose error of a full disk is a list of texts.
+    for file in sorted(path for path in static.rglob("*") if path.is_file()):
+        if file.name != "build.json" and file.stem != "notebook":
+            _put(folder, file.relative_to(static).as_posix(), file.read_bytes(), tally)
     by_name = {text.name: text for text in texts}
     for text in texts:
         _write_text(folder, text, tally)
@@ -184,7 +184,7 @@ def _write_text(folder: Path, text: SiteText, tally: Tally) -> None:
 
 
 def _write_dictionary(
-    folder: Path, dictionary: SiteDictionary, text: SiteText, tally: Tally, on_progress: Callable[[int], None]
+    folder: Path, dictionary: SiteDictionary, text: SiteText, tally: Tally, on_progress: Progress
 ) -> None:
     where = f"data/{dictionary.entry.name}"
     search = TokenSearch(len(text.vocabulary))
@@ -204,7 +204,7 @@ def _write_dictionary(
         _put(folder, f"{where}/latents/{record.latent:05d}.st", pack(latent_tensors(record)), tally)
         search.add(record.tokens, record.values)
         written += 1
-        on_progress(1)
+        on_progress("pages", written, dictionary.entry.n_latents, "")
     if written != dictionary.entry.n_latents:
         raise ValueError(f"{dictionary.entry.name!r} gave {written} latents; n_latents={dictionary.entry.n_latents}")
     _put(folder, f"{where}/tokens.st", pack(search.tensors()), tally)

@@ -23,9 +23,11 @@ class Outer:
     kind: Literal["a", "b"]
     inner: Inner
     several: tuple[Inner, ...]
+    by_number: dict[int, Inner]
+    maybe: list[Inner | None] | None = None
 
 
-OUTER = Outer(3, 0.5, None, True, "a", Inner("x"), (Inner("y"), Inner("z")))
+OUTER = Outer(3, 0.5, None, True, "a", Inner("x"), (Inner("y"), Inner("z")), {4: Inner("u")}, [None, Inner("v")])
 
 
 def test_a_record_comes_back(tmp_path) -> None:
@@ -44,6 +46,9 @@ def test_a_record_comes_back(tmp_path) -> None:
         ({"inner": {}}, r"file: inner lacks the keys \['name'\]"),
         ({"inner": "x"}, r"file: inner is 'x'; expected an object"),
         ({"several": [{"name": "y"}, {"name": 2}]}, r"file: several\[1\]: name=2 is not str"),
+        ({"by_number": {"x": {"name": "y"}}}, r"by_number has the key 'x', which is no number"),
+        ({"by_number": {"5": 5}}, r"by_number\['5'\] is 5; expected an object"),
+        ({"maybe": [{}]}, r"maybe\[0\] lacks the keys \['name'\]"),
         ({"extra": 1}, r"file has unknown keys \['extra'\]"),
     ],
 )

@@ -17,8 +17,8 @@ from quadric.data import (
     load_model,
     parse_hook_point,
 )
-from quadric.data.capture import capture
 from quadric.data.corpus import CorpusConfig
+from quadric.data.forward import capture
 from quadric.evidence.concepts import CONCEPTS, Concept
 from quadric.evidence.concepts.reading import concept_vectors, corpus_vectors, word_tokens
 from tests.tiny_runs import make_tiny_world, train_command

@@ -10,8 +10,8 @@ import torch
 import quadric
 from quadric.cli import main
 from quadric.data import ActivationConfig, BatchSize, LiveStream
-from quadric.data.config import config_from
 from quadric.data.corpus import CorpusConfig
+from quadric.data.provenance import config_from
 from quadric.evaluation import files
 from tests.cli.terminal import complaints, only_complaint
 from tests.interop.reading.foreign_folders import write

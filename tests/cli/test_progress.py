@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from quadric._io.progress import LiveDisplay
 from quadric.cli import progress as module
-from quadric.cli.progress import LiveDisplay, PlainDisplay, TrainingProgress, progress
-from quadric.data.harvesting import Progress
+from quadric.cli.progress import PlainDisplay, TrainingProgress, progress
 from tests.cli.terminal import run_on_a_terminal
 
 
@@ -33,7 +33,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_quick_work_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
     with progress() as display:
-        display.counted("spectra", 10)(10)
+        display.report("spectra", 0, 10)
+        display.report("spectra", 10, 10)
     assert capsys.readouterr().err == ""
 
 
@@ -41,26 +42,26 @@ def test_slow_work_is_counted_in_plain_lines_with_the_time_left(
     capsys: pytest.CaptureFixture[str], clock: list[float]
 ) -> None:
     with progress() as display:
-        advance = display.counted("spectra", 10)
+        display.report("spectra", 0, 10)
         clock[0] = 60.0
-        advance(4)
+        display.report("spectra", 4, 10)
         clock[0] = 61.0
-        advance(1)
+        display.report("spectra", 5, 10)
         clock[0] = 150.0
-        advance(5)
+        display.report("spectra", 10, 10)
     assert capsys.readouterr().err.splitlines() == ["spectra: 4 of 10, 1:30 left", "spectra: 10 of 10, 0:00 left"]
 
 
 def test_tokens_have_a_speed_and_what_was_there_before_does_not_count(
     capsys: pytest.CaptureFixture[str], clock: list[float]
 ) -> None:
-    with progress() as display, display.tokens("harvest") as show:
+    with progress() as display:
         clock[0] = 30.0  # loading the model is not slowness
-        show(Progress(100, 1000, 0))
+        display.report("harvest", 100, 1000, "tokens")
         clock[0] = 40.0
-        show(Progress(200, 1000, 100))
+        display.report("harvest", 200, 1000, "tokens")
         clock[0] = 130.0
-        show(Progress(1000, 1000, 900))
+        display.report("harvest", 1000, 1000, "tokens")
     assert capsys.readouterr().err.splitlines() == [
         "harvest: 200 of 1,000 tokens, 10 tokens/s, 1:20 left",
         "harvest: 1,000 of 1,000 tokens, 9 tokens/s, 0:00 left",
@@ -71,26 +72,26 @@ def test_new_work_under_an_old_name_has_its_own_clock(capsys: pytest.CaptureFixt
     with progress() as display:
         for start in (0.0, 1000.0):
             clock[0] = start
-            advance = display.counted("errors", 4)
+            display.report("errors", 0, 4)
             clock[0] = start + 10.0
-            advance(1)
-            advance(3)
+            display.report("errors", 1, 4)
+            display.report("errors", 4, 4)
     assert capsys.readouterr().err.splitlines() == ["errors: 1 of 4, 0:30 left", "errors: 4 of 4, 0:00 left"] * 2
 
 
 def test_plain_lines_do_not_flood(capsys: pytest.CaptureFixture[str]) -> None:
-    with progress() as display, display.tokens("harvest") as show:
+    with progress() as display:
         for done in range(1000):
-            show(Progress(done, 1001, done))
+            display.report("harvest", done, 1001, "tokens")
     assert capsys.readouterr().err == ""
 
 
 def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = become_terminal(monkeypatch)
-    with progress() as display, display.tokens("harvest") as show:
-        show(Progress(0, 1000, 0))
+    with progress() as display:
+        display.report("harvest", 0, 1000, "tokens")
         time.sleep(0.01)
-        show(Progress(500, 1000, 500))
+        display.report("harvest", 500, 1000, "tokens")
     assert "500/1000" in terminal.getvalue()
     assert "tokens/s" in terminal.getvalue()
 
@@ -165,11 +166,10 @@ NESTED = """
 import time
 from types import SimpleNamespace
 from quadric.cli.progress import TrainingProgress, progress
-from quadric.data.harvesting import Progress
 with progress(["geometry"]) as display:
-    with progress() as inner, inner.tokens("evidence first") as show:
+    with progress() as inner:
         for done in range(0, 1001, 100):
-            show(Progress(done, 1000, done)); time.sleep(0.02)
+            inner.report("evidence first", done, 1000, "tokens"); time.sleep(0.02)
     print("a note on stdout")
     training = TrainingProgress(display, 3, 2)
     training.open(0, [])

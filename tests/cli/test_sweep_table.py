@@ -26,8 +26,8 @@ class Screen(Display):
         Console(file=text, width=100).print(table)
         self.text = text.getvalue()
 
-    def show(self, label: str, done: int, total: int, unit: str, words: str) -> None:
-        self.line = f"{label}: {done} of {total}"
+    def show(self, what: str, done: int, total: int, words: str, pace: str) -> None:
+        self.line = f"{what}: {done} of {total}"
 
 
 def test_cells_wait_train_and_finish() -> None:
@@ -44,8 +44,8 @@ def test_cells_wait_train_and_finish() -> None:
     assert "step 3" in screen.text
     assert "0.750" in screen.text
     assert screen.line == "training 1 cells together: 3 of 8"
-    watcher.measuring("errors", 32, 64)
-    assert screen.line == "held-out errors: 32 of 64"
+    watcher.progress("errors", 32, 64, "")
+    assert screen.line == "errors: 32 of 64"
     watcher.row(ROW | {"cell": "a"})
     assert "2 of 3 cells finished" in screen.text
     assert screen.text.count("0.200–0.300") == 2

@@ -26,7 +26,7 @@ from quadric.data import (
 )
 from quadric.data import cache as cache_module
 from quadric.data.corpus import CorpusConfig
-from quadric.data.manifest import CacheError
+from quadric.data.storage import CacheError
 
 TOKENS = 700
 

@@ -22,14 +22,13 @@ from quadric.data import (
     harvest_to_folder,
     live_stream,
 )
-from quadric.data.capture import capture
 from quadric.data.corpus import CorpusConfig
-from quadric.data.harvesting import Progress, fill_folder
+from quadric.data.forward import capture
+from quadric.data.harvesting import fill_folder
 from quadric.data.hook_points import HookPoint
-from quadric.data.manifest import CacheError, Layout, Manifest, read_manifest
 from quadric.data.models import LanguageModel
 from quadric.data.reading import harvest
-from quadric.data.shards import stored_vectors
+from quadric.data.storage import CacheError, Layout, Manifest, read_manifest, stored_vectors
 from tests.data.tiny import tiny_model
 
 STORAGE = HarvestConfig(tokens=600, sequences_per_shard=4)
@@ -80,11 +79,13 @@ def test_exactly_the_wanted_number_is_stored_and_accounted_for(config: Activatio
 
 
 def test_progress_ends_at_the_wanted_number(config: ActivationConfig, tmp_path: Path) -> None:
-    states: list[Progress] = []
-    harvest_to_folder(config, STORAGE, tmp_path / "cache", device="cpu", on_progress=states.append)
-    assert states[0] == Progress(0, 600, 0)
-    assert [state.done for state in states] == sorted(state.done for state in states)
-    assert states[-1].done == 600
+    states: list[tuple[str, int, int, str]] = []
+    harvest_to_folder(
+        config, STORAGE, tmp_path / "cache", device="cpu", on_progress=lambda *state: states.append(state)
+    )
+    assert states[0] == ("harvest", 0, 600, "tokens")
+    assert states == sorted(states)
+    assert states[-1] == ("harvest", 600, 600, "tokens")
 
 
 def test_a_second_call_has_nothing_to_do(config: ActivationConfig, tmp_path: Path) -> None:

@@ -21,14 +21,14 @@ from quadric.data import (
     TokenRules,
     describe,
     find_model,
-    length_groups,
+    forward,
     load_model,
 )
 from quadric.data.batches import COLUMNS, TokenShare
-from quadric.data.capture import capture
 from quadric.data.corpus import CorpusConfig, CorpusError
-from quadric.data.corpus.order import is_held_out
+from quadric.data.corpus.blocks import is_held_out
 from quadric.data.corpus.sources import read_documents
+from quadric.data.forward import capture
 from quadric.data.live_stream import passes_ahead
 from quadric.data.provenance import StreamProvenance
 from quadric.data.token_rules import ActivationError
@@ -281,7 +281,7 @@ def test_hardly_any_padding_is_computed_and_the_order_stays(
 ) -> None:
     config = replace(config, corpus=replace(config.corpus, packing="separate", block_length=128))
     together = list(stream_of(config, BatchSize(sequences=1)))
-    monkeypatch.setattr(length_groups, "PASS_COST", cost)
+    monkeypatch.setattr(forward, "PASS_COST", cost)
     stream, computed = stream_of(config, BatchSize(sequences=1)), list[int]()
 
     def counted(_: object, __: object, given: dict[str, torch.Tensor]) -> None:

@@ -3,7 +3,7 @@
 import pytest
 from torch.utils.flop_counter import FlopCounterMode
 
-from quadric.data.capture import capture
+from quadric.data.forward import capture
 from quadric.data.hook_points import HookPointError, parse_hook_points
 from quadric.data.model_cost import reading_cost
 from quadric.data.models import find_model, load_model

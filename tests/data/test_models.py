@@ -15,8 +15,7 @@ from torch.nn.functional import cross_entropy
 
 from quadric._io.files import sha256_of_file
 from quadric.data.corpus import CorpusConfig, TokenBlocks
-from quadric.data.model_errors import ModelError
-from quadric.data.models import EMBEDDED, find_model, load_model, load_shape, preparation
+from quadric.data.models import EMBEDDED, ModelError, find_model, load_model, load_shape, preparation
 from quadric.data.resources import SMOLLM2, Resource
 from tests.data.loopback_hub import loopback_hub
 from tests.data.tiny import (

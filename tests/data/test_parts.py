@@ -15,9 +15,9 @@ import pytest
 from quadric.data import ActivationCache, ActivationConfig, BatchSize, CachedStream, HarvestConfig, TokenRules
 from quadric.data.corpus import CorpusConfig
 from quadric.data.harvesting import HarvestReport, harvest_to_folder
-from quadric.data.manifest import CacheError, Manifest, read_manifest
 from quadric.data.parts import Part, is_needed, pessimistic, read_parts
 from quadric.data.settings import HarvestPart
+from quadric.data.storage import CacheError, Manifest, read_manifest
 from tests import fresh_process
 
 pytestmark = pytest.mark.slow
@@ -254,11 +254,11 @@ def test_a_shard_that_is_none_is_one_line(wrong: str) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from quadric.data import ActivationConfig, HarvestConfig, harvesting, parts, shards
+from quadric.data import ActivationConfig, HarvestConfig, harvesting, parts, storage as files
 from quadric.data.corpus import CorpusConfig
 
 model, texts, folder, moment = sys.argv[1:]
-write = shards.write_atomically
+write = files.write_atomically
 
 def writing(path, data):
     if path.name == "shard-00003.safetensors":
@@ -269,9 +269,9 @@ def writing(path, data):
         os.kill(os.getpid(), signal.SIGKILL)
     write(path, data)
 
-shards.write_atomically = writing
+files.write_atomically = writing
 if moment == "joining":
-    shards.write_atomically = write
+    files.write_atomically = write
     parts.write_manifest = lambda folder, manifest: os.kill(os.getpid(), signal.SIGKILL)
 corpus = CorpusConfig(source=texts, block_length=16)
 config = ActivationConfig(model=model, hook_points="1", corpus=corpus, sequences_per_forward=2)

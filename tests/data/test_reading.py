@@ -8,7 +8,7 @@ import torch
 import quadric
 from quadric.data.corpus import CorpusError
 from quadric.data.hook_points import HookPointError
-from quadric.data.model_errors import ModelError
+from quadric.data.models import ModelError
 from tests.data.tiny import D_MODEL, save_tiny, tiny_causal, tiny_tokenizer
 
 TEXTS = ["All happy families are alike.", "Each unhappy family is unhappy in its own way.", "So it goes."]

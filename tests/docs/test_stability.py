@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from quadric.data import manifest
+from quadric.data import storage as cache_storage
 from quadric.evidence import storage
 from quadric.model import storage as dictionaries
 from quadric.run import config as run
@@ -23,7 +23,7 @@ PAGE = (ROOT / "docs" / "stability.md").read_text(encoding="utf-8")
         ("autoencoder", dictionaries.FORMAT_VERSION),
         ("run", run.FORMAT_VERSION),
         ("sweep", sweep.FORMAT_VERSION),
-        ("activation cache", manifest.FORMAT),
+        ("activation cache", cache_storage.FORMAT),
         ("evidence", storage.FORMAT_VERSION),
         ("site", schema.SCHEMA_VERSION),
     ],

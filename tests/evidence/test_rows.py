@@ -151,8 +151,8 @@ def test_a_tensor_as_activations_gives_the_same_evidence_in_any_order(seed: int 
 def test_nothing_is_written_and_progress_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     seen = []
-    evidence_from(None, on_progress=seen.append)
-    assert (seen[0].done, seen[-1].done, seen[-1].wanted) == (0, N_ROWS, N_ROWS)
+    evidence_from(None, on_progress=lambda *report: seen.append(report))
+    assert (seen[0], seen[-1]) == (("evidence", 0, N_ROWS, "tokens"), ("evidence", N_ROWS, N_ROWS, "tokens"))
     assert list(tmp_path.iterdir()) == []
 
 

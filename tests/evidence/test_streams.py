@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from quadric.data import ActivationConfig, HarvestConfig, TokenRules, describe, harvest_to_folder
-from quadric.data.config import config_from
 from quadric.data.corpus import CorpusConfig
+from quadric.data.provenance import config_from
 from quadric.evidence import open_cached, open_live
 from quadric.model import Provenance
 from tests.data.tiny import save_tiny

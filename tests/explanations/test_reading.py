@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quadric import BilinearAutoencoder
-from quadric.data import length_groups
-from quadric.data.capture import capture
+from quadric.data import forward
+from quadric.data.forward import capture
 from quadric.data.hook_points import parse_hook_point
 from quadric.data.tokenizer import Tokenizer
 from quadric.explanations import Explainer
@@ -92,7 +92,7 @@ def test_texts_of_similar_length_share_a_pass_and_no_pass_is_larger_than_asked(
         return capture(found.model, [found.point], tokens, mask)
 
     monkeypatch.setattr("quadric.explanations.reading.capture", counted)
-    monkeypatch.setattr(length_groups, "PASS_COST", 4)
+    monkeypatch.setattr(forward, "PASS_COST", 4)
     texts = ["ab", "x" * 14, "cd", "y" * 14, "ef", "z" * 14]
     assert [each.text for each in found.read(texts, sequences=2)] == texts
     assert all(len(mask) <= 2 and bool(mask.all()) for mask in passes)

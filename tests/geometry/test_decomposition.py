@@ -221,9 +221,10 @@ def test_a_wide_models_covariance_is_applied_in_single_precision(monkeypatch: py
 
 def test_each_latent_is_reported_once_and_the_summary_is_one_line() -> None:
     ae = zoo.make("quadratic")
-    seen: list[int] = []
-    found = decompose(ae, on_progress=seen.append)
-    assert sum(seen) == ae.n_latents
+    seen: list[tuple[str, int, int, str]] = []
+    found = decompose(ae, on_progress=lambda *report: seen.append(report))
+    assert seen == sorted(seen)
+    assert seen[-1] == ("geometry", ae.n_latents, ae.n_latents, "")
     assert "\n" not in repr(found)
     assert "tensor" not in repr(found)
 

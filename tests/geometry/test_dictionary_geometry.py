@@ -77,12 +77,13 @@ def test_every_latent_is_decomposed_once_for_all_results(monkeypatch):
         return own(left, right, weights)
 
     monkeypatch.setattr(decomposition, "eigenpairs", counted)
-    told: list[int] = []
-    geometry = dictionary_geometry(ae, told.append)
+    told: list[tuple[str, int, int, str]] = []
+    geometry = dictionary_geometry(ae, lambda *report: told.append(report))
     statistics(ae, geometry=geometry)
     neighbours(ae, geometry=geometry)
     assert sum(decomposed) == ae.n_latents
-    assert sum(told) == 2 * ae.n_latents
+    assert told == sorted(told)
+    assert told[-1] == ("geometry", 2 * ae.n_latents, 2 * ae.n_latents, "")
 
 
 def test_another_tolerance_than_the_geometrys_is_honoured():
@@ -107,15 +108,6 @@ def test_the_centre_by_argument_is_that_of_the_moments():
     about_mean = statistics(ae, centre=unit.mean(0))
     torch.testing.assert_close(about_mean.eigenvalues, table.eigenvalues)
     assert not torch.equal(about_mean.curvature, table.curvature)  # without the covariance, all directions are alike
-
-
-def test_progress_of_known_geometry_reaches_the_same_total():
-    ae = trained()
-    geometry = dictionary_geometry(ae)
-    told: list[int] = []
-    statistics(ae, on_progress=told.append, geometry=geometry)
-    neighbours(ae, on_progress=told.append, geometry=geometry)
-    assert sum(told) == 3 * ae.n_latents
 
 
 def test_geometry_of_other_weights_is_refused():
@@ -151,11 +143,10 @@ def test_what_was_saved_is_read_back_to_the_bit(variety: str, tmp_path: Path) ->
 
 def test_the_second_time_nothing_is_computed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ae, told = zoo.make("atomic"), []
-    first = kept_geometry(ae, tmp_path / "a", told.append)
-    assert sum(told) == 2 * ae.n_latents
+    first = kept_geometry(ae, tmp_path / "a", lambda *report: told.append(report))
+    assert told[-1][1] == 2 * ae.n_latents
     monkeypatch.setattr(stored_module, "dictionary_geometry", lambda *_, **__: pytest.fail("computed again"))
-    assert_same(kept_geometry(ae, tmp_path / "a", told.append), first)
-    assert sum(told) == 2 * ae.n_latents
+    assert_same(kept_geometry(ae, tmp_path / "a", lambda *_: pytest.fail("reported again")), first)
 
 
 def test_other_weights_replace_what_is_stored(tmp_path: Path) -> None:
@@ -246,12 +237,12 @@ def test_a_folder_that_cannot_be_written_still_gives_a_geometry(
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(stored_module, "save_geometry", refuse)
+    monkeypatch.setattr(stored_module, "store_arrays", refuse)
     assert kept_geometry(zoo.make("atomic"), tmp_path / "geometry").n_latents == 24
 
     def broken(*_: object) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(stored_module, "save_geometry", broken)
+    monkeypatch.setattr(stored_module, "store_arrays", broken)
     with pytest.raises(OSError, match="Input/output"):
         kept_geometry(zoo.make("atomic"), tmp_path / "geometry")

@@ -102,8 +102,8 @@ def test_the_largest_rank_is_kept_to():
     ae = make("quadratic")
     assert max(neighbours(ae, largest_rank=2).ranks.tolist()) == 2
     told = []
-    neighbours(ae, on_progress=told.append)
-    assert sum(told) == 2 * ae.n_latents
+    neighbours(ae, on_progress=lambda *report: told.append(report))
+    assert told[-1] == ("geometry", 2 * ae.n_latents, 2 * ae.n_latents, "")
 
 
 def test_mistakes_are_named():

@@ -5,7 +5,7 @@ import torch
 
 import quadric
 from quadric import BilinearAutoencoder
-from quadric.data.capture import capture
+from quadric.data.forward import capture
 from quadric.data.hook_points import HookPointError, parse_hook_point
 from quadric.data.models import sampled_fingerprint
 from quadric.model import Provenance

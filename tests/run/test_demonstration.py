@@ -44,7 +44,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Demonstration,
     folder = world / "demo"
     wanted = small_demonstration(world, folder)
     seen: list[str] = []
-    demonstrate(folder, wanted, lambda part, done, total: seen.append(part))
+    demonstrate(folder, wanted, lambda part, done, total, words: seen.append(part))
     return folder, wanted, seen
 
 
@@ -68,7 +68,7 @@ def test_a_second_call_repeats_no_stage(made):
         return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file() and path.name != SUMMARY}
 
     before = times()
-    demonstrate(folder, wanted, lambda part, done, total: pytest.fail(f"{part} was done again"))
+    demonstrate(folder, wanted, lambda part, done, total, words: pytest.fail(f"{part} was done again"))
     assert before == times()
 
 
@@ -78,8 +78,8 @@ def test_only_missing_results_are_computed(made):
     for path in sorted((folder / "site").rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
     seen: list[str] = []
-    demonstrate(folder, wanted, lambda part, done, total: seen.append(part))
-    assert set(seen) == {"geometry", "clusters", "patterns", "pages"}
+    demonstrate(folder, wanted, lambda part, done, total, words: seen.append(part))
+    assert set(seen) == {"clusters", "patterns", "pages"}
 
 
 def test_a_folder_with_other_files_is_refused(made, tmp_path):

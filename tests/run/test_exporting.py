@@ -52,7 +52,7 @@ def test_an_autoencoder_with_evidence_and_activations_is_exported(observed: Obse
     given = {"evidence": observed.evidence, "activations": observed.activations}
     states: list[int] = []
     quadric.export(
-        observed.autoencoder, to=to, out=tmp_path / "out", progress=lambda state: states.append(state.done), **given
+        observed.autoencoder, to=to, out=tmp_path / "out", progress=lambda _, done, *rest: states.append(done), **given
     )
     assert states[-1] == len(observed.activations)
 
@@ -66,7 +66,7 @@ def test_delphi_takes_as_many_tokens_as_wanted(observed: Observed, tmp_path: Pat
         evidence=observed.evidence,
         activations=observed.activations,
         tokens=100,
-        progress=lambda state: states.append(state.done),
+        progress=lambda _, done, *rest: states.append(done),
     )
     assert states == [100]
 

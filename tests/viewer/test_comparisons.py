@@ -84,11 +84,11 @@ def test_only_dictionaries_of_the_same_vectors_are_compared() -> None:
         ("other model", dictionary(model="n", hook_point="resid_pre.3")),
         ("wider", dictionary(d_model=20, **layer)),
     ]
-    steps: list[int] = []
-    found = site_comparisons(given, steps.append)
+    steps: list[tuple[str, int, int, str]] = []
+    found = site_comparisons(given, lambda *step: steps.append(step))
     assert [(each.entry.first, each.entry.second) for each in found] == [("a", "b")]
     assert comparable_pairs(given) == [(0, 1)]
-    assert steps == [1]
+    assert steps == [("comparisons", 1, 1, "")]
 
 
 def test_directions_find_the_forms_that_are_functions_of_them() -> None:

@@ -44,12 +44,12 @@ def layout(monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
 
 
 def test_a_site_is_written_and_read_back(tmp_path: Path, static: Path, layout: np.ndarray) -> None:
-    progress: list[tuple[str, int, int]] = []
+    progress: list[tuple[str, int, int, str]] = []
     manifest = build_site(
         [site_input()], tmp_path / "site", static=static, on_progress=lambda *step: progress.append(step)
     )
-    assert progress[-1] == ("pages", N_LATENTS, N_LATENTS)
-    assert ("geometry", 3 * N_LATENTS, 3 * N_LATENTS) in progress
+    assert progress[-1] == ("pages", N_LATENTS, N_LATENTS, "")
+    assert ("geometry", 2 * N_LATENTS, 2 * N_LATENTS, "") in progress
     (entry,) = manifest.dictionaries
     assert (entry.name, entry.source, entry.n_latents, entry.text) == ("small", "runs/x", N_LATENTS, "random")
     assert "UMAP" in (entry.umap or "")
@@ -73,7 +73,7 @@ def test_a_site_is_written_and_read_back(tmp_path: Path, static: Path, layout: n
 def test_a_folder_that_is_not_a_site_is_refused_before_anything_is_computed(tmp_path: Path, static: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/thesis.txt").write_text("years of work")
-    progress: list[tuple[str, int, int]] = []
+    progress: list[tuple[str, int, int, str]] = []
     with pytest.raises(FileExistsError, match="not a site made by Quadric"):
         build_site([site_input()], tmp_path / "mine", static=static, on_progress=lambda *step: progress.append(step))
     assert progress == []
@@ -82,12 +82,12 @@ def test_a_folder_that_is_not_a_site_is_refused_before_anything_is_computed(tmp_
 def test_known_geometry_gives_the_same_site_and_other_geometry_is_refused(tmp_path: Path, static: Path) -> None:
     ae, centre = small_autoencoder(N_LATENTS), EVIDENCE.calibration.tokens_centre()
     known = dataclasses.replace(site_input(), geometry=dictionary_geometry(ae, moments=centre))
-    progress: list[tuple[str, int]] = []
+    progress: list[tuple[str, int, int, str]] = []
     about_origin = dataclasses.replace(site_input(), geometry=dictionary_geometry(ae))  # is computed again
     for name, given in (("fresh", site_input()), ("known", known), ("origin", about_origin)):
-        site_parts([given], with_map=False, on_advance=lambda *step: progress.append(step))
+        site_parts([given], with_map=False, on_progress=lambda *step: progress.append(step))
         build_site([given], tmp_path / name, with_map=False, static=static)
-    assert sum(finished for part, finished in progress if part == "geometry") == 3 * 3 * N_LATENTS
+    assert progress.count(("geometry", 2 * N_LATENTS, 2 * N_LATENTS, "")) == 2  # not of the known one
     for path in (tmp_path / "fresh/data/small").rglob("*.st"):
         for name in ("known", "origin"):
             assert path.read_bytes() == (tmp_path / name / path.relative_to(tmp_path / "fresh")).read_bytes()
@@ -183,7 +183,7 @@ def test_labels_come_with_their_scores_and_say_how_they_were_judged() -> None:
 
 
 def test_clusters_are_searched_in_as_many_latents_as_wanted(tmp_path: Path, static: Path) -> None:
-    progress: list[tuple[str, int, int]] = []
+    progress: list[tuple[str, int, int, str]] = []
     sparse = np.full(N_LATENTS, 0.1, dtype=np.float32)
     statistics = dataclasses.replace(EVIDENCE.statistics, density=sparse, curvature=10 * sparse)
     given = dataclasses.replace(site_input(), evidence=dataclasses.replace(EVIDENCE, statistics=statistics))
@@ -197,8 +197,8 @@ def test_clusters_are_searched_in_as_many_latents_as_wanted(tmp_path: Path, stat
             on_progress=lambda *step: progress.append(step),
         )
     assert not (tmp_path / "0/data/small/clusters.json.gz").exists()
-    assert ("clusters", 3, 3) in progress
-    assert ("patterns", 3, 3) in progress
+    assert ("clusters", 3, 3, "") in progress
+    assert ("patterns", 3, 3, "") in progress
     found = json.loads(gzip.decompress((tmp_path / "3/data/small/clusters.json.gz").read_bytes()))
     assert len(found) == 3
     tests = json.loads(gzip.decompress((tmp_path / "3/data/small/patterns.json.gz").read_bytes()))

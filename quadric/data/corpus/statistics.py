@@ -3,9 +3,8 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from quadric.data.corpus.blocks import TokenEncoder
+from quadric.data.corpus.blocks import TokenEncoder, is_held_out
 from quadric.data.corpus.config import CorpusConfig, CorpusError, Document
-from quadric.data.corpus.order import is_held_out
 from quadric.data.corpus.sources import read_documents
 
 DOCUMENTS_AT_ONCE = 256

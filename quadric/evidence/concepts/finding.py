@@ -1,15 +1,15 @@
 """Find all concepts in all autoencoders of some runs, loading the language model once."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from quadric._io.progress import Progress, no_progress
 from quadric.data import BatchSize, LiveStream, find_model, load_model, parse_hook_point
-from quadric.data.config import config_from, provenance_of
 from quadric.data.models import ModelSource, load_shape
-from quadric.data.provenance import ProvenanceError
+from quadric.data.provenance import ProvenanceError, config_from, provenance_of
 from quadric.evidence.concepts.capturing import (
     Capture,
     Directions,
@@ -80,7 +80,7 @@ def find_concepts(
     corpus: str | None = None,
     corpus_tokens: int = CORPUS_TOKENS,
     device: str = "auto",
-    on_progress: Callable[[int], None] = lambda finished: None,
+    on_progress: Progress = no_progress,
 ) -> list[Finding]:
     """The best latent of every autoencoder for each concept.
 
@@ -91,7 +91,7 @@ def find_concepts(
         corpus: Another corpus for detection, or the location of the recorded one.
         corpus_tokens: Held-out corpus tokens to detect concepts among; 0 skips detection.
         device: Device of the language model.
-        on_progress: Called with 1 after each autoencoder.
+        on_progress: Called after each autoencoder.
 
     Returns:
         One finding per concept and autoencoder, by concept.
@@ -104,7 +104,8 @@ def find_concepts(
     """
     tokens = _read(autoencoders, concepts, model, corpus, corpus_tokens, device)
     found = []
-    for name, autoencoder in autoencoders:
+    on_progress("autoencoders", 0, len(autoencoders), "")
+    for number, (name, autoencoder) in enumerate(autoencoders, 1):
         hook_point = autoencoder.provenance.hook_point
         assert hook_point is not None
         captured = _captured(autoencoder, [concept_variance(unit_tokens(each.vectors)) for each in tokens[hook_point]])
@@ -119,7 +120,7 @@ def find_concepts(
                 detection=None if each.corpus is None else detect(autoencoder, each.vectors, each.corpus),
             )
             found.append(finding)
-        on_progress(1)
+        on_progress("autoencoders", number, len(autoencoders), "")
     order = [concept.name for concept in concepts]
     return sorted(found, key=lambda each: order.index(each.concept))
 

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from quadric.data import LanguageModel, TokenRules
-from quadric.data.capture import capture
+from quadric.data.forward import capture
 from quadric.data.hook_points import HookPoint
 from quadric.data.live_stream import LiveStream
 from quadric.data.tokenizer import Tokenizer

@@ -5,8 +5,7 @@ Two requests per label: one for detection, one for fuzzing, each about passages 
 """
 
 import json
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +14,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from quadric._io.locks import only_writer
+from quadric._io.progress import Progress, no_progress
 from quadric.evidence.labels.endpoints import Endpoint
 from quadric.evidence.labels.labelling import (
     AnswerError,
@@ -70,8 +70,7 @@ def score_labels(
     *,
     concurrency: int = 4,
     seed: int = 0,
-    sleep: Callable[[float], None] = time.sleep,
-    on_progress: Callable[[int], None] = lambda _: None,
+    on_progress: Progress = no_progress,
 ) -> ScoringReport:
     """Let a language model judge labels on held-out contexts, and store the scores with the labels.
 
@@ -81,8 +80,7 @@ def score_labels(
         endpoint: The judge.
         concurrency: Requests that may be open at once.
         seed: Seed of the draw of contexts and of their order.
-        sleep: Waits between attempts; replaced in tests.
-        on_progress: Called with the number of answers since its last call, two per label.
+        on_progress: Called after every answer, of which there are at most two per label.
 
     Returns:
         The scores, and the reasons for those that are missing.
@@ -100,8 +98,7 @@ def score_labels(
         trials = {each: text.trials(each, CONTEXTS, np.random.default_rng((seed, each))) for each in given}
         few = {each: "it fires on too few held-out tokens" for each, found in trials.items() if found is None}
         usable = {each: found for each, found in trials.items() if found is not None}
-        on_progress(2 * len(few))
-        return _judge(evidence, folder, usable, few, endpoint, concurrency, seed, sleep, on_progress)
+        return _judge(evidence, folder, usable, few, endpoint, concurrency, seed, on_progress)
 
 
 def _judge(
@@ -112,8 +109,7 @@ def _judge(
     endpoint: Endpoint,
     concurrency: int,
     seed: int,
-    sleep: Callable[[float], None],
-    on_progress: Callable[[int], None],
+    on_progress: Progress,
 ) -> ScoringReport:
     written = evidence.labels.from_model
     assert written is not None or not trials
@@ -128,20 +124,20 @@ def _judge(
     for which, asked in questions.items():
         if (key := answer_key(endpoint, asked.prompt)) in known:
             verdicts[which] = matches_in(json.dumps({"matches": known[key]}), len(asked.order))
-    on_progress(len(verdicts))
     missing = {which: asked.prompt for which, asked in questions.items() if which not in verdicts}
+    on_progress("scores", len(verdicts), len(questions), "")
 
     def read(which: tuple[int, str], answer: str) -> list[int]:
         return matches_in(answer, len(questions[which].order))
 
     try:
-        for which, outcome in answers(missing, endpoint, concurrency, sleep, read):
+        for number, (which, outcome) in enumerate(answers(missing, endpoint, concurrency, read), len(verdicts) + 1):
             if isinstance(outcome, AnswerError):
                 failures[which[0]] = str(outcome)
             else:
                 verdicts[which] = outcome
                 append_answer(folder / ANSWERS, answer_key(endpoint, missing[which]), "matches", outcome)
-            on_progress(1)
+            on_progress("scores", number, len(questions), "")
     finally:  # whatever ends the loop, scores that are complete are kept
         scored = {
             latent: _score(found, latent, questions, verdicts)

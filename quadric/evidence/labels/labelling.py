@@ -7,11 +7,11 @@ import hashlib
 import json
 import queue
 import threading
-import time
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -19,6 +19,7 @@ import numpy as np
 
 from quadric._io.files import name_disk_errors, remove_leftovers
 from quadric._io.locks import only_writer
+from quadric._io.progress import Progress, no_progress
 from quadric.evidence.labels.endpoints import Endpoint
 from quadric.evidence.labels.scoring import held_out
 from quadric.evidence.places import as_text
@@ -70,8 +71,7 @@ def label_latents(
     endpoint: Endpoint,
     *,
     concurrency: int = 4,
-    sleep: Callable[[float], None] = time.sleep,
-    on_progress: Callable[[int], None] = lambda _: None,
+    on_progress: Progress = no_progress,
 ) -> LabellingReport:
     """Request a label for each latent, and store the labels in the evidence, marked unevaluated.
 
@@ -80,8 +80,7 @@ def label_latents(
         latents: The latents to label.
         endpoint: The language model.
         concurrency: Requests that may be open at once.
-        sleep: Waits between attempts; replaced in tests.
-        on_progress: Called with the number of labels finished since its last call.
+        on_progress: Called after every label.
 
     Returns:
         The labels, and the reasons for those that are missing.
@@ -91,7 +90,7 @@ def label_latents(
             f"concurrency={concurrency} is not positive; give the number of requests that may be open at once"
         )
     with only_writer(folder, "quadric label"):
-        return _label(folder, latents, endpoint, concurrency, sleep, on_progress)
+        return _label(folder, latents, endpoint, concurrency, on_progress)
 
 
 def _label(
@@ -99,8 +98,7 @@ def _label(
     latents: Sequence[int],
     endpoint: Endpoint,
     concurrency: int,
-    sleep: Callable[[float], None],
-    on_progress: Callable[[int], None],
+    on_progress: Progress,
 ) -> LabellingReport:
     evidence = Evidence.load(folder)
     remove_leftovers(folder, LEFTOVERS)
@@ -117,17 +115,17 @@ def _label(
             if (key := answer_key(endpoint, text)) in known:
                 found[latent] = label_in(json.dumps({"label": known[key]}))
     before = len(found)
-    on_progress(before)
+    on_progress("labels", before, len(prompts), "")
     failures: dict[int, str] = {}
     missing = {latent: text for latent, text in prompts.items() if latent not in found}
     try:
-        for latent, outcome in answers(missing, endpoint, concurrency, sleep, lambda _, answer: label_in(answer)):
+        for latent, outcome in answers(missing, endpoint, concurrency, lambda _, answer: label_in(answer)):
             if isinstance(outcome, AnswerError):
                 failures[latent] = str(outcome)
             else:
                 found[latent] = outcome
                 append_answer(folder / ANSWERS, answer_key(endpoint, prompts[latent]), "label", outcome)
-            on_progress(1)
+            on_progress("labels", len(found) + len(failures), len(prompts), "")
     finally:  # whatever ends the loop, answers that arrived are kept
         if found:
             replace_labels(folder, _with(evidence.labels, found, endpoint))
@@ -138,7 +136,6 @@ def answers(
     prompts: dict[Asked, str],
     endpoint: Endpoint,
     concurrency: int,
-    sleep: Callable[[float], None],
     read: Callable[[Asked, str], Answer],
 ) -> Iterator[tuple[Asked, Answer | AnswerError]]:
     """Answers as they arrive, as `read` understands them; AnswerError is one that it does not.
@@ -153,11 +150,6 @@ def answers(
     for asked, prompt in prompts.items():
         waiting.put((asked, prompt))
 
-    def pause(seconds: float) -> None:
-        sleep(seconds)
-        if stop.is_set():
-            raise InterruptedError("labelling was stopped")
-
     def work() -> None:
         while not stop.is_set():
             try:
@@ -165,7 +157,7 @@ def answers(
             except queue.Empty:
                 return
             try:
-                done.put((asked, _request(endpoint, asked, prompt, pause, read)))
+                done.put((asked, _request(endpoint, asked, prompt, stop, read)))
             except BaseException as problem:
                 done.put((asked, problem))
 
@@ -185,16 +177,22 @@ def _request(
     endpoint: Endpoint,
     asked: Asked,
     prompt: str,
-    sleep: Callable[[float], None],
+    stop: threading.Event,
     read: Callable[[Asked, str], Answer],
 ) -> Answer | AnswerError:
     unreadable = AnswerError("no request was sent")
     for _ in range(ATTEMPTS_PER_LABEL):
         try:
-            return read(asked, endpoint.ask(prompt, sleep))
+            return read(asked, endpoint.ask(prompt, partial(pause, stop)))
         except AnswerError as problem:
             unreadable = problem
     return unreadable
+
+
+def pause(stop: threading.Event, seconds: float) -> None:
+    """Wait before another attempt; InterruptedError if labelling is stopped meanwhile."""
+    if stop.wait(seconds):
+        raise InterruptedError("labelling was stopped")
 
 
 def _with(labels: Labels, found: dict[int, str], endpoint: Endpoint) -> Labels:

@@ -1,6 +1,6 @@
 """Which latents of a dictionary show the paper's four patterns: cone, cluster, interpolation and subset."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
 
+from quadric._io.progress import Progress, no_progress
 from quadric.evidence.clusters import (
     GAUSSIAN_CONTROLS,
     MOST_CONTROL_TOKENS,
@@ -64,7 +65,7 @@ def find_patterns(
     clusters: Mapping[int, LatentClusters] = MappingProxyType({}),
     rate: float = RATE,
     seed: int = 0,
-    on_progress: Callable[[int], None] = lambda _: None,
+    on_progress: Progress = no_progress,
 ) -> DictionaryPatterns:
     """Test every distinct latent for the paper's four patterns.
 
@@ -80,7 +81,7 @@ def find_patterns(
         clusters: What `clusters_of` found with the same seed, so that these latents are not searched again.
         rate: False discovery rate of every pattern that has p-values.
         seed: Seed of resamples, permutations and controls.
-        on_progress: Called with 1 after every latent.
+        on_progress: Called after every latent.
 
     Returns:
         The tests of every latent, with `counts()` over the dictionary and `best("cone")`.
@@ -106,6 +107,7 @@ def find_patterns(
     )
     heavy_tailed = with_heavy_tails(tokens[0], HEAVY_TAILS, np.random.default_rng((seed, HEAVY_TAILS)))
     names, measured = ClusterNames(evidence.text), []
+    on_progress("patterns", 0, len(chosen), "")
     for latent in chosen:
         # The same generator as in clusters_of, so that both find the same clusters.
         groups = clusters.get(latent) or latent_clusters(
@@ -113,7 +115,7 @@ def find_patterns(
         )
         generator = np.random.default_rng((seed, latent, 1))
         measured.append(_measure(evidence, geometry, latent, names, groups, tokens, heavy_tailed, generator))
-        on_progress(1)
+        on_progress("patterns", len(measured), len(chosen), "")
     return _judge(chosen, measured, evidence.text.vocabulary, rate)
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from jaxtyping import Float32, Int64
 
+from quadric._io.progress import Progress, no_progress
 from quadric.data.batches import ActivationStream
-from quadric.data.harvesting import Progress
 from quadric.evidence import Evidence, TextSource
 from quadric.evidence.collecting import opened_batches
 from quadric.evidence.streams import hook_point_here, provenance_here
@@ -22,7 +22,6 @@ from quadric.model.storage import weights_sha256
 Array = np.ndarray
 
 Side = Literal["positive", "negative"]
-OnProgress = Callable[[Progress], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +32,7 @@ class Reading:
     text: TextSource
     n_tokens: int
     """Tokens to read at most."""
-    on_progress: OnProgress = lambda progress: None
+    on_progress: Progress = no_progress
 
 
 class TokenValues(NamedTuple):
@@ -74,7 +73,7 @@ def token_values(autoencoder: Dictionary, reading: Reading) -> Iterator[TokenVal
             with torch.no_grad():  # here and not around the whole, which yields
                 values = autoencoder.encode(autoencoder.prepare(tokens)).float().cpu().numpy()
             done += len(batch)
-            reading.on_progress(Progress(done, reading.n_tokens, done))
+            reading.on_progress("activations", done, reading.n_tokens, "tokens")
             yield TokenValues(
                 batch.sequences.numpy().astype(np.int64), batch.positions.numpy().astype(np.int64), values
             )

@@ -1,6 +1,7 @@
 """`quadric.probe`: can a label be read from a few latents, and is that more than linear features give?"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quadric._io.progress import progress_bar
-from quadric.data.identity import check_same_model
+from quadric._io.progress import Progress, progress_bar
+from quadric.data.provenance import check_same_model
 from quadric.explanations.explaining import language_model_of
 from quadric.explanations.reading import TextReader
 from quadric.geometry.comparison import NULL_SEED
@@ -40,7 +41,6 @@ from quadric.studies.probing.results import ProbeRow, Probing, RegressionRow, Se
 from quadric.studies.probing.vectors import POOLINGS, Pooling, TextVectors, pooled, read_vectors, vectors_of_rows
 
 ROWS, TOKENS, SEEDS = 300, 64, 3
-OnProgress = Callable[[str, int, int], None]
 """Called with the name of a set, the number of sets done, and of all sets."""
 Array = np.ndarray
 Table = Callable[[Split], Array]
@@ -63,7 +63,7 @@ def probe(
     device: str = "auto",
     check_model: bool = True,
     cache: str | Path | None = None,
-    on_progress: OnProgress | None = None,
+    on_progress: Progress | None = None,
 ) -> Probing:
     """Probe dictionaries of one hook point on labelled data, beside linear, random and dictionary-free features.
 
@@ -85,7 +85,7 @@ def probe(
         device: Device of a model that is loaded here.
         check_model: Whether to refuse a model that is not the one of the dictionaries.
         cache: Folder to keep activations of texts in, so that they are read once.
-        on_progress: Called with the name of a set, the number of sets done, and of all sets.
+        on_progress: Called before every set, with its name, and at the end; by default a progress bar is shown.
 
     Returns:
         A `Probing`: `.rows`, `.regressions`, `.sets`; `summary_of` has means and paired differences.
@@ -103,17 +103,16 @@ def probe(
     reader = _reader(dictionaries, wanted, model, tokenizer, device, check_model)
     prober = _Prober(dictionaries, tuple(counts), tuple(poolings), seeds)
     facts, found, regressions = [], list[ProbeRow](), list[RegressionRow]()
-    with progress_bar("probe", shown=on_progress is None) as advance:
-        report = on_progress or (lambda name, done, total: advance(done, total, name))
+    with progress_bar() if on_progress is None else nullcontext(on_progress) as report:
         for number, each in enumerate(wanted):
-            report(each.name, number, len(wanted))
+            report("probing", number, len(wanted), f"sets, {each.name}")
             labelled, vectors = _read(reader, sample(each, rows), tokens, None if cache is None else Path(cache))
             facts.append(_facts(labelled, vectors, seeds))
             if labelled.kind == "binary":
                 found += prober.classify(labelled, vectors)
             else:
                 regressions += prober.regress(labelled, vectors)
-        report("", len(wanted), len(wanted))
+        report("probing", len(wanted), len(wanted), "sets")
     settings = {
         "dictionaries": {name: repr(each) for name, each in dictionaries.items()},
         "hook_point": next(iter(dictionaries.values())).provenance.hook_point,

@@ -6,7 +6,6 @@ that the dictionary's rules drop (special tokens, attention sinks) are no part o
 
 import hashlib
 import json
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -26,7 +25,6 @@ Pooling = Literal["last", "mean"]
 POOLINGS: tuple[Pooling, ...] = ("last", "mean")
 TEXTS_AT_ONCE = 64
 SEQUENCES = 32
-OnProgress = Callable[[int, int], None]
 
 
 class TextVectors(NamedTuple):
@@ -93,7 +91,6 @@ def read_vectors(
     *,
     most_tokens: int,
     cache: Path | None = None,
-    on_progress: OnProgress = lambda done, total: None,
 ) -> TextVectors:
     """Activations of a set's texts, from the cache if they were read before.
 
@@ -102,24 +99,21 @@ def read_vectors(
         labelled: The set.
         most_tokens: Only so many tokens at the end of each text are read.
         cache: Folder to keep activations in, and to look for them.
-        on_progress: Called with the number of texts read, and of all texts.
 
     Returns:
         Activations of all tokens that the rules keep.
     """
     path = None if cache is None else cache / f"{labelled.name}-{_key(reader, labelled, most_tokens)}.safetensors"
     if path is not None and path.is_file():
-        found = _stored(path, len(labelled), reader.model.d_model)
-        on_progress(len(labelled), len(labelled))
-        return found
-    found = _read(reader, list(labelled.texts or ()), most_tokens, on_progress)
+        return _stored(path, len(labelled), reader.model.d_model)
+    found = _read(reader, list(labelled.texts or ()), most_tokens)
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, save_tensors({name: each.contiguous() for name, each in found._asdict().items()}))
     return found
 
 
-def _read(reader: TextReader, texts: list[str], most_tokens: int, on_progress: OnProgress) -> TextVectors:
+def _read(reader: TextReader, texts: list[str], most_tokens: int) -> TextVectors:
     """Texts of similar length go through the model together, so that little of a pass is padding."""
     order = sorted(range(len(texts)), key=lambda place: len(texts[place]))
     found: dict[int, tuple[Tensor, Tensor]] = {}
@@ -129,7 +123,6 @@ def _read(reader: TextReader, texts: list[str], most_tokens: int, on_progress: O
         readings = reader.read(given, last_tokens=most_tokens, sequences=SEQUENCES)
         for place, reading in zip(places, readings, strict=True):
             found[place] = _direction_and_length(reading.vectors)
-        on_progress(len(found), len(texts))
     directions, lengths = zip(*(found[place] for place in range(len(texts))), strict=True)
     return TextVectors(torch.cat(directions), torch.cat(lengths), torch.tensor([len(each) for each in lengths]))
 

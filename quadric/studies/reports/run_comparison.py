@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from quadric._io.progress import Progress, no_progress
 from quadric._io.results import json_text, write_result
 from quadric.geometry.comparison import NULL_SEED, Agreement, Comparison, Portrait, compare_portraits, portrait
-from quadric.geometry.dictionary import Progress, no_progress
 from quadric.geometry.similarity import (
     HungarianSimilarity,
     comparable,
@@ -83,30 +83,24 @@ def compare_runs(
     force: bool = False,
     on_progress: Progress = no_progress,
 ) -> RunComparison:
-    """Every measure between all pairs; `on_progress` is called for each of `steps_to_compare` steps."""
+    """Every measure between all pairs."""
     widest = max(autoencoders, key=lambda autoencoder: autoencoder.d_model)
     for autoencoder in autoencoders:
         comparable(autoencoder, widest, force)
     chosen = in_common_coordinates([widened(autoencoder, widest.d_model) for autoencoder in autoencoders])
     portraits: list[Portrait] = []
     pairs: dict[tuple[int, int], Comparison] = {}
+    n_pairs = len(chosen) * (len(chosen) - 1) // 2
     for j, forms in enumerate(chosen):
         portraits.append(portrait(forms))
-        on_progress(1)
         if not j:
             continue
         null = portrait(random_forms(forms, null_seed))
-        on_progress(1)
         for i in range(j):
             pairs[i, j] = compare_portraits(portraits[i], portraits[j], null)
-            on_progress(1)
+            on_progress("comparing", len(pairs), n_pairs, "")
     norms = tuple(known.energy**0.5 for known in portraits)
     return RunComparison(runs=tuple(runs), norms=norms, pairs=pairs)
-
-
-def steps_to_compare(n_runs: int) -> int:
-    """Number of steps: a portrait of each run, a random one for each but the first, and all pairs."""
-    return 2 * n_runs - 1 + n_runs * (n_runs - 1) // 2
 
 
 def _pair_as_json(i: int, j: int, comparison: Comparison) -> dict[str, Any]:

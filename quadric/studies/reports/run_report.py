@@ -5,7 +5,6 @@ a report on weights must not need.
 """
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,10 @@ from torch import Tensor
 
 from quadric._io.csv import csv_text
 from quadric._io.files import read_versioned_json
+from quadric._io.progress import Progress, no_progress
 from quadric._io.results import json_text, write_result
 from quadric.geometry import SHAPES, Decomposition, DescriptionLength, LatentStatistics, description_length, statistics
 from quadric.geometry.centring import has_own_centre
-from quadric.geometry.dictionary import Progress, no_progress
 from quadric.geometry.shapes import DEFAULT_TOLERANCE
 from quadric.interop.reading import read_dictionary
 from quadric.model import Dictionary
@@ -154,7 +153,7 @@ def report_on(
         run: What it was loaded from, a folder or a hub id.
         autoencoder: Any dictionary.
         tolerance: Share of a latent's variance that each part left out of its shape may have.
-        on_progress: Called with the number of latents finished since its last call.
+        on_progress: Called as latents are decomposed.
         geometry: Its geometry, if it was computed before; then no latent is decomposed again.
 
     Returns:
@@ -192,7 +191,7 @@ def report_on_run(
     *,
     name: str | None = None,
     tolerance: float = DEFAULT_TOLERANCE,
-    on_progress: Callable[[int, int], None] = lambda done, total: None,
+    on_progress: Progress = no_progress,
 ) -> RunReport:
     """Report on an autoencoder of a run, with labels if the run has evidence about it.
 
@@ -200,7 +199,7 @@ def report_on_run(
         run: Run folder, folder made by save_pretrained, or hub id.
         name: Which autoencoder, if the run has several.
         tolerance: Share of a latent's variance that each part left out of its shape may have.
-        on_progress: Called with the number of latents that are done, and of all latents.
+        on_progress: Called as latents are decomposed.
 
     Returns:
         The report; `write_report` writes it as JSON or CSV.
@@ -211,15 +210,8 @@ def report_on_run(
     folder = local_folder(run)
     own = autoencoder_folder(folder, name)
     autoencoder = read_dictionary(own)
-    done = 0
-
-    def advance(finished: int) -> None:
-        nonlocal done
-        done += finished
-        on_progress(done, autoencoder.n_latents)
-
     known = known_geometry(folder, autoencoder, name)
-    report = report_on(run if name is None else f"{run}/{name}", autoencoder, tolerance, advance, known)
+    report = report_on(run if name is None else f"{run}/{name}", autoencoder, tolerance, on_progress, known)
     return replace(report, labels=stored_labels(evidence_folder(folder, own.resolve().name), autoencoder))
 
 

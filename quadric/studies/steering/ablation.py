@@ -18,10 +18,9 @@ from torch import Tensor
 
 from quadric._io.csv import csv_of_rows
 from quadric._io.results import json_text, write_result
-from quadric.data.capture import capture
+from quadric.data.forward import capture, predictions
 from quadric.data.hook_points import HookPoint
 from quadric.data.models import LanguageModel
-from quadric.data.splicing import predictions
 from quadric.evaluation.measures import Interval, student_interval
 from quadric.evidence import Evidence
 from quadric.geometry.neighbours import redundancy

@@ -5,18 +5,19 @@ are of the other half. Who chooses and who reports is drawn for each seed, and s
 sampled continuations.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from quadric._io.progress import Progress, no_progress
+from quadric.data.forward import predictions, replace_at
 from quadric.data.hook_points import HookPoint, HookPointError, parse_hook_point
-from quadric.data.identity import check_same_model
 from quadric.data.models import LanguageModel, model_in_memory
+from quadric.data.provenance import check_same_model
 from quadric.data.sources import ActivationsInMemory
-from quadric.data.splicing import predictions, replace_at
 from quadric.evaluation.recovered import Predictions, PredictionSums
 from quadric.evidence import Evidence
 from quadric.interventions.latents import Latent
@@ -62,7 +63,7 @@ def steering_curve(
     tokenizer: Any = None,
     hook_point: str | int | None = None,
     check_model: bool = True,
-    on_progress: Callable[[int, int], None] = lambda done, total: None,
+    on_progress: Progress = no_progress,
 ) -> SteeringCurve:
     """Dose and response of steering by one latent: effect, damage, and five baselines at equal effect.
 
@@ -85,7 +86,7 @@ def steering_curve(
         tokenizer: Of a model in memory.
         hook_point: Where to steer; by default where the dictionary was trained.
         check_model: Whether to refuse a model that is not the one of the dictionary.
-        on_progress: Called with the number of measurements done, and of all.
+        on_progress: Called after every measurement.
 
     Returns:
         One row for each method, value and seed; `summaries()` averages over seeds.
@@ -113,7 +114,7 @@ def steering_curve(
     for seed in seeds:
         for row in study.rows(list(prompts), values, matches, linear, seed):
             rows.append(row)
-            on_progress(len(rows), total)
+            on_progress("measurements", len(rows), total, "")
     shown = study.tokens(max(values, key=abs))
     own, following = ([loaded.tokenizer.decode(token) for token in each] for each in shown)
     return SteeringCurve(latent=latent.index, own=own, following=following, rows=rows)

@@ -1,7 +1,7 @@
 """Steering by the latents of a run: the model, the evidence and the text that its dictionary records."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -10,12 +10,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from quadric._io.progress import Progress, no_progress
 from quadric.data import ActivationConfig, BatchSize, LiveStream, find_model
-from quadric.data.config import config_from
 from quadric.data.corpus import ordered_documents
 from quadric.data.hook_points import HookPoint
 from quadric.data.models import LanguageModel
-from quadric.data.provenance import ProvenanceError
+from quadric.data.provenance import ProvenanceError, config_from
 from quadric.evidence import Evidence
 from quadric.geometry.dictionary import check_forms
 from quadric.interop.reading import read_dictionary
@@ -140,7 +140,7 @@ def steer_run(
     model: str | None = None,
     corpus: str | None = None,
     device: str = "auto",
-    on_progress: Callable[[int, int], None] = lambda done, total: None,
+    on_progress: Progress = no_progress,
 ) -> SteeringCurve:
     """`quadric.steering_curve` for a latent of a run, on the text of its corpus.
 
@@ -158,7 +158,7 @@ def steer_run(
         model: Location of the language model, if its recorded name is not enough to find it.
         corpus: Location of the text, likewise.
         device: Of the language model.
-        on_progress: Called with the number of measurements done, and of all.
+        on_progress: Called after every measurement.
 
     Returns:
         The curve.
@@ -199,7 +199,7 @@ def ablate_run(
     model: str | None = None,
     corpus: str | None = None,
     device: str = "auto",
-    on_progress: Callable[[int, int], None] = lambda done, total: None,
+    on_progress: Progress = no_progress,
 ) -> list[AblationRow]:
     """`ablation_study` of a run, on its held-out text; kept in the run folder, where figures find it.
 
@@ -214,7 +214,7 @@ def ablate_run(
         model: Location of the language model, if its recorded name is not enough to find it.
         corpus: Location of the text, likewise.
         device: Of the language model.
-        on_progress: Called with the number of latents done, and of all.
+        on_progress: Called after every latent.
 
     Returns:
         One row per latent.
@@ -233,7 +233,7 @@ def ablate_run(
 
     def report(row: AblationRow) -> None:
         done.append(row)
-        on_progress(len(done), latents)
+        on_progress("latents", len(done), latents, "")
 
     rows = ablation_study(
         opened.model,

@@ -9,8 +9,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from quadric.data import LanguageModel, TokenRules
+from quadric.data.forward import replace_at
 from quadric.data.hook_points import HookPoint
-from quadric.data.splicing import replace_at
 from quadric.interventions.in_model import edit_activations
 from quadric.studies.steering.methods import Change
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from quadric._io.locks import only_writer
 from quadric.data import HarvestConfig, harvest_to_folder
-from quadric.data.harvesting import Progress
-from quadric.data.manifest import NAME as MANIFEST
+from quadric.data.storage import NAME as MANIFEST
 from quadric.evaluation import EvaluationSettings, evaluate_on_text
 from quadric.evaluation.evaluating import Candidate
 from quadric.model import load_pretrained
@@ -93,8 +92,8 @@ class Watcher:
     def plan(self, cells: list[str], finished: list[Row]) -> None:
         """Called once with all requested cells and the rows of those already finished."""
 
-    def harvested(self, state: Progress) -> None:
-        """Called while activations are being stored."""
+    def progress(self, what: str, done: int, total: int, words: str) -> None:
+        """Called while activations are being stored, and while held-out text is being read."""
 
     def train(self, cells: list[str], steps: int) -> None:
         """Called before a group is trained."""
@@ -104,9 +103,6 @@ class Watcher:
 
     def step(self, learner: Learner) -> None:
         """Called with each learner of the group after each training step."""
-
-    def measuring(self, part: str, done: int, wanted: int) -> None:
-        """Called while held-out text is being read."""
 
     def row(self, row: Row) -> None:
         """Called when a cell is finished."""
@@ -177,7 +173,7 @@ def _fill_cache(config: SweepConfig, cache: Path, every: list[Group], device: st
     """Harvest all hook points of a cache in one pass of the language model, for all groups that read it."""
     activations = replace(config.activations, hook_points=cache.name.replace("+", ","))
     storage = HarvestConfig(tokens=_tokens_to_store(every[0].config))
-    harvest_to_folder(activations, storage, cache, device=device, on_progress=watcher.harvested)
+    harvest_to_folder(activations, storage, cache, device=device, on_progress=watcher.progress)
 
 
 def _tokens_to_store(config: RunConfig) -> int:
@@ -199,7 +195,7 @@ def _measure(config: SweepConfig, group: Group, folder: Path, device: str, moved
         corpus=config.activations.corpus.source,
     )
     candidates = [Candidate(group.folder.name, name, autoencoder) for name, autoencoder in loaded.items()]
-    found = evaluate_on_text(candidates, settings, device=device, on_progress=watcher.measuring)
+    found = evaluate_on_text(candidates, settings, device=device, on_progress=watcher.progress)
     for cell, evaluation in zip(cells, found, strict=True):
         row = cell_row(cell, group.config, loaded[cell.name], evaluation, group.folder.name)
         write_row(folder, row)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from quadric.data.corpus import CorpusConfig, CorpusError, corpus_statistics
-from quadric.data.corpus.order import is_held_out
+from quadric.data.corpus.blocks import is_held_out
 from quadric.data.corpus.sources import read_documents
 
 

@@ -51,10 +51,10 @@ def folder(tmp_path: Path) -> Path:
 def test_a_perfect_judge_gives_perfect_scores_which_are_stored_and_asked_for_once(folder: Path) -> None:
     with serving(a_judge_who_knows) as server:
         endpoint = Endpoint(url=server.url, model="m")
-        steps: list[int] = []
-        report = score_labels(folder, [0, 1, 3], endpoint, on_progress=steps.append)
+        steps: list[tuple[str, int, int, str]] = []
+        report = score_labels(folder, [0, 1, 3], endpoint, on_progress=lambda *step: steps.append(step))
         assert report.scored == {0: PERFECT, 1: PERFECT}  # latent 3 has no label
-        assert (report.failures, len(server.requests), sum(steps)) == ({}, 4, 4)
+        assert (report.failures, len(server.requests), steps[-1]) == ({}, 4, ("scores", 4, 4, ""))
         assert score_labels(folder, [0, 1], endpoint).scored == report.scored
         assert len(server.requests) == 4
     written = Evidence.load(folder).labels.from_model

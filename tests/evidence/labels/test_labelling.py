@@ -12,6 +12,7 @@ import pytest
 
 from quadric._io.locks import BusyError, only_writer
 from quadric.evidence import Evidence
+from quadric.evidence.labels import labelling
 from quadric.evidence.labels.endpoints import ATTEMPTS, Endpoint, EndpointError
 from quadric.evidence.labels.labelling import ANSWERS, AnswerError, label_in, label_latents, prompt_for
 from tests.evidence.fake_endpoint import Reply, Request, anthropic_reply, openai_reply, serving
@@ -74,36 +75,43 @@ def test_anthropic_is_spoken_too(folder: Path) -> None:
     assert request.headers["anthropic-version"]
 
 
-def test_a_busy_server_is_asked_again_when_it_says(folder: Path) -> None:
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses between attempts, none of which is made."""
+    asked: list[float] = []
+    monkeypatch.setattr(labelling, "pause", lambda stop, seconds: asked.append(seconds))
+    return asked
+
+
+def test_a_busy_server_is_asked_again_when_it_says(folder: Path, waits: list[float]) -> None:
     def busy_at_first(number: int, request: Request) -> Reply:
         replies = [Reply(429, b"", {"retry-after": "7"}), Reply(503, b""), Reply(200, b"<html>")]
         return replies[number] if number < len(replies) else label_of(number, request)
 
-    waits: list[float] = []
     with serving(busy_at_first) as server:
-        report = label_latents(folder, [0], Endpoint(url=server.url, model="m"), sleep=waits.append)
+        report = label_latents(folder, [0], Endpoint(url=server.url, model="m"))
     assert len(report.labelled) == 1
     assert waits == [7, 2, 4]
 
 
-def test_a_date_to_come_back_at_is_understood_and_a_long_wait_cut(folder: Path) -> None:
+def test_a_date_to_come_back_at_is_understood_and_a_long_wait_cut(folder: Path, waits: list[float]) -> None:
     def busy(number: int, request: Request) -> Reply:
         dates = ["Wed, 21 Oct 2015 07:28:00 GMT", "Wed, 21 Oct 2099 07:28:00 GMT", "soon"]
         return Reply(429, b"", {"retry-after": dates[number]}) if number < 3 else label_of(number, request)
 
-    waits: list[float] = []
     with serving(busy) as server:
-        label_latents(folder, [0], Endpoint(url=server.url, model="m"), sleep=waits.append)
+        label_latents(folder, [0], Endpoint(url=server.url, model="m"))
     assert waits == [0, 60, 4]
 
 
+@pytest.mark.usefixtures("waits")
 def test_a_server_that_stays_busy_ends_it(folder: Path) -> None:
     with serving(lambda *_: Reply(500, b"")) as server:
         endpoint = Endpoint(url=server.url, model="m")
         with pytest.raises(EndpointError, match=f"did not answer in {ATTEMPTS} attempts"):
-            label_latents(folder, [0], endpoint, sleep=lambda _: None)
+            label_latents(folder, [0], endpoint)
     with pytest.raises(EndpointError, match="no connection"):  # the server is closed
-        label_latents(folder, [0], endpoint, sleep=lambda _: None)
+        label_latents(folder, [0], endpoint)
 
 
 def test_an_odd_answer_is_asked_for_twice_and_then_reported(folder: Path) -> None:
@@ -227,7 +235,7 @@ def test_a_proxy_never_sees_a_request_to_this_machine(folder: Path, monkeypatch:
         monkeypatch.delenv("no_proxy", raising=False)
         monkeypatch.delenv("NO_PROXY", raising=False)
         url = server.url.replace("127.0.0.1", host)
-        report = label_latents(folder, [0], Endpoint(url=url, model="m", key=KEY), sleep=lambda _: None)
+        report = label_latents(folder, [0], Endpoint(url=url, model="m", key=KEY))
     assert len(report.labelled) == 1
     assert seen == []
 
@@ -263,8 +271,8 @@ def test_an_interrupt_waits_for_no_open_request(folder: Path) -> None:
             outcomes.append(interrupted.wait(60))  # True if the call below ended while this request was open
         return label_of(number, request)
 
-    def stop(finished: int) -> None:
-        if finished:
+    def stop(what: str, done: int, total: int, words: str) -> None:
+        if done:
             raise KeyboardInterrupt
 
     with serving(slow_after_the_first) as server:
@@ -293,7 +301,7 @@ def test_an_address_that_cannot_work_is_tried_once(
     monkeypatch.setattr(socket, "create_connection", connect)
     endpoint = Endpoint(url="https://labels.example/v1", model="m", key=KEY)
     with pytest.raises(EndpointError, match=r"no connection to https://labels.example/v1 .*; check the address"):
-        label_latents(folder, [0], endpoint, sleep=lambda _: None)
+        label_latents(folder, [0], endpoint)
     assert len(attempts) == 1
 
 
@@ -301,7 +309,7 @@ def test_an_address_that_cannot_work_is_tried_once(
 def test_a_permanent_refusal_is_tried_once_and_shown_harmless(folder: Path, status: int) -> None:
     with serving(lambda *_: Reply(status, b"no\x1b[31m\nreally \xe2\x80\xae")) as server:
         with pytest.raises(EndpointError, match=f"refused with status {status}") as caught:
-            label_latents(folder, [0], Endpoint(url=server.url, model="m"), sleep=lambda _: None)
+            label_latents(folder, [0], Endpoint(url=server.url, model="m"))
         assert len(server.requests) == 1
     assert "(no\\x1b[31m really \\u202e)" in str(caught.value)
 

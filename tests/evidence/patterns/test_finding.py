@@ -99,9 +99,9 @@ def test_copies_and_empty_latents_are_left_out() -> None:
 
 def test_the_same_seed_gives_the_same_patterns_and_progress_is_reported() -> None:
     evidence, steps = with_points(*blobs(3)), []
-    one = find_patterns(evidence, GEOMETRY, latents=LATENTS, on_progress=steps.append)
+    one = find_patterns(evidence, GEOMETRY, latents=LATENTS, on_progress=lambda *step: steps.append(step))
     assert repr(one.tests) == repr(find_patterns(evidence, GEOMETRY, latents=LATENTS).tests)
-    assert steps == [1, 1, 1]
+    assert steps == [("patterns", done, 3, "") for done in range(4)]
 
 
 def test_firing_points_are_the_strongest_first_and_those_above_the_threshold() -> None:

@@ -7,22 +7,22 @@ import pytest
 import torch
 
 from quadric import BilinearAutoencoder
-from quadric.data.harvesting import Progress
 from quadric.interop.writing.passes import away_from_rest, check_evidence, token_values
 from tests.data.tiny import D_MODEL
 from tests.interop.exported_run import Observed
 
 
 def test_every_token_is_read_once_and_in_order(observed: Observed) -> None:
-    seen: list[Progress] = []
-    parts = list(token_values(observed.autoencoder, replace(observed.reading(), on_progress=seen.append)))
+    seen: list[tuple[str, int, int, str]] = []
+    reading = replace(observed.reading(), on_progress=lambda *report: seen.append(report))
+    parts = list(token_values(observed.autoencoder, reading))
     assert len(parts) > 1
     values = np.concatenate([part.values for part in parts])
     unit = observed.autoencoder.prepare(observed.activations.vectors)
     np.testing.assert_allclose(values, observed.autoencoder.encode(unit).detach().numpy(), rtol=1e-4, atol=1e-6)
     sequences = np.concatenate([part.sequences for part in parts])
     assert (np.diff(sequences) >= 0).all()
-    assert (seen[-1].done, seen[-1].wanted) == (len(values), len(observed.activations))
+    assert seen[-1] == ("activations", len(values), len(observed.activations), "tokens")
 
 
 def test_reading_stops_after_the_wanted_number(observed: Observed) -> None:

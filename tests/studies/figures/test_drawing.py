@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from quadric.cli import main
-from quadric.data.config import config_from
+from quadric.data.provenance import config_from
 from quadric.evidence import EvidenceSettings, collect, open_cached, text_behind
 from quadric.geometry import frobenius_similarity, hungarian_similarity, statistics
 from quadric.model import load_pretrained

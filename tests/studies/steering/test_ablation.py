@@ -29,7 +29,7 @@ def test_harm_against_a_loop_over_tokens(steerable: Steerable, mode) -> None:
     sequences = text_tokens(model, SENTENCES, 40)
     sign, rest = (float(each[row.latent]) for each in (evidence.calibration.signs, evidence.calibration.rest))
     limit = evidence.settings.firing_rms * float(evidence.statistics.mean_square[row.latent]) ** 0.5
-    hidden = quadric.data.capture.capture(model, [POINT], sequences)["resid_pre.2"]
+    hidden = quadric.data.forward.capture(model, [POINT], sequences)["resid_pre.2"]
     values = latent.value(hidden.flatten(0, 1)).view(sequences.shape)
     fires = (values - sign * rest).abs() > limit
     counts = fires[:, 1:-1].sum(1)

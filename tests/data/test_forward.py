@@ -1,13 +1,30 @@
-"""Captured activations equal the model's hidden states, and no layer after the last hook point runs."""
+"""Forward passes: activations recorded and replaced at hook points, in groups of similar length."""
 
 import threading
+from itertools import combinations
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from quadric.data.capture import capture, check_hook_points
-from quadric.data.hook_points import HookPointError, parse_hook_points
+from quadric.data import forward
+from quadric.data.forward import (
+    ACCELERATOR_PASS_COST,
+    PASS_COST,
+    GroupTokens,
+    LengthGroup,
+    Replacement,
+    capture,
+    check_hook_points,
+    groups_of,
+    length_groups,
+    pass_cost,
+    predictions,
+    run_in_groups,
+)
+from quadric.data.hook_points import HookPointError, parse_hook_point, parse_hook_points
 from quadric.data.models import LanguageModel
 from tests.data.tiny import ARCHITECTURES, D_MODEL, N_LAYERS, random_tokens, tiny_model
 
@@ -157,3 +174,143 @@ def test_activations_can_be_trained_on() -> None:
     (found @ weight).square().sum().backward()
     assert weight.grad is not None
     assert bool(weight.grad.abs().sum() > 0)
+
+
+TOKENS = torch.randint(2, 250, (3, 11), generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize(
+    "name", ["resid_pre.0", "resid_pre.2", "attn_out.1", "mlp_out.1", f"resid_post.{N_LAYERS - 1}"]
+)
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_replacing_vectors_by_themselves_changes_nothing(architecture, name):
+    model = tiny_model(architecture)
+    point = parse_hook_point(name, N_LAYERS)
+    own = capture(model, [point], TOKENS)[str(point)]
+    mask = torch.ones_like(TOKENS, dtype=torch.bool)
+    untouched = predictions(model, TOKENS)
+    assert torch.equal(predictions(model, TOKENS, None, Replacement(point, mask, own[mask])), untouched)
+    changed = predictions(model, TOKENS, None, Replacement(point, mask, 2 * own[mask].roll(1, dims=0)))
+    assert not torch.allclose(changed, untouched, atol=1e-2)
+    assert torch.equal(predictions(model, TOKENS), untouched)  # the hook was removed
+
+
+def test_only_masked_positions_are_replaced_and_earlier_predictions_stay_the_same():
+    model = tiny_model()
+    point = parse_hook_point("1", N_LAYERS)
+    mask = torch.zeros_like(TOKENS, dtype=torch.bool)
+    mask[1, 5] = True
+    changed = predictions(model, TOKENS, None, Replacement(point, mask, torch.full((1, 32), 3.0)))
+    untouched = predictions(model, TOKENS)
+    assert torch.allclose(changed[[0, 2]], untouched[[0, 2]], atol=1e-5)
+    assert torch.allclose(changed[1, :5], untouched[1, :5], atol=1e-5)
+    assert not torch.allclose(changed[1, 5:], untouched[1, 5:], atol=1e-2)
+
+
+def test_resid_mid_cannot_be_replaced():
+    point = parse_hook_point("resid_mid.1", N_LAYERS)
+    mask = torch.ones_like(TOKENS, dtype=torch.bool)
+    with pytest.raises(HookPointError, match=r"cannot be replaced at resid_mid\.1; give a dictionary of resid_pre"):
+        predictions(tiny_model(), TOKENS, None, Replacement(point, mask, torch.zeros(33, 32)))
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_sequences_of_different_lengths_are_predicted_as_in_one_padded_pass(replaced, monkeypatch):
+    model, point = tiny_model(), parse_hook_point("2", N_LAYERS)
+    mask = torch.arange(11) < torch.tensor([6, 11, 3])[:, None]
+    kept = mask & (torch.arange(11) % 2 == 1)
+    vectors = torch.randn(int(kept.sum()), 32, generator=torch.Generator().manual_seed(1))
+    replacement = Replacement(point, kept, vectors) if replaced else None
+
+    def in_passes_that_cost(positions):
+        monkeypatch.setattr(forward, "PASS_COST", positions)
+        return predictions(model, TOKENS, mask, replacement)
+
+    together, apart = in_passes_that_cost(1000), in_passes_that_cost(0)
+    assert torch.allclose(apart, together, atol=1e-4)
+    assert apart[mask].any(dim=-1).all()
+    assert not apart[~mask].any()
+    with torch.no_grad():
+        expected = model.causal(input_ids=TOKENS, attention_mask=mask.long()).logits
+    assert torch.allclose(apart[mask], expected[mask], atol=1e-4) != replaced
+
+
+LENGTHS = st.lists(st.integers(1, 40), min_size=1, max_size=8)
+
+
+def cheapest(lengths: list[int], cost: int, most: int) -> int:
+    """The least cost over every way to cut the sorted lengths."""
+    ordered, found = sorted(lengths), []
+    for n_cuts in range(len(ordered)):
+        for cuts in combinations(range(1, len(ordered)), n_cuts):
+            bounds = list(zip((0, *cuts), (*cuts, len(ordered)), strict=True))
+            if all(end - start <= most for start, end in bounds):
+                found.append(sum((end - start) * ordered[end - 1] + cost for start, end in bounds))
+    return min(found)
+
+
+@given(LENGTHS, st.integers(0, 50), st.integers(1, 8))
+def test_groups_cost_least_and_hold_every_sequence_once(lengths: list[int], cost: int, most: int) -> None:
+    groups = length_groups(lengths, cost, most)
+    assert sum(group.positions + cost for group in groups) == cheapest(lengths, cost, most)
+    assert sorted(place for group in groups for place in group.places) == list(range(len(lengths)))
+    for group in groups:
+        assert len(group.places) <= most
+        assert group.length == max(lengths[place] for place in group.places)
+
+
+@given(LENGTHS)
+def test_a_free_pass_leaves_no_padding_and_equal_lengths_stay_together(lengths: list[int]) -> None:
+    assert sum(group.positions for group in length_groups(lengths, 0)) == sum(lengths)
+    assert length_groups([7] * len(lengths), 1) == [LengthGroup(list(range(len(lengths))), 7)]
+
+
+@given(LENGTHS, st.integers(0, 50))
+def test_groups_are_not_cut_further_when_they_are_grouped_again(lengths: list[int], cost: int) -> None:
+    for group in length_groups(lengths, cost, 3):
+        again = length_groups([lengths[place] for place in group.places], cost)
+        assert sum(each.positions + cost for each in again) == group.positions + cost
+
+
+def test_a_pass_costs_more_where_starting_it_takes_longer() -> None:
+    assert pass_cost(torch.device("cpu")) == PASS_COST
+    assert pass_cost(torch.device("meta")) == ACCELERATOR_PASS_COST > PASS_COST
+
+
+def prefix_sums(group: GroupTokens) -> dict[str, Tensor]:
+    """A causal model of one number: at every position the sum of the tokens so far."""
+    return {"sum": group.tokens.cumsum(1)[..., None].float()}
+
+
+@pytest.mark.parametrize("lengths", [[200, 3, 90, 200, 2, 91], [5], [1, 300]])
+def test_results_are_in_the_order_of_the_sequences_and_zero_on_padding(lengths: list[int]) -> None:
+    mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+    tokens = torch.randint(1, 50, mask.shape, generator=torch.Generator().manual_seed(0)) * mask
+    computed = []
+
+    def run(group: GroupTokens) -> dict[str, Tensor]:
+        computed.append(group.tokens.numel())
+        assert (group.attention_mask is None) == bool((group.tokens > 0).all())
+        return prefix_sums(group)
+
+    found = run_in_groups(run, tokens, mask)["sum"]
+    assert torch.equal(
+        found, prefix_sums(GroupTokens(torch.arange(len(lengths)), tokens, None))["sum"] * mask[..., None]
+    )
+    assert sum(computed) == sum(group.positions for group in groups_of(mask))
+
+
+@pytest.mark.parametrize("mask", [None, torch.ones(3, 4, dtype=torch.bool)])
+def test_without_padding_there_is_one_run_without_a_mask(mask: Tensor | None) -> None:
+    tokens = torch.arange(12).reshape(3, 4)
+    result = torch.randn(3, 4, 2)
+    calls = []
+
+    def run(group: GroupTokens) -> dict[str, Tensor]:
+        calls.append(group)
+        return {"result": result}
+
+    assert run_in_groups(run, tokens, mask)["result"] is result
+    (call,) = calls
+    assert call.attention_mask is None
+    assert torch.equal(call.tokens, tokens)

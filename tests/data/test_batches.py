@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from quadric.data.prefetch import prefetched
+from quadric.data.batches import prefetched
 
 
 def threads() -> list[threading.Thread]:

@@ -1,0 +1,327 @@
+"""Forward passes of a language model: activations recorded at hook points, and predictions with some of them replaced.
+
+A pass stops at the last hook point. Sequences of similar length go through the model together, so that it hardly ever
+computes padding: they are sorted by length and cut into groups, each of which is padded to its own longest sequence.
+The cut has the least cost of all, where a group costs its positions, padding included, and a constant for starting a
+forward pass: a group for every length would compute no padding at all, but reads all weights for a handful of tokens.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from quadric.data.hook_points import HookPoint, HookPointError
+from quadric.data.models import LanguageModel
+
+PASS_COST = 16
+"""Positions that take as long as starting another forward pass, on a CPU (docs/decisions.md)."""
+ACCELERATOR_PASS_COST = 1024
+"""The same on an accelerator, where a short pass is mostly waiting. A guess: we have measured none."""
+
+
+class LengthGroup(NamedTuple):
+    """Sequences that go through the model together."""
+
+    places: list[int]
+    """Which sequences, shortest first."""
+    length: int
+    """Length of the longest."""
+
+    @property
+    def positions(self) -> int:
+        """Positions that the model computes, padding included."""
+        return len(self.places) * self.length
+
+
+def pass_cost(device: torch.device) -> int:
+    """Positions that take as long as starting another forward pass."""
+    return PASS_COST if device.type == "cpu" else ACCELERATOR_PASS_COST
+
+
+def length_groups(lengths: Sequence[int], cost: int, most: int | None = None) -> list[LengthGroup]:
+    """Cut sequences, sorted by length, into the groups that cost least.
+
+    Args:
+        lengths: Tokens per sequence.
+        cost: Positions that take as long as starting another forward pass.
+        most: Sequences per group; any number by default.
+
+    Returns:
+        Groups from the shortest sequences to the longest; every sequence is in exactly one.
+
+    Example:
+        >>> length_groups([250, 12, 10, 256], cost=16)
+        [LengthGroup(places=[2, 1], length=12), LengthGroup(places=[0, 3], length=256)]
+    """
+    order = sorted(range(len(lengths)), key=lambda place: lengths[place])
+    most = len(order) if most is None else most
+    best, starts = [0], [0]
+    for end in range(1, len(order) + 1):
+        # The group that ends here may begin at any of the last `most` places; the rest before it is cut at its best.
+        longest = lengths[order[end - 1]]
+        first = range(max(0, end - most), end)
+        costs = [best[start] + (end - start) * longest + cost for start in first]
+        best.append(min(costs))
+        starts.append(first[costs.index(min(costs))])
+    groups, end = list[LengthGroup](), len(order)
+    while end:
+        groups.append(LengthGroup(order[starts[end] : end], lengths[order[end - 1]]))
+        end = starts[end]
+    return groups[::-1]
+
+
+def groups_of(mask: Bool[Tensor, "s l"]) -> list[LengthGroup]:
+    """Groups of sequences that are padded on the right, where the mask is False."""
+    return length_groups(mask.sum(dim=1).tolist(), pass_cost(mask.device))
+
+
+class GroupTokens(NamedTuple):
+    """The tokens of one group, and which sequences they are."""
+
+    rows: Int[Tensor, " g"]
+    tokens: Int[Tensor, "g m"]
+    attention_mask: Int[Tensor, "g m"] | None
+    """None where nothing is padded, which allows attention without a mask."""
+
+
+def run_in_groups(
+    run: Callable[[GroupTokens], dict[str, Tensor]], tokens: Int[Tensor, "s l"], mask: Bool[Tensor, "s l"] | None
+) -> dict[str, Tensor]:
+    """Run a model on sequences group by group and put its results together.
+
+    Args:
+        run: From the tokens of a group to named results, (g, m, ...) each.
+        tokens: Padded on the right.
+        mask: False on padding; None if there is none.
+
+    Returns:
+        Results (s, l, ...) of all sequences in their own order, zero on padding. Without padding these are exactly the
+        results of one run.
+    """
+    if mask is None or bool(mask.all()):
+        return run(GroupTokens(torch.arange(len(tokens), device=tokens.device), tokens, None))
+    together: dict[str, Tensor] = {}
+    for group in groups_of(mask):
+        given = _tokens_of(group, tokens, mask)
+        for name, result in run(given).items():
+            if name not in together:
+                together[name] = result.new_zeros(*tokens.shape, *result.shape[2:])
+            together[name][given.rows, : group.length] = result
+    for result in together.values():
+        result[~mask] = 0
+    return together
+
+
+def _tokens_of(group: LengthGroup, tokens: Int[Tensor, "s l"], mask: Bool[Tensor, "s l"]) -> GroupTokens:
+    rows = torch.tensor(group.places, device=tokens.device)
+    own = mask[rows, : group.length]
+    return GroupTokens(rows, tokens[rows, : group.length], None if bool(own.all()) else own.long())
+
+
+# The norm between attention and MLP. Gemma 3 has both of the first two, and the first is the right one.
+NORMS_BEFORE_MLP = ("pre_feedforward_layernorm", "post_attention_layernorm", "ln_2")
+ATTENTIONS = ("self_attn", "linear_attn", "attention", "attn")
+
+
+class _LastHookReached(Exception):  # noqa: N818  (stopping early is not an error)
+    """Raised inside the forward pass to stop it."""
+
+
+def capture(
+    model: LanguageModel,
+    points: Sequence[HookPoint],
+    tokens: Int[Tensor, "s l"],
+    mask: Bool[Tensor, "s l"] | None = None,
+    *,
+    early_stop: bool = True,
+) -> dict[str, Float[Tensor, "s l d"]]:
+    """Activations at hook points, by canonical name; layers after the last hook point are not run.
+
+    `mask` is False on padding, which must be on the right; None if there is no padding. Sequences of different lengths
+    are read in groups of similar length, and activations on padding are zero.
+    """
+
+    def run(group: GroupTokens) -> dict[str, Tensor]:
+        found: dict[str, Tensor] = {}
+        with ExitStack() as hooks, torch.no_grad():
+            for point in sorted(points):
+                last = early_stop and point == max(points)
+                hooks.callback(_register(model, point, _recorder(found, str(point), last)).remove)
+            with suppress(_LastHookReached):
+                model.decoder(input_ids=group.tokens, attention_mask=group.attention_mask, use_cache=False)
+        return found
+
+    return run_in_groups(run, tokens, mask)
+
+
+def check_hook_points(model: LanguageModel, points: Sequence[HookPoint]) -> None:
+    """Raise if the architecture lacks one of the hook points, before any work is done."""
+    for point in points:
+        _register(model, point, lambda _: None).remove()
+
+
+def _recorder(found: dict[str, Tensor], name: str, last: bool) -> Callable[[Tensor], None]:
+    owner = threading.get_ident()
+
+    def record(activation: Tensor) -> None:
+        # A stream prefetches in its own thread; a forward pass of the same model in another thread must not be stopped.
+        if threading.get_ident() != owner:
+            return
+        found[name] = activation
+        if last:
+            raise _LastHookReached
+
+    return record
+
+
+def _register(model: LanguageModel, point: HookPoint, record: Callable[[Tensor], None]) -> Any:
+    layer = model.layers[point.layer]
+    match point.site:
+        case "resid_pre":
+            return _record_input(layer, record)
+        case "resid_mid":
+            return _record_input(_norm_before_mlp(layer, point), record)
+        case "attn_out":
+            return _record_output(child(layer, ATTENTIONS, point), record)
+        case "mlp_out":
+            return _record_output(child(layer, ("mlp",), point), record)
+        case _:
+            return _record_output(layer, record)
+
+
+def _record_input(module: nn.Module, record: Callable[[Tensor], None]) -> Any:
+    def hook(_: nn.Module, positional: tuple[Any, ...], named: dict[str, Any]) -> None:
+        record(positional[0] if positional else named["hidden_states"])
+
+    return module.register_forward_pre_hook(hook, with_kwargs=True)
+
+
+def _record_output(module: nn.Module, record: Callable[[Tensor], None]) -> Any:
+    def hook(_: nn.Module, __: tuple[Any, ...], output: Any) -> None:
+        record(output[0] if isinstance(output, tuple) else output)
+
+    return module.register_forward_hook(hook)
+
+
+def _norm_before_mlp(layer: nn.Module, point: HookPoint) -> nn.Module:
+    if getattr(layer, "use_parallel_residual", False):
+        raise HookPointError(
+            f"{point} does not exist: {type(layer).__name__} adds the outputs of attention and MLP in one step; "
+            f"give resid_pre.{point.layer}, attn_out.{point.layer} or mlp_out.{point.layer}"
+        )
+    return child(layer, NORMS_BEFORE_MLP, point)
+
+
+def child(layer: nn.Module, names: Sequence[str], point: HookPoint) -> nn.Module:
+    """The first of the named submodules that the layer has."""
+    for name in names:
+        child = getattr(layer, name, None)
+        if isinstance(child, nn.Module):
+            return child
+    raise HookPointError(
+        f"{point} does not exist: {type(layer).__name__} has none of {', '.join(names)}; "
+        f"give resid_pre.{point.layer} instead"
+    )
+
+
+class Replacement(NamedTuple):
+    """Vectors to insert at a hook point, at the positions where the mask is True."""
+
+    point: HookPoint
+    mask: Bool[Tensor, "s l"]
+    vectors: Float[Tensor, "n d"]
+
+    def of_group(self, group: GroupTokens) -> "Replacement":
+        """The part for some of the sequences."""
+        parts = torch.split(self.vectors, self.mask.sum(dim=1).tolist())
+        own = torch.cat([parts[row] for row in group.rows.tolist()])
+        return Replacement(self.point, self.mask[group.rows, : group.tokens.shape[1]], own)
+
+
+def predictions(
+    model: LanguageModel,
+    tokens: Int[Tensor, "s l"],
+    mask: Bool[Tensor, "s l"] | None = None,
+    replacement: Replacement | None = None,
+) -> Float[Tensor, "s l v"]:
+    """Logits of the next token at every position; `mask` is False on padding, which must be on the right.
+
+    Sequences of different lengths are read in groups of similar length; logits on padding are zero.
+    """
+
+    def run(group: GroupTokens) -> dict[str, Tensor]:
+        own = None if replacement is None else replacement.of_group(group)
+        with torch.no_grad(), _spliced(model, own):
+            found = model.causal(input_ids=group.tokens, attention_mask=group.attention_mask, use_cache=False)
+        return {"logits": found.logits.float()}
+
+    return run_in_groups(run, tokens, mask)["logits"]
+
+
+@contextmanager
+def _spliced(model: LanguageModel, replacement: Replacement | None) -> Iterator[None]:
+    if replacement is None:
+        yield
+        return
+
+    def replaced(hidden: Tensor) -> Tensor:
+        hidden = hidden.clone()
+        hidden[replacement.mask] = replacement.vectors.to(hidden.dtype)
+        return hidden
+
+    hook = replace_at(model.layers, replacement.point, replaced)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+def replace_at(layers: nn.ModuleList, point: HookPoint, replaced: Callable[[Tensor], Tensor]) -> Any:
+    """Replace the activations (s, l, d) at a hook point in every forward pass; returns the handle that removes it.
+
+    Args:
+        layers: Of the decoder.
+        point: Any but resid_mid.
+        replaced: From the activations to what the model continues with.
+
+    Returns:
+        A handle with `remove()`.
+    """
+    layer = layers[point.layer]
+    match point.site:
+        case "resid_pre":
+            return _replace_input(layer, replaced)
+        case "attn_out":
+            return _replace_output(child(layer, ATTENTIONS, point), replaced)
+        case "mlp_out":
+            return _replace_output(child(layer, ("mlp",), point), replaced)
+        case "resid_post":
+            return _replace_output(layer, replaced)
+        case _:
+            # Replacing the input of the norm is not enough: the residual connection bypasses the norm.
+            raise HookPointError(
+                f"activations cannot be replaced at {point}; give a dictionary of resid_pre, attn_out or mlp_out"
+            )
+
+
+def _replace_input(module: nn.Module, replaced: Callable[[Tensor], Tensor]) -> Any:
+    def hook(
+        _: nn.Module, positional: tuple[Any, ...], named: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        if positional:
+            return (replaced(positional[0]), *positional[1:]), named
+        return positional, named | {"hidden_states": replaced(named["hidden_states"])}
+
+    return module.register_forward_pre_hook(hook, with_kwargs=True)
+
+
+def _replace_output(module: nn.Module, replaced: Callable[[Tensor], Tensor]) -> Any:
+    def hook(_: nn.Module, __: tuple[Any, ...], output: Any) -> Any:
+        return (replaced(output[0]), *output[1:]) if isinstance(output, tuple) else replaced(output)
+
+    return module.register_forward_hook(hook)
