@@ -51,7 +51,7 @@ def test_a_corpus_with_control_characters(form: list[str], tmp_path: Path, capsy
 def test_an_error_about_a_file_with_control_characters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(tmp_path / "\x1b[31mrun\u202e")]) == 1
     assert "\\x1b[31mrun\\u202e" in printed(capsys)
-    (tmp_path / "config.json").write_text(json.dumps({"format": "quadric-autoencoder", "format_version": 1, EVIL: 1}))
+    (tmp_path / "config.json").write_text(json.dumps({"format": "quadric-autoencoder", "format_version": 4, EVIL: 1}))
     assert main(["report", str(tmp_path)]) == 1
     assert "unknown keys" in printed(capsys)
 

@@ -19,7 +19,7 @@ torch.nn.Module.__call__ = forbidden
 BilinearAutoencoder.encode_prepared = forbidden
 from quadric.cli import main
 code = main(["report", sys.argv[1], "--out", sys.argv[2]])
-loaded = {"transformers", "datasets", "matplotlib", "quadric.train"} & set(sys.modules)
+loaded = {"transformers", "datasets", "matplotlib", "quadric.train.learner"} & set(sys.modules)
 text = ("quadric.data.settings", "quadric.data.resources", "quadric.data.corpus")
 loaded |= {name for name in sys.modules if name.startswith("quadric.data.") and not name.startswith(text)}
 print(code, sorted(loaded))
