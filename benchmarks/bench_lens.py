@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,33 +28,48 @@ from quadric.data.sources import as_activations
 from quadric.evidence.concepts.finding import Named, find_concepts
 from quadric.evidence.ranking import worth
 from quadric.geometry.neighbours import redundancy
-from quadric.model import Autoencoder
+from quadric.model import (
+    Atomic,
+    Composite,
+    Density,
+    Dictionary,
+    Error,
+    Mean,
+    Overlap,
+    Quadratic,
+    TopK,
+    paper_loss,
+)
+from quadric.run.recipes import changed_loss
 
 WORK = Path(tempfile.gettempdir()) / "quadric-benchmarks"
 STEPS, BATCH, N_LATENTS = 300, 2048, 512
-ALL = {"top_latents": N_LATENTS, "alpha": 0.3}
-PAPER = {"lens": "paper", "overlap_penalty": 0, **ALL}
+AFFINE, PAPER = Composite(n_latents=N_LATENTS), Composite(n_latents=N_LATENTS, lens="paper")
+TIED = Composite(n_latents=N_LATENTS, same_factors=True)
+STRONGEST = AFFINE.default_loss()
+ALL = (Error(), Density(0.3), Overlap(0.01))
 DICTIONARIES: dict[str, dict[str, Any]] = {
-    "paper, 6 atoms (the demo before)": {**PAPER, "atoms_per_latent": 6},
-    "affine, 32 strongest (default)": {},
-    "affine, 32 strongest, mean penalty": {"mean_penalty": 1},
-    "TopK, K = 32": {"prior": "topk"},
-    "affine, all latents": ALL,
-    "affine, all latents, no penalty": {**ALL, "overlap_penalty": 0},
-    "affine, all latents, tied": {**ALL, "tied": True},
-    "affine, 32 strongest, tied": {"tied": True},
-    "affine, 16 strongest": {"top_latents": 16},
-    "affine, 64 strongest": {"top_latents": 64},
-    "affine, 32 strongest, alpha 0.3": {"alpha": 0.3},
-    "affine, 32 strongest, 600 steps": {"steps": 600},
-    "paper, 32 strongest": {**PAPER, "top_latents": 32, "alpha": 0.05},
-    "paper": PAPER,
-    "paper, overlap penalty": {**PAPER, "overlap_penalty": 0.01},
-    "paper, atomic": {**PAPER, "prior": "atomic"},
-    "paper, quadratic": {**PAPER, "prior": "quadratic"},
-    "affine, atomic": {"prior": "atomic"},
-    "affine, quadratic": {"prior": "quadratic"},
+    "paper, 6 atoms (the demo before)": {"kind": replace(PAPER, atoms_per_latent=6.0)},
+    "affine, 32 strongest (default)": {"kind": AFFINE},
+    "affine, 32 strongest, mean penalty": {"kind": AFFINE, "loss": (Mean(), *STRONGEST)},
+    "TopK, K = 32": {"kind": TopK(n_latents=N_LATENTS)},
+    "affine, all latents": {"kind": AFFINE, "loss": ALL},
+    "affine, all latents, no penalty": {"kind": AFFINE, "loss": paper_loss()},
+    "affine, all latents, tied": {"kind": TIED, "loss": ALL},
+    "affine, 32 strongest, tied": {"kind": TIED},
+    "affine, 16 strongest": {"kind": AFFINE, "loss": changed_loss(STRONGEST, {"error.top": 16})},
+    "affine, 64 strongest": {"kind": AFFINE, "loss": changed_loss(STRONGEST, {"error.top": 64})},
+    "affine, 32 strongest, alpha 0.3": {"kind": AFFINE, "loss": changed_loss(STRONGEST, {"density": 0.3})},
+    "affine, 32 strongest, 600 steps": {"kind": AFFINE, "steps": 600},
+    "paper, 32 strongest": {"kind": PAPER, "loss": (Error(top=32), Density(0.05))},
+    "paper": {"kind": PAPER},
+    "paper, overlap penalty": {"kind": PAPER, "loss": ALL},
+    "paper, atomic": {"kind": Atomic(n_latents=N_LATENTS, lens="paper")},
+    "paper, quadratic": {"kind": Quadratic(n_latents=N_LATENTS, lens="paper")},
+    "affine, atomic": {"kind": Atomic(n_latents=N_LATENTS)},
+    "affine, quadratic": {"kind": Quadratic(n_latents=N_LATENTS)},
 }
+"""Arguments of `quadric.fit`."""
 NUMBERS = (
     "error", "floor", "error_constant", "error_linear", "error_quadratic", "density", "dense_share", "n_empty",
     "n_copies", "n_distinct",
@@ -71,7 +87,7 @@ def harvested(options: argparse.Namespace, split: str, tokens: int) -> str:
     return str(folder)
 
 
-def measured(autoencoder: Autoencoder, held_out: str, model: str) -> Row:
+def measured(autoencoder: Dictionary, held_out: str, model: str) -> Row:
     """All numbers of one dictionary."""
     report = quadric.evaluate(autoencoder, held_out, progress=False)
     findings = find_concepts([Named("", autoencoder)], model=model)
@@ -110,7 +126,7 @@ def make_rows(options: argparse.Namespace, path: Path) -> list[Row]:
                 continue
             began = time.perf_counter()
             given = {"steps": STEPS, "batch_tokens": BATCH, **settings}
-            autoencoder = quadric.fit(train, N_LATENTS, seed=seed, **given)
+            autoencoder = quadric.fit(train, seed=seed, **given)
             seconds = time.perf_counter() - began
             own = measured(autoencoder, held_out, options.model)
             rows.append({"dictionary": name, "seed": seed, "seconds": seconds, **own})

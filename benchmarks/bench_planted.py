@@ -10,13 +10,12 @@ autoencoders give the chance level.
 import argparse
 import statistics
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
-from measure import write_table
+from measure import paper_settings, write_table
 from planted import (
     KnownManifold,
     PlantedConfig,
@@ -34,10 +33,9 @@ from torch import Tensor
 
 from quadric.geometry import read
 from quadric.geometry.quadrics import AffineForm, lens_affine_form
-from quadric.model import Autoencoder, BilinearAutoencoder
+from quadric.model import BilinearAutoencoder, Composite, Density, Dictionary, Error, Term, TopK, paper_loss
 from quadric.model.lens import AffineLens, affine_lens, token_moments
-from quadric.run.recipes import Grid, Scale, autoencoders
-from quadric.train import AutoencoderConfig, Learner, TrainingConfig, train
+from quadric.train import Cell, Learner, Training, train
 from quadric.train.optimizers import Muon
 
 KINDS = ("direction", "circle", "sphere", "cone", "cluster", "shifted circle", "shifted sphere", "paraboloid")
@@ -78,6 +76,13 @@ class Planted(NamedTuple):
     lens: AffineLens
 
 
+class Trained(NamedTuple):
+    """A dictionary, before or after training."""
+
+    cell: Cell
+    dictionary: Dictionary
+
+
 def planted_config(options: argparse.Namespace, offset: float) -> PlantedConfig:
     many, few = options.manifolds, -(-2 * options.manifolds // 3)
     return PlantedConfig(
@@ -104,18 +109,23 @@ def run(options: argparse.Namespace, seed: int, offset: float) -> list[Score]:
     config = planted_config(options, offset)
     planted = ground_truth(plant(config, seed), config, seed)
     stream = PlantedStream(planted.manifolds, config, options.batch, seed)
-    training = TrainingConfig(steps=options.steps, alpha_warmup_steps=options.steps // 8)
-    learners = [
-        Learner(each.build(config.d_model, planted.lens if each.lens == "affine" else None), each, training)
-        for each in dictionaries(options, seed)
+    training = Training(steps=options.steps)
+    trained = [
+        Trained(cell, cell.settings.build(config.d_model, lens=lens, seed=seed))
+        for cell in dictionaries(options, seed)
+        for lens in [planted.lens if cell.settings.lens_name == "affine" else None]
     ]
     state = ", offset" if offset else ""
     scores = list(mean_token(planted, f"mean token{state}", seed))
     if not offset:
-        scores += [s for each in learners if each.config.lens == "paper"
+        scores += [s for each in trained if each.cell.settings.lens_name == "paper"
                    for s in scored(each, planted, offset, ", untrained")]  # fmt: skip
-    train(learners, stream, training, None)
-    scores += [score for each in learners for score in scored(each, planted, offset, state)]
+    learners = [
+        Learner(each.dictionary, each.cell.loss, training, name=each.cell.name, hook_point=each.cell.hook_point)
+        for each in trained
+    ]
+    train(learners, stream, training)
+    scores += [score for each in trained for score in scored(each, planted, offset, state)]
     return scores + scored_subspaces(options, planted, stream, seed) if offset else scores
 
 
@@ -160,38 +170,38 @@ def _strongest(scores: Float[Tensor, "n k"], count: int) -> Float[Tensor, "n k"]
     return (scores >= scores.topk(count, dim=1).values[:, -1:]).to(scores)
 
 
-def dictionaries(options: argparse.Namespace, seed: int) -> list[AutoencoderConfig]:
-    density = min(1.0, options.atoms_per_latent / (2 * options.latents))
-    plain = Scale(n_latents=options.latents, mixing_density=density, n_active=options.topk_active)
-    affine = replace(plain, lens="affine")
-    bilinear = Grid(dictionaries=PRIORS, alphas=(options.alpha,), seeds=(seed,))
-    composite, linear = Grid(seeds=(seed,)), Grid(dictionaries=("topk",), seeds=(seed,))
-    few = replace(affine, top_latents=options.kept_forms, alpha=0.0)
-    return [
-        config
-        for scale, grid in (
-            (plain, bilinear), (affine, bilinear), (few, composite),
-            (replace(FIT, n_latents=options.latents), composite), (plain, linear),
-        )
-        for config in autoencoders((PlantedStream.hook_point,), scale, grid)
-    ]  # fmt: skip
+def dictionaries(options: argparse.Namespace, seed: int) -> list[Cell]:
+    """The priors through both lenses with the loss of all latents; of a few latents; the default; TopK."""
+    k, density = options.latents, min(1.0, options.atoms_per_latent / (2 * options.latents))
+    lenses = {name: [paper_settings(prior, k, density, lens=name) for prior in PRIORS] for name in ("paper", "affine")}
+    whole = paper_loss(options.alpha)
+    few: tuple[Term, ...] = (Error(top=options.kept_forms), Density(0.0))
+    default, topk = Composite(n_latents=k), TopK(n_latents=k, n_active=options.topk_active)
+    chosen = [
+        *((settings, whole) for settings in (*lenses["paper"], *lenses["affine"])),
+        (paper_settings("composite", k, density, lens="affine"), few),
+        (default, default.default_loss()),
+        (topk, topk.default_loss()),
+    ]
+    place = PlantedStream.hook_point
+    return [Cell(hook_point=place, settings=settings, loss=loss, seed=seed) for settings, loss in chosen]
 
 
-def name_of(config: AutoencoderConfig) -> str:
-    if config.overlap_penalty:
-        return f"default (composite, affine, top {config.top_latents})"
-    top = "" if config.top_latents is None else f", top {config.top_latents}"
-    return f"{config.prior}, {config.lens}{top}"
+def name_of(cell: Cell) -> str:
+    top = next((each.top for each in cell.loss if isinstance(each, Error)), None)
+    if any(each.name == "overlap" for each in cell.loss):
+        return f"default (composite, affine, top {top})"
+    return f"{cell.settings.kind}, {cell.settings.lens_name}" + ("" if top is None else f", top {top}")
 
 
-def scored(learner: Learner, planted: Planted, offset: float, state: str) -> Iterator[Score]:
+def scored(trained: Trained, planted: Planted, offset: float, state: str) -> Iterator[Score]:
     """Score each manifold on its matched latent."""
-    autoencoder, seed = learner.autoencoder, learner.config.seed
+    autoencoder, seed = trained.dictionary, trained.cell.seed
     if not isinstance(autoencoder, BilinearAutoencoder):
         yield from scored_directions(autoencoder, planted, seed, state)
         return
-    name, origin = name_of(learner.config) + state, torch.zeros_like(planted.mean)
-    if learner.config.lens == "affine":
+    name, origin = name_of(trained.cell) + state, torch.zeros_like(planted.mean)
+    if trained.cell.settings.lens_name == "affine":
         yield from scored_forms(read_forms(autoencoder, planted.mean), planted, planted.mean, seed, name)
     elif not offset:
         yield from scored_forms(read_forms(autoencoder, origin), planted, origin, seed, name)
@@ -214,7 +224,7 @@ def read_forms(autoencoder: BilinearAutoencoder, mean: Tensor) -> list[AffineFor
     return [read(autoencoder, latent, mean).form for latent in range(autoencoder.n_latents)]
 
 
-def scored_directions(autoencoder: Autoencoder, planted: Planted, seed: int, state: str) -> Iterator[Score]:
+def scored_directions(autoencoder: Dictionary, planted: Planted, seed: int, state: str) -> Iterator[Score]:
     """Score each manifold on its matched direction, and on its r best directions together."""
     directions = unit_directions(autoencoder.decoder.detach())
     subspaces = [each.subspace for each in planted.known]

@@ -13,32 +13,34 @@ from measure import write_table
 
 from quadric.cli.progress import TrainingProgress, progress
 from quadric.data import ActivationConfig, HarvestConfig, harvest_to_folder
-from quadric.evaluation import Evaluation, EvaluationSettings, evaluate
-from quadric.evaluation.evaluating import Candidate
+from quadric.evaluation import Evaluation, EvaluationSettings
+from quadric.evaluation.evaluating import Candidate, evaluate_on_text
 from quadric.model import load_pretrained
 from quadric.run.config import RunConfig
 from quadric.run.folder import autoencoder_folders
-from quadric.run.recipes import SMALL, Grid, make_run_config
+from quadric.run.recipes import Recipe, run_of
 from quadric.run.running import create_run, is_finished, train_run
+from quadric.train import Training
 
 LAYER = "15"
+DENSITY = 0.002
+"""Share of C that composite dictionaries keep."""
 
 
 def wanted(options: argparse.Namespace) -> RunConfig:
     """All dictionaries with k latents (2k atoms), and the atomic and linear ones again with 2k latents."""
-    scale = replace(
-        SMALL, n_latents=options.latents, mixing_density=0.002, steps=options.steps, epochs=options.epochs,
-        alpha_warmup_steps=options.steps // 8, sequences_per_step=16, checkpoint_every=25,
-    )  # fmt: skip
-    activations = ActivationConfig(hook_points=LAYER)
-    seeds = tuple(range(options.seeds))
-    cache = str(options.work / "cache")
-    equal_k = make_run_config(
-        scale, activations, Grid(dictionaries=("quadratic", "composite", "atomic", "topk"), seeds=seeds)
+    k = options.latents
+    recipe = Recipe(
+        settings={"n_latents": k, "lens": "paper", "atoms_per_latent": DENSITY * 2 * k, "initial_density": 1.0},
+        training=Training(steps=options.steps, checkpoint_every=25),
+        sequences_per_step=16,
+        epochs=options.epochs,
     )
-    wider = replace(scale, n_latents=2 * options.latents)
-    equal_h = make_run_config(wider, activations, Grid(dictionaries=("atomic", "topk"), seeds=seeds))
-    return replace(equal_k, autoencoders=equal_k.autoencoders + equal_h.autoencoders, cache=cache)
+    wider = replace(recipe, settings={"n_latents": 2 * k, "lens": "paper"})
+    activations, seeds = ActivationConfig(hook_points=LAYER), tuple(range(options.seeds))
+    equal_k = run_of(recipe, activations, ("quadratic", "composite", "atomic", "topk"), seeds=seeds)
+    equal_h = run_of(wider, activations, ("atomic", "topk"), seeds=seeds)
+    return replace(equal_k, cells=equal_k.cells + equal_h.cells, cache=str(options.work / "cache"))
 
 
 def trained(options: argparse.Namespace) -> Path:
@@ -46,13 +48,13 @@ def trained(options: argparse.Namespace) -> Path:
     config, folder = wanted(options), options.work / f"run-{options.latents}-{options.steps}-{options.seeds}"
     storage = HarvestConfig(tokens=options.tokens, dtype="float16", sequences_per_shard=32)
     with progress() as display, display.tokens("harvest") as show:
-        harvest_to_folder(config.activations, storage, options.work / "cache", on_progress=show)
+        harvest_to_folder(config.reading, storage, options.work / "cache", on_progress=show)
     if not folder.exists():
         create_run(config, folder)
     if not is_finished(folder):
         with progress() as display:
-            training = TrainingProgress(display, config.training.steps)
-            train_run(folder, on_open=training.open, on_step=training.step)
+            training = TrainingProgress(display, config.training.steps, len(config.cells))
+            train_run(folder, on_open=training.open, callbacks=[training])
     return folder
 
 
@@ -86,7 +88,7 @@ def main() -> None:
     candidates = [
         Candidate(folder.name, name, load_pretrained(path)) for name, path in autoencoder_folders(folder).items()
     ]
-    found = evaluate(candidates, EvaluationSettings(spliced_tokens=options.spliced_tokens))
+    found = evaluate_on_text(candidates, EvaluationSettings(spliced_tokens=options.spliced_tokens))
     groups: dict[tuple[str, int], list[Evaluation]] = {}
     for each in found:
         groups.setdefault((each.kind, each.n_latents), []).append(each)

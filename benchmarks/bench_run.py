@@ -17,7 +17,6 @@ import torch
 from jaxtyping import Float
 from measure import LAYER, batches, held_out, layer_activations, paper_settings, write_table
 from paper_algorithm import PaperAutoencoder, PaperLearner
-from quadric.run.scales import BETTER
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 

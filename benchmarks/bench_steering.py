@@ -26,7 +26,7 @@ import quadric
 from quadric._io.files import write_atomically
 from quadric.cli import main as command
 from quadric.evaluation.measures import Interval, student_interval
-from quadric.model import Autoencoder
+from quadric.model import Dictionary
 from quadric.studies.steering.ablation import AblationRow, Harm, ablation_study, sparsest_distinct, summarize
 from quadric.studies.steering.curve import N_TEXTS, TEXT_LENGTH
 from quadric.studies.steering.of_run import OpenedRun, load_linear, open_run, read_prompts
@@ -97,7 +97,7 @@ def demo(folder: Path) -> Path:
     return folder
 
 
-def linear(folder: Path, opened: OpenedRun) -> Autoencoder:
+def linear(folder: Path, opened: OpenedRun) -> Dictionary:
     """A TopK dictionary of the same size, trained if it is missing."""
     if not folder.is_dir():
         size = opened.autoencoder.n_latents
@@ -113,7 +113,7 @@ def target(opened: OpenedRun, latent: int) -> float:
     return float(opened.evidence.calibration.signs[latent]) * float(known.quantiles[latent][place])
 
 
-def make_curves(opened: OpenedRun, topk: Autoencoder, kept: Kept, matches: Sequence[Any]) -> None:
+def make_curves(opened: OpenedRun, topk: Dictionary, kept: Kept, matches: Sequence[Any]) -> None:
     """Curves of the sparsest distinct latents, one seed after the other."""
     prompts = read_prompts(PROMPTS)[:N_PROMPTS]
     corpus, texts = opened.corpus(), opened.held_out_texts()

@@ -326,7 +326,7 @@ def in_tree(tree: Path, prior: str, size: Size) -> Iterator[Callable[[], object]
     """Our step on random tokens, by the code of a checkout, in a process of its own."""
     numbers = map(str, (size.latents(prior), size.n_hidden, size.n_tokens, D_MODEL))
     environment = os.environ | {"PYTHONPATH": f"{tree}{os.pathsep}{tree / 'benchmarks'}"}
-    command = [sys.executable, "-c", STEPS_OF_TREE, prior, *numbers]
+    command = [sys.executable, "-P", "-c", STEPS_OF_TREE, prior, *numbers]
     with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as worker:
         assert worker.stdin is not None
         assert worker.stdout is not None

@@ -30,7 +30,7 @@ from quadric.evidence.concepts.capturing import Capture, capture_by_forms, conce
 from quadric.evidence.concepts.reading import concept_vectors
 from quadric.evidence.concepts.words import CONCEPTS, Concept
 from quadric.interventions.latents import Latent
-from quadric.model import BilinearAutoencoder
+from quadric.model import Dictionary
 from quadric.model.objective import unit_tokens
 from quadric.studies.steering.measures import hellinger, mass
 from quadric.studies.steering.reading import encode_prompts
@@ -123,7 +123,7 @@ class Finding(NamedTuple):
 def cyclic_study(
     model: LanguageModel,
     point: HookPoint,
-    autoencoder: BilinearAutoencoder,
+    autoencoder: Dictionary,
     *,
     questions: Sequence[Question] = QUESTIONS,
     n_pairs: int = N_PAIRS,
@@ -159,7 +159,7 @@ def cyclic_study(
     return found
 
 
-def captured_by(model: LanguageModel, point: HookPoint, autoencoder: BilinearAutoencoder, concept: Concept) -> Capture:
+def captured_by(model: LanguageModel, point: HookPoint, autoencoder: Dictionary, concept: Concept) -> Capture:
     """The latent whose eigenspace has most of the concept's variance; as `quadric concepts` finds it."""
     vectors = concept_vectors(model, [point], TokenRules(), concept)[str(point)]
     return capture_by_forms(autoencoder, [concept_variance(unit_tokens(vectors))])[0]

@@ -14,11 +14,10 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from jaxtyping import Float
-from quadric.run.scales import LARGE, PAPER, Dictionary, Scale, resized
-from quadric.studies.sweep.results import row_path, write_row
 from torch import Tensor
 
 from quadric._io.files import write_json
@@ -28,23 +27,27 @@ from quadric.data.harvesting import Progress
 from quadric.data.models import load_shape
 from quadric.data.sources import as_activations
 from quadric.evaluation import evaluate
-from quadric.model import load_pretrained
+from quadric.model import Composite, Error, Term, TopK, load_pretrained, paper_loss
 from quadric.model.objective import unit_tokens
-from quadric.model.products import GradientDtype
+from quadric.model.settings import Bilinear, Mixed, settings_class
+from quadric.model.settings import Settings as KindSettings
 from quadric.run.config import RunConfig, read_run_config
 from quadric.run.folder import autoencoder_folder
-from quadric.run.recipes import Grid, make_run_config
+from quadric.run.recipes import changed_loss, make_run_config
 from quadric.run.running import CHECKPOINTS, is_finished, new_run, train_run
-from quadric.studies.sweep.rows import Row, cell_row
-from quadric.train import AutoencoderConfig, Learner, StepReport
+from quadric.studies.sweep.rows import Row, alpha_of, cell_row, row_path, write_row
+from quadric.train import Callback, Cell, Learner, Training
 from quadric.train.checkpoints import newest_checkpoint, newest_step
+from quadric.train.settings import GradientDtype
 
 ATOMS_PER_LATENT = 16.0
 """The paper's 0.1 % of 16,384 atoms."""
 PAPER_ALPHA = 0.3
 ALPHAS = (0.0, 1.0, 0.1)
 """Further weights of the density penalty, most telling first."""
-PRIORS: tuple[Dictionary, ...] = ("composite", "topk", "atomic")
+STRONGEST = 32
+"""Latents that the default reconstructs each token from, in small dictionaries too."""
+PRIORS = ("composite", "topk", "atomic")
 CURVE_TOKENS = 8192
 FLAT = 0.02
 """A curve counts as flat if the error falls by less than this share over the last quarter of the steps."""
@@ -70,7 +73,7 @@ class Settings:
     """Number type of the products that give the gradients of the atoms."""
     steps: int
     alpha_warmup_steps: int | None
-    """Steps over which α rises to its value; None shortens the paper's 256 with the steps, as recipes do."""
+    """Steps over which α rises to its value; None shortens the paper's 256 with the steps, as by default."""
     learning_rate: float
     learning_rate_decay: float
     sequences_per_step: int
@@ -84,6 +87,11 @@ class Settings:
     def epochs(self) -> int:
         return -(-self.steps * self.sequences_per_step * self.corpus.block_length // self.tokens) + 1
 
+    @property
+    def warmup(self) -> int:
+        """Steps over which α rises."""
+        return min(256, self.steps // 8) if self.alpha_warmup_steps is None else self.alpha_warmup_steps
+
 
 def cells(settings: Settings, work: Path) -> list[RunConfig]:
     """All cells, each a run of one autoencoder, most important first."""
@@ -93,7 +101,7 @@ def cells(settings: Settings, work: Path) -> list[RunConfig]:
         found += [*_paper(settings, k, (*PRIORS, "quadratic")), _default(settings, k)]
     found += [*_paper(settings, main, ("quadratic",)), *_paper(settings, main, ("composite",), seed=1)]
     found += [_default(settings, main, seed=1)]
-    if _default(settings, main) != (unpenalized := _default(settings, main, mean_penalty=0.0)):
+    if _default(settings, main) != (unpenalized := _default(settings, main, with_mean=False)):
         found += [unpenalized]
     for alpha in ALPHAS:
         found += _paper(settings, main, ("composite",), alpha=alpha)
@@ -104,45 +112,93 @@ def cells(settings: Settings, work: Path) -> list[RunConfig]:
 
 
 def _paper(
-    settings: Settings, n_latents: int, kinds: tuple[Dictionary, ...], alpha: float = PAPER_ALPHA, seed: int = 0
+    settings: Settings, n_latents: int, kinds: tuple[str, ...], alpha: float = PAPER_ALPHA, seed: int = 0
 ) -> list[RunConfig]:
-    scale = _sized(PAPER, settings, n_latents)
-    return [_run(scale, settings, Grid(dictionaries=(kind,), alphas=(alpha,), seeds=(seed,))) for kind in kinds]
+    made = [_sized(kind, settings, n_latents, "paper") for kind in kinds]
+    return [
+        _run(each, paper_loss(alpha) if isinstance(each, Bilinear) else each.default_loss(), settings, seed)
+        for each in made
+    ]
 
 
-def _default(settings: Settings, n_latents: int, seed: int = 0, mean_penalty: float | None = None) -> RunConfig:
-    """The default; with a penalty on the mean of 0, what the penalty that it has for many latents does."""
-    scale = replace(_sized(LARGE, settings, n_latents), mean_penalty=mean_penalty)
-    return _run(scale, settings, Grid(seeds=(seed,)))
+def _default(settings: Settings, n_latents: int, seed: int = 0, *, with_mean: bool = True) -> RunConfig:
+    """The default; without its penalty on the mean, what the penalty that it has for many latents does."""
+    made = _sized("composite", settings, n_latents, "affine")
+    loss = changed_loss(made.default_loss(), {"error.top": STRONGEST})
+    return _run(made, tuple(term for term in loss if with_mean or term.name != "mean"), settings, seed)
 
 
-def _sized(recipe: Scale, settings: Settings, n_latents: int) -> Scale:
-    """The recipe with our sizes; everything else, such as the schedules, is the recipe's."""
-    changes = {
-        "n_latents": n_latents, "n_hidden": 2 * n_latents, "atoms_per_latent": min(ATOMS_PER_LATENT, 2 * n_latents),
-        "initial_density": min(1.0, (settings.initial_atoms or 2 * n_latents) / (2 * n_latents)),
-        "n_active": min(settings.n_active, n_latents), "gradient_dtype": settings.gradient_dtype,
-        "steps": settings.steps, "epochs": settings.epochs,
-        "learning_rate": settings.learning_rate, "learning_rate_decay": settings.learning_rate_decay,
-        "sequences_per_step": settings.sequences_per_step, "checkpoint_every": settings.checkpoint_every,
-        "keep_checkpoints": 1,
-    }  # fmt: skip
-    if settings.alpha_warmup_steps is not None:
-        changes["alpha_warmup_steps"] = settings.alpha_warmup_steps
-    return resized(recipe, changes)
+def _sized(kind: str, settings: Settings, n_latents: int, lens: str) -> KindSettings:
+    """A kind with our sizes."""
+    n_hidden, made = 2 * n_latents, settings_class(kind)
+    given: dict[str, Any] = {}
+    if issubclass(made, TopK):
+        given = {"n_active": min(settings.n_active, n_latents)}
+    if issubclass(made, Bilinear):
+        given |= {"lens": lens}
+    if issubclass(made, Mixed):
+        given |= {"n_hidden": n_hidden}
+    if issubclass(made, Composite):
+        initial = min(1.0, (settings.initial_atoms or n_hidden) / n_hidden)
+        given |= {"atoms_per_latent": min(ATOMS_PER_LATENT, float(n_hidden)), "initial_density": initial}
+    return made(n_latents=n_latents, **given)
 
 
-def _run(scale: Scale, settings: Settings, grid: Grid) -> RunConfig:
-    config = make_run_config(scale, activations(settings), grid)
-    if not is_followed(only_autoencoder(config), settings):
+def _run(made: KindSettings, loss: tuple[Term, ...], settings: Settings, seed: int) -> RunConfig:
+    has_alpha = any(term.name == "density" and term.weight for term in made.default_loss())
+    if has_alpha and settings.alpha_warmup_steps is not None:
+        loss = changed_loss(loss, {"density.warmup": settings.alpha_warmup_steps})
+    dtype: GradientDtype = settings.gradient_dtype if isinstance(made, Bilinear) else "auto"
+
+    def cell_at(hook_points: tuple[str, ...]) -> tuple[Cell, ...]:
+        (place,) = hook_points
+        cell = Cell(hook_point=place, settings=made, loss=loss, seed=seed)
+        return (replace(cell, name=recorded_name(cell, dtype)),)
+
+    training = Training(
+        steps=settings.steps,
+        learning_rate=settings.learning_rate,
+        learning_rate_decay=settings.learning_rate_decay,
+        gradient_dtype=dtype,
+        checkpoint_every=settings.checkpoint_every,
+        keep_checkpoints=1,
+    )
+    config = make_run_config(
+        activations(settings), cell_at, training,
+        sequences_per_step=settings.sequences_per_step, epochs=settings.epochs,
+    )  # fmt: skip
+    if not is_followed(only_cell(config), settings):
         return config
-    return replace(config, training=replace(config.training, keep_checkpoints=settings.steps))
+    return replace(config, training=replace(training, keep_checkpoints=settings.steps))
 
 
-def is_followed(cell: AutoencoderConfig, settings: Settings) -> bool:
+def recorded_name(cell: Cell, gradient_dtype: GradientDtype) -> str:
+    """The name of a cell in the records, docs/results/large*/measured.json, which say the sizes of every cell."""
+    made, terms = cell.settings, {term.name: term for term in cell.loss}
+    if not isinstance(made, Bilinear):
+        active = getattr(made, "n_active", None)
+        return f"{cell.hook_point}-{made.kind}-k{made.n_latents}-active{active}-seed{cell.seed}"
+    sizes = f"k{made.n_latents}"
+    if isinstance(made, Mixed):
+        sizes += f"-h{made.n_hidden}"
+    if isinstance(made, Composite):
+        sizes += f"-density{made.mixing_density:g}"
+        sizes += f"-from{made.initial_density:g}" if made.initial_density != 1 else ""
+    loss = f"alpha{alpha_of(cell):g}"
+    loss += f"-overlap{terms['overlap'].weight:g}" if "overlap" in terms else ""
+    top = next((term.top for term in cell.loss if isinstance(term, Error)), None)
+    loss += "" if top is None else f"-top{top}"
+    loss += f"-mean{terms['mean'].weight:g}" if "mean" in terms else ""
+    loss += "" if gradient_dtype == "auto" else f"-gradients-{gradient_dtype}"
+    kind = made.kind + "-affine" * (made.lens == "affine")
+    return f"{cell.hook_point}-{kind}-{sizes}-{loss}-seed{cell.seed}"
+
+
+def is_followed(cell: Cell, settings: Settings) -> bool:
     """Whether all checkpoints of a cell are kept, to compare seeds over the course of training."""
-    printed = cell.kind == "bilinear" and (cell.prior, cell.lens, cell.alpha) == ("composite", "paper", PAPER_ALPHA)
-    return printed and cell.n_latents == settings.n_latents
+    made = cell.settings
+    printed = (made.kind, made.lens_name, alpha_of(cell)) == ("composite", "paper", PAPER_ALPHA)
+    return printed and made.n_latents == settings.n_latents
 
 
 def activations(settings: Settings, split: str = "train") -> ActivationConfig:
@@ -151,15 +207,15 @@ def activations(settings: Settings, split: str = "train") -> ActivationConfig:
     return ActivationConfig(model=settings.model, hook_points=str(settings.layer), corpus=corpus)
 
 
-def only_autoencoder(config: RunConfig) -> AutoencoderConfig:
-    """The autoencoder of a cell."""
-    (found,) = config.autoencoders
+def only_cell(config: RunConfig) -> Cell:
+    """The only cell of a run."""
+    (found,) = config.cells
     return found
 
 
 def name_of(config: RunConfig) -> str:
-    """The name of a cell, which is that of its autoencoder."""
-    return only_autoencoder(config).name
+    """The name of the only cell of a run."""
+    return only_cell(config).name
 
 
 def harvest_both(settings: Settings, work: Path, on_progress: Callable[[str, Progress], None]) -> None:
@@ -180,22 +236,21 @@ def stored_tokens(settings: Settings, work: Path, split: str, count: int) -> Flo
     return next(iter(source.stream(batch_tokens=min(count, len(source)), seed=None))).activations[hook_point]
 
 
-def train_cell(config: RunConfig, work: Path, held_out: Float[Tensor, "n d"], on_step: Callable[..., None]) -> None:
+def train_cell(config: RunConfig, work: Path, held_out: Float[Tensor, "n d"], on_step: Callback) -> None:
     """Train a cell from its last checkpoint to its end, measuring every checkpoint on held-out tokens."""
     folder = work / "runs" / name_of(config)
     if (folder / "run.json").is_file():
         _check_same(read_run_config(folder), config, folder)
     curve = Curve(config, folder, work, held_out)
 
-    def watch(step: int, reports: dict[str, StepReport]) -> None:
-        on_step(step, reports)
+    def measure(learner: Learner) -> None:
         curve.measure_newest()
 
     if not (folder / "run.json").is_file():
         with new_run(config, folder):
-            train_run(folder, on_step=watch)
+            train_run(folder, callbacks=[on_step, measure])
     elif not is_finished(folder):
-        train_run(folder, on_step=watch)
+        train_run(folder, callbacks=[on_step, measure])
     curve.measure_newest()
 
 
@@ -229,19 +284,25 @@ class Curve:
         found, _ = newest_checkpoint(self.folder / CHECKPOINTS)
         if found is None:
             return
-        config = only_autoencoder(self.config)
+        cell = only_cell(self.config)
         if self.learner is None:
-            self.learner = Learner(config.build(self.held_out.shape[1]), config, self.config.training)
-        self.learner.restore(found.learners[config.name], found.step)
+            self.learner = learner_of(self.config, self.held_out.shape[1])
+        self.learner.restore(found.learners[cell.name], found.step)
         self.errors[found.step] = held_out_error(self.learner, self.held_out)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         write_json(self.path, {str(step): error for step, error in sorted(self.errors.items())})
 
 
+def learner_of(config: RunConfig, d_model: int) -> Learner:
+    """A new learner of a cell, to restore checkpoints into."""
+    cell = only_cell(config)
+    return Learner(cell.settings.build(d_model, seed=cell.seed), cell.loss, config.training, name=cell.name)
+
+
 @torch.no_grad()
 def held_out_error(learner: Learner, tokens: Float[Tensor, "n d"]) -> float:
-    """Mean product-space error of the autoencoder as it is now."""
-    return learner.autoencoder.eval().error(tokens).mean().item()
+    """Mean product-space error of the dictionary as it is now."""
+    return learner.dictionary.eval().error(tokens).mean().item()
 
 
 def curve_path(work: Path, name: str) -> Path:
@@ -292,12 +353,11 @@ def order_at_equal_steps(configs: list[RunConfig], rows: list[Row], settings: Se
     """Errors of the priors and TopK at the last step that all of them have reached, also of unfinished cells."""
     curves = {}
     for config in configs:
-        cell = only_autoencoder(config)
-        is_linear = cell.kind != "bilinear"
-        printed = is_linear or (cell.lens, cell.alpha) == ("paper", PAPER_ALPHA)
-        if printed and (cell.n_latents, cell.seed) == (settings.n_latents, 0):
-            curve = {row["step"]: row["error"] for row in rows if row["cell"] == name_of(config)}
-            curves[cell.kind if is_linear else cell.prior] = curve
+        cell = only_cell(config)
+        made = cell.settings
+        printed = made.lens_name is None or (made.lens_name, alpha_of(cell)) == ("paper", PAPER_ALPHA)
+        if printed and (made.n_latents, cell.seed) == (settings.n_latents, 0):
+            curves[made.kind] = {row["step"]: row["error"] for row in rows if row["cell"] == name_of(config)}
     started = {kind: curve for kind, curve in curves.items() if len(curve) > 1}
     if len(started) < 2:
         return ""
@@ -314,7 +374,7 @@ def measure_cell(config: RunConfig, work: Path, settings: Settings) -> None:
         return
     autoencoder = load_pretrained(autoencoder_folder(work / "runs" / name, name))
     found = evaluate(autoencoder, work / "activations" / "held_out", tokens=settings.held_out_tokens, progress=False)
-    write_row(work, cell_row(only_autoencoder(config), config, autoencoder, found, name))
+    write_row(work, cell_row(only_cell(config), config, autoencoder, found, name))
 
 
 def linear_share(unit: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> Float[Tensor, " k"]:

@@ -16,13 +16,12 @@ from large_cells import (
     PAPER_ALPHA,
     Settings,
     is_followed,
+    learner_of,
     name_of,
-    only_autoencoder,
+    only_cell,
     read_linearity,
     stored_tokens,
 )
-from quadric.run.scales import LARGE, PAPER
-from quadric.studies.sweep.results import read_rows
 from torch import Tensor
 
 from quadric._io.files import read_json, write_json
@@ -30,17 +29,21 @@ from quadric.data import find_model
 from quadric.data.models import load_shape
 from quadric.evaluation.floor import TOKENS_PER_LATENT, floor_bounds
 from quadric.geometry.comparison import NULL_SEED, agreement, portrait
-from quadric.geometry.dictionary import require_bilinear
+from quadric.geometry.dictionary import check_forms
 from quadric.geometry.similarity import comparable, randomly_initialized, without_mean
-from quadric.model import BilinearAutoencoder, load_pretrained
+from quadric.model import Dictionary, load_pretrained
+from quadric.model.forms import Forms
 from quadric.model.lens import AffineLens
 from quadric.model.objective import unit_tokens
+from quadric.model.settings import MOST_WITHOUT_MEAN
+from quadric.model.settings import Settings as KindSettings
 from quadric.run.config import RunConfig
 from quadric.run.folder import autoencoder_folder
+from quadric.run.recipes import PAPER
 from quadric.run.running import CHECKPOINTS, is_finished
 from quadric.studies.figures.similarity import measured
-from quadric.studies.sweep.rows import Row
-from quadric.train import AutoencoderConfig, Learner
+from quadric.studies.sweep.rows import Row, alpha_of, read_rows
+from quadric.train import Cell
 from quadric.train.checkpoints import checkpoint_steps, read_checkpoint
 
 RANDOM = "random initialization"
@@ -62,7 +65,7 @@ PARTS = ("rows", "curves", "linear", "comparisons", "over_training")
 FLOOR = "floor.json"
 REMEDY = "restore it from git, or delete it to measure all cells again"
 BEFORE_THE_CHOICE = {
-    "learning_rate": PAPER.learning_rate, "learning_rate_decay": PAPER.learning_rate_decay, "alpha_warmup_steps": None,
+    "learning_rate": PAPER.training.rate, "learning_rate_decay": PAPER.training.decay, "alpha_warmup_steps": None,
 }  # fmt: skip
 """Settings that records lack which were made before there was a choice."""
 SCHEDULING = ("checkpoint_every",)
@@ -83,15 +86,14 @@ class Pair(NamedTuple):
 
 def pairs(configs: list[RunConfig], settings: Settings) -> Iterator[Pair]:
     """What the claims need: across α, across seeds, across priors, and the chance level of each."""
-    main = [each for each in configs if only_autoencoder(each).n_latents == settings.n_latents]
-    bilinear = [each for each in main if only_autoencoder(each).kind == "bilinear"]
-    printed = [each for each in bilinear if only_autoencoder(each).lens == "paper"]
-    default = [each for each in bilinear if only_autoencoder(each).lens != "paper"]
-    composite = [each for each in printed if only_autoencoder(each).prior == "composite"]
-    alphas = sorted((e for e in composite if only_autoencoder(e).seed == 0), key=lambda e: only_autoencoder(e).alpha)
-    reference = next(each for each in alphas if only_autoencoder(each).alpha == PAPER_ALPHA)
+    main = [each for each in configs if made_of(each).n_latents == settings.n_latents]
+    printed = [each for each in main if made_of(each).lens_name == "paper"]
+    default = [each for each in main if made_of(each).lens_name == "affine"]
+    composite = [each for each in printed if made_of(each).kind == "composite"]
+    alphas = sorted((e for e in composite if only_cell(e).seed == 0), key=lambda e: alpha_of(only_cell(e)) or 0.0)
+    reference = next(each for each in alphas if alpha_of(only_cell(each)) == PAPER_ALPHA)
     yield Pair("chance, composite", reference, None)
-    for other in (each for each in composite if only_autoencoder(each).seed != 0):
+    for other in (each for each in composite if only_cell(each).seed != 0):
         yield Pair("seeds, composite", reference, other)
     if len(default) > 1:
         yield Pair("chance, default", default[0], None)
@@ -100,8 +102,13 @@ def pairs(configs: list[RunConfig], settings: Settings) -> Iterator[Pair]:
         for second in alphas[number + 1 :]:
             yield Pair("alphas, composite", first, second)
     for other in printed:
-        if only_autoencoder(other).prior != "composite":
+        if made_of(other).kind != "composite":
             yield Pair("priors", reference, other)
+
+
+def made_of(config: RunConfig) -> KindSettings:
+    """The settings of the dictionary of a cell."""
+    return only_cell(config).settings
 
 
 def finished(config: RunConfig, work: Path) -> bool:
@@ -125,7 +132,7 @@ def compare_over_training(configs: list[RunConfig], settings: Settings, work: Pa
     d_model = load_shape(find_model(settings.model)).d_model
     for pair in pairs(configs, settings):
         cells = [each for each in (pair.first, pair.second) if each is not None and finished(each, work)]
-        if len(cells) < 2 or not all(is_followed(only_autoencoder(each), settings) for each in cells):
+        if len(cells) < 2 or not all(is_followed(only_cell(each), settings) for each in cells):
             continue
         first, second = cells
         for step in sorted(set(_steps(first, work)) & set(_steps(second, work))):
@@ -141,12 +148,11 @@ def _steps(config: RunConfig, work: Path) -> list[int]:
     return checkpoint_steps(work / "runs" / name_of(config) / CHECKPOINTS)
 
 
-def _at_step(config: RunConfig, step: int, d_model: int, work: Path) -> BilinearAutoencoder:
-    """The autoencoder of a cell as it was at a checkpoint."""
-    cell = only_autoencoder(config)
-    learner = Learner(cell.build(d_model), cell, config.training)
-    learner.restore(read_checkpoint(work / "runs" / cell.name / CHECKPOINTS, step).learners[cell.name], step)
-    return require_bilinear(learner.autoencoder.eval())
+def _at_step(config: RunConfig, step: int, d_model: int, work: Path) -> Dictionary:
+    """The dictionary of a cell as it was at a checkpoint."""
+    name, learner = name_of(config), learner_of(config, d_model)
+    learner.restore(read_checkpoint(work / "runs" / name / CHECKPOINTS, step).learners[name], step)
+    return check_forms(learner.dictionary.eval())
 
 
 def read_over_training(work: Path) -> list[dict[str, Any]]:
@@ -158,17 +164,17 @@ def read_over_training(work: Path) -> list[dict[str, Any]]:
 def _compared(pair: Pair, settings: Settings, work: Path) -> dict[str, Any]:
     mine = _loaded(name_of(pair.first), work)
     other = randomly_initialized(mine, NULL_SEED) if pair.second is None else _loaded(name_of(pair.second), work)
-    first, second = only_autoencoder(pair.first), pair.second and only_autoencoder(pair.second)
+    first, second = only_cell(pair.first), pair.second and only_cell(pair.second)
     return {
         "about": pair.about, "first": first.name, "second": second.name if second else RANDOM,
-        "alpha": first.alpha, "other_alpha": second.alpha if second else None,
-        "prior": first.prior, "other_prior": second.prior if second else None,
+        "alpha": alpha_of(first), "other_alpha": alpha_of(second) if second else None,
+        "prior": first.settings.kind, "other_prior": second.settings.kind if second else None,
         **agreement_with_and_without_mean(*comparable(mine, other), mean_token(settings, work)),
     }  # fmt: skip
 
 
 def agreement_with_and_without_mean(
-    mine: BilinearAutoencoder, other: BilinearAutoencoder, mean: Float[Tensor, " d"]
+    mine: Dictionary | Forms, other: Dictionary | Forms, mean: Float[Tensor, " d"]
 ) -> dict[str, float]:
     """Agreement of the whole forms, and of their quadratic blocks alone."""
     own_mean = None if isinstance(mine.lens, AffineLens) else mean
@@ -182,8 +188,8 @@ def mean_token(settings: Settings, work: Path) -> Float[Tensor, " d"]:
     return unit_tokens(stored_tokens(settings, work, "train", min(SAMPLE_TOKENS, settings.tokens))).mean(0)
 
 
-def _loaded(name: str, work: Path) -> BilinearAutoencoder:
-    return require_bilinear(load_pretrained(autoencoder_folder(work / "runs" / name, name)))
+def _loaded(name: str, work: Path) -> Dictionary:
+    return check_forms(load_pretrained(autoencoder_folder(work / "runs" / name, name)))
 
 
 def read_comparisons(work: Path) -> list[dict[str, Any]]:
@@ -257,13 +263,15 @@ class Finished(NamedTuple):
         return {name: row for name, row in rows.items() if row is not None}
 
 
-def is_unpenalized(cell: AutoencoderConfig) -> bool:
-    return cell.lens == "affine" and LARGE.mean_penalty_of(cell.n_latents) > cell.mean_penalty
+def is_unpenalized(cell: Cell) -> bool:
+    """Whether a cell lacks the penalty on the mean that the default has."""
+    has_mean = any(term.name == "mean" for term in cell.loss)
+    return cell.settings.lens_name == "affine" and cell.settings.n_latents > MOST_WITHOUT_MEAN and not has_mean
 
 
 def lacks_penalty(row: Row) -> bool:
     """The same of a row; rows of earlier versions do not name the penalty, and had none."""
-    return row["lens"] == "affine" and LARGE.mean_penalty_of(row["n_latents"]) > (row.get("mean_penalty") or 0)
+    return row["lens"] == "affine" and row["n_latents"] > MOST_WITHOUT_MEAN and not row.get("mean_penalty")
 
 
 def read_finished(configs: list[RunConfig], work: Path, settings: Settings) -> Finished:

@@ -14,7 +14,7 @@ from large_cells import (
     convergence,
     flatness,
     name_of,
-    only_autoencoder,
+    only_cell,
     order_at_equal_steps,
 )
 from large_measured import (
@@ -28,17 +28,15 @@ from large_measured import (
     read_finished,
 )
 from paper_claims import NOT_YET, figure_lines, machine, save_as_svg, spread
-from quadric.studies.figures.series import all_series
-from quadric.studies.figures.widths import at_one_layer, crossings, over_width
-from quadric.studies.figures.widths import draw as draw_widths
 
 from quadric._io.csv import csv_of_rows
 from quadric._io.files import write_atomically
 from quadric.evaluation.active import TOKENS as ACTIVE_TOKENS
 from quadric.run.config import RunConfig
-from quadric.studies.figures import FigureData, MissingDataError
+from quadric.studies.figures.errors import at_one_layer, crossings, draw_widths, over_width
+from quadric.studies.figures.figure_data import FigureData, MissingDataError, all_series
 from quadric.studies.figures.style import AFFINE_LOOKS, LOOKS, Drawn, Look, panels, styled
-from quadric.studies.sweep.rows import Row
+from quadric.studies.sweep.rows import Row, alpha_of
 
 COLUMNS = (
     "k", "kind", "lens", "α", "seed", "error", "constant", "linear", "quadratic", "active", "error of 32",
@@ -246,7 +244,7 @@ def write_page(configs: list[RunConfig], settings: Settings, work: Path, results
     """Write tables, figures and the page from what is finished; returns the page's path."""
     results.mkdir(parents=True, exist_ok=True)
     found, curves = read_finished(configs, work, settings), convergence(configs, work)
-    main = [config for config in configs if only_autoencoder(config).n_latents == settings.n_latents]
+    main = [config for config in configs if only_cell(config).settings.n_latents == settings.n_latents]
     names = {name_of(config) for config in main}
     drawable = [row for row in curves if row["cell"] in names]
     if drawable:
@@ -284,7 +282,7 @@ def _lines(configs: list[RunConfig], found: Finished, curves: list[Row], results
             f"Factors of the products that give the gradients of the atoms are rounded to {settings.gradient_dtype}; "
             "[Whole runs](../../speed.md#whole-runs) compares this too."
         )
-    yield f"α rises to its value over the first {configs[0].training.alpha_warmup_steps:,} steps."
+    yield f"α rises to its value over the first {settings.warmup:,} steps."
     yield from ("", *_missing(configs, found), "", PRIMER, "")
     yield from ("| claim | paper | measured here |", "|---|---|---|")
     for each in CLAIMS:
@@ -445,8 +443,9 @@ def draw_convergence(configs: list[RunConfig], rows: list[Row]) -> Drawn:
             line = [(row["step"], row["error"]) for row in rows if row["cell"] == name]
             if line:
                 steps, errors = zip(*line, strict=True)
-                cell = only_autoencoder(config)
-                marker = ALPHA_MARKERS.get(cell.alpha, look.marker) if look is LOOKS["composite"] else look.marker
+                cell = only_cell(config)
+                is_composite, alpha = look is LOOKS["composite"], alpha_of(cell) or 0.0
+                marker = ALPHA_MARKERS.get(alpha, look.marker) if is_composite else look.marker
                 marker = "x" if is_unpenalized(cell) else marker
                 style: dict[str, Any] = {"color": look.colour, "marker": marker, "markersize": 3, "linewidth": 1}
                 axes.plot(steps, errors, look.dashes, alpha=1 - 0.5 * cell.seed, label=_label(config, look), **style)
@@ -458,19 +457,19 @@ def draw_convergence(configs: list[RunConfig], rows: list[Row]) -> Drawn:
 
 
 def _look(config: RunConfig) -> Look:
-    cell = only_autoencoder(config)
-    if cell.kind != "bilinear":
-        return LOOKS[cell.kind]
-    return (LOOKS if cell.lens == "paper" else AFFINE_LOOKS)[cell.prior]
+    made = only_cell(config).settings
+    return (AFFINE_LOOKS if made.lens_name == "affine" else LOOKS)[made.kind]
 
 
 def in_words(configs: list[RunConfig]) -> dict[str, str]:
     """What each cell is, by its name, which is too long for a table."""
-    return {name_of(each): f"{_label(each, _look(each))}, k = {only_autoencoder(each).n_latents:,}" for each in configs}
+    return {
+        name_of(each): f"{_label(each, _look(each))}, k = {only_cell(each).settings.n_latents:,}" for each in configs
+    }
 
 
 def _label(config: RunConfig, look: Look) -> str:
-    cell = only_autoencoder(config)
-    alpha = f", α = {cell.alpha:g}" if cell.kind == "bilinear" else ""
+    cell = only_cell(config)
+    alpha = "" if (weight := alpha_of(cell)) is None else f", α = {weight:g}"
     penalty = NO_PENALTY if is_unpenalized(cell) else ""
     return f"{look.label}{alpha}{penalty}" + (f", seed {cell.seed}" if cell.seed else "")

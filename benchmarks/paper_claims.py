@@ -297,13 +297,15 @@ def manifolds(results: Path, sweep: Path) -> str:
     return WITH_EMBEDDED if cells(sweep) else NOT_YET
 
 
+def is_default(row: dict[str, str]) -> bool:
+    """Whether a row of concepts is of the default; names say what differs from it, and those of 0.2 its lens."""
+    name = row["autoencoder"]
+    return "-affine-" in name or (row["kind"] == "composite" and "-lens-paper-" not in name and "-alpha" not in name)
+
+
 def known_concepts(results: Path, sweep: Path) -> str:
     """The best composite latent for every concept, over all layers."""
-    rows = [
-        row
-        for row in read(results / "concepts.csv")
-        if row["kind"] == "composite" and "-alpha0.3-" in row["autoencoder"]
-    ]
+    rows = [row for row in read(results / "concepts.csv") if row["kind"] == "composite" and not is_default(row)]
     if not rows:
         return NOT_YET
     best: dict[str, dict[str, str]] = {}
@@ -325,7 +327,7 @@ def detections(rows: Rows) -> list[str]:
     for concept in dict.fromkeys(row["concept"] for row in rows if row.get("detected")):
         best: dict[str, float] = {}
         for row in rows:
-            name = DEFAULT if "-affine-" in row["autoencoder"] else row["kind"]
+            name = DEFAULT if is_default(row) else row["kind"]
             if row["concept"] == concept and name in ("composite", DEFAULT, "topk"):
                 best[name] = max(best.get(name, 0.0), float(row["detected"]))
         found.append(f"{concept} detected {', '.join(f'{value:.2f} ({name})' for name, value in best.items())}")

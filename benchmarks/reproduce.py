@@ -13,7 +13,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from large_cells import layers_at
@@ -27,12 +27,16 @@ from quadric.data.models import load_shape
 from quadric.evidence import EvidenceSettings, collect, open_cached, text_behind
 from quadric.geometry.dictionary import check_forms
 from quadric.model import load_pretrained
+from quadric.run.config import read_run_config
 from quadric.run.folder import autoencoder_folders, evidence_folder
+from quadric.studies.sweep.rows import alpha_of
+from quadric.train import Cell
 
 ROOT = Path(__file__).parents[1]
 EMBEDDED = "smollm2"
 FRACTIONS = (1 / 8, 1 / 2, 4 / 5)
 """Of the depth of the model; the middle one is the main layer."""
+PAPER_ALPHA = 0.3
 ALPHAS = "0 0.1 0.3 0.6 1"
 SEEDS = "0 1 2"
 """Seeds at the main layer; the other layers have one, because three everywhere would not fit into the hour."""
@@ -60,6 +64,7 @@ def sweeps(options: argparse.Namespace) -> list[str]:
     printed = f"quadric sweep --recipe paper {shared} --out {shlex.quote(str(options.work / 'sweep'))}"
     default = f"quadric sweep --recipe small {shared} --out {shlex.quote(str(options.work / DEFAULT_SWEEP))}"
     kinds, main = "atomic composite quadratic topk", f"--layers {options.main_layer} --seeds {options.seeds}"
+    kinds += "" if options.n_active is None else f" --n-active {options.n_active}"
     return [
         f"{printed} --layers {options.layers} --prior {kinds}",
         f"{printed} {main} --prior {kinds}",
@@ -86,14 +91,23 @@ def sweep(options: argparse.Namespace) -> None:
         call(command)
 
 
+def trained(sweep: Path) -> Iterator[tuple[Cell, Path]]:
+    """The trained dictionaries of a sweep, each with its folder."""
+    for run in sorted((sweep / "runs").iterdir()):
+        folders = autoencoder_folders(run)
+        yield from ((cell, folders[cell.name]) for cell in read_run_config(run).cells if cell.name in folders)
+
+
 def main_dictionary(options: argparse.Namespace) -> Path:
     """Folder of the composite autoencoder that gets evidence: the first seed at the main layer."""
-    wanted = f"resid_pre.{options.main_layer}-composite-"
-    for run in sorted((options.work / "sweep" / "runs").iterdir()):
-        for name, folder in autoencoder_folders(run).items():
-            if name.startswith(wanted) and name.endswith("-alpha0.3-seed0"):
-                return folder
-    raise FileNotFoundError(f"no {wanted}…-alpha0.3-seed0 in {options.work}; sweep layer {options.main_layer} first")
+    place = f"resid_pre.{options.main_layer}"
+    for cell, folder in trained(options.work / "sweep"):
+        if (cell.hook_point, cell.settings.kind, alpha_of(cell), cell.seed) == (place, "composite", PAPER_ALPHA, 0):
+            return folder
+    raise FileNotFoundError(
+        f"no composite dictionary of {place} with α = {PAPER_ALPHA} and seed 0 in {options.work}; "
+        f"sweep layer {options.main_layer} first"
+    )
 
 
 def evidence(options: argparse.Namespace) -> None:
@@ -128,13 +142,12 @@ def concepts(options: argparse.Namespace) -> None:
 
     Quadratic dictionaries take a minute each, so they are searched at the main layer only.
     """
-    runs = [run for name in ("sweep", DEFAULT_SWEEP) for run in sorted((options.work / name / "runs").iterdir())]
     folders = [
         folder
-        for run in runs
-        for name, folder in autoencoder_folders(run).items()
-        if name.endswith("-seed0") and ("-alpha0.3-" in name or "-topk-" in name or "-affine-" in name)
-        if "-quadratic-" not in name or name.startswith(f"resid_pre.{options.main_layer}-")
+        for name in ("sweep", DEFAULT_SWEEP)
+        for cell, folder in trained(options.work / name)
+        if cell.seed == 0 and (alpha_of(cell) in (PAPER_ALPHA, None) or cell.settings.lens_name == "affine")
+        if cell.settings.kind != "quadratic" or cell.hook_point == f"resid_pre.{options.main_layer}"
     ]
     where = " ".join(shlex.quote(str(folder)) for folder in folders)
     places = {"--model": options.model, "--corpus": options.corpus}
@@ -199,6 +212,7 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--main-layer", default=None, help="layer of the sweep over alpha; default: the middle one")
     parser.add_argument("--alphas", default=ALPHAS)
     parser.add_argument("--seeds", default=SEEDS, help="at the main layer; the other layers have seed 0 only")
+    parser.add_argument("--n-active", type=int, default=None, help="latents per token of TopK; default: the paper's 32")
     parser.add_argument("--sizes", default=None, help="size flags of the sweeps; default: k = half the width")
     parser.add_argument("--more", default="", help="further flags of the sweeps")
     parser.add_argument(

@@ -30,7 +30,7 @@ from large_cells import (
     measure_cell,
     measure_linearity,
     name_of,
-    only_autoencoder,
+    only_cell,
     stored_tokens,
     train_cell,
     widths_of,
@@ -51,11 +51,13 @@ from quadric.cli.progress import Display, progress
 from quadric.data import describe, find_model
 from quadric.data.corpus import CorpusConfig
 from quadric.data.models import load_shape
-from quadric.model.products import GradientDtype
 from quadric.run.config import RunConfig
+from quadric.run.recipes import PAPER
 from quadric.studies.sweep.rows import row_path
+from quadric.train import Learner
+from quadric.train.cost import LinearStep, phases
 from quadric.train.machine import matmul_rate
-from quadric.train.plan import plan_run
+from quadric.train.settings import GradientDtype
 
 ROOT = Path(__file__).parents[1]
 
@@ -109,16 +111,15 @@ def print_plan(configs: list[RunConfig], settings: Settings) -> None:
         f"{'TFLOP':>9} {'hours':>6} {'GiB':>5}  cell (hours at the {rate / 1e9:.0f} GFLOP/s just measured; expect more)"
     )
     for config in configs:
-        cell = only_autoencoder(config)
-        if cell.kind != "bilinear":
+        cell = only_cell(config)
+        parts = phases(cell.settings, cell.loss, d_model, batch, config.training.steps)
+        if isinstance(parts[0].size, LinearStep):
             print(f"{'small':>9} {'':>6} {'':>5}  {cell.name}")
             continue
-        plan = plan_run(cell, config.training, d_model, batch)
-        total += plan.flops
-        print(
-            f"{plan.flops / 1e12:9.1f} {plan.flops / rate / 3600:6.2f} {plan.peak_bytes / 2**30:5.1f}  {cell.name}",
-            flush=True,
-        )
+        flops = sum((each.last_step - each.first_step + 1) * sum(each.size.flops().values()) for each in parts)
+        peak = max(each.size.state_bytes + each.size.working_bytes for each in parts)
+        total += flops
+        print(f"{flops / 1e12:9.1f} {flops / rate / 3600:6.2f} {peak / 2**30:5.1f}  {cell.name}", flush=True)
     print(f"{total / 1e12:9.1f} {total / rate / 3600:6.2f}        all of them", flush=True)
 
 
@@ -160,7 +161,7 @@ def train_and_measure(config: RunConfig, settings: Settings, options: argparse.N
         config,
         options.work,
         stored_tokens(settings, options.work, "held_out", held_out_tokens),
-        lambda step, reports: display.report(name, step, settings.steps, words=_said(reports)),
+        lambda learner: display.report(name, learner.step_index, settings.steps, words=_said(learner)),
     )
     announce(f"measuring {name}")
     measure_linearity(config, options.work, settings)
@@ -179,8 +180,8 @@ def announce(what: str) -> None:
     print(what, file=sys.stderr, flush=True)
 
 
-def _said(reports: dict[str, object]) -> str:
-    return " ".join(f"error {each.error:.3f}" for each in reports.values())  # type: ignore[attr-defined]
+def _said(learner: Learner) -> str:
+    return f"error {learner.report['error']:.3f}"
 
 
 def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -229,11 +230,11 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
         default=None,
         help="steps over which α rises; default: the paper's 256, or an eighth of the steps if that is less",
     )
-    parser.add_argument("--learning-rate", type=float, default=PAPER.learning_rate)
+    parser.add_argument("--learning-rate", type=float, default=PAPER.training.rate)
     parser.add_argument(
         "--learning-rate-decay",
         type=float,
-        default=PAPER.learning_rate_decay,
+        default=PAPER.training.decay,
         help="share of the steps, the last ones, over which the learning rate falls to 0; by default 0, as printed",
     )
     parser.add_argument("--sequences-per-step", type=int, default=16)

@@ -10,7 +10,7 @@ from tests.tiny_runs import make_tiny_world
 
 ROOT = Path(__file__).parents[1]
 SIZES = (
-    "--n-latents 24 --n-active 4 --mixing-density 0.1 --steps 4 --sequences-per-step 4 --held-out-tokens 200 "
+    "--n-latents 24 --atoms-per-latent 4.8 --steps 4 --sequences-per-step 4 --held-out-tokens 200 "
     "--block-length 32 --sequences-per-forward 2 --device cpu"
 )
 PLANTED = (
@@ -43,7 +43,20 @@ def test_full_reproduction_writes_the_page_of_claims(
     options = reproduce.parsed(
         [
             *("--work", str(tmp_path / "work"), "--results", str(tmp_path / "results")),
-            *("--alphas", "0 0.3", "--seeds", "0 1", "--sizes", SIZES, "--more", more, "--model", str(model)),
+            *(
+                "--alphas",
+                "0 0.3",
+                "--seeds",
+                "0 1",
+                "--n-active",
+                "4",
+                "--sizes",
+                SIZES,
+                "--more",
+                more,
+                "--model",
+                str(model),
+            ),
             *("--corpus", str(world / "text.txt"), "--planted", PLANTED),
         ]
     )

@@ -1,7 +1,8 @@
 """`quadric plan`: predicted memory and time before anything is started."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import tyro
 
@@ -40,7 +41,7 @@ class Plan(RunFlags):
     """Predict memory, operations, disk and time of a training run; nothing is trained and no weights are read.
 
     Takes the flags of quadric train. Several dictionaries get one table each (equal ones share a table), followed by
-    what they need together. Times are those of a few real steps on random tokens, where these fit in 2 GiB.
+    what they need together. Times are those of a few real steps on random tokens, where these are small.
 
     Example: quadric plan --model smollm2 --layer 15 --n-latents 1152 --steps 200
              quadric plan --recipe paper --d-model 1024 --processes 4
@@ -59,11 +60,19 @@ class Plan(RunFlags):
 
     def run(self) -> int:
         from quadric._io.terminal import safe_console
+        from quadric.cli.progress import progress
+        from quadric.run.planning import plan_run
 
         self._check()
         reading = self._reading()
         width = reading.d_model if reading is not None else self._width()
-        plan = self._plan(width, reading)
+        with progress() as display:
+            plan = plan_run(
+                **self._asked(),
+                d_model=width,
+                reading_flops_per_token=0.0 if reading is None else reading.flops_per_token,
+                on_progress=partial(display.report, "measured phases"),
+            )
         if self.planning.json:
             per_token = 0.0 if reading is None else reading.flops_per_token
             say_json(plan.as_json() | {"d_model": width, "language_model_flops_per_token": per_token})
@@ -106,20 +115,17 @@ class Plan(RunFlags):
         assert self.output.cache is not None
         return ActivationCache(self.output.cache).manifest.layout.d_model
 
-    def _plan(self, width: int, reading: "ReadingCost | None") -> "RunPlan":
-        from quadric.run.planning import plan_run
-
+    def _asked(self) -> dict[str, Any]:
+        """Arguments of `plan_run` that follow from the flags alone."""
         recipe, config, kinds = self.recipe(), self.activation_config(), self.combined().kinds
         layers = config.hook_points.split(",") if self.planning.d_model is None else ["rows"]
         tokens = self.planning.batch_tokens
-        return plan_run(
-            cells(layers, kinds, recipe=recipe, **self.changes(kinds)),
-            recipe.training,
-            d_model=width,
-            batch_tokens=recipe.sequences_per_step * config.corpus.block_length if tokens is None else tokens,
-            processes=self.planning.processes,
-            reading_flops_per_token=0.0 if reading is None else reading.flops_per_token,
-        )
+        return {
+            "cells": cells(layers, kinds, recipe=recipe, **self.changes(kinds)),
+            "training": recipe.training,
+            "batch_tokens": recipe.sequences_per_step * config.corpus.block_length if tokens is None else tokens,
+            "processes": self.planning.processes,
+        }
 
 
 def _different(plan: "RunPlan") -> "dict[str, CellPlan]":
@@ -141,7 +147,8 @@ def _table(title: str, plan: "CellPlan") -> "Table":
     for part in (parts := plan.phases[0].flops_per_step):
         values = (_counted(each.flops_per_step[part]) for each in plan.phases)
         table.add_row(f"{part}, FLOPs", *values, end_section=part == list(parts)[-1])
-    table.add_row("time", *(_duration(each.seconds_per_step) for each in plan.phases), end_section=True)
+    times = (_duration(each.seconds_per_step) + ", products alone" * (not each.is_measured) for each in plan.phases)
+    table.add_row("time", *times, end_section=True)
     table.add_row("memory kept", *(_bytes(each.state_bytes) for each in plan.phases))
     table.add_row("peak memory", *(_bytes(each.peak_bytes) for each in plan.phases))
     return table
@@ -164,9 +171,9 @@ def _account(plan: "RunPlan", reading: "ReadingCost | None", processes: int) -> 
         )
     how = "by a few real steps just measured on this machine's CPU"
     if not plan.is_measured:
-        how = (
-            f"at the {_counted(rate)}FLOP/s of float32 matrix products just measured on this machine's CPU, since real "
-            "steps are too large to be tried; no step consists of matrix products only, so expect more"
+        how += (
+            "; steps that are too large to be tried count by their matrix products alone, at "
+            f"{_counted(rate)}FLOP/s in float32, so expect more"
         )
     lines.append(
         f"The run takes {_counted(plan.flops)}FLOPs{each}, and {_duration(plan.seconds)} {how}. Every step of a phase "

@@ -111,6 +111,8 @@ class Settings(ABC):
     """Whether `fit` trains it; False for kinds that are only read from other libraries."""
     trains_in_one_process: ClassVar[bool] = False
     """Whether its loss is that of one process's tokens alone."""
+    offers: ClassVar[tuple[str, ...]] = ()
+    """What its training step can give to terms that need it: `forms` of quadratic latents, and their `kernel`."""
 
     n_latents: int = 512
     """Size of the dictionary."""
@@ -148,6 +150,12 @@ class Settings(ABC):
         names = [term.name for term in loss]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"the loss has {', '.join(twice)} twice; add up their weights")
+        for term in loss:
+            lacking = [need for need in term.needs if need not in self.offers]
+            if lacking:
+                raise ValueError(
+                    f"{term} needs the {lacking[0]} of quadratic latents; a {self.kind} has none: leave it out"
+                )
         if not any(term.weight for term in loss):
             raise ValueError("the loss has no term with a weight above 0, so nothing would be trained; give one")
 
@@ -222,6 +230,7 @@ def override(settings: Settings, changes: Mapping[str, Any]) -> Settings:
 class Bilinear(Settings):
     """What the three priors share; not a kind itself."""
 
+    offers = ("forms", "kernel")
     prior: ClassVar[str] = "composite"
     """Which constraint C has."""
 

@@ -54,7 +54,8 @@ class Term:
     name: ClassVar[str] = ""
     """Names its value in reports and files."""
     needs: ClassVar[tuple[str, ...]] = ()
-    """`("kernel",)` if it reads `step.kernel`, which is too large for some dictionaries; these then refuse the term."""
+    """What some dictionaries lack, which then refuse the term before they train: `("kernel",)` if it reads
+    `step.kernel`, `("forms",)` if it asks for what only quadratic latents have."""
 
     weight: float = 1.0
     """Factor in the loss; a term of weight 0 is reported and not trained."""
@@ -152,6 +153,10 @@ class Error(Term):
         if self.top is not None and self.top < 1:
             raise ValueError(f"top={self.top} is not positive; give at least 1, or leave it out for all latents")
 
+    @property
+    def needs(self) -> tuple[str, ...]:  # type: ignore[override]
+        return () if self.top is None else ("forms",)
+
     def __call__(self, step: "Step") -> "Tensor":
         return step.mean(step.errors(self.top))
 
@@ -197,6 +202,7 @@ class Overlap(Term):
     """
 
     name = "overlap"
+    needs = ("forms",)
 
     weight: float = 0.01
     """Weight of the resemblance."""
@@ -217,6 +223,7 @@ class Mean(Term):
     """
 
     name = "mean"
+    needs = ("forms",)
 
     def __call__(self, step: "Step") -> "Tensor":
         mean = step.mean_form()

@@ -1,6 +1,6 @@
 """The predicted cost of a run, before training starts: memory, disk, FLOPs and time."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -80,6 +80,7 @@ def plan_run(
     batch_tokens: int,
     processes: int = 1,
     reading_flops_per_token: float = 0.0,
+    on_progress: Callable[[int, int], None] = lambda done, wanted: None,
 ) -> RunPlan:
     """Plan dictionaries that are trained on the same batches.
 
@@ -90,6 +91,7 @@ def plan_run(
         batch_tokens: tokens per step, over all processes.
         processes: that share every step; each of them holds all dictionaries.
         reading_flops_per_token: of the language model; 0 for stored activations.
+        on_progress: called with the number of phases that are measured, and of those there are.
 
     Returns:
         The plan of each dictionary, and their total cost.
@@ -108,10 +110,12 @@ def plan_run(
     }
     if not any(sizes.values()):
         raise ValueError("the cost of no kind that was given is known; plan at least one of Quadric's own")
-    rate, known = matmul_rate(), dict[tuple[Phase, ...], CellPlan]()
-    for cell in cells:
-        if (found := sizes[cell.name]) and found not in known:
-            known[found] = _plan_cell(cell, training, found, d_model, rate)
+    different = {found: cell for cell in reversed(cells) if (found := sizes[cell.name])}
+    known, rate, wanted = dict[tuple[Phase, ...], CellPlan](), matmul_rate(), sum(map(len, different))
+    for found, cell in different.items():
+        on_progress(sum(map(len, known)), wanted)
+        known[found] = _plan_cell(cell, training, found, d_model, rate)
+    on_progress(wanted, wanted)
     plans = {name: known[found] for name, found in sizes.items() if found}
     states = [max(phase.state_bytes for phase in plan.phases) for plan in plans.values()]
     working = max(phase.peak_bytes - phase.state_bytes for plan in plans.values() for phase in plan.phases)

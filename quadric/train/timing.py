@@ -1,4 +1,4 @@
-"""How long a training step takes: three real steps on random tokens, extrapolated to the number of tokens."""
+"""How long a training step takes: three real steps on random tokens, extrapolated by their FLOPs."""
 
 import time
 from dataclasses import replace
@@ -12,18 +12,19 @@ from quadric.train.cost import FormsStep, Phase
 from quadric.train.learner import Learner
 from quadric.train.settings import Cell, Training
 
+STEPS = 3
 FEWEST_TOKENS = 256
 MOST_BYTES = 2**31
 """Memory that a step may take by prediction; larger ones are not tried."""
-MOST_SECONDS = 5.0
-"""Time that the matrix products of the three steps may take by prediction; longer ones are not tried."""
+MOST_SECONDS = 15.0
+"""Time that the matrix products of these steps may take by prediction; longer ones are not tried."""
 
 
 def measured_seconds(cell: Cell, training: Training, phase: Phase, d_model: int, rate: float) -> float | None:
     """Seconds of a step of a phase on this machine's CPU; None if it is too large to be tried.
 
-    One step warms up, one is timed with an eighth of the tokens, and one with a quarter. The time for the rest of the
-    tokens is extrapolated. What processes save each other follows from the FLOPs, since here is only one.
+    One step warms up and two are timed, with a quarter of the tokens where there are many. The faster one stands for
+    the whole step by the ratio of their FLOPs, which are linear in the tokens and say what processes share.
 
     Args:
         cell: what is trained.
@@ -32,22 +33,15 @@ def measured_seconds(cell: Cell, training: Training, phase: Phase, d_model: int,
         d_model: width of the activations.
         rate: FLOPs per second of matrix products.
     """
-    alone = replace(phase.size, n_processes=1)
-    n_tokens = alone.n_tokens
-    few = n_tokens if n_tokens < 2 * FEWEST_TOKENS else max(FEWEST_TOKENS, n_tokens // 8)
-    tried = [replace(alone, n_tokens=n) for n in (few, few, min(n_tokens, 2 * few))]
-    if tried[-1].state_bytes + tried[-1].working_bytes > MOST_BYTES:
-        return None
-    if sum(sum(each.flops().values()) for each in tried) > MOST_SECONDS * rate:
+    n_tokens = phase.size.n_tokens
+    tried = replace(phase.size, n_processes=1, n_tokens=min(n_tokens, max(FEWEST_TOKENS, n_tokens // 4)))
+    flops = sum(tried.flops().values())
+    if tried.state_bytes + tried.working_bytes > MOST_BYTES or STEPS * flops > MOST_SECONDS * rate:
         return None
     learner = Learner(_dictionary(cell.settings, phase, d_model), cell.loss, training)
     learner.step_index = phase.first_step
-    _, first, second = (_timed(learner, torch.randn(each.n_tokens, d_model)) for each in tried)
-    more = tried[-1].n_tokens
-    # Between a step that does not depend on the tokens and one that is proportional to them, whatever the noise.
-    per_token = min(max(0.0, second - first) / max(1, more - few), second / more)
-    seconds = second + per_token * (n_tokens - more)
-    return seconds * sum(phase.size.flops().values()) / sum(alone.flops().values())
+    _, *times = (_timed(learner, torch.randn(tried.n_tokens, d_model)) for _ in range(STEPS))
+    return min(times) * sum(phase.size.flops().values()) / flops
 
 
 def _dictionary(settings: Settings, phase: Phase, d_model: int) -> Dictionary:

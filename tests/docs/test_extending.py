@@ -37,7 +37,8 @@ def test_the_examples_run(empty_folder: Path, capsys: pytest.CaptureFixture[str]
         elif code.startswith("python -c"):
             check_fails_as_shown(code, empty_folder)
     assert "planes with 12 latents" in capsys.readouterr().out
-    assert len(names["seen"]) < 200, "the callback stops"
+    assert len(names["seen"]) < 40, "the callback stops"
+    assert len(Path("runs/stopped/metrics.jsonl").read_text().splitlines()) == 40, "and without it the rest is trained"
     (term,) = (each for each in stored_loss("runs/term") if each["name"] == "log_sparsity")
     assert term == {"name": "log_sparsity", "weight": 0.002, "scale": 0.02}
     reported = [json.loads(line) for line in Path("runs/term/metrics.jsonl").read_text().splitlines()]

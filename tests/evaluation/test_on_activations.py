@@ -7,6 +7,7 @@ import torch
 
 import quadric
 from quadric import BilinearAutoencoder, TopKAutoencoder
+from quadric.model import Forms, forms_of
 
 
 def rows(n: int = 300, d: int = 6, seed: int = 0) -> torch.Tensor:
@@ -87,3 +88,36 @@ def test_blocks_are_those_of_the_materialized_reconstruction(input) -> None:
             (difference.square().sum() / whole.square().sum()).item(), rel=1e-4
         )
     assert report.error == pytest.approx((target - found).square().sum((1, 2)).mean().item(), rel=1e-4)
+
+
+class Projecting(quadric.Dictionary):
+    """A kind from outside: one latent is the energy in its plane, and all planes together rebuild a vector."""
+
+    def __init__(self, settings: quadric.Settings, d_model: int) -> None:
+        super().__init__(settings, d_model)
+        self.rows = torch.nn.Parameter(rows(2 * settings.n_latents, d_model, seed=1) / d_model**0.5)
+
+    def encode(self, tokens: torch.Tensor) -> torch.Tensor:
+        return (tokens @ self.rows.mT).unflatten(1, (-1, 2)).square().sum(-1)
+
+    def rebuild(self, tokens: torch.Tensor) -> torch.Tensor:
+        return tokens @ self.rows.mT @ self.rows
+
+
+class ProjectingWithForms(Projecting):
+    def forms(self) -> Forms:
+        return forms_of(self.rows, mixing=torch.eye(self.n_latents).repeat_interleave(2, dim=1))
+
+
+@pytest.mark.parametrize("kind", [Projecting, ProjectingWithForms])
+def test_a_kind_from_outside_is_evaluated_by_the_vectors_that_it_rebuilds(kind: type[Projecting]) -> None:
+    ae, x = kind(quadric.TopK(n_latents=4, n_active=4), 6), rows()
+    report = quadric.evaluate(ae, x, progress=False)
+    assert report.error == pytest.approx(ae.error(x).mean().item(), rel=1e-5)
+    without_forms = quadric.evaluate(Projecting(quadric.TopK(n_latents=4, n_active=4), 6), x, progress=False)
+    assert report.measures.blocks == without_forms.measures.blocks, "X̂ is x̂x̂ᵀ, and not Σ z_i W_i"
+    assert [each.n_active for each in report.measures.by_active] == [4], "latents alone do not rebuild a token"
+    assert report.measures.by_active[0].error == pytest.approx(report.error, rel=1e-4)
+    has_forms = kind is ProjectingWithForms
+    assert (report.n_empty, report.n_copies, report.n_distinct) == ((0, 0, 4) if has_forms else (None, None, None))
+    assert ("distinct latents" in str(report)) is has_forms

@@ -38,18 +38,23 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int, float]]:
     return taken
 
 
-def test_tokens_are_extrapolated(steps: list[tuple[int, int, float]]) -> None:
+def flops(phase: Phase) -> float:
+    return sum(phase.size.flops().values())
+
+
+def test_a_quarter_of_many_tokens_is_extrapolated_by_the_operations(steps: list[tuple[int, int, float]]) -> None:
     cell = Cell(settings=Atomic(n_latents=32))
-    (phase,) = phases_of(cell, 4096)
-    assert measured_seconds(cell, TRAINING, phase, 16, RATE) == pytest.approx(1 + 40.96)
-    assert [tokens for tokens, _, _ in steps] == [512, 512, 1024]
+    ((phase,), (quarter,)) = phases_of(cell, 4096), phases_of(cell, 1024)
+    expected = (1 + 10.24) * flops(phase) / flops(quarter)
+    assert measured_seconds(cell, TRAINING, phase, 16, RATE) == pytest.approx(expected)
+    assert [tokens for tokens, _, _ in steps] == [1024] * 3
 
 
 def test_few_tokens_need_no_extrapolation(steps: list[tuple[int, int, float]]) -> None:
     cell = Cell(settings=TopK(n_latents=32))
-    (phase,) = phases_of(cell, 300)
-    assert measured_seconds(cell, TRAINING, phase, 16, RATE) == pytest.approx(1 + 3.0)
-    assert [tokens for tokens, _, _ in steps] == [300] * 3
+    (phase,) = phases_of(cell, 200)
+    assert measured_seconds(cell, TRAINING, phase, 16, RATE) == pytest.approx(1 + 2.0)
+    assert [tokens for tokens, _, _ in steps] == [200] * 3
 
 
 def test_every_phase_is_measured_with_its_own_density(steps: list[tuple[int, int, float]]) -> None:
@@ -64,11 +69,11 @@ def test_every_phase_is_measured_with_its_own_density(steps: list[tuple[int, int
 
 def test_what_processes_share_follows_from_the_operations(steps: list[tuple[int, int, float]]) -> None:
     cell = Cell(settings=Quadratic(n_latents=64))
-    (alone,), (shared,) = phases_of(cell, 300), phases_of(cell, 300, 2)
+    (alone,), (shared,) = phases_of(cell, 200), phases_of(cell, 200, 2)
     one, two = (measured_seconds(cell, TRAINING, phase, 16, RATE) for phase in (alone, shared))
-    operations = [sum(phase.size.flops().values()) for phase in (alone, shared)]
-    assert two == pytest.approx(4.0 * operations[1] / operations[0])
-    assert one == pytest.approx(4.0)
+    assert one == pytest.approx(3.0)
+    assert two == pytest.approx(3.0 * flops(shared) / flops(alone))
+    assert two < one
 
 
 @pytest.mark.parametrize(

@@ -16,13 +16,8 @@ CELLS = (
     Cell(hook_point="resid_pre.3", settings=Atomic(n_latents=8)),
     Cell(hook_point="resid_pre.4", settings=Atomic(n_latents=8), loss=(Error(),), seed=1),
 )
-CONFIG = SweepConfig(
-    activations=ActivationConfig(hook_points="3"),
-    cells=CELLS,
-    training=Training(steps=9),
-    sequences_per_step=2,
-    epochs=3,
-)
+READING = ActivationConfig(hook_points="3")
+CONFIG = SweepConfig(activations=READING, cells=CELLS, training=Training(steps=9), sequences_per_step=2, epochs=3)
 
 
 def test_a_sweep_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -65,4 +60,4 @@ def test_a_kind_that_nobody_registered_is_named(tmp_path: Path) -> None:
 )
 def test_mistakes_are_refused_when_the_config_is_made(changes: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        SweepConfig(**{"activations": CONFIG.activations, "cells": CELLS, "training": Training(), **changes})
+        SweepConfig(**{"activations": READING, "cells": CELLS, "training": Training(), **changes})

@@ -43,27 +43,25 @@ def test_error_for_a_damaged_row_names_file_and_remedy(tmp_path: Path) -> None:
         read_rows(tmp_path)
 
 
+NONE = {"top_latents": None, "mean_penalty": 0.0, "overlap_penalty": 0.0}
+LINEAR = dict.fromkeys(NONE)
+
+
 @pytest.mark.parametrize(
     ("settings", "loss", "alpha", "columns"),
     [
         (Composite(n_latents=1024), (), 0.05, {"top_latents": 32, "mean_penalty": 1.0, "overlap_penalty": 0.01}),
-        (
-            Atomic(lens="paper"), paper_loss(0.0), 0.0,
-            {"top_latents": None, "mean_penalty": 0.0, "overlap_penalty": 0.0},
-        ),
-        (TopK(), (), None, {"top_latents": None, "mean_penalty": None, "overlap_penalty": None}),
+        (Atomic(lens="paper"), paper_loss(0.0), 0.0, NONE),
+        (Atomic(lens="paper"), (Error(),), 0.0, NONE),
+        (TopK(), (), None, LINEAR),
         (
             TopK(),
             (SquaredError(2.0), Density(0.1, warmup=3)),
             0.1,
-            {
-                "top_latents": None, "mean_penalty": None, "overlap_penalty": None, "loss_squared_error": 2.0,
-                "loss_density_warmup": 3,
-            },
+            LINEAR | {"loss_squared_error": 2.0, "loss_density_warmup": 3},
         ),
-        (Atomic(lens="paper"), (Error(),), 0.0, {"top_latents": None, "mean_penalty": 0.0, "overlap_penalty": 0.0}),
     ],
-)  # fmt: skip
+)
 def test_the_loss_of_a_cell_has_the_columns_that_studies_compare_and_what_else_differs(
     settings: Settings, loss: tuple[Term, ...], alpha: float | None, columns: dict[str, object]
 ) -> None:
