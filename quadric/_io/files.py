@@ -63,17 +63,23 @@ def name_disk_errors(path: Path) -> Iterator[None]:
     except (DiskFullError, NotWritableError):
         raise
     except OSError as problem:
-        if problem.errno in FULL:
+        number = problem.errno if problem.errno is not None else _number_in(problem)
+        if number in FULL:
             raise DiskFullError(
                 f"no room for {path.name} in {path.parent}; earlier files are still valid: free some space and run "
                 "the same command again"
             ) from problem
-        if problem.errno in NOT_WRITABLE:
+        if number in NOT_WRITABLE:
             raise NotWritableError(
-                f"{path} may not be written ({problem.strerror}); change its permissions, or give another folder",
-                problem.errno,
+                f"{path} may not be written ({os.strerror(number)}); change its permissions, or give another folder",
+                number,
             ) from problem
         raise
+
+
+def _number_in(problem: OSError) -> int | None:
+    """The number of the first error that `shutil.copytree` collected as text."""
+    return next((number for number in (*FULL, *NOT_WRITABLE) if os.strerror(number) in str(problem)), None)
 
 
 def remove_leftovers(folder: Path, names: str) -> None:

@@ -80,11 +80,12 @@ def register(name: str) -> Callable[[Kind], Kind]:
     return add
 
 
-def settings_class(name: object) -> type["Settings"]:
-    """The kind of this name; an unknown one is an error that says how to make it known."""
+def settings_class(name: object, where: str | None = None) -> type["Settings"]:
+    """The kind of this name, found `where`; an unknown one is an error that says how to make it known."""
     if not isinstance(name, str) or name not in KINDS:
+        found = repr(name) if where is None else f"{where}: {name!r}"
         raise ValueError(
-            f"{name!r} is not a known kind of dictionary ({', '.join(KINDS)}); if it is your own, import the module "
+            f"{found} is not a known kind of dictionary ({', '.join(KINDS)}); if it is your own, import the module "
             "that registers it first (--import my_kind.py on the command line)"
         )
     return KINDS[name]

@@ -123,7 +123,7 @@ def described(values: object, where: str) -> Described:
     for name in ("d_model", "seed"):
         if not isinstance(values[name], int) or isinstance(values[name], bool):
             raise ValueError(f"{name}={values[name]!r} in {where} is not a whole number; was the file edited?")
-    settings = record_from_json(settings_class(values["kind"]), values["settings"], f"settings in {where}")
+    settings = record_from_json(settings_class(values["kind"], where), values["settings"], f"settings in {where}")
     return Described(settings, values["d_model"], values["seed"])
 
 

@@ -153,7 +153,7 @@ class Cell:
             return cls(
                 name=values["name"],
                 hook_point=values["hook_point"],
-                settings=record_from_json(settings_class(values["kind"]), values["settings"], where),
+                settings=record_from_json(settings_class(values["kind"], where), values["settings"], where),
                 loss=tuple(term_from_json(each, f"{where}: loss") for each in values["loss"]),
                 seed=values["seed"],
             )

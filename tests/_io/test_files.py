@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from quadric._io import files
 from quadric._io.files import (
     DiskFullError,
     NotWritableError,
+    name_disk_errors,
     read_json,
     read_versioned_json,
     remove_leftovers,
@@ -166,3 +168,6 @@ def test_what_the_disk_refuses_is_named_with_a_remedy(
     with pytest.raises(error, match=message):
         write_atomically(tmp_path / "file", b"content")
     assert list(tmp_path.iterdir()) == []
+    collected = shutil.Error([("from", "to", str(OSError(number, os.strerror(number))))])  # as copytree does
+    with pytest.raises(error, match=message), name_disk_errors(tmp_path / "file"):
+        raise collected

@@ -104,7 +104,7 @@ FAULTS = {
     "newer format": (lambda c: c.update(format_version=5), "format version 5, newer than the 4 this.*upgrade"),
     "older format": (lambda c: c.update(format_version=2), r"written before Quadric 0.2 \(format 2\); save it again"),
     "foreign format": (lambda c: c.update(format="sae"), "does not describe a Quadric dictionary"),
-    "unknown kind": (lambda c: c.update(kind="cubic"), "'cubic' is not a known kind .*import the module"),
+    "unknown kind": (lambda c: c.update(kind="cubic"), "config.json: 'cubic' is not a known kind .*import"),
     "escaping weights": (lambda c: c["weights"].update(file="../x.safetensors"), "are missing"),
     "missing weights": (lambda c: c["weights"].update(file="x.safetensors"), "are missing"),
 }  # fmt: skip

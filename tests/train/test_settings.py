@@ -123,7 +123,7 @@ def test_an_impossible_cell_is_refused(make, message):
     [
         (lambda c: c.update(speed=1), r"run.json has unknown keys \['speed'\]"),
         (lambda c: c.pop("seed"), r"run.json lacks the keys \['seed'\]"),
-        (lambda c: c.update(kind="cubic"), "'cubic' is not a known kind .* import the module"),
+        (lambda c: c.update(kind="cubic"), "run.json: 'cubic' is not a known kind .* import"),
         (lambda c: c.update(loss="error"), "run.json: the loss is not a list; restore the file"),
         (lambda c: c["loss"][0].update(name="theirs"), "loss has the term 'theirs', which is unknown .* import the"),
         (lambda c: c["loss"][0].update(power=2), r"loss has unknown keys \['power'\]"),
