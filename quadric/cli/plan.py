@@ -1,7 +1,6 @@
 """`quadric plan`: predicted memory and time before anything is started."""
 
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import tyro
@@ -71,7 +70,7 @@ class Plan(RunFlags):
                 **self._asked(),
                 d_model=width,
                 reading_flops_per_token=0.0 if reading is None else reading.flops_per_token,
-                on_progress=partial(display.report, "measured phases"),
+                on_progress=display.report,
             )
         if self.planning.json:
             per_token = 0.0 if reading is None else reading.flops_per_token

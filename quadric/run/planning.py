@@ -1,9 +1,10 @@
 """The predicted cost of a run, before training starts: memory, disk, FLOPs and time."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from quadric._io.progress import Progress, no_progress
 from quadric.train.cost import Phase, StepSize, phases
 from quadric.train.machine import matmul_rate
 from quadric.train.settings import Cell, Training
@@ -80,7 +81,7 @@ def plan_run(
     batch_tokens: int,
     processes: int = 1,
     reading_flops_per_token: float = 0.0,
-    on_progress: Callable[[int, int], None] = lambda done, wanted: None,
+    on_progress: Progress = no_progress,
 ) -> RunPlan:
     """Plan dictionaries that are trained on the same batches.
 
@@ -91,7 +92,7 @@ def plan_run(
         batch_tokens: tokens per step, over all processes.
         processes: that share every step; each of them holds all dictionaries.
         reading_flops_per_token: of the language model; 0 for stored activations.
-        on_progress: called with the number of phases that are measured, and of those there are.
+        on_progress: called as phases are measured.
 
     Returns:
         The plan of each dictionary, and their total cost.
@@ -113,9 +114,9 @@ def plan_run(
     different = {found: cell for cell in reversed(cells) if (found := sizes[cell.name])}
     known, rate, wanted = dict[tuple[Phase, ...], CellPlan](), matmul_rate(), sum(map(len, different))
     for found, cell in different.items():
-        on_progress(sum(map(len, known)), wanted)
+        on_progress("measured phases", sum(map(len, known)), wanted, "")
         known[found] = _plan_cell(cell, training, found, d_model, rate)
-    on_progress(wanted, wanted)
+    on_progress("measured phases", wanted, wanted, "")
     plans = {name: known[found] for name, found in sizes.items() if found}
     states = [max(phase.state_bytes for phase in plan.phases) for plan in plans.values()]
     working = max(phase.peak_bytes - phase.state_bytes for plan in plans.values() for phase in plan.phases)

@@ -52,10 +52,10 @@ def test_dictionaries_are_trained_one_at_a_time_and_equal_ones_are_planned_once(
     monkeypatch.setattr(planning, "measured_seconds", lambda cell, *_: measured.append(cell.name))
     kinds = (Atomic(n_latents=64), Quadratic(n_latents=64), TopK(n_latents=64))
     cells = [Cell(settings=settings, seed=seed) for settings in kinds for seed in (0, 1)]
-    progress: list[tuple[int, int]] = []
+    progress: list[tuple[str, int, int, str]] = []
     together = plan(*cells, on_progress=lambda *state: progress.append(state))
     alone = [plan(cell) for cell in cells]
-    assert progress == [(0, 3), (1, 3), (2, 3), (3, 3)]
+    assert progress == [("measured phases", done, 3, "") for done in range(4)]
     assert sorted(measured[:3]) == sorted(cell.name for cell in cells[::2])
     assert together.flops == pytest.approx(sum(each.flops for each in alone))
     assert together.checkpoint_bytes == sum(each.checkpoint_bytes for each in alone)
