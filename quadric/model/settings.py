@@ -459,12 +459,6 @@ class Linear(Settings):
         """Squared error; the product-space error and the density are reported and not trained."""
         return (SquaredError(), Error(weight=0.0), Density(0.0))
 
-    def check_loss(self, loss: tuple[Term, ...]) -> None:
-        super().check_loss(loss)
-        for term in loss:
-            if isinstance(term, Overlap | Mean) or "kernel" in term.needs or _is_of_strongest(term):
-                raise ValueError(f"{term} needs quadratic forms; a {self.kind} has none; leave it out")
-
     def build(self, d_model: int, *, lens: "Lens | None" = None, seed: int = 0) -> "Dictionary":
         from quadric.model.linear import class_of
 

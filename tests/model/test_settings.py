@@ -147,10 +147,14 @@ class Kernel(Term):
         (Quadratic(n_latents=8_193), (Error(top=3),), r"Error\(.*top=3\) needs the entries of C.*16386 atoms.*leave"),
         (Quadratic(n_latents=8_193), (Error(), Overlap()), r"Overlap\(weight=0.01\) needs the entries of C.*leave it"),
         (Composite(n_latents=20_000, initial_density=0.5), (Error(), Overlap()), "initial_density below 0.01"),
-        (TopK(), (Overlap(),), r"Overlap\(weight=0.01\) needs quadratic forms; a topk has none; leave it out"),
-        (TopK(), (Error(top=3),), "needs quadratic forms"),
-        (BatchTopK(), (Error(), Mean()), "needs quadratic forms; a batch_topk has none"),
-        (ReLU(), (Kernel(),), "needs quadratic forms"),
+        (
+            TopK(),
+            (Overlap(),),
+            r"Overlap\(weight=0.01\) needs the forms of .* a topk has none: leave it out",
+        ),
+        (TopK(), (Error(top=3),), "needs the forms of quadratic latents"),
+        (BatchTopK(), (Error(), Mean()), "needs the forms of quadratic latents; a batch_topk has"),
+        (ReLU(), (Kernel(),), "needs the kernel of quadratic latents; a relu has none"),
     ],
 )
 def test_a_loss_that_cannot_be_computed_is_refused_before_training(settings, loss, message):

@@ -106,7 +106,7 @@ def test_a_name_says_what_differs_from_the_defaults():
     ("make", "message"),
     [
         (lambda: Cell(settings=ReLU()), "a relu is trained elsewhere and only read here; choose another kind"),
-        (lambda: Cell(settings=TopK(), loss=(Overlap(),)), "needs quadratic forms; a topk has none"),
+        (lambda: Cell(settings=TopK(), loss=(Overlap(),)), "needs the forms of quadratic latents; a topk has none"),
         (lambda: Cell(settings=TopK(), seed=-1), r"seed=-1 is not a whole number from 0 to 4294967295"),
         (lambda: Cell(settings=TopK(), seed=2**32), "seed=4294967296 is not a whole number"),
         (lambda: Cell(settings=TopK(), name="../up"), r"name='../up' is not the name of a folder; use letters"),
