@@ -26,11 +26,6 @@ def record_from_json(record: type[Record], values: object, where: str) -> Record
         raise ValueError(f"{where}: {problem}") from None
 
 
-def fields_added_after(version: int, added: dict[int, dict[str, Any]]) -> dict[str, Any]:
-    """The fields that a file of this version may lack, with the values that it means; `added` by the version."""
-    return {name: value for number in added if number > version for name, value in added[number].items()}
-
-
 def _field(value: object, hint: Any, where: str) -> object:
     if get_origin(hint) is UnionType and value is not None:
         parts = [each for each in get_args(hint) if is_dataclass(each) or get_origin(each) in (tuple, list, dict)]

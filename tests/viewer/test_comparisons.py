@@ -30,9 +30,7 @@ def shuffled(ae: BilinearAutoencoder, order: list[int]) -> BilinearAutoencoder:
     tensors = {name: tensor.detach().clone() for name, tensor in ae.tensors().items()}
     tensors = {name: tensor[order] for name, tensor in tensors.items()}
     tensors["left"] = tensors["left"] * signs
-    return BilinearAutoencoder.from_tensors(
-        replace(ae.architecture, n_latents=len(order), n_hidden=len(order)), tensors
-    )
+    return BilinearAutoencoder.from_tensors(replace(ae.settings, n_latents=len(order)), ae.d_model, tensors)
 
 
 def test_the_same_latents_are_found_whatever_their_order_and_sign() -> None:
