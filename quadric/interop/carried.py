@@ -13,7 +13,6 @@ from torch import Tensor
 
 from quadric.model import BilinearAutoencoder, Dictionary
 from quadric.model.forms import Directions
-from quadric.model.lens import PaperLens
 
 
 class Carried(NamedTuple):
@@ -43,7 +42,7 @@ class LinearDecoder(NamedTuple):
 
 def is_linear(autoencoder: Dictionary) -> bool:
     """Whether decoding is linear in the latents: always but for forms without a lens."""
-    return autoencoder.is_linear or not isinstance(autoencoder.lens, PaperLens)
+    return autoencoder.is_linear or autoencoder.lens.kind == "affine"
 
 
 def encode(autoencoder: Dictionary, tokens: Float[Tensor, "*shape d"]) -> Encoded:
@@ -68,11 +67,9 @@ def decode(autoencoder: Dictionary, latents: Float[Tensor, "*shape k"], carried:
     if carried.prepared is None:
         assert isinstance(autoencoder, BilinearAutoencoder)
         vectors = autoencoder.decode(flat)
-    elif isinstance(autoencoder, BilinearAutoencoder):
-        with torch.no_grad():
-            vectors = autoencoder.rank_one_vectors_of(carried.prepared, flat)
     else:
-        vectors = autoencoder.vectors_of(carried.prepared, flat)
+        with torch.set_grad_enabled(autoencoder.is_linear and torch.is_grad_enabled()):
+            vectors = autoencoder.vectors_of(carried.prepared, flat)
     return (vectors * carried.lengths).reshape(*carried.shape, autoencoder.d_model)
 
 

@@ -27,7 +27,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from quadric._io.files import read_versioned_json
+from quadric._io.files import read_versioned_json, write_json
 from quadric._io.records import check_keys
 from quadric.geometry import spectra
 from quadric.geometry.dictionary import require_forms
@@ -173,6 +173,24 @@ def load(folder: str | Path) -> BenchSAE:
     check_keys(values, {"format", "format_version", "model_name", "hook_name", "hook_layer"}, str(path))
     place = {name: values[name] for name in ("model_name", "hook_name", "hook_layer")}
     return BenchSAE(load_pretrained(folder), **place)
+
+
+def write_saebench(folder: Path, autoencoder: Dictionary, *, model_name: str | None = None) -> None:
+    """Write the files that `quadric.interop.saebench.load` reads.
+
+    Args:
+        folder: Where to.
+        autoencoder: A bilinear or linear autoencoder.
+        model_name: Name of the language model in TransformerLens; by default the recorded one.
+    """
+    record = bench_record(autoencoder, model_name)  # before anything is written
+    autoencoder.save_pretrained(folder)
+    write_json(folder / RECORD, record)
+
+
+def load_lines(folder: Path) -> str:
+    """Lines of Python that load the folder."""
+    return f"from quadric.interop.saebench import load\nselected_saes = [({folder.name!r}, load({str(folder)!r}))]"
 
 
 def bench_record(autoencoder: Dictionary, model_name: str | None) -> dict[str, Any]:

@@ -18,10 +18,9 @@ from sae_lens.saes.sae import SAEMetadata
 from torch import Tensor, nn
 
 from quadric.interop.carried import Carried, check_carried, decode, encode
-from quadric.interop.reading.saelens import INTEGERS as INDICES
-from quadric.interop.reading.saelens import tensor_shapes
-from quadric.interop.writing.saelens import ARCHITECTURE
-from quadric.model import BilinearAutoencoder
+from quadric.interop.saelens_format import ARCHITECTURE, tensor_shapes
+from quadric.interop.saelens_format import INTEGERS as INDICES
+from quadric.model import Dictionary
 from quadric.model.storage import Described, described
 
 LARGEST_INDEX = {torch.float64: 2**53, torch.float32: 2**24, torch.float16: 2**11, torch.bfloat16: 2**8}
@@ -66,7 +65,7 @@ class QuadricSAE(SAE[QuadricSAEConfig]):
             self.W_dec = nn.Parameter(torch.empty(self.cfg.d_sae, self.cfg.d_in, dtype=self.dtype, device=self.device))
             self.b_dec = nn.Parameter(torch.empty(self.cfg.d_in, dtype=self.dtype, device=self.device))
         self._carried: Carried | None = None
-        self._dictionary: list[BilinearAutoencoder] = []  # a list, so that torch does not see a submodule
+        self._dictionary: list[Dictionary] = []  # a list, so that torch does not see a submodule
 
     def encode(self, x: Tensor) -> Tensor:
         tokens = self.hook_sae_input(self.reshape_fn_in(x.to(self.dtype)))
@@ -89,11 +88,10 @@ class QuadricSAE(SAE[QuadricSAEConfig]):
             raise ValueError("without a lens, latents do not determine the sign of a token; encode it, then decode")
         return feature_acts @ self.W_dec + self.b_dec
 
-    def dictionary(self) -> BilinearAutoencoder:
+    def dictionary(self) -> Dictionary:
         """The same weights as an autoencoder of Quadric, for its geometry and interventions."""
         if not self._dictionary:
             made = self.cfg.described().with_tensors({name: getattr(self, name) for name in self.cfg.shapes()})
-            assert isinstance(made, BilinearAutoencoder)
             self._dictionary.append(made.eval().requires_grad_(False))
         return self._dictionary[0]
 

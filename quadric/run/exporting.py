@@ -11,10 +11,10 @@ from quadric.data.sources import as_activations
 from quadric.data.storage import NAME as MANIFEST
 from quadric.evidence import Evidence, open_live, text_behind
 from quadric.evidence.on_activations import length_of, text_of
+from quadric.interop import delphi, neuronpedia, saebench, saelens_format
+from quadric.interop.export_folder import check_replaceable, read_record, replaced_folder
+from quadric.interop.passes import Reading, Side
 from quadric.interop.reading import read_dictionary
-from quadric.interop.writing import delphi, neuronpedia, saebench, saelens
-from quadric.interop.writing.folders import check_replaceable, read_record, replaced_folder
-from quadric.interop.writing.passes import Reading, Side
 from quadric.model import Dictionary
 from quadric.model.checks import check_choice, check_positive
 from quadric.model.storage import weights_sha256
@@ -152,8 +152,8 @@ def _write(folder: Path, out: Path, to: str, found: _Source, given: dict[str, An
     autoencoder = found.autoencoder
     names: dict[str, str | None] = {"model_name": given.get("model_name")}
     if to == "saelens":
-        saelens.write_saelens(folder, autoencoder, **names)
-        return saelens.load_lines(out, autoencoder)
+        saelens_format.write_saelens(folder, autoencoder, **names)
+        return saelens_format.load_lines(out, autoencoder)
     if to == "saebench":
         saebench.write_saebench(folder, autoencoder, **names)
         return saebench.load_lines(out)

@@ -10,7 +10,7 @@ from quadric.cli import main
 from quadric.geometry import frobenius_similarity
 from quadric.model import Provenance, TopKAutoencoder
 from tests.geometry.examples import planted_shapes, trained
-from tests.interop.reading.foreign_folders import saelens_tensors, write_saelens
+from tests.interop.foreign_folders import saelens_tensors, write_saelens
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from quadric import BilinearAutoencoder, Evidence
 from quadric.data.sources import ActivationsInMemory
 from quadric.evidence import EvidenceSettings, collect_in_memory
 from quadric.evidence.on_activations import text_of
-from quadric.interop.writing.passes import Reading
+from quadric.interop.passes import Reading
 from quadric.model.lens import affine_lens, token_moments
 from tests.data.tiny import D_MODEL, SIZES, tiny_tokenizer
 

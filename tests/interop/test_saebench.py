@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from quadric.interop.saebench import BenchSAE, bench_record, load
-from quadric.interop.writing.saebench import load_lines, write_saebench
+from quadric.interop.saebench import BenchSAE, bench_record, load, load_lines, write_saebench
 from quadric.model import Autoencoder, BilinearAutoencoder, Provenance
 from tests.interop.dictionaries import AFFINE, BILINEAR, D_MODEL, LINEAR, bilinear, linear, tokens
 

@@ -10,7 +10,7 @@ import quadric
 from quadric.data import ActivationConfig, HarvestConfig, harvest_to_folder
 from quadric.data.corpus import CorpusConfig
 from quadric.evidence import collect, open_cached
-from quadric.interop.writing.folders import read_record
+from quadric.interop.export_folder import read_record
 from quadric.model.storage import weights_sha256
 from quadric.run.exporting import OPTIONS, TARGETS
 from tests.explanations.small_run import NAME, SETTINGS, make_small_run

@@ -9,7 +9,7 @@ import torch
 from quadric.model import Provenance
 from quadric.run.hub import model_card
 from tests import fake_hub, fresh_process, zoo
-from tests.interop.reading.foreign_folders import write_sparsify
+from tests.interop.foreign_folders import write_sparsify
 
 ORIGIN = {
     "model": "org/model",

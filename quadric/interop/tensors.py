@@ -1,11 +1,20 @@
-"""A linear dictionary from its tensors, for dictionaries of libraries whose folders Quadric does not read."""
+"""Tensors of other libraries' dictionaries: read and checked, and made into a linear dictionary."""
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import Tensor
 
+from quadric._io.files import read_json, shown
 from quadric.model import LinearAutoencoder, Provenance
+from quadric.model.linear import class_of
 from quadric.model.settings import Input, JumpReLU, Linear, ReLU, TopK
 
+BY_TENSORS = "or give its tensors to quadric.linear_dictionary"
 NORMALISATION: dict[Input, str] = {
     "unit": "unit norm per token",
     "own": "none",
@@ -13,6 +22,65 @@ NORMALISATION: dict[Input, str] = {
     "layer_norm": "layer norm per token",
 }
 """How provenance records what an encoder reads."""
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The JSON object of a config."""
+    config = read_json(path, "copy or download it again")
+    if not isinstance(config, dict):
+        raise ValueError(f"{path} is {shown(config)}; expected an object: copy or download it again")
+    return config
+
+
+def whole_number(config: dict[str, Any], name: str, path: Path) -> int:
+    """A size in a config."""
+    value = config.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{path}: {name} is {shown(value)}; expected a whole number ≥ 1: copy or download it again")
+    return value
+
+
+def text_or_none(config: dict[str, Any], name: str) -> str | None:
+    """A name in a config, where it has one."""
+    value = config.get(name)
+    return value if isinstance(value, str) and value else None
+
+
+def read_weights(
+    path: Path, required: Collection[str], optional: Collection[str] = (), *, integers: Collection[str] = ()
+) -> dict[str, Tensor]:
+    """The tensors of a file, in float32 at least; missing, unknown and non-finite ones are refused."""
+    if not path.is_file():
+        raise FileNotFoundError(f"no {path.name} in '{path.parent}'; copy or download the weights as well")
+    try:
+        tensors = load_file(path)
+    except (SafetensorError, ValueError, TypeError, KeyError) as problem:
+        raise ValueError(f"{path} is not a safetensors file ({problem}); copy or download it again") from None
+    if missing := sorted(set(required) - tensors.keys()):
+        raise ValueError(f"{path} lacks {', '.join(missing)}; save the dictionary again, {BY_TENSORS}")
+    if unknown := sorted(tensors.keys() - {*required, *optional}):
+        expected = ", ".join([*required, *optional])
+        raise ValueError(
+            f"{path} holds {', '.join(map(str, unknown))[:200]} beside {expected}, so it does more than Quadric would; "
+            "read another dictionary"
+        )
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() == (name in integers) or not bool(tensor.isfinite().all()):
+            raise ValueError(f"'{name}' in {path} is not a tensor of finite numbers; train the dictionary again")
+    return {name: tensor if name in integers else _at_least_float32(tensor) for name, tensor in tensors.items()}
+
+
+def _at_least_float32(tensor: Tensor) -> Tensor:
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+
+
+def check_shape(tensors: dict[str, Tensor], name: str, shape: tuple[int, ...], path: Path) -> None:
+    """Refuse a tensor that does not have the shape that the config gives it."""
+    if tuple(tensors[name].shape) != shape:
+        raise ValueError(
+            f"'{name}' in {path} has shape {tuple(tensors[name].shape)}, but its config says {shape}: they belong "
+            "to different dictionaries; copy or download both again"
+        )
 
 
 def linear_dictionary(
@@ -73,8 +141,8 @@ def linear_dictionary(
         tensors["thresholds"] = _thresholds(threshold, k, encoder)
     active = {} if n_active is None else {"n_active": n_active}
     settings = kind(n_latents=k, input=input, subtract_decoder_bias=subtract_decoder_bias, **active)
-    made = settings.restore(d, {name: _own_copy(name, each) for name, each in tensors.items()})
-    assert isinstance(made, LinearAutoencoder)
+    copies = {name: _own_copy(name, tensor) for name, tensor in tensors.items()}
+    made = class_of(settings).from_tensors(settings, d, copies)
     made.provenance = Provenance(model=model, hook_point=hook_point, normalisation=NORMALISATION[input])
     return made.eval()
 
@@ -113,7 +181,7 @@ def _thresholds(given: Tensor | float, n_latents: int, like: Tensor) -> Tensor:
 
 def _own_copy(name: str, tensor: Tensor) -> Tensor:
     """In float32 at least: rounding to bfloat16 is the other library's; adding up in it need not be ours."""
-    copy = tensor.detach().to(torch.promote_types(tensor.dtype, torch.float32), copy=True)
+    copy = _at_least_float32(tensor.detach()).clone()
     if not bool(copy.isfinite().all()):
         raise ValueError(f"{name} holds values that are not finite; look at where it comes from")
     return copy

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from quadric.interop.writing import neuronpedia
-from quadric.interop.writing.neuronpedia import histogram_edges, load_lines, strongest_places, write_neuronpedia
+from quadric.interop import neuronpedia
+from quadric.interop.neuronpedia import histogram_edges, load_lines, strongest_places, write_neuronpedia
 from quadric.model import Provenance
 from tests.interop.exported_run import Observed
 

@@ -8,7 +8,7 @@ import pytest
 import quadric
 from quadric.interop.reading import is_dictionary, read_dictionary
 from quadric.run.folder import load_all
-from tests.interop.reading.foreign_folders import saelens_tensors, write_published, write_saelens, write_sparsify
+from tests.interop.foreign_folders import saelens_tensors, write_published, write_saelens, write_sparsify
 
 
 def test_every_layout_is_told_by_its_files(tmp_path: Path) -> None:

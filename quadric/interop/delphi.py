@@ -21,7 +21,7 @@ from quadric._io.files import write_atomically, write_json
 from quadric.evidence import Evidence, RowText, TextSource
 from quadric.evidence.text import HarvestedText
 from quadric.interop.hook_names import module_name
-from quadric.interop.writing.passes import Reading, Side, away_from_rest, check_evidence, token_values
+from quadric.interop.passes import Reading, Side, away_from_rest, check_evidence, token_values
 from quadric.model import Dictionary
 
 Array = np.ndarray

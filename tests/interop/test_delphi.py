@@ -10,8 +10,8 @@ from safetensors.numpy import load_file
 
 from quadric import TopKAutoencoder
 from quadric.evidence import RowText
-from quadric.interop.writing import delphi
-from quadric.interop.writing.delphi import FiringRule, firing_limits, load_lines, write_delphi
+from quadric.interop import delphi
+from quadric.interop.delphi import FiringRule, firing_limits, load_lines, write_delphi
 from tests.data.tiny import D_MODEL
 from tests.interop.exported_run import Observed
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 import quadric
-from tests.interop.reading.foreign_folders import D, tokens, write_published
+from tests.interop.foreign_folders import D, tokens, write_published
 
 H, LATENTS = 3 * D, 20
 

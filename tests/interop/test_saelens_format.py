@@ -13,7 +13,7 @@ from torch.testing import assert_close
 import quadric
 from quadric.model import Provenance
 from quadric.model.storage import weights_sha256
-from tests.interop.reading.foreign_folders import D, K, product_space, saelens_tensors, tokens, topk, write_saelens
+from tests.interop.foreign_folders import D, K, product_space, saelens_tensors, tokens, topk, write_saelens
 
 NORMALIZATIONS = ("none", "constant_norm_rescale", "layer_norm")
 

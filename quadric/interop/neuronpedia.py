@@ -24,7 +24,7 @@ from quadric._io.files import is_plain_name, write_atomically
 from quadric.evidence import Evidence
 from quadric.evidence.record import MISSING, NEGATIVE, POSITIVE
 from quadric.interop.hook_names import transformer_lens_name
-from quadric.interop.writing.passes import Reading, Side, away_from_rest, check_evidence, token_values
+from quadric.interop.passes import Reading, Side, away_from_rest, check_evidence, token_values
 from quadric.model import Dictionary
 
 Array = np.ndarray

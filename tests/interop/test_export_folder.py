@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from quadric._io.locks import BusyError
-from quadric.interop.writing.folders import RECORD, check_replaceable, read_record, replaced_folder
+from quadric.interop.export_folder import RECORD, check_replaceable, read_record, replaced_folder
 
 
 def write(out: Path, content: str = "new", to: str = "saelens") -> None:

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 import quadric
-from quadric.interop.writing.saelens import load_lines, saelens_files, write_saelens
+from quadric.interop.saelens_format import load_lines, saelens_files, write_saelens
 from quadric.model import BatchTopKAutoencoder
 from tests.interop.dictionaries import AFFINE, BILINEAR, D_MODEL, LINEAR, bilinear, linear, tokens
 

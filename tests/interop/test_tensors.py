@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 import quadric
 from quadric.model import JumpReLUAutoencoder, ReLUAutoencoder
-from tests.interop.reading.foreign_folders import D, K, tokens
+from tests.interop.foreign_folders import D, K, tokens
 
 
 def matrices() -> dict[str, torch.Tensor]:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from quadric import BilinearAutoencoder
-from quadric.interop.writing.passes import away_from_rest, check_evidence, token_values
+from quadric.interop.passes import away_from_rest, check_evidence, token_values
 from tests.data.tiny import D_MODEL
 from tests.interop.exported_run import Observed
 

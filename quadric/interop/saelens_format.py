@@ -1,44 +1,54 @@
-"""Dictionaries of SAELens: a folder with cfg.json and sae_weights.safetensors.
-
-SAELens 6 keeps what concerns the language model under `metadata`; versions 3 to 5 keep one flat config and name the
-activation function apart from the architecture. The weights have the same names in all of them.
+"""Folders of SAELens, cfg.json and sae_weights.safetensors, read and written.
 
 What SAELens computes, for `apply_b_dec_to_input` = 1 or 0 and x normalized as `normalize_activations` says:
 
     z = f((x − apply_b_dec_to_input · b_dec) W_enc + b_enc),    x̂ = z W_dec + b_dec, on the scale of x
+
+SAELens 6 keeps what concerns the language model under `metadata`; versions 3 to 5, which are read too, keep one flat
+config and name the activation function apart from the architecture. The weights have the same names in all of them.
+Bilinear dictionaries are written as the architecture "quadric", which `import quadric.interop.saelens` registers;
+linear ones as SAELens's own "standard", "topk" and "jumprelu", which need no Quadric to load.
 """
 
+import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from safetensors.torch import save as serialize_tensors
 from torch import Tensor
 
-from quadric._io.files import shown
-from quadric.interop.reading.places import hook_point_of
-from quadric.interop.reading.tensors import linear_dictionary
-from quadric.interop.reading.weights import (
+from quadric._io.files import shown, write_atomically, write_json
+from quadric.interop.carried import is_linear, linear_decoder
+from quadric.interop.hook_names import hook_point_of, transformer_lens_name
+from quadric.interop.tensors import (
     BY_TENSORS,
     check_shape,
+    linear_dictionary,
     read_config,
     read_weights,
     text_or_none,
     whole_number,
 )
-from quadric.model import BilinearAutoencoder, Dictionary, Provenance
+from quadric.model import BilinearAutoencoder, Dictionary, LinearAutoencoder, Provenance
 from quadric.model.settings import Input
-from quadric.model.storage import described
+from quadric.model.storage import described, description
+from quadric.version import __version__
 
 CONFIG = "cfg.json"
 WEIGHTS = "sae_weights.safetensors"
 SCALER = "activation_scaler.json"
 """Beside a checkpoint of unfinished training: the constant that a finished one has in its weights."""
 
+ARCHITECTURE = "quadric"
+"""Name of the architecture of bilinear dictionaries in SAELens."""
+CONFIG_VERSION = "6.0.0"
+"""The SAELens release whose layout of cfg.json is written; later ones of SAELens 6 read it too."""
 INPUTS: dict[str, Input] = {"none": "own", "constant_norm_rescale": "constant_norm", "layer_norm": "layer_norm"}
-"""By `normalize_activations`."""
+"""What an encoder reads, by `normalize_activations`."""
+NORMALIZATIONS = {ours: theirs for theirs, ours in INPUTS.items()} | {"unit": "constant_norm_rescale"}
+"""`normalize_activations`, by what an encoder reads; weights for "unit" are folded for √d."""
 READ = ("standard", "topk", "jumprelu")
-OURS = "quadric"
-"""The architecture of bilinear dictionaries, see `quadric.interop.saelens`."""
 INTEGERS = {"mixing_rows", "mixing_columns", "lens_n_tokens"}
 """Tensors of a bilinear dictionary that hold integers."""
 CHECKPOINT = "it is a checkpoint of training; save it with save_inference_model, which makes it a jumprelu"
@@ -80,7 +90,7 @@ def read_saelens(folder: Path) -> Dictionary:
     """
     path = folder / CONFIG
     config = read_config(path)
-    if config.get("architecture") == OURS:
+    if config.get("architecture") == ARCHITECTURE:
         return _read_bilinear(config, path)
     settings = _settings(config, path)
     tensors = _weights(folder / WEIGHTS, settings)
@@ -99,15 +109,12 @@ def read_saelens(folder: Path) -> Dictionary:
     )
 
 
-def _read_bilinear(config: dict[str, Any], path: Path) -> BilinearAutoencoder:
+def _read_bilinear(config: dict[str, Any], path: Path) -> Dictionary:
     """A bilinear dictionary by `quadric.export`; its decoder follows from its own tensors and is left out."""
-    stored, where = config.get(OURS), f"{OURS} in {path}"
-    dictionary = described(stored, where)
-    own, decoder = tensor_shapes(stored, where), ("W_dec", "b_dec")
-    integers = INTEGERS & own.keys()
-    tensors = read_weights(path.with_name(WEIGHTS), own, optional=decoder, integers=integers)
-    made = dictionary.with_tensors({name: tensors[name] for name in own})
-    assert isinstance(made, BilinearAutoencoder)
+    stored, where = config.get(ARCHITECTURE), f"{ARCHITECTURE} in {path}"
+    dictionary, names = described(stored, where), tensor_shapes(stored, where).keys()
+    tensors = read_weights(path.with_name(WEIGHTS), names, optional=("W_dec", "b_dec"), integers=INTEGERS & names)
+    made = dictionary.with_tensors({name: tensors[name] for name in names})
     about = _object(config.get("metadata"))
     made.provenance = Provenance(
         model=text_or_none(about, "model_name"), hook_point=text_or_none(about, "quadric_hook_point")
@@ -119,10 +126,10 @@ def tensor_shapes(stored: object, where: str) -> dict[str, tuple[int, ...]]:
     """Name and shape of every tensor of a bilinear dictionary by `quadric.export`."""
     shapes = stored.get("shapes") if isinstance(stored, dict) else None
     sizes = shapes.values() if isinstance(shapes, dict) else [None]
-    if not all(isinstance(each, list) and all(type(size) is int and size >= 0 for size in each) for each in sizes):
+    if not all(isinstance(shape, list) and all(type(size) is int and size >= 0 for size in shape) for shape in sizes):
         raise ValueError(f"{where} has no shapes of tensors; export the dictionary again")
     assert isinstance(shapes, dict)
-    return {name: tuple(each) for name, each in shapes.items()}
+    return {name: tuple(shape) for name, shape in shapes.items()}
 
 
 def _settings(config: dict[str, Any], path: Path) -> _Settings:
@@ -223,3 +230,121 @@ def _switch(config: dict[str, Any], name: str, default: bool, path: Path) -> boo
 
 def _object(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
+
+
+class SAELensFiles(NamedTuple):
+    """The contents of a SAELens folder."""
+
+    config: dict[str, Any]
+    tensors: dict[str, Tensor]
+
+
+def saelens_files(autoencoder: Dictionary, *, model_name: str | None = None) -> SAELensFiles:
+    """What SAELens stores of a dictionary.
+
+    Args:
+        autoencoder: A bilinear or linear autoencoder.
+        model_name: Name of the language model for SAELens; by default the recorded one.
+
+    Returns:
+        The contents of cfg.json and of sae_weights.safetensors.
+    """
+    if isinstance(autoencoder, BilinearAutoencoder):
+        config, tensors = _bilinear(autoencoder)
+    elif isinstance(autoencoder, LinearAutoencoder):
+        config, tensors = _linear(autoencoder)
+    else:
+        raise ValueError(
+            f"SAELens has no architecture for a '{autoencoder.kind}'; export a bilinear or linear dictionary"
+        )
+    dtype = torch.promote_types(next(iter(autoencoder.parameters())).dtype, torch.float32)
+    common = {
+        "d_in": autoencoder.d_model,
+        "d_sae": autoencoder.n_latents,
+        "dtype": str(dtype).removeprefix("torch."),
+        "device": "cpu",
+        "reshape_activations": "none",
+        "metadata": _metadata(autoencoder.provenance, model_name),
+    }
+    return SAELensFiles(common | config, {name: _stored(tensor, dtype) for name, tensor in tensors.items()})
+
+
+def write_saelens(folder: Path, autoencoder: Dictionary, *, model_name: str | None = None) -> None:
+    """Write the files that `SAE.load_from_disk` reads; arguments as in `saelens_files`."""
+    config, tensors = saelens_files(autoencoder, model_name=model_name)
+    write_atomically(folder / WEIGHTS, serialize_tensors(tensors))
+    write_json(folder / CONFIG, config)
+
+
+def load_lines(folder: Path, autoencoder: Dictionary) -> str:
+    """Lines of Python that load the folder."""
+    needed = "" if autoencoder.is_linear else "import quadric.interop.saelens\n"
+    return f"{needed}from sae_lens import SAE\nsae = SAE.load_from_disk({str(folder)!r})"
+
+
+def _bilinear(autoencoder: BilinearAutoencoder) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The tensors under their own names and, with an affine lens, the linear decoder that follows from them."""
+    tensors = autoencoder.tensors()
+    shapes = {name: list(tensor.shape) for name, tensor in tensors.items()}
+    config = {
+        "architecture": ARCHITECTURE,
+        "apply_b_dec_to_input": False,
+        "normalize_activations": "none",
+        ARCHITECTURE: {**description(autoencoder), "shapes": shapes},
+    }
+    if is_linear(autoencoder):
+        decoder = linear_decoder(autoencoder)
+        tensors |= {"W_dec": decoder.rows, "b_dec": decoder.bias}
+    return config, tensors
+
+
+def _linear(autoencoder: LinearAutoencoder) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """One of SAELens's own architectures, with weights for the scale on which it reads tokens: √d for unit norm."""
+    stored, scale = autoencoder.tensors(), math.sqrt(autoencoder.d_model) if autoencoder.input == "unit" else 1.0
+    config: dict[str, Any] = {
+        "architecture": "standard",
+        "apply_b_dec_to_input": autoencoder.subtract_decoder_bias,
+        "normalize_activations": NORMALIZATIONS[autoencoder.input],
+    }
+    tensors = {
+        "W_enc": stored["encoder"].double().mT / scale,
+        "b_enc": stored["encoder_bias"],
+        "W_dec": stored["decoder"].double() * scale,
+        "b_dec": stored["decoder_bias"].double() * scale,
+    }
+    if "thresholds" in stored:
+        return config | {"architecture": "jumprelu"}, tensors | {"threshold": stored["thresholds"]}
+    if "threshold" in stored:  # BatchTopK has the threshold of its training
+        shared = _just_below(stored["threshold"]).expand(autoencoder.n_latents)
+        return config | {"architecture": "jumprelu"}, tensors | {"threshold": shared}
+    if autoencoder.n_active is not None:
+        return config | {"architecture": "topk", "k": autoencoder.n_active}, tensors
+    return config, tensors
+
+
+def _just_below(threshold: Tensor) -> Tensor:
+    """The next smaller number: SAELens keeps what exceeds a threshold, BatchTopK also what equals it."""
+    if threshold.isnan():
+        raise ValueError("this BatchTopK has no threshold yet; train it before it is exported")
+    return torch.nextafter(threshold.float(), torch.tensor(-torch.inf))
+
+
+def _stored(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    tensor = tensor.detach().cpu()
+    return tensor.to(dtype if tensor.is_floating_point() else tensor.dtype).contiguous()
+
+
+def _metadata(provenance: Provenance, model_name: str | None) -> dict[str, Any]:
+    """Where the dictionary belongs, in SAELens's words; what is not known is left out."""
+    hook = transformer_lens_name(provenance.hook_point)
+    rules = provenance.token_rules or {}
+    known = {
+        "model_name": model_name or provenance.model,
+        "hook_name": hook and hook.name,
+        "context_size": provenance.block_length,
+        "dataset_path": provenance.corpus,
+        "prepend_bos": rules["prepend_bos"] == "always" if "prepend_bos" in rules else None,
+        "quadric_version": __version__,
+        "quadric_hook_point": provenance.hook_point,
+    }
+    return {"sae_lens_version": CONFIG_VERSION} | {name: value for name, value in known.items() if value is not None}

@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 from torch.testing import assert_close
 
 import quadric
-from tests.interop.reading.foreign_folders import product_space, tokens, topk, write_sparsify
+from tests.interop.foreign_folders import product_space, tokens, topk, write_sparsify
 
 
 def test_latents_and_reconstructions(tmp_path: Path) -> None:
