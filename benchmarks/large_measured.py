@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from floor_bounds import floor_bounds
 from jaxtyping import Float
 from large_cells import (
     PAPER_ALPHA,
@@ -27,7 +28,7 @@ from torch import Tensor
 from quadric._io.files import read_json, write_json
 from quadric.data import find_model
 from quadric.data.models import load_shape
-from quadric.evaluation.floor import TOKENS_PER_LATENT, floor_bounds
+from quadric.evaluation.floor import TOKENS_PER_LATENT
 from quadric.geometry.comparison import NULL_SEED, agreement, portrait
 from quadric.geometry.dictionary import check_forms
 from quadric.geometry.similarity import comparable, randomly_initialized, without_mean

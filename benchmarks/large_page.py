@@ -31,7 +31,7 @@ from paper_claims import NOT_YET, figure_lines, machine, save_as_svg, spread
 
 from quadric._io.csv import csv_of_rows
 from quadric._io.files import write_atomically
-from quadric.evaluation.active import TOKENS as ACTIVE_TOKENS
+from quadric.evaluation.measures import ACTIVE_TOKENS
 from quadric.run.config import RunConfig
 from quadric.studies.figures.errors import at_one_layer, crossings, draw_widths, over_width
 from quadric.studies.figures.figure_data import FigureData, MissingDataError, all_series

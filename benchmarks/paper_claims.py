@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import torch
 
-from quadric.evaluation.active import TOKENS as ACTIVE_TOKENS
+from quadric.evaluation.measures import ACTIVE_TOKENS
 from quadric.studies.figures.style import Drawn, save
 
 Rows = list[dict[str, str]]

@@ -14,7 +14,7 @@ from . import train as train
 from . import viewer as viewer
 from .data.reading import harvest as harvest
 from .data.sources import Activations as Activations
-from .evaluation.on_activations import evaluate as evaluate
+from .evaluation import evaluate as evaluate
 from .evidence import Evidence as Evidence
 from .evidence import collect_evidence as collect_evidence
 from .evidence.table import latents as latents

@@ -64,7 +64,7 @@ class Evaluate:
         from quadric.cli.progress import progress
         from quadric.evaluation import evaluate_on_text
         from quadric.evaluation.evaluating import Candidate
-        from quadric.evaluation.files import write_evaluations
+        from quadric.evaluation.record import write_evaluations
         from quadric.run.folder import load_all
 
         check_endings(self.output.out)
@@ -91,7 +91,7 @@ class Evaluate:
 
 def _keep(found: "list[Evaluation]") -> None:
     """Keep the result in the run folder; one that cannot be written to costs the user no result."""
-    from quadric.evaluation.files import keep_in_runs
+    from quadric.evaluation.record import keep_in_runs
 
     try:
         keep_in_runs(found)

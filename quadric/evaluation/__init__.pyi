@@ -1,7 +1,7 @@
 """The names of the room, imported on first use (`quadric._io.lazy`)."""
 
 from .evaluating import Candidate as Candidate
+from .evaluating import evaluate as evaluate
 from .evaluating import evaluate_on_text as evaluate_on_text
-from .on_activations import evaluate as evaluate
 from .record import Evaluation as Evaluation
 from .settings import EvaluationSettings as EvaluationSettings

@@ -1,23 +1,69 @@
-"""Evaluate any number of autoencoders on held-out text, with few passes of the language model."""
+"""Evaluate an autoencoder on activations, or any number of them on held-out text, with few passes of the model."""
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from quadric._io.progress import Progress, no_progress
+from quadric._io.progress import Progress, no_progress, progress_bar
 from quadric.data import ActivationConfig, BatchSize, LiveStream, parse_hook_point
 from quadric.data.forward import Replacement, predictions
 from quadric.data.hook_points import HookPoint
 from quadric.data.live_stream import ForwardPass
 from quadric.data.provenance import ProvenanceError, config_from
+from quadric.data.sources import as_activations
 from quadric.evaluation.measures import ErrorAccumulator
-from quadric.evaluation.record import Evaluation, lens_of
+from quadric.evaluation.record import Evaluation, evaluation_of
 from quadric.evaluation.recovered import PredictionSums, Recovered
 from quadric.evaluation.settings import EvaluationSettings
 from quadric.model import Dictionary
+
+BATCH_TOKENS = 4096
+
+
+def evaluate(
+    autoencoder: Dictionary,
+    x: Any,
+    *,
+    hook_point: str | None = None,
+    tokens: int | None = None,
+    progress: bool = True,
+) -> Evaluation:
+    """Measure error, density, dense and dead latents on activations.
+
+    Args:
+        autoencoder: Any dictionary, also of a kind of your own.
+        x: A tensor (n, d), an iterable of such tensors, a cache folder, or what `quadric.harvest` returned. Give rows
+            that were not trained on.
+        hook_point: Which hook point to read, where the activations have several; by default the autoencoder's own.
+        tokens: Rows to measure on; all by default.
+        progress: Show a progress bar in terminals and notebooks.
+
+    Returns:
+        An `Evaluation`: prints as a short table, `to_dict()`, `to_pandas()`, and its numbers by name (`error`,
+        `density`, `dense_share`, `dead_share`).
+
+    Example:
+        >>> report = quadric.evaluate(ae, torch.randn(500, 32))
+        >>> report.error < 1
+        True
+    """
+    source = as_activations(x)
+    own = autoencoder.provenance.hook_point
+    point = source.sole_hook_point(hook_point or (own if own in source.hook_points else None))
+    accumulator = ErrorAccumulator(autoencoder)
+    total = getattr(source, "__len__", lambda: tokens or 0)()
+    with progress_bar(shown=progress) as report:
+        for batch in source.stream(batch_tokens=BATCH_TOKENS, seed=None):
+            batch = batch if tokens is None else batch.rows(0, tokens - accumulator.n_tokens)
+            vectors = batch.activations[point].to(next(autoencoder.parameters()).device)
+            accumulator.add(vectors, batch.sequences, batch.positions)
+            report("evaluate", accumulator.n_tokens, tokens or total, "tokens")
+            if tokens is not None and accumulator.n_tokens >= tokens:
+                break
+    return evaluation_of(autoencoder, accumulator.measures(), hook_point=point)
 
 
 class Candidate(NamedTuple):
@@ -77,22 +123,19 @@ def _evaluate(
 ) -> list[Evaluation]:
     names = ",".join(dict.fromkeys(each.hook_point for each in group))
     config = replace(_config(group[0], settings), hook_points=names)
-    stream = LiveStream.open(config, device=device, batch=BatchSize(tokens=4096))
+    stream = LiveStream.open(config, device=device, batch=BatchSize(tokens=BATCH_TOKENS))
     for candidate in group:
         _check_model(candidate, stream)
         candidate.autoencoder.to(stream.model.device).eval()
     measurings, means = _measure(group, stream, settings.tokens, on_progress)
     recovered = _recover(group, stream, means, settings.spliced_tokens, on_progress)
     return [
-        Evaluation(
+        evaluation_of(
+            each.autoencoder,
+            measuring.measures(),
             run=each.run,
             name=each.name,
-            kind=each.autoencoder.kind,
-            lens=lens_of(each.autoencoder),
-            n_latents=each.autoencoder.n_latents,
-            n_hidden=getattr(each.autoencoder, "n_hidden", None),
             hook_point=each.hook_point,
-            measures=measuring.measures(),
             recovered=result,
         )
         for each, measuring, result in zip(group, measurings, recovered, strict=True)

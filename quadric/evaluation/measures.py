@@ -1,4 +1,7 @@
-"""Measures of an autoencoder on held-out tokens, accumulated over batches."""
+"""Measures of an autoencoder on held-out tokens, accumulated over batches.
+
+Among them is the error against the number of latents used per token, bilinear and linear dictionaries on one curve.
+"""
 
 from collections.abc import Sequence
 from statistics import mean, stdev
@@ -8,13 +11,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from quadric.evaluation.active import TOKENS as ACTIVE_TOKENS
-from quadric.evaluation.active import ActiveError, error_by_active
 from quadric.evaluation.blocks import BlockAccumulator, BlockErrors, can_be_split
 from quadric.evaluation.floor import floor_tokens, product_space_floor
 from quadric.geometry.neighbours import redundancy
 from quadric.model import Dictionary
 from quadric.model.objective import density_from_norms, density_norms
+from quadric.model.products import slices
 
 DENSE = 0.5
 """A latent is dense if its Hoyer density exceeds this; Gaussian noise has 0.8."""
@@ -22,6 +24,10 @@ DEAD = 0.01
 """A latent is dead if its largest |z − b| stays below this share of the median latent's."""
 RESAMPLES = 1000
 COVERAGE = 0.95
+ACTIVE_TOKENS = 1024
+"""Tokens that the error by active latents is measured on."""
+NUMBERS_AT_ONCE = 2**26
+"""Latents that are rebuilt together (256 MiB in float32), since every call computes the kernel again."""
 
 
 class Interval(NamedTuple):
@@ -39,6 +45,13 @@ class PositionError(NamedTuple):
     last: int
     error: float
     n_tokens: int
+
+
+class ActiveError(NamedTuple):
+    """Mean error when only the `n_active` largest |z| of every token are kept."""
+
+    n_active: int
+    error: float
 
 
 class Measures(NamedTuple):
@@ -170,3 +183,65 @@ def error_by_position(errors: Float[Tensor, " n"], positions: Int[Tensor, " n"])
             found.append(PositionError(first, last, errors[inside].mean().item(), int(inside.sum())))
         first, last = last + 1, 2 * last + 1
     return found
+
+
+@torch.no_grad()
+def error_by_active(
+    autoencoder: Dictionary, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]
+) -> list[ActiveError]:
+    """The curve at 1, 2, 4, … latents and at all of them, for prepared tokens.
+
+    X̂ = Σ_{i kept} z_i W_i for a bilinear dictionary, x̂x̂ᵀ of the kept directions for a linear one. Beyond the latents
+    that a linear dictionary has active, its curve is flat. A dictionary that does not rebuild from given latents has
+    one point, at all of them.
+    """
+    if not autoencoder.rebuilds_from_latents:
+        return [ActiveError(autoencoder.n_latents, autoencoder.errors_of(tokens, latents).product_space.mean().item())]
+    order = latents.abs().argsort(dim=-1, descending=True)
+    powers = [2**power for power in range(autoencoder.n_latents.bit_length())]
+    counts = list(dict.fromkeys([*(each for each in powers if each < autoencoder.n_latents), autoencoder.n_latents]))
+    found: list[ActiveError] = []
+    for some in (counts[each] for each in slices(len(counts), _points_at_once(autoencoder, latents))):
+        kept = torch.cat([_strongest_alone(latents, order[:, :count]) for count in some])
+        errors = autoencoder.errors_of(tokens.repeat(len(some), 1), kept).product_space
+        found += map(ActiveError, some, errors.view(len(some), -1).mean(1).tolist())
+    return found
+
+
+def _points_at_once(autoencoder: Dictionary, latents: Float[Tensor, "n k"]) -> int:
+    """How many points of the curve share one kernel; one where none is formed, because it would be too large."""
+    if not autoencoder.settings.has_kernel:
+        return 1
+    return max(1, NUMBERS_AT_ONCE // max(1, latents.numel()))
+
+
+def _strongest_alone(latents: Float[Tensor, "n k"], indices: Int[Tensor, "n c"]) -> Float[Tensor, "n k"]:
+    return torch.zeros_like(latents).scatter(1, indices, latents.gather(1, indices))
+
+
+def fewest_active(curve: list[ActiveError], tolerance: float = 0.1) -> int:
+    """The smallest number of latents per token on the curve whose error is within 10 % of that with all latents.
+
+    Args:
+        curve: As `error_by_active` returns it.
+        tolerance: How much larger the error may be, as a share.
+
+    Returns:
+        1, 2, 4, … or the number of latents.
+
+    Example:
+        >>> fewest_active([ActiveError(1, 0.9), ActiveError(2, 0.31), ActiveError(3, 0.3)])
+        2
+    """
+    most = (1 + tolerance) * curve[-1].error
+    return next(each.n_active for each in curve if each.error <= most or each is curve[-1])
+
+
+def error_at(curve: list[ActiveError], n_active: int) -> float:
+    """The error with `n_active` latents per token; with all of them where the dictionary has fewer.
+
+    Example:
+        >>> error_at([ActiveError(1, 0.9), ActiveError(2, 0.31), ActiveError(3, 0.3)], 2)
+        0.31
+    """
+    return next((each.error for each in curve if each.n_active >= n_active), curve[-1].error)

@@ -1,9 +1,14 @@
-"""Results of evaluating one autoencoder, and their form for JSON and CSV."""
+"""Results of evaluating one autoencoder, and their form in JSON and CSV files."""
 
+import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from quadric._io.csv import csv_of_rows
+from quadric._io.files import read_json
 from quadric._io.html import facts_table
+from quadric._io.results import write_result
 from quadric.evaluation.blocks import Blocks
 from quadric.evaluation.measures import Measures
 from quadric.evaluation.recovered import Recovered
@@ -11,6 +16,8 @@ from quadric.model import Dictionary
 
 SETTINGS = ("run", "name", "kind", "n_latents", "n_hidden", "lens", "hook_point")
 """Columns that say what was evaluated."""
+IN_RUN = "evaluation.json"
+"""File in a run folder with the latest evaluation of its autoencoders."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -181,6 +188,29 @@ class Evaluation:
         }
 
 
+def evaluation_of(
+    autoencoder: Dictionary,
+    measures: Measures,
+    *,
+    hook_point: str,
+    run: str = "",
+    name: str = "",
+    recovered: Recovered | None = None,
+) -> Evaluation:
+    """What was measured, with what there is to say of the dictionary."""
+    return Evaluation(
+        run=run,
+        name=name,
+        kind=autoencoder.kind,
+        n_latents=autoencoder.n_latents,
+        n_hidden=getattr(autoencoder, "n_hidden", None),
+        lens=autoencoder.settings.lens_name,
+        hook_point=hook_point,
+        measures=measures,
+        recovered=recovered,
+    )
+
+
 def _with_borrowed_sign(recovered: Recovered) -> dict[str, float | None]:
     """Recovered predictions where the sign of every vector is the token's; None for linear dictionaries."""
     found = recovered.borrowed
@@ -192,11 +222,6 @@ def _with_borrowed_sign(recovered: Recovered) -> dict[str, float | None]:
     }
 
 
-def lens_of(autoencoder: Dictionary) -> str | None:
-    """The kind of the lens; None where the kind has none."""
-    return autoencoder.settings.lens_name
-
-
 def _energies(measures: Measures) -> dict[str, float | None]:
     """Share of the tokens' energy in each block."""
     energy = measures.blocks.energy._asdict() if measures.blocks else dict.fromkeys(Blocks._fields)
@@ -206,3 +231,31 @@ def _energies(measures: Measures) -> dict[str, float | None]:
         "along_mean": blocks.along if blocks else None,
         "along_mean_deviation": blocks.along_deviation if blocks else None,
     }
+
+
+def write_evaluations(evaluations: list[Evaluation], path: Path) -> None:
+    """Write the table (.csv), or the table and the error by position (.json)."""
+    write_result(
+        path,
+        {
+            ".csv": lambda: csv_of_rows([each.as_row() for each in evaluations]),
+            ".json": lambda: json.dumps([each.as_json() for each in evaluations], indent=1) + "\n",
+        },
+    )
+
+
+def keep_in_runs(evaluations: list[Evaluation]) -> None:
+    """Store each evaluation in its run folder, where the site reads it. A lone autoencoder has no run folder."""
+    for run in dict.fromkeys(each.run for each in evaluations):
+        if (Path(run) / "run.json").is_file():
+            write_evaluations([each for each in evaluations if each.run == run], Path(run) / IN_RUN)
+
+
+def kept_in_run(run: Path, name: str) -> dict[str, Any] | None:
+    """Latest stored evaluation of one autoencoder of a run, or None."""
+    path = run / IN_RUN
+    remedy = "delete it, or run quadric evaluate again"
+    rows = read_json(path, remedy) if path.is_file() else []
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise ValueError(f"{path} is not a list of evaluations; {remedy}")
+    return next((row for row in rows if row.get("name") == name), None)

@@ -17,7 +17,7 @@ from quadric._io.progress import Progress
 from quadric.data import HarvestConfig, harvest_to_folder
 from quadric.evaluation import evaluate_on_text
 from quadric.evaluation.evaluating import Candidate
-from quadric.evaluation.files import keep_in_runs, kept_in_run
+from quadric.evaluation.record import keep_in_runs, kept_in_run
 from quadric.evaluation.settings import EvaluationSettings
 from quadric.evidence import Evidence
 from quadric.evidence.labels.stored import MIXED

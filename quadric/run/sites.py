@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from quadric._io.progress import Progress, no_progress
-from quadric.evaluation.files import kept_in_run
+from quadric.evaluation.record import kept_in_run
 from quadric.evidence import Evidence, Job
 from quadric.evidence.clusters import MOST_LATENTS
 from quadric.geometry import Centre, DictionaryGeometry
@@ -16,9 +16,9 @@ from quadric.run.evidence import OnNote, WantedEvidence, evidence_for
 from quadric.run.folder import autoencoder_folder, autoencoder_folders, chosen_names, evidence_folder
 from quadric.run.geometry import geometry_of_run
 from quadric.viewer import writer
-from quadric.viewer.checking import HostingLimits
 from quadric.viewer.export import SiteInput, build_site, unused_name
 from quadric.viewer.schema import Quality, SiteManifest
+from quadric.viewer.writer import HostingLimits
 
 SITE = "site"
 """Name of the site folder in a run."""

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import quadric
-from quadric.evaluation.floor import floor_bounds, product_space_basis, product_space_floor
+from quadric.evaluation.floor import product_space_basis, product_space_floor
 from quadric.model import Error
 from quadric.model.objective import unit_tokens
 
@@ -43,22 +43,3 @@ def test_no_dictionary_of_that_size_falls_below_it() -> None:
 def test_too_few_tokens_say_nothing() -> None:
     assert product_space_floor(tokens(60), 8) is None
     assert product_space_floor(tokens(66), 8) is not None
-
-
-def test_bounds_are_the_errors_on_sample_and_other_tokens() -> None:
-    sample, rest = tokens(300), tokens(200, seed=1)
-    for bounds in floor_bounds(sample, rest, [12, 1, 4]):
-        basis = product_space_basis(sample, bounds.n_latents)
-        assert bounds.fitted == pytest.approx(basis.error(sample).mean().item(), abs=1e-6)
-        assert bounds.held_out == pytest.approx(basis.error(rest).mean().item(), abs=1e-6)
-
-
-def test_the_floor_of_many_tokens_lies_between_the_bounds_of_few() -> None:
-    truth = product_space_basis(tokens(20_000, seed=2), 8).error(tokens(5000, seed=3)).mean().item()
-    bounds = [floor_bounds(tokens(40, seed=seed), tokens(5000, seed=3), [8])[0] for seed in range(10, 20)]
-    assert sum(each.fitted for each in bounds) / 10 < truth < min(each.held_out for each in bounds)
-
-
-def test_more_components_than_sample_tokens_are_an_error() -> None:
-    with pytest.raises(ValueError, match="give more tokens"):
-        floor_bounds(tokens(8), tokens(8), [8])

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import quadric
 from quadric._io.records import record_from_json
 from quadric.data import ActivationCache, BatchSize, CachedStream
-from quadric.evaluation.files import kept_in_run
+from quadric.evaluation.record import kept_in_run
 from quadric.evidence import Evidence
 from quadric.evidence.collecting import STATE, State
 from quadric.evidence.collector import Collector

@@ -10,7 +10,7 @@ from typing import Any
 from quadric._io.csv import csv_of_rows
 from quadric._io.files import read_json, write_atomically
 from quadric.evaluation import Evaluation
-from quadric.evaluation.active import error_at, fewest_active
+from quadric.evaluation.measures import error_at, fewest_active
 from quadric.evaluation.record import SETTINGS
 from quadric.geometry import description_length, statistics
 from quadric.model import Dictionary, Term
