@@ -4,5 +4,5 @@ from .combining import Combination as Combination
 from .combining import Intervention as Intervention
 from .in_model import intervene as intervene
 from .latents import Latent as Latent
-from .projection import Reach as Reach
-from .projection import nearest_steps as nearest_steps
+from .motion import Reach as Reach
+from .motion import nearest_steps as nearest_steps

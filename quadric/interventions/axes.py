@@ -56,15 +56,7 @@ class Axes(NamedTuple):
 
     def to(self, device: torch.device) -> "Axes":
         """The same on another device."""
-        return Axes(
-            self.eigenvalues.to(device),
-            self.basis.to(device),
-            self.linear.to(device),
-            self.left.to(device),
-            self.right.to(device),
-            self.weights.to(device),
-            self.centring,
-        )
+        return Axes(*(part.to(device) if isinstance(part, Tensor) else part for part in self))
 
     def place(self, unit: Float[Tensor, "n d"]) -> Placed:
         """Coordinates, gradient and value of unit tokens, in float64."""

@@ -1,6 +1,11 @@
-"""`quadric.intervene`: interventions inside a language model, in every forward pass and in `generate`."""
+"""`quadric.intervene`: interventions inside a language model, in every forward pass and in `generate`.
 
-from collections.abc import Callable, Iterator, Sequence
+The position of a token is the number of real tokens before it in its sequence, with a KV cache and with padding, which
+has no position wherever it is.
+"""
+
+import inspect
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -14,9 +19,11 @@ from quadric.data.models import LanguageModel, decoder_of, layers_of
 from quadric.data.provenance import check_same_model
 from quadric.interventions.combining import Combination, Intervention
 from quadric.interventions.latents import Latent
-from quadric.interventions.positions import Positions, check_positions, selected, token_positions
 
 Condition = Callable[[Tensor], Tensor]
+PADDING = -1
+Positions = int | slice | Collection[int] | None
+"""One position, a slice such as `slice(5, None)`, several positions, or all of them."""
 
 
 @contextmanager
@@ -91,10 +98,31 @@ def edit_activations(
         A context manager.
     """
     decoder = model.decoder if isinstance(model, LanguageModel) else decoder_of(model)
-    current = _CurrentTokens()
+    current: Int[Tensor, "s l"] = torch.empty(0, 0, dtype=torch.long)
+
+    def read(module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+        """Note which tokens the running forward pass reads."""
+        nonlocal current
+        current = token_positions(module, arguments, named)
+
+    def edit(hidden: Tensor) -> Tensor:
+        if hidden.shape[-1] != d_model:
+            raise HookPointError(
+                f"the dictionary reads activations of width {d_model}, and {point} has {hidden.shape[-1]}; "
+                "give the model and hook point that it was trained on"
+            )
+        chosen = selected(current, positions).to(hidden.device)
+        if where is not None and bool(chosen.any()):
+            chosen = chosen.clone()
+            chosen[chosen.clone()] = _holds(where, hidden[chosen])
+        if not bool(chosen.any()):
+            return hidden
+        changed = hidden.clone()
+        changed[chosen] = change(hidden[chosen])
+        return changed
+
     with ExitStack() as hooks:
-        hooks.callback(decoder.register_forward_pre_hook(current.read, with_kwargs=True).remove)
-        edit = _Edit(change, d_model, point, positions, where, current)
+        hooks.callback(decoder.register_forward_pre_hook(read, with_kwargs=True).remove)
         hooks.callback(replace_at(layers_of(decoder), point, edit).remove)
         yield
 
@@ -118,50 +146,65 @@ def _by_hook_point(
     return groups
 
 
-class _CurrentTokens:
-    """Positions of the tokens that the running forward pass reads."""
-
-    positions: Int[Tensor, "s l"]
-
-    def read(self, decoder: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
-        self.positions = token_positions(decoder, arguments, named)
-
-
-class _Edit:
-    """Applied to the activations at one hook point."""
-
-    def __init__(
-        self,
-        change: Callable[[Tensor], Tensor],
-        d_model: int,
-        point: HookPoint,
-        positions: Positions,
-        where: Condition | None,
-        current: _CurrentTokens,
-    ) -> None:
-        self.change, self.d_model, self.point, self.current = change, d_model, point, current
-        self.positions, self.where = positions, where
-
-    def __call__(self, hidden: Tensor) -> Tensor:
-        if hidden.shape[-1] != self.d_model:
-            raise HookPointError(
-                f"the dictionary reads activations of width {self.d_model}, and {self.point} has {hidden.shape[-1]}; "
-                "give the model and hook point that it was trained on"
-            )
-        chosen = selected(self.current.positions, self.positions).to(hidden.device)
-        if self.where is not None and bool(chosen.any()):
-            chosen = chosen.clone()
-            chosen[chosen.clone()] = _holds(self.where, hidden[chosen])
-        if not bool(chosen.any()):
-            return hidden
-        changed = hidden.clone()
-        changed[chosen] = self.change(hidden[chosen])
-        return changed
-
-
 def _holds(where: Condition, activations: Tensor) -> Bool[Tensor, " n"]:
     found = where(activations.detach())
     if not isinstance(found, Tensor) or found.dtype != torch.bool or found.shape != activations.shape[:1]:
         shown = f"{found.dtype} {tuple(found.shape)}" if isinstance(found, Tensor) else type(found).__name__
         raise ValueError(f"where= returned {shown}; return one bool per token, ({len(activations)},)")
     return found.to(activations.device)
+
+
+def token_positions(decoder: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> Int[Tensor, "s l"]:
+    """Positions of the tokens of one call of the decoder; −1 for padding.
+
+    Args:
+        decoder: The model whose forward was called.
+        arguments: Its positional arguments.
+        named: Its keyword arguments.
+
+    Returns:
+        One row per sequence. A mask of two dimensions decides; without one, `position_ids`, and without those the
+        number of tokens in the cache.
+    """
+    call = inspect.signature(decoder.forward).bind_partial(*arguments, **named).arguments
+    call = {**call, **call.get("kwargs", {})}
+    tokens = call["input_ids"] if call.get("input_ids") is not None else call["inputs_embeds"]
+    n_sequences, length = tokens.shape[:2]
+    mask = call.get("attention_mask")
+    if isinstance(mask, Tensor) and mask.ndim == 2:
+        counted = mask.long().cumsum(1) - 1
+        return torch.where(mask.bool(), counted, PADDING)[:, -length:]
+    given = call.get("position_ids")
+    if isinstance(given, Tensor) and given.ndim == 2:
+        return given.expand(n_sequences, length)
+    cache = call.get("past_key_values")
+    past = int(cache.get_seq_length()) if cache is not None else 0
+    return torch.arange(past, past + length, device=tokens.device).expand(n_sequences, length)
+
+
+def selected(positions: Int[Tensor, "s l"], wanted: Positions) -> Bool[Tensor, "s l"]:
+    """Which of the tokens are at wanted positions; never padding."""
+    real = positions != PADDING
+    if wanted is None:
+        return real
+    if isinstance(wanted, slice):
+        start, stop, step = wanted.start or 0, wanted.stop, wanted.step or 1
+        inside = (positions >= start) & ((positions - start) % step == 0)
+        return real & inside if stop is None else real & inside & (positions < stop)
+    chosen = [wanted] if isinstance(wanted, int) else list(wanted)
+    return real & torch.isin(positions, torch.tensor(chosen, dtype=torch.long, device=positions.device))
+
+
+def check_positions(wanted: Positions) -> None:
+    """Refuse positions that no token can have."""
+    if wanted is None:
+        return
+    if isinstance(wanted, slice):
+        numbers = [number for number in (wanted.start, wanted.stop, wanted.step) if number is not None]
+    else:
+        numbers = [wanted] if isinstance(wanted, int) else list(wanted)
+    if any(isinstance(number, bool) or not isinstance(number, int) or number < 0 for number in numbers):
+        raise ValueError(
+            f"positions={wanted} are not all whole numbers ≥ 0; they count from the first token of each sequence, "
+            "which has no last one while it is generated"
+        )

@@ -17,10 +17,11 @@ from quadric.geometry.centring import CentreLike
 from quadric.geometry.dictionary import check_forms
 from quadric.interventions.axes import Axes, Placed, latent_axes
 from quadric.interventions.combining import Intervention, unit_and_norm
-from quadric.interventions.motion import path_steps, slide_steps
-from quadric.interventions.projection import Reach, nearest_steps, reach
+from quadric.interventions.motion import Reach, nearest_steps, path_steps, reach, slide_steps
 from quadric.model import Dictionary, check_tokens
 from quadric.model.checks import check_choice
+from quadric.model.forms import Directions
+from quadric.model.scaling import token_scale
 
 Target = float | Tensor | Callable[[Tensor], Tensor]
 """A value of z for all tokens, one for each, or a function from the present z to the wanted one."""
@@ -278,6 +279,49 @@ class Latent:
             f"latent {self.index} cannot take the value {float(wanted[token]):g}: it reaches "
             f"{_shown(low)} … {_shown(high)}; give a value in this range, or unreachable='nearest' to stop at its end"
         )
+
+
+def clamp(autoencoder: Dictionary, latent: int, to: float, *, in_norms: bool = False) -> Callable[[Tensor], Tensor]:
+    """Hold one latent of a linear dictionary at a value; 0 takes it out: the counterpart of `project` for directions.
+
+    Clamping adds what is missing along the latent's row d of the decoder and nothing else, x' = x + s·(to − z)·d, with
+    z the latent's own activation and s the length in x of a step of length 1 in what the encoder reads. What the
+    dictionary does not reconstruct stays as it is. Encoding x' again need not give `to`: d moves other latents too, and
+    the encoder's row is not d.
+
+    Args:
+        autoencoder: A linear dictionary.
+        latent: Index of the latent.
+        to: The activation, at the scale of `autoencoder.encode(autoencoder.prepare(x))`.
+        in_norms: `to` is in units of the token's norm instead, whatever the encoder reads: s·to is then to·‖x‖. A
+            dictionary of unit tokens makes no difference between the two.
+
+    Returns:
+        A function from activations (n, d) to changed ones, for `quadric.interventions.in_model.edit_activations`.
+
+    Example:
+        >>> topk = quadric.TopKAutoencoder(d_model=8, n_latents=16, n_active=4)
+        >>> clamp(topk, 3, to=0.5)(torch.randn(5, 8)).shape
+        torch.Size([5, 8])
+    """
+    if not 0 <= latent < autoencoder.n_latents:
+        raise IndexError(f"latent {latent} is outside 0 … {autoencoder.n_latents - 1}")
+    directions = autoencoder.forms()
+    if not isinstance(directions, Directions):
+        raise ValueError(f"the latents of a '{autoencoder.kind}' are no directions; use ae.latent({latent}).project")
+    direction, read_as = directions.writes.detach()[latent].double(), directions.input
+
+    @torch.no_grad()
+    def change(x: Tensor) -> Tensor:
+        read = autoencoder.prepare(x.to(direction.device))
+        norms = x.to(direction.device).double().norm(dim=-1)
+        own_scale = token_scale(read_as, read) / autoencoder.lengths_of(read)
+        scale = norms * own_scale[:, 0].double()
+        target = to * (norms if in_norms else scale)
+        moved: Tensor = (target - scale * autoencoder.encode(read)[:, latent].double())[:, None] * direction
+        return x + moved.to(x)
+
+    return change
 
 
 def _check_target(to: Target) -> None:

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 import quadric
-from quadric.geometry.latent_frames import latent_frame
-from quadric.interventions.clamping import clamp
+from quadric.geometry.quadrics import latent_frame
+from quadric.interventions.latents import clamp
 from quadric.model.linear import JumpReLUAutoencoder, ReLUAutoencoder
 from tests.geometry.linear_dictionary import tokens
 

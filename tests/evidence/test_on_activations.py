@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import quadric
-from quadric.geometry.latent_frames import latent_frame
+from quadric.geometry.quadrics import latent_frame
 from quadric.model.objective import hoyer_density
 from tests.data.tiny import tiny_causal, tiny_tokenizer
 from tests.geometry.linear_dictionary import batch_topk, tokens, topk

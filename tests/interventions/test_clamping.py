@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from quadric import TopKAutoencoder
-from quadric.interventions.clamping import clamp
+from quadric.interventions.latents import clamp
 from tests.geometry.linear_dictionary import N_LATENTS, tokens, topk
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import DynamicCache
 
-from quadric.interventions.positions import check_positions, selected, token_positions
+from quadric.interventions.in_model import check_positions, selected, token_positions
 from tests.data.tiny import random_tokens, tiny_causal
 
 DECODER = tiny_causal().get_decoder()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from quadric.interventions.projection import nearest_steps, reach
+from quadric.interventions.motion import nearest_steps, reach
 from tests.interventions.brute_force import (
     KINDS,
     LINEAR_PARTS,

@@ -14,10 +14,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from quadric.interventions.axes import Axes
-from quadric.interventions.clamping import clamp
 from quadric.interventions.combining import Intervention, unit_and_norm
-from quadric.interventions.latents import Latent
-from quadric.interventions.projection import nearest_steps
+from quadric.interventions.latents import Latent, clamp
+from quadric.interventions.motion import nearest_steps
 from quadric.model import Dictionary
 from quadric.model.linear import LinearAutoencoder
 from quadric.model.objective import unit_tokens

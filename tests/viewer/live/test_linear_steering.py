@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 
 from quadric.data.hook_points import parse_hook_point
-from quadric.interventions.clamping import clamp
 from quadric.interventions.in_model import edit_activations
-from quadric.viewer.live.session import RequestError, Session
-from quadric.viewer.live.steering import continuation
+from quadric.interventions.latents import clamp
+from quadric.viewer.live.session import RequestError, Session, continuation
 from quadric.viewer.live.worker import Job
 from tests.explanations.small_run import make_linear_explainer
 
