@@ -7,7 +7,7 @@ from torch.testing import assert_close
 from quadric import BilinearAutoencoder
 from quadric.geometry import Form, decompose, latent_form, read
 from quadric.geometry.axes import EIGENVECTOR, NO_AXIS
-from quadric.geometry.latent_frames import form_frame, latent_frame
+from quadric.geometry.quadrics import form_frame, latent_frame
 from tests import zoo
 from tests.geometry.centred import SETTINGS, centre_for
 from tests.geometry.linear_dictionary import N_LATENTS, centre_of, tokens, topk
