@@ -64,7 +64,7 @@ class Site:
         from quadric.cli.progress import progress
         from quadric.run.evidence import WantedEvidence
         from quadric.run.sites import site_of_runs
-        from quadric.viewer.checking import HostingLimits
+        from quadric.viewer.writer import HostingLimits
 
         out = self.out or self.runs[0] / "site"
         wanted = WantedEvidence(**{field.name: getattr(self, field.name) for field in fields(WantedEvidence)})

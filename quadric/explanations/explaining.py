@@ -18,7 +18,7 @@ from quadric.explanations.reading import Reading, TextReader
 from quadric.explanations.record import Explanation, Firing, TextLatent, Token, TokenLatent
 from quadric.geometry.centring import as_read, prepared
 from quadric.geometry.kernels import reconstruction_gram
-from quadric.geometry.latent_frames import latent_frame
+from quadric.geometry.quadrics import latent_frame
 from quadric.model import Dictionary
 from quadric.model.storage import weights_sha256
 

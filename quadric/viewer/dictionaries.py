@@ -1,10 +1,14 @@
 """One dictionary of a site: an autoencoder with its evidence, as the objects that are written."""
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float32
 
 from quadric._io.progress import Progress, no_progress
 from quadric.evidence import Evidence, clusters, record
@@ -13,12 +17,11 @@ from quadric.evidence.labels.scoring import METHOD as LABEL_SCORES
 from quadric.evidence.patterns.controls import controls_of, is_exceeded
 from quadric.evidence.patterns.record import CHANCE, MEANINGS, PATTERNS, STATISTICS, DictionaryPatterns, PatternTest
 from quadric.evidence.ranking import RANKING, RANKING_OF_DIRECTIONS, worth
-from quadric.geometry import DictionaryGeometry, decompose, dictionary_geometry, with_signs
+from quadric.geometry import DictionaryGeometry, Neighbours, decompose, dictionary_geometry, with_signs
 from quadric.geometry.centring import given_sha256
 from quadric.model import Dictionary
 from quadric.model.forms import Forms
 from quadric.viewer.latent_pages import latent_records
-from quadric.viewer.layout import describe, umap_layout
 from quadric.viewer.schema import (
     TOKEN,
     Cluster,
@@ -46,6 +49,12 @@ BEST = 5
 """Examples of each pattern that the landing page links to."""
 MOST_TOKENS = 9
 """Clusters that are named in a list of examples; the panel of a latent's clusters names all."""
+FEWEST_LATENTS = 8
+"""With fewer latents a map adds nothing to the list of neighbours."""
+MAP_METHOD = (
+    "UMAP of each latent's {count} nearest by subspace overlap ‖UᵢᵀUⱼ‖²/√(rᵢrⱼ), distance 1 − overlap, random start, "
+    "seed {seed}; made from weights about the centre of the tokens, not from activations"
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -76,7 +85,8 @@ def site_dictionary(
 ) -> SiteDictionary:
     """Everything about one autoencoder; the records of its latents are made while they are written."""
     layout = umap_layout(geometry.neighbours, seed) if with_map else None
-    umap = None if layout is None else describe(geometry.neighbours, seed)
+    count = geometry.neighbours.latents.shape[1]
+    umap = None if layout is None else MAP_METHOD.format(count=count, seed=seed)
     return SiteDictionary(
         entry=_entry(given, text, umap, found, patterns),
         columns=_columns(given.evidence, geometry, layout),
@@ -301,3 +311,46 @@ def _latent_pattern(name: str, test: PatternTest) -> LatentPattern:
 
 def _known(number: float) -> float | None:
     return round(number, 5) if number == number else None
+
+
+def umap_layout(neighbours: Neighbours, seed: int) -> Float32[np.ndarray, "k 2"] | None:
+    """Two coordinates per latent; None where there are too few latents for a map."""
+    n_latents = len(neighbours.latents)
+    if n_latents < FEWEST_LATENTS:
+        return None
+    itself = np.arange(n_latents)[:, None]
+    nearest = np.concatenate([itself, neighbours.latents.numpy()], axis=1)
+    distances = np.concatenate([np.zeros_like(itself), 1 - neighbours.overlaps.numpy()], axis=1).clip(0, 1)
+    with (
+        _threads_of_torch_kept(),
+        warnings.catch_warnings(),
+    ):  # about optional packages that are not installed, and about isolated latents
+        warnings.simplefilter("ignore")
+        umap = _umap()(
+            n_neighbors=nearest.shape[1],
+            precomputed_knn=(nearest.astype(np.int32), distances.astype(np.float32), None),
+            # Random start: the default spectral one needs the rows themselves, and here only neighbours are known.
+            init=np.random.default_rng(seed).uniform(-10, 10, (n_latents, 2)).astype(np.float32),
+            random_state=seed,
+            n_jobs=1,
+        )
+        found = umap.fit_transform(np.zeros((n_latents, 1), dtype=np.float32))
+    return np.nan_to_num(np.asarray(found, dtype=np.float32))
+
+
+@contextmanager
+def _threads_of_torch_kept() -> Iterator[None]:
+    """The first UMAP of a process sets the number of OpenMP threads, which is torch's too."""
+    before = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _umap() -> Any:
+    try:
+        from umap import UMAP
+    except ImportError:
+        raise ValueError("the map of latents needs umap-learn; pip install 'quadric[site]', or pass --no-map") from None
+    return UMAP

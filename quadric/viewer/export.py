@@ -11,11 +11,10 @@ from quadric._io.progress import Progress, no_progress
 from quadric.evidence import DictionaryPatterns, Evidence, clusters, find_patterns
 from quadric.geometry import DictionaryGeometry
 from quadric.viewer import writer
-from quadric.viewer.checking import HostingLimits
 from quadric.viewer.comparisons import site_comparisons
 from quadric.viewer.dictionaries import SiteInput, geometry_shown, site_dictionary
 from quadric.viewer.schema import SiteDictionary, SiteManifest, SiteText, unit_of
-from quadric.viewer.writer import check_replaceable, check_viewer_built, write_site
+from quadric.viewer.writer import HostingLimits, check_replaceable, check_viewer_built, write_site
 
 
 def build_site(

@@ -18,7 +18,7 @@ from quadric.evidence import Evidence
 from quadric.geometry import Centre, Form
 from quadric.geometry.centring import as_read, has_own_centre, prepared
 from quadric.geometry.dictionary import as_forms
-from quadric.geometry.latent_frames import LatentFrame, form_frame, latent_frame
+from quadric.geometry.quadrics import LatentFrame, form_frame, latent_frame
 from quadric.model import Dictionary
 from quadric.model.lens import token_moments
 from quadric.model.objective import check_tokens, unit_tokens

@@ -1,13 +1,14 @@
-"""Write schema objects as a folder of static files, one latent at a time."""
+"""Write schema objects as a folder of static files, one latent at a time, within the limits of free hosts."""
 
 import gzip
 import json
 import os
 import re
 import shutil
-from collections.abc import Sequence
-from dataclasses import asdict, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,27 +16,9 @@ from quadric._io.files import name_disk_errors, read_json, sync_to_disk
 from quadric._io.locks import entries, only_writer
 from quadric._io.progress import Progress, no_progress
 from quadric.version import __version__
-from quadric.viewer.checking import (
-    HostingLimits,
-    Tally,
-    check_dictionary,
-    check_file_count,
-    check_latent,
-    check_names,
-    shard_count,
-)
+from quadric.viewer import schema
 from quadric.viewer.encoding import TokenSearch, latent_tensors, pack, planes
-from quadric.viewer.schema import (
-    FORMAT,
-    SCHEMA_VERSION,
-    SHARD_TOKENS,
-    LatentColumns,
-    SiteComparison,
-    SiteDictionary,
-    SiteManifest,
-    SiteText,
-    TextEntry,
-)
+from quadric.viewer.schema import SiteComparison, SiteDictionary, SiteManifest, SiteText
 
 MANIFEST = "data/site.json"
 STATIC = Path(__file__).parent / "static"
@@ -46,6 +29,49 @@ OWN_FILE = re.compile(
     r"assets/[^/]+\.(?:css|js|svg|txt|woff2)|data/site\.json|data/[^/]+/(?:[^/]+/)?[^/]+\.(?:st|json|json\.gz)"
 )
 """Files that an export writes into its own folders."""
+RESERVED = ("texts", "comparisons")
+"""Folders beside those of dictionaries."""
+FILES_BESIDE_DATA = 32
+"""Allowance for the files of the viewer."""
+FOLDER_NAME = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostingLimits:
+    """What free static hosts accept: number and size of files of Cloudflare Pages, total size of GitHub Pages."""
+
+    files: int = 20_000
+    file_bytes: int = 25 * 2**20
+    total_bytes: int = 10**9
+
+
+@dataclass
+class _Files:
+    """The files of a site that is being written; one that exceeds a limit is refused."""
+
+    folder: Path
+    limits: HostingLimits | None
+    total: int = 0
+
+    def put(self, name: str, content: bytes) -> None:
+        self.total += len(content)
+        if self.limits is not None and len(content) > self.limits.file_bytes:
+            raise ValueError(
+                f"{name} would take {len(content):,} bytes; hosts take {self.limits.file_bytes:,} per file: "
+                "keep fewer points per latent, or lift the hosting limits for a site that stays local"
+            )
+        if self.limits is not None and self.total > self.limits.total_bytes:
+            raise ValueError(
+                f"the site would exceed {self.limits.total_bytes:,} bytes at {name}: keep fewer points per latent, put "
+                "fewer dictionaries into one site, or lift the hosting limits for a site that stays local"
+            )
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+    def put_json(self, name: str, value: object) -> None:
+        plain = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        self.put(name, gzip.compress(plain.encode(), mtime=0))
 
 
 def write_site(
@@ -64,20 +90,23 @@ def write_site(
     An existing site is replaced, and files in its folder that do not belong to it (.git, CNAME) are left alone; any
     other folder that is not empty is refused. `limits=None` is for a site that stays on this machine.
     """
-    check_names(texts, dictionaries)
-    check_file_count(texts, dictionaries, limits, len(comparisons))
     for dictionary in dictionaries:
         check_dictionary(dictionary)
+    check_file_count(texts, dictionaries, limits, len(comparisons))
     check_replaceable(folder)
     check_viewer_built(static)
     with only_writer(folder, "quadric site"), name_disk_errors(folder):
         _recover(folder)
-        unfinished = folder / UNFINISHED
+        files = _Files(folder / UNFINISHED, limits)
         try:
-            manifest = _write(unfinished, title, texts, dictionaries, comparisons, Tally(limits), static, on_progress)
-            _take_place(unfinished, folder)
+            # Not shutil.copytree, whose error of a full disk is a list of texts.
+            for path in sorted(path for path in static.rglob("*") if path.is_file()):
+                if path.name != "build.json" and path.stem != "notebook":
+                    files.put(path.relative_to(static).as_posix(), path.read_bytes())
+            manifest = _write_data(files, title, texts, dictionaries, comparisons, on_progress)
+            _take_place(files.folder, folder)
         finally:
-            shutil.rmtree(unfinished, ignore_errors=True)
+            shutil.rmtree(files.folder, ignore_errors=True)
     return manifest
 
 
@@ -119,44 +148,76 @@ def check_viewer_built(static: Path = STATIC) -> None:
         )
 
 
-def _write(
-    folder: Path,
+def check_file_count(
+    texts: Sequence[SiteText],
+    dictionaries: Sequence[SiteDictionary],
+    limits: HostingLimits | None,
+    n_comparisons: int = 0,
+) -> None:
+    """Refuse a site with too many files before any is written."""
+    shards = sum(shard_count(len(text.token_ids)) + 2 for text in texts)
+    latents = sum(dictionary.entry.n_latents + 5 for dictionary in dictionaries)
+    count = shards + latents + n_comparisons + 1 + FILES_BESIDE_DATA
+    if limits is not None and count > limits.files:
+        raise ValueError(
+            f"the site would have {count:,} files ({latents:,} of latents); hosts take {limits.files:,}: "
+            "put fewer dictionaries into one site, or lift the hosting limits for a site that stays local"
+        )
+
+
+def shard_count(n_tokens: int) -> int:
+    """Number of shards for a number of tokens."""
+    return -(-n_tokens // schema.SHARD_TOKENS)
+
+
+def check_dictionary(dictionary: SiteDictionary) -> None:
+    """Refuse a name that cannot be a folder, and columns that the viewer cannot draw."""
+    name = dictionary.entry.name
+    if not FOLDER_NAME.fullmatch(name) or name in RESERVED:
+        raise ValueError(f"name {name!r} cannot be a folder; use letters, digits, dot, dash, underscore")
+    columns = {column: values for column, values in vars(dictionary.columns).items() if values is not None}
+    check_finite(columns, repr(name))
+
+
+def check_finite(values: Mapping[str, Any], where: str) -> None:
+    """Refuse what cannot be drawn; the error names the latent."""
+    for name, numbers in values.items():
+        if not np.isfinite(numbers).all():
+            raise ValueError(f"{where} has numbers in {name} that are not finite")
+
+
+def _write_data(
+    files: _Files,
     title: str,
     texts: Sequence[SiteText],
     dictionaries: Sequence[SiteDictionary],
     comparisons: Sequence[SiteComparison],
-    tally: Tally,
-    static: Path,
     on_progress: Progress,
 ) -> SiteManifest:
-    # Not shutil.copytree, whose error of a full disk is a list of texts.
-    for file in sorted(path for path in static.rglob("*") if path.is_file()):
-        if file.name != "build.json" and file.stem != "notebook":
-            _put(folder, file.relative_to(static).as_posix(), file.read_bytes(), tally)
     by_name = {text.name: text for text in texts}
     for text in texts:
-        _write_text(folder, text, tally)
+        _write_text(files, text)
     for dictionary in dictionaries:
-        _write_dictionary(folder, dictionary, by_name[dictionary.entry.text], tally, on_progress)
+        _write_dictionary(files, dictionary, by_name[dictionary.entry.text], on_progress)
     for number, comparison in enumerate(comparisons):
         columns = {"partners": comparison.partners, "overlaps": comparison.overlaps}
-        _put(folder, f"data/comparisons/{number:05d}.st", pack(columns), tally)
+        files.put(f"data/comparisons/{number:05d}.st", pack(columns))
     manifest = SiteManifest(
-        format=FORMAT,
-        schema_version=SCHEMA_VERSION,
+        format=schema.FORMAT,
+        schema_version=schema.SCHEMA_VERSION,
         package_version=__version__,
         title=title,
         texts=tuple(text_entry(text) for text in texts),
-        dictionaries=tuple(each.entry for each in dictionaries),
-        comparisons=tuple(each.entry for each in comparisons),
+        dictionaries=tuple(dictionary.entry for dictionary in dictionaries),
+        comparisons=tuple(comparison.entry for comparison in comparisons),
     )
-    _put(folder, MANIFEST, json.dumps(asdict(manifest), ensure_ascii=False, allow_nan=False).encode(), tally)
+    files.put(MANIFEST, json.dumps(asdict(manifest), ensure_ascii=False, allow_nan=False).encode())
     return manifest
 
 
-def text_entry(text: SiteText) -> TextEntry:
+def text_entry(text: SiteText) -> schema.TextEntry:
     """Describe a text for the manifest."""
-    return TextEntry(
+    return schema.TextEntry(
         name=text.name,
         n_tokens=len(text.token_ids),
         n_sequences=len(text.sequence_starts),
@@ -167,64 +228,41 @@ def text_entry(text: SiteText) -> TextEntry:
     )
 
 
-def _write_text(folder: Path, text: SiteText, tally: Tally) -> None:
+def _write_text(files: _Files, text: SiteText) -> None:
     where = f"data/texts/{text.name}"
     lengths = np.array([len(token) for token in text.vocabulary], dtype=np.int64)
     letters = np.frombuffer(b"".join(text.vocabulary), dtype=np.uint8)
-    _put(folder, f"{where}/vocabulary.st", pack({"bytes": letters, "lengths": planes(lengths)}), tally)
+    files.put(f"{where}/vocabulary.st", pack({"bytes": letters, "lengths": planes(lengths)}))
     changes = np.flatnonzero(np.diff(text.documents, prepend=text.documents[0] - 1))
     sequences = {
         "sequence_lengths": planes(np.diff(text.sequence_starts, append=len(text.token_ids))),
         "document_lengths": planes(np.diff(changes, append=len(text.token_ids))),
     }
-    _put(folder, f"{where}/sequences.st", pack(sequences), tally)
+    files.put(f"{where}/sequences.st", pack(sequences))
     for shard in range(shard_count(len(text.token_ids))):
-        ids = text.token_ids[shard * SHARD_TOKENS : (shard + 1) * SHARD_TOKENS]
-        _put(folder, f"{where}/{shard:05d}.st", pack({"token_ids": planes(ids)}), tally)
+        ids = text.token_ids[shard * schema.SHARD_TOKENS : (shard + 1) * schema.SHARD_TOKENS]
+        files.put(f"{where}/{shard:05d}.st", pack({"token_ids": planes(ids)}))
 
 
-def _write_dictionary(
-    folder: Path, dictionary: SiteDictionary, text: SiteText, tally: Tally, on_progress: Progress
-) -> None:
-    where = f"data/{dictionary.entry.name}"
+def _write_dictionary(files: _Files, dictionary: SiteDictionary, text: SiteText, on_progress: Progress) -> None:
+    entry, where = dictionary.entry, f"data/{dictionary.entry.name}"
     search = TokenSearch(len(text.vocabulary))
-    _put(folder, f"{where}/index.st", pack(_column_tensors(dictionary.columns)), tally)
-    _put(folder, f"{where}/labels.json.gz", _packed_json([asdict(label) for label in dictionary.labels]), tally)
-    if dictionary.entry.clusters is not None:
-        clusters = {str(latent): asdict(shown) for latent, shown in sorted(dictionary.clusters.items())}
-        _put(folder, f"{where}/clusters.json.gz", _packed_json(clusters), tally)
-    if dictionary.entry.patterns is not None:
-        patterns = {
-            str(latent): [asdict(test) for test in tests] for latent, tests in sorted(dictionary.patterns.items())
-        }
-        _put(folder, f"{where}/patterns.json.gz", _packed_json(patterns), tally)
-    written = 0
-    for record in dictionary.latents:
-        check_latent(record, written, dictionary, text)
-        _put(folder, f"{where}/latents/{record.latent:05d}.st", pack(latent_tensors(record)), tally)
+    columns = {name: column for name, column in vars(dictionary.columns).items() if column is not None}
+    files.put(f"{where}/index.st", pack(columns))
+    files.put_json(f"{where}/labels.json.gz", [asdict(label) for label in dictionary.labels])
+    if entry.clusters is not None:
+        shown = {str(latent): asdict(clusters) for latent, clusters in sorted(dictionary.clusters.items())}
+        files.put_json(f"{where}/clusters.json.gz", shown)
+    if entry.patterns is not None:
+        patterns = sorted(dictionary.patterns.items())
+        tested = {str(latent): [asdict(test) for test in tests] for latent, tests in patterns}
+        files.put_json(f"{where}/patterns.json.gz", tested)
+    for number, record in enumerate(dictionary.latents, start=1):
+        check_finite(vars(record), f"latent {record.latent} of {entry.name!r}")
+        files.put(f"{where}/latents/{record.latent:05d}.st", pack(latent_tensors(record)))
         search.add(record.tokens, record.values)
-        written += 1
-        on_progress("pages", written, dictionary.entry.n_latents, "")
-    if written != dictionary.entry.n_latents:
-        raise ValueError(f"{dictionary.entry.name!r} gave {written} latents; n_latents={dictionary.entry.n_latents}")
-    _put(folder, f"{where}/tokens.st", pack(search.tensors()), tally)
-
-
-def _column_tensors(columns: LatentColumns) -> dict[str, np.ndarray]:
-    given = {field.name: getattr(columns, field.name) for field in fields(columns)}
-    return {name: column for name, column in given.items() if column is not None}
-
-
-def _packed_json(value: object) -> bytes:
-    plain = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return gzip.compress(plain.encode(), mtime=0)
-
-
-def _put(folder: Path, name: str, content: bytes, tally: Tally) -> None:
-    tally.add(name, len(content))
-    path = folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
+        on_progress("pages", number, entry.n_latents, "")
+    files.put(f"{where}/tokens.st", pack(search.tensors()))
 
 
 def _take_place(unfinished: Path, folder: Path) -> None:

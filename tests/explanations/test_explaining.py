@@ -11,7 +11,7 @@ from quadric import BilinearAutoencoder
 from quadric.evidence import Evidence
 from quadric.explanations import Explainer
 from quadric.explanations.explaining import RANKING, RANKING_WITHOUT_EVIDENCE, energy_shares, language_model_of
-from quadric.geometry.latent_frames import latent_frame
+from quadric.geometry.quadrics import latent_frame
 from quadric.model.objective import unit_tokens
 from tests.data.tiny import D_MODEL, tiny_causal, tiny_tokenizer
 from tests.explanations.small_run import N_LATENTS, NAME, make_linear_explainer

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from quadric.geometry import neighbours
-from quadric.viewer.layout import umap_layout
+from quadric.viewer.dictionaries import umap_layout
 from tests.evidence.streams import small_autoencoder
 
 

@@ -6,7 +6,6 @@ last {"state": "done", "answer": …} or {"state": "failed", "message": …}. Wh
 
 import asyncio
 import json
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -24,8 +23,6 @@ from quadric.viewer.live.worker import BusyError, CancelledError, Job, Worker, s
 LARGEST_BODY = 1 << 16
 SECONDS_BETWEEN_LINES = 0.1
 """How often a stream looks whether there is progress to report."""
-MOST_BYTES = 32 << 20
-"""Of answers that are kept."""
 NDJSON = "application/x-ndjson"
 
 
@@ -33,7 +30,7 @@ class Api:
     """What a page can ask a session, and the thread that answers; `close` ends it."""
 
     def __init__(self, session: Session) -> None:
-        self.session, self.worker, self.answers = session, Worker(), Answers()
+        self.session, self.worker = session, Worker()
         self._hooks = ExitStack()
         self._hooks.enter_context(stop_when_cancelled(session.model.layers, self.worker))
 
@@ -56,10 +53,6 @@ class Api:
         """Queue a question and stream its progress and answer."""
         try:
             asked = await _body(request)
-            question = json.dumps([method, asked], sort_keys=True)
-            known = self.answers.get(question)
-            if known is not None:
-                return Response(known, media_type=NDJSON)
             job = self.worker.submit(partial(self.session.methods[method], asked))
         except ClientDisconnect:
             return Response(None)
@@ -67,9 +60,9 @@ class Api:
             return _failure(refusal.status_code, refusal.detail)
         except BusyError as problem:
             return _failure(HTTPStatus.SERVICE_UNAVAILABLE, f"busy: {problem}", {"Retry-After": "1"})
-        return StreamingResponse(self._progress(job, question), media_type=NDJSON)
+        return StreamingResponse(self._progress(job), media_type=NDJSON)
 
-    async def _progress(self, job: Job, question: str) -> AsyncIterator[bytes]:
+    async def _progress(self, job: Job) -> AsyncIterator[bytes]:
         """Lines until the answer; Starlette ends this when the client hangs up."""
         loop, finished = asyncio.get_running_loop(), asyncio.Event()
 
@@ -86,7 +79,7 @@ class Api:
                 if not finished.is_set() and (state := self._state(job)) != shown:
                     shown = state
                     yield _line(state)
-            yield self._answer(job, question)
+            yield _answer(job)
         finally:
             job.cancel()  # nothing, if it is done
 
@@ -95,49 +88,19 @@ class Api:
             return {"state": "waiting", "ahead": self.worker.ahead_of(job)}
         return {"state": "running", "done": job.done, "total": job.total}
 
-    def _answer(self, job: Job, question: str) -> bytes:
-        problem = job.result.exception()
-        if problem is None:
-            line = _line({"state": "done", "answer": job.result.result()})
-            self.answers.put(question, line)
-            return line
-        if isinstance(problem, ValueError):
-            message = str(problem)
-        elif isinstance(problem, CancelledError):
-            message = "the request was cancelled"
-        else:
-            message = f"something went wrong in the server ({type(problem).__name__})"
-        return _line({"state": "failed", "message": message})
 
-
-class Answers:
-    """Answers by question; the least recently used go first when there are too many bytes."""
-
-    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
-        self.most_bytes = most_bytes
-        self.n_bytes = 0
-        self._kept: OrderedDict[str, bytes] = OrderedDict()
-
-    def get(self, question: str) -> bytes | None:
-        """The answer, if it is still kept."""
-        if question in self._kept:
-            self._kept.move_to_end(question)
-        return self._kept.get(question)
-
-    def put(self, question: str, answer: bytes) -> None:
-        """Keep an answer; one larger than the whole bound is not kept."""
-        self._drop(question)
-        if len(question) + len(answer) > self.most_bytes:
-            return
-        self._kept[question] = answer
-        self.n_bytes += len(question) + len(answer)
-        while self.n_bytes > self.most_bytes:
-            self._drop(next(iter(self._kept)))
-
-    def _drop(self, question: str) -> None:
-        answer = self._kept.pop(question, None)
-        if answer is not None:
-            self.n_bytes -= len(question) + len(answer)
+def _answer(job: Job) -> bytes:
+    """The last line: the answer, or why there is none."""
+    problem = job.result.exception()
+    if problem is None:
+        return _line({"state": "done", "answer": job.result.result()})
+    if isinstance(problem, ValueError):
+        message = str(problem)
+    elif isinstance(problem, CancelledError):
+        message = "the request was cancelled"
+    else:
+        message = f"something went wrong in the server ({type(problem).__name__})"
+    return _line({"state": "failed", "message": message})
 
 
 async def _body(request: Request) -> Mapping[str, Any]:

@@ -2,22 +2,22 @@
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from quadric.data import LanguageModel
 from quadric.explanations import Explainer, Reading
 from quadric.explanations.reading import words_of
 from quadric.interventions import Intervention, Latent
-from quadric.interventions.clamping import clamp
 from quadric.interventions.in_model import edit_activations, intervene
-from quadric.model.linear import LinearAutoencoder
-from quadric.viewer.live.steering import Continuation, continuation, next_tokens
+from quadric.interventions.latents import clamp
+from quadric.model import Dictionary
 from quadric.viewer.live.worker import Job
 
 LONGEST_TEXT = 1024
@@ -37,6 +37,23 @@ Value = TypeVar("Value")
 
 class RequestError(ValueError):
     """A request that cannot be answered, with the reason."""
+
+
+class Continuation(NamedTuple):
+    """What the model says next."""
+
+    token_ids: list[int]
+    """The most likely token each time; ends before the end of the text."""
+    next_log_probabilities: Float[Tensor, " v"]
+    """Of the first token after the prompt."""
+
+
+class NextToken(NamedTuple):
+    """One bar of the picture: a token and its probability with and without the intervention."""
+
+    token_id: int
+    plain: float
+    steered: float
 
 
 class _Recent(Generic[Key, Value]):
@@ -146,7 +163,7 @@ class Session:
     ) -> AbstractContextManager[Any]:
         """A block in which the model runs with the intervention that is asked for."""
         explainer = self.explainers[name]
-        if isinstance(explainer.autoencoder, LinearAutoencoder):
+        if explainer.autoencoder.is_linear:
             change = _clamped(request, explainer.autoencoder, number)
             at, d_model = explainer.reader.point, explainer.autoencoder.d_model
             return edit_activations(self.model, at, change, d_model, positions=positions)
@@ -218,7 +235,7 @@ def _intervention(request: Mapping[str, Any], latent: Latent, sign: float) -> In
     return latent.slide(by=amount, axes=(axes[0], axes[1]))
 
 
-def _clamped(request: Mapping[str, Any], autoencoder: LinearAutoencoder, latent: int) -> Callable[[Tensor], Tensor]:
+def _clamped(request: Mapping[str, Any], autoencoder: Dictionary, latent: int) -> Callable[[Tensor], Tensor]:
     """The same for a direction, whose activation is held at the amount; it has no level set to slide along."""
     kind = request.get("kind")
     if kind not in ("project", "ablate"):
@@ -253,3 +270,45 @@ def _divergence(plain: Continuation, steered: Continuation) -> float:
     """KL(plain ‖ steered) of the next token, in bits."""
     before, after = plain.next_log_probabilities.double(), steered.next_log_probabilities.double()
     return float((before.exp() * (before - after)).sum() / math.log(2))
+
+
+@torch.no_grad()
+def continuation(
+    model: LanguageModel,
+    token_ids: Sequence[int],
+    n_tokens: int,
+    on_token: Callable[[int], None] = lambda done: None,
+) -> Continuation:
+    """The most likely continuation of a prompt.
+
+    Args:
+        model: The language model.
+        token_ids: The prompt.
+        n_tokens: Tokens to generate.
+        on_token: Called with the number of tokens generated so far, after every token; may raise to stop.
+
+    Returns:
+        The new tokens, and the distribution of the first of them.
+    """
+    ends = {model.tokenizer.separator, model.tokenizer.hf.eos_token_id} - {None}
+    tokens, cache, found = torch.tensor([list(token_ids)], device=model.device), None, list[int]()
+    first: Tensor | None = None
+    for done in range(n_tokens):
+        output = model.causal(input_ids=tokens, past_key_values=cache, use_cache=True)
+        logits, cache = output.logits[0, -1].float().cpu(), output.past_key_values
+        first = logits.log_softmax(-1) if first is None else first
+        token = int(logits.argmax())
+        on_token(done + 1)
+        if token in ends:
+            break
+        found.append(token)
+        tokens = torch.tensor([[token]], device=model.device)
+    assert first is not None
+    return Continuation(found, first)
+
+
+def next_tokens(plain: Continuation, steered: Continuation, count: int) -> list[NextToken]:
+    """The most likely next tokens of either side, by the larger probability."""
+    both = [each.next_log_probabilities.exp() for each in (plain, steered)]
+    order = torch.maximum(*both).argsort(descending=True, stable=True)[:count].tolist()
+    return [NextToken(token, float(both[0][token]), float(both[1][token])) for token in order]

@@ -5,7 +5,7 @@ import torch
 
 from quadric import BatchTopKAutoencoder, BilinearAutoencoder, TopKAutoencoder
 from quadric.geometry.centring import centring_of
-from quadric.geometry.latent_frames import latent_frame
+from quadric.geometry.quadrics import latent_frame
 from quadric.model.lens import affine_lens, token_moments
 from quadric.model.objective import unit_tokens
 from quadric.studies.probing.families import families_of, linear_parts, principal_scores, quadratic_parts, random_like

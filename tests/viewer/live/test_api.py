@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from quadric.explanations import Explainer
-from quadric.viewer.live.api import LARGEST_BODY, Answers
+from quadric.viewer.live.api import LARGEST_BODY
 from quadric.viewer.live.session import LONGEST_TEXT, _Recent
 from quadric.viewer.serve import LIVE_MARK, SiteServer
 from tests.explanations.small_run import NAME
@@ -44,13 +44,6 @@ def get(
 def test_an_answer_is_what_python_gives(live: SiteServer, live_explainer: Explainer) -> None:
     (found,) = live_explainer.explain([TEXT], 8)
     assert answer_of(live.port, "explain", {"dictionary": NAME, "text": TEXT}) == json.loads(json.dumps(asdict(found)))
-
-
-def test_the_same_question_is_answered_from_memory(live: SiteServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = {"dictionary": NAME, "text": TEXT + " again"}
-    first = ask(live.port, "explain", asked)
-    monkeypatch.setattr(live.api.worker, "submit", lambda work: pytest.fail("asked again"))
-    assert ask(live.port, "explain", asked)[1][-1] == first[1][-1]
 
 
 def test_what_was_not_asked_for_longest_is_made_again() -> None:
@@ -89,7 +82,7 @@ def test_a_hundred_parallel_requests_are_each_answered_as_if_alone(live: SiteSer
         together = list(clients.map(lambda asked: answer_of(live.port, "explain", asked), questions))
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000
     for asked, found in list(zip(questions, together, strict=True)):
-        alone = answer_of(live.port, "explain", {**asked, "top": 8})  # another question, so not from memory
+        alone = answer_of(live.port, "explain", {**asked, "top": 8})
         assert found == alone
 
 
@@ -224,19 +217,3 @@ def test_the_page_says_that_it_is_live_under_the_same_policy(live: SiteServer) -
     assert LIVE_MARK in content
     assert "require-trusted-types-for 'script'" in headers["content-security-policy"]
     assert headers["x-content-type-options"] == "nosniff"
-
-
-def test_answers_are_kept_until_there_are_too_many_bytes() -> None:
-    answers = Answers(most_bytes=30)
-    answers.put("a", b"x" * 9)
-    answers.put("b", b"y" * 9)
-    assert answers.get("a") == b"x" * 9
-    answers.put("c", b"z" * 14)
-    assert answers.get("b") is None
-    assert answers.get("a") == b"x" * 9
-    assert answers.n_bytes == 25
-    answers.put("a", b"new")
-    assert (answers.get("a"), answers.n_bytes) == (b"new", 19)
-    answers.put("huge", b"h" * 100)
-    assert answers.get("huge") is None
-    assert answers.get("c") == b"z" * 14

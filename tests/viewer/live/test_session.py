@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from quadric.interventions.in_model import intervene
-from quadric.viewer.live.steering import Continuation, continuation, next_tokens
+from quadric.viewer.live.session import Continuation, continuation, next_tokens
 from quadric.viewer.serve import SiteServer
 from tests.data.tiny import tiny_model
 from tests.explanations.small_run import NAME
