@@ -45,6 +45,10 @@ TOP_BIN = -1
 """How Neuronpedia marks contexts that are the strongest, rather than drawn from an interval of values."""
 
 
+WHICH: dict[Side, tuple[int, int]] = {"positive": (POSITIVE, 1), "negative": (NEGATIVE, -1)}
+"""The contexts of a side, and the sign with which values are farther from rest the larger they are."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Place:
     """Where the latents are shown, in Neuronpedia's words."""
@@ -66,15 +70,6 @@ class Windows(NamedTuple):
     ends: Int64[Array, " c"]
     offsets: Int64[Array, " c1"]
     """Where each context's values begin in the values of all."""
-
-
-class Measured(NamedTuple):
-    """What the pass adds to the evidence."""
-
-    values: Float32[Array, " v"]
-    """Of every position of every window."""
-    counts: Int64[Array, "k b"]
-    """Histogram of each latent over all tokens."""
 
 
 def write_neuronpedia(
@@ -103,22 +98,21 @@ def write_neuronpedia(
     """
     check_evidence(autoencoder, evidence)
     place = _place(autoencoder, side, model_name, creator)
-    windows = chosen_windows(evidence, side)
-    edges = histogram_edges(evidence, side)
-    measured = _measure(autoencoder, reading, evidence, side, windows, edges)
-    _check_same_text(evidence, side, windows, measured)
+    windows, edges = chosen_windows(evidence, side), histogram_edges(evidence, side)
+    values, counts = _measure(autoencoder, reading, evidence, side, windows, edges)
+    _check_same_text(evidence, side, windows, values)
+    rows = _Rows(place, evidence, windows, values, counts, edges)
     inside = Path(place.model, place.source)
     for name, row in _heads(place, evidence).items():
         _write_lines(folder / inside / f"{name}.jsonl", [row])
     for number, start in enumerate(range(0, evidence.n_latents, LATENTS_PER_BATCH)):
         latents = range(start, min(start + LATENTS_PER_BATCH, evidence.n_latents))
-        tables = {
-            "features": _features(latents, place, evidence, windows, measured, edges),
-            "activations": _activations(latents, place, evidence, windows, measured),
-            "explanations": _explanations(latents, place, evidence),
-        }
-        for name, rows in tables.items():
-            _write_lines(folder / inside / name / f"batch-{number}.jsonl.gz", rows)
+        for name, lines in {
+            "features": rows.features(latents),
+            "activations": rows.activations(latents),
+            "explanations": rows.explanations(latents),
+        }.items():
+            _write_lines(folder / inside / name / f"batch-{number}.jsonl.gz", lines)
     return inside
 
 
@@ -145,7 +139,7 @@ def chosen_windows(evidence: Evidence, side: Side) -> Windows:
 
 def strongest_places(evidence: Evidence, latent: int, side: Side) -> list[int]:
     """The contexts of a latent's side, then its strongest points there, by distance from rest."""
-    which, factor = (POSITIVE, 1) if side == "positive" else (NEGATIVE, -1)
+    which, factor = WHICH[side]
     contexts = evidence.contexts.places[latent, which].tolist()
     away = factor * (evidence.points.values[latent] - evidence.calibration.rest[latent])
     order = np.argsort(-away, kind="stable")
@@ -156,9 +150,8 @@ def strongest_places(evidence: Evidence, latent: int, side: Side) -> list[int]:
 def histogram_edges(evidence: Evidence, side: Side) -> Float32[Array, "k b1"]:
     """Equal bars between the smallest and largest value of each latent, which are among its contexts."""
     strongest = np.where(evidence.contexts.places == MISSING, np.nan, evidence.contexts.values)
-    factor = 1 if side == "positive" else -1
     rest = evidence.calibration.rest
-    ends = factor * (np.stack([strongest[:, POSITIVE, 0], strongest[:, NEGATIVE, 0]]) - rest)
+    ends = WHICH[side][1] * (np.stack([strongest[:, POSITIVE, 0], strongest[:, NEGATIVE, 0]]) - rest)
     low, high = np.nan_to_num(np.fmin(*ends)).clip(max=0), np.nan_to_num(np.fmax(*ends)).clip(min=1e-12)
     return np.linspace(low, high, BARS + 1, axis=1).astype(np.float32)
 
@@ -170,94 +163,46 @@ def _measure(
     side: Side,
     windows: Windows,
     edges: Float32[Array, "k b1"],
-) -> Measured:
+) -> tuple[Float32[Array, " v"], Int64[Array, "k b"]]:
     """One pass: the value of each window's latent on each of its positions, and every latent's histogram."""
-    wanted = _Wanted(windows)
-    values = np.zeros(windows.offsets[-1], dtype=np.float32)
+    lengths = windows.ends - windows.starts
+    places = np.arange(windows.offsets[-1]) + np.repeat(windows.starts - windows.offsets[:-1], lengths)
+    # In the order of the text, so that the places of a batch are one slice.
+    order = np.argsort(places, kind="stable")
+    places, owners = places[order], np.repeat(windows.latents, lengths)[order]
+    values = np.zeros(len(places), dtype=np.float32)
     counts = np.zeros((evidence.n_latents, BARS), dtype=np.int64)
-    index, distance, starts = _TextIndex(), away_from_rest(evidence, side), evidence.text.sequence_starts
+    distance, low, width = away_from_rest(evidence, side), edges[:, 0], np.diff(edges, axis=1)[:, 0]
+    read = np.zeros(0, dtype=np.int64)  # sequences are numbered as they are read, as in the text of evidence
     for sequences, positions, latents in token_values(autoencoder, reading):
         away = distance(latents)
-        wanted.fill(values, starts[index.of(sequences)] + positions, away)
-        low, width = edges[:, 0], np.diff(edges, axis=1)[:, 0]
+        read = np.union1d(read, sequences)
+        here = evidence.text.sequence_starts[np.searchsorted(read, sequences)] + positions
+        rows = np.full(here.max() - here.min() + 1, -1)
+        rows[here - here.min()] = np.arange(len(here))
+        some = slice(*np.searchsorted(places, [here.min(), here.max() + 1]))
+        row = rows[places[some] - here.min()]
+        known = row >= 0
+        values[order[some][known]] = away[row[known], owners[some][known]]
         bars = ((away - low) / width).astype(np.int64).clip(0, BARS - 1) + BARS * np.arange(evidence.n_latents)
         counts += np.bincount(bars.ravel(), minlength=counts.size).reshape(counts.shape)
-    return Measured(values, counts)
+    return values, counts
 
 
-def _check_same_text(evidence: Evidence, side: Side, windows: Windows, measured: Measured) -> None:
+def _check_same_text(evidence: Evidence, side: Side, windows: Windows, values: Float32[Array, " v"]) -> None:
     """Raise unless the strongest context of every latent has the value here that it has in the evidence."""
-    which, factor = (POSITIVE, 1) if side == "positive" else (NEGATIVE, -1)
+    which, factor = WHICH[side]
     latents, first = np.unique(windows.latents, return_index=True)
     has_context = evidence.contexts.places[latents, which, 0] != MISSING
     latents, first = latents[has_context], first[has_context]
     known = factor * (evidence.contexts.values[latents, which, 0] - evidence.calibration.rest[latents])
-    found = measured.values[windows.offsets[first] + windows.places[first] - windows.starts[first]]
-    wrong = ~np.isclose(known, found, rtol=SAME_VALUE, atol=SAME_VALUE * np.abs(known).max(initial=0))
+    measured = values[windows.offsets[first] + windows.places[first] - windows.starts[first]]
+    wrong = ~np.isclose(known, measured, rtol=SAME_VALUE, atol=SAME_VALUE * np.abs(known).max(initial=0))
     if wrong.any():
         raise ValueError(
             f"{int(wrong.sum())} of {len(wrong)} latents have another value at their strongest context than in the "
             "evidence; give the activations that the evidence was collected from"
         )
-
-
-class _TextIndex:
-    """Numbers sequences in the order in which they are read, as the text of evidence does."""
-
-    def __init__(self) -> None:
-        self.seen = np.zeros(0, dtype=np.int64)
-
-    def of(self, sequences: Int64[Array, " n"]) -> Int64[Array, " n"]:
-        self.seen = np.union1d(self.seen, sequences)
-        return np.searchsorted(self.seen, sequences)
-
-
-class _Wanted:
-    """Positions of windows, ordered by place in the text, so that a batch finds its own at once."""
-
-    def __init__(self, windows: Windows) -> None:
-        lengths = windows.ends - windows.starts
-        within = np.arange(windows.offsets[-1]) - np.repeat(windows.offsets[:-1], lengths)
-        places = np.repeat(windows.starts, lengths) + within
-        self.order = np.argsort(places, kind="stable")
-        self.places, self.latents = places[self.order], np.repeat(windows.latents, lengths)[self.order]
-
-    def fill(self, values: Float32[Array, " v"], places: Int64[Array, " n"], away: Float32[Array, "n k"]) -> None:
-        first, last = np.searchsorted(self.places, [places.min(), places.max() + 1])
-        rows = np.full(places.max() - places.min() + 1, -1)
-        rows[places - places.min()] = np.arange(len(places))
-        found = rows[self.places[first:last] - places.min()]
-        read = found >= 0
-        values[self.order[first:last][read]] = away[found[read], self.latents[first:last][read]]
-
-
-def _features(
-    latents: range,
-    place: Place,
-    evidence: Evidence,
-    windows: Windows,
-    measured: Measured,
-    edges: Float32[Array, "k b1"],
-) -> Iterator[dict[str, Any]]:
-    middles = (edges[:, 1:] + edges[:, :-1]) / 2
-    for latent in latents:
-        first, last = np.searchsorted(windows.latents, [latent, latent + 1])
-        strongest = max((_window(measured.values, windows, each).max() for each in range(first, last)), default=0.0)
-        yield {
-            "modelId": place.model,
-            "layer": place.source,
-            "index": str(latent),
-            "creatorId": place.creator,
-            "maxActApprox": float(strongest),
-            "frac_nonzero": float(evidence.statistics.firing_share[latent]),
-            "freq_hist_data_bar_heights": measured.counts[latent].tolist(),
-            "freq_hist_data_bar_values": _rounded(middles[latent]),
-            **{name: [] for name in NOT_KNOWN},
-            "sourceSetName": SET_NAME,
-            "hookName": place.hook_name,
-            "hasVector": False,
-            "vector": [],
-        }
 
 
 NOT_KNOWN = (
@@ -270,51 +215,87 @@ NOT_KNOWN = (
 """Columns about logits and neurons, which a quadratic latent has no single direction for."""
 
 
-def _activations(
-    latents: range, place: Place, evidence: Evidence, windows: Windows, measured: Measured
-) -> Iterator[dict[str, Any]]:
-    first, last = np.searchsorted(windows.latents, [latents.start, latents.stop])
-    for each in range(first, last):
-        values, latent = _window(measured.values, windows, each), str(windows.latents[each])
-        ids = evidence.text.token_ids[windows.starts[each] : windows.ends[each]]
-        highest = float(values.max())
-        yield {
-            "id": _identifier(place, latent, int(windows.places[each])),
-            "tokens": [evidence.text.vocabulary[token].decode("utf-8", errors="replace") for token in ids.tolist()],
-            "modelId": place.model,
-            "layer": place.source,
-            "index": latent,
-            "values": _rounded(values),
-            "maxValue": highest,
-            "maxValueTokenIndex": int(values.argmax()),
-            "minValue": float(values.min()),
-            "creatorId": place.creator,
-            "dataSource": evidence.provenance.corpus,
-            "dataIndex": None,
-            "binMin": TOP_BIN,
-            "binMax": highest,
-            "binContains": TOP_BIN,
-            "qualifyingTokenIndex": int(windows.places[each] - windows.starts[each]),
-            "dfaValues": [],
-            "lossValues": [],
-        }
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """The lines about some latents."""
 
+    place: Place
+    evidence: Evidence
+    windows: Windows
+    values: Float32[Array, " v"]
+    """Of every position of every window."""
+    counts: Int64[Array, "k b"]
+    """Histogram of each latent over all tokens."""
+    edges: Float32[Array, "k b1"]
 
-def _explanations(latents: range, place: Place, evidence: Evidence) -> Iterator[dict[str, Any]]:
-    written = evidence.labels.from_model
-    for latent in latents:
-        if not (text := evidence.labels.of(latent)):
-            continue
-        yield {
-            "id": _identifier(place, str(latent), "explanation"),
-            "modelId": place.model,
-            "layer": place.source,
-            "index": str(latent),
-            "authorId": place.creator,
-            "description": text,
-            "typeName": "quadric-label",
-            "explanationModelName": written.model if written is not None and latent in written.texts else None,
-        }
+    def features(self, latents: range) -> Iterator[dict[str, Any]]:
+        middles = (self.edges[:, 1:] + self.edges[:, :-1]) / 2
+        for latent in latents:
+            first, last = np.searchsorted(self.windows.latents, [latent, latent + 1])
+            strongest = max((self._window(each).max() for each in range(first, last)), default=0.0)
+            yield {
+                "modelId": self.place.model,
+                "layer": self.place.source,
+                "index": str(latent),
+                "creatorId": self.place.creator,
+                "maxActApprox": float(strongest),
+                "frac_nonzero": float(self.evidence.statistics.firing_share[latent]),
+                "freq_hist_data_bar_heights": self.counts[latent].tolist(),
+                "freq_hist_data_bar_values": _rounded(middles[latent]),
+                **{name: [] for name in NOT_KNOWN},
+                "sourceSetName": SET_NAME,
+                "hookName": self.place.hook_name,
+                "hasVector": False,
+                "vector": [],
+            }
+
+    def activations(self, latents: range) -> Iterator[dict[str, Any]]:
+        first, last = np.searchsorted(self.windows.latents, [latents.start, latents.stop])
+        for each in range(first, last):
+            values, latent = self._window(each), str(self.windows.latents[each])
+            ids = self.evidence.text.token_ids[self.windows.starts[each] : self.windows.ends[each]]
+            highest = float(values.max())
+            yield {
+                "id": _identifier(self.place, latent, int(self.windows.places[each])),
+                "tokens": [
+                    self.evidence.text.vocabulary[token].decode("utf-8", errors="replace") for token in ids.tolist()
+                ],
+                "modelId": self.place.model,
+                "layer": self.place.source,
+                "index": latent,
+                "values": _rounded(values),
+                "maxValue": highest,
+                "maxValueTokenIndex": int(values.argmax()),
+                "minValue": float(values.min()),
+                "creatorId": self.place.creator,
+                "dataSource": self.evidence.provenance.corpus,
+                "dataIndex": None,
+                "binMin": TOP_BIN,
+                "binMax": highest,
+                "binContains": TOP_BIN,
+                "qualifyingTokenIndex": int(self.windows.places[each] - self.windows.starts[each]),
+                "dfaValues": [],
+                "lossValues": [],
+            }
+
+    def explanations(self, latents: range) -> Iterator[dict[str, Any]]:
+        written = self.evidence.labels.from_model
+        for latent in latents:
+            if not (text := self.evidence.labels.of(latent)):
+                continue
+            yield {
+                "id": _identifier(self.place, str(latent), "explanation"),
+                "modelId": self.place.model,
+                "layer": self.place.source,
+                "index": str(latent),
+                "authorId": self.place.creator,
+                "description": text,
+                "typeName": "quadric-label",
+                "explanationModelName": written.model if written is not None and latent in written.texts else None,
+            }
+
+    def _window(self, number: int) -> Float32[Array, " l"]:
+        return self.values[self.windows.offsets[number] : self.windows.offsets[number + 1]]
 
 
 def _heads(place: Place, evidence: Evidence) -> dict[str, dict[str, Any]]:
@@ -349,10 +330,6 @@ def _place(autoencoder: Dictionary, side: Side, model_name: str | None, creator:
         raise ValueError(f"model_name={model_name!r} does not end in a name for a folder; give one, e.g. gpt2-small")
     suffix = "" if side == "positive" else "-negative"
     return Place(model=model, source=f"{hook.layer}-{SET_NAME}{suffix}", hook_name=hook.name, creator=creator)
-
-
-def _window(values: Float32[Array, " v"], windows: Windows, number: int) -> Float32[Array, " l"]:
-    return values[windows.offsets[number] : windows.offsets[number + 1]]
 
 
 def _rounded(values: Float32[Array, " l"]) -> list[float]:

@@ -51,14 +51,8 @@ def comparable_pairs(dictionaries: Sequence[tuple[str, Dictionary]]) -> list[tup
 
 
 def _are_comparable(a: Dictionary, b: Dictionary) -> bool:
-    same = [
-        not (mine and other) or mine == other
-        for mine, other in (
-            (a.provenance.model, b.provenance.model),
-            (a.provenance.hook_point, b.provenance.hook_point),
-        )
-    ]
-    return a.d_model == b.d_model and all(same)
+    places = ((a.provenance.model, b.provenance.model), (a.provenance.hook_point, b.provenance.hook_point))
+    return a.d_model == b.d_model and all(mine == other for mine, other in places if mine and other)
 
 
 def site_comparisons(

@@ -21,25 +21,9 @@ from quadric.geometry import DictionaryGeometry, Neighbours, decompose, dictiona
 from quadric.geometry.centring import given_sha256
 from quadric.model import Dictionary
 from quadric.model.forms import Forms
+from quadric.viewer import schema
 from quadric.viewer.latent_pages import latent_records
-from quadric.viewer.schema import (
-    TOKEN,
-    Cluster,
-    DictionaryEntry,
-    LabelMethods,
-    LabelScore,
-    LatentClusters,
-    LatentColumns,
-    LatentLabel,
-    LatentPattern,
-    PatternControl,
-    PatternKind,
-    PatternSearch,
-    Quality,
-    Sampling,
-    SiteDictionary,
-    unit_of,
-)
+from quadric.viewer.schema import TOKEN, Quality, SiteDictionary, unit_of
 
 WEIGHT_EXPONENT = 4.0
 NO_LENS = "none"
@@ -125,11 +109,11 @@ def _entry(
     umap: str | None,
     found: dict[int, clusters.LatentClusters] | None,
     patterns: DictionaryPatterns | None,
-) -> DictionaryEntry:
+) -> schema.DictionaryEntry:
     autoencoder, evidence = given.autoencoder, given.evidence
     settings, written, calibration = evidence.settings, evidence.labels.from_model, evidence.calibration
     unit = unit_of(evidence.provenance)
-    return DictionaryEntry(
+    return schema.DictionaryEntry(
         name=given.name,
         **_architecture(autoencoder),
         d_model=autoencoder.d_model,
@@ -143,7 +127,7 @@ def _entry(
         clusters=None if found is None else SEARCHED.format(n=len(found), how=clusters.METHOD.replace(TOKEN, unit)),
         patterns=None if patterns is None else pattern_search(patterns, unit),
         provenance=autoencoder.provenance,
-        sampling=Sampling(
+        sampling=schema.Sampling(
             n_tokens=evidence.n_tokens,
             n_points=settings.n_points,
             weight_exponent=WEIGHT_EXPONENT,
@@ -156,7 +140,7 @@ def _entry(
             linear_control=METHOD.format(n=f"{calibration.n_tokens:,}", unit=unit),
         ),
         quality=given.quality,
-        labels=LabelMethods(
+        labels=schema.LabelMethods(
             # The evidence describes its method for tokens; rows are labelled by the same one.
             offline=evidence.labels.method.replace(TOKEN, unit),
             written=None if written is None else _written_by(written),
@@ -186,9 +170,9 @@ def _architecture(autoencoder: Dictionary) -> dict[str, Any]:
     }
 
 
-def _columns(evidence: Evidence, geometry: DictionaryGeometry, layout: np.ndarray | None) -> LatentColumns:
+def _columns(evidence: Evidence, geometry: DictionaryGeometry, layout: np.ndarray | None) -> schema.LatentColumns:
     found, table = evidence.statistics, geometry.statistics()
-    return LatentColumns(
+    return schema.LatentColumns(
         importance=table.importance.float().numpy(),
         effective_rank=table.effective_rank.float().numpy(),
         captured=table.captured.float().numpy(),
@@ -207,7 +191,7 @@ def _columns(evidence: Evidence, geometry: DictionaryGeometry, layout: np.ndarra
     )
 
 
-def _labels(evidence: Evidence) -> list[LatentLabel]:
+def _labels(evidence: Evidence) -> list[schema.LatentLabel]:
     labels = evidence.labels
     written = labels.from_model.texts if labels.from_model else {}
     written_scores = labels.from_model.scores if labels.from_model else {}
@@ -215,7 +199,7 @@ def _labels(evidence: Evidence) -> list[LatentLabel]:
         labels.texts, labels.positive, labels.negative, labels.scores or [None] * len(labels.texts), strict=True
     )
     return [
-        LatentLabel(
+        schema.LatentLabel(
             text=text,
             positive=" · ".join(ups),
             negative=" · ".join(downs),
@@ -227,8 +211,8 @@ def _labels(evidence: Evidence) -> list[LatentLabel]:
     ]
 
 
-def _label_score(score: record.LabelScore | None) -> LabelScore | None:
-    return None if score is None else LabelScore(**asdict(score))
+def _label_score(score: record.LabelScore | None) -> schema.LabelScore | None:
+    return None if score is None else schema.LabelScore(**asdict(score))
 
 
 def _written_by(labels: record.ModelLabels) -> str:
@@ -238,11 +222,11 @@ def _written_by(labels: record.ModelLabels) -> str:
     return f"{labels.model} (which also judged them" + (f"; {unscored} are {labels.status})" if unscored else ")")
 
 
-def _shown_clusters(found: clusters.LatentClusters) -> LatentClusters:
+def _shown_clusters(found: clusters.LatentClusters) -> schema.LatentClusters:
     sizes = np.bincount(found.members[found.members >= 0], minlength=len(found.names)).tolist()
-    return LatentClusters(
+    return schema.LatentClusters(
         clusters=tuple(
-            Cluster(name=name, n_points=size, stability=round(stability, 3))
+            schema.Cluster(name=name, n_points=size, stability=round(stability, 3))
             for name, size, stability in zip(found.names, sizes, found.stability.tolist(), strict=True)
         ),
         n_stable=found.n_stable,
@@ -251,7 +235,7 @@ def _shown_clusters(found: clusters.LatentClusters) -> LatentClusters:
     )
 
 
-def pattern_search(found: DictionaryPatterns, unit: str = TOKEN) -> PatternSearch:
+def pattern_search(found: DictionaryPatterns, unit: str = TOKEN) -> schema.PatternSearch:
     """Describe the search for the manifest.
 
     Args:
@@ -266,10 +250,10 @@ def pattern_search(found: DictionaryPatterns, unit: str = TOKEN) -> PatternSearc
         f"p-values are corrected for the number of latents, so that at most {found.rate:.0%} of those that pass are "
         "expected to be chance, if the notion of chance is right"
     ).replace("%", " %")
-    return PatternSearch(method=method, kinds=tuple(_pattern_kind(found, name, unit) for name in PATTERNS))
+    return schema.PatternSearch(method=method, kinds=tuple(_pattern_kind(found, name, unit) for name in PATTERNS))
 
 
-def latent_patterns(found: DictionaryPatterns) -> dict[int, tuple[LatentPattern, ...]]:
+def latent_patterns(found: DictionaryPatterns) -> dict[int, tuple[schema.LatentPattern, ...]]:
     """The tests of every latent, in the order of PATTERNS."""
     return {
         latent: tuple(_latent_pattern(name, tests[name]) for name in PATTERNS)
@@ -277,8 +261,8 @@ def latent_patterns(found: DictionaryPatterns) -> dict[int, tuple[LatentPattern,
     }
 
 
-def _pattern_kind(found: DictionaryPatterns, name: str, unit: str) -> PatternKind:
-    return PatternKind(
+def _pattern_kind(found: DictionaryPatterns, name: str, unit: str) -> schema.PatternKind:
+    return schema.PatternKind(
         name=name,
         meaning=MEANINGS[name].replace(TOKEN, unit),
         statistic=STATISTICS[name].replace(TOKEN, unit),
@@ -286,7 +270,7 @@ def _pattern_kind(found: DictionaryPatterns, name: str, unit: str) -> PatternKin
         n_shown=found.counts()[name],
         n_tested=found.n_tested()[name],
         controls=tuple(
-            PatternControl(
+            schema.PatternControl(
                 name=each.name.replace(TOKEN, unit),
                 n_shown=each.shown,
                 n_tested=each.tested,
@@ -299,8 +283,8 @@ def _pattern_kind(found: DictionaryPatterns, name: str, unit: str) -> PatternKin
     )
 
 
-def _latent_pattern(name: str, test: PatternTest) -> LatentPattern:
-    return LatentPattern(
+def _latent_pattern(name: str, test: PatternTest) -> schema.LatentPattern:
+    return schema.LatentPattern(
         name=name,
         statistic=_known(test.statistic),
         p_value=_known(test.corrected),

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import html
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,6 @@ from quadric._io.files import write_atomically
 from quadric.evidence import Evidence
 from quadric.geometry import Centre, Form
 from quadric.geometry.centring import as_read, has_own_centre, prepared
-from quadric.geometry.dictionary import as_forms
 from quadric.geometry.quadrics import LatentFrame, form_frame, latent_frame
 from quadric.model import Dictionary
 from quadric.model.lens import token_moments
@@ -62,9 +62,7 @@ class Picture:
         write_atomically(Path(path), self.page.encode())
 
 
-def show(
-    subject: Dictionary | Form, latent: int | None = None, data: Evidence | Tensor | Form | None = None
-) -> Picture:
+def show(subject: Dictionary | Form, latent: int | None = None, data: Evidence | Tensor | None = None) -> Picture:
     """Draw a latent or any quadratic form: axes, spectrum and level set, and points where data is given.
 
     Args:
@@ -87,13 +85,9 @@ def show(
         Picture('Form', ... characters; save(path) writes it as HTML)
     """
     writer.check_viewer_built()
-    if isinstance(data, Form):
-        _check_replacement(data, subject)
-        subject, data = data, None
     title = "Form" if isinstance(subject, Form) else f"Latent {latent}"
-    if isinstance(subject, Form):
-        return Picture(title, _page({"title": title} | _of_form(subject, data)))
-    return Picture(title, _page({"title": title} | _of_latent(subject, latent, data)))
+    drawn = _of_form(subject, data) if isinstance(subject, Form) else _of_latent(subject, latent, data)
+    return Picture(title, _page({"title": title} | drawn))
 
 
 def _of_form(form: Form, data: Evidence | Tensor | None) -> dict[str, Any]:
@@ -103,9 +97,11 @@ def _of_form(form: Form, data: Evidence | Tensor | None) -> dict[str, Any]:
     if not isinstance(data, Tensor):
         raise ValueError("evidence holds points of latents, not of forms; give the rows as a tensor (n, d)")
     check_tokens(data, form.d_model)
-    return _shape(frame) | _points_of_rows(frame, form, data)
+    values = torch.cat([form(unit_tokens(rows).to(form.left.device)).cpu() for rows in torch.split(data, ROWS_AT_ONCE)])
+    return _shape(frame) | _points_of_rows(frame, data, values, 0.0, unit_tokens)
 
 
+@torch.no_grad()
 def _of_latent(autoencoder: Dictionary, latent: int | None, data: Evidence | Tensor | None) -> dict[str, Any]:
     n_latents, d_model = autoencoder.n_latents, autoencoder.d_model
     if latent is None or not 0 <= latent < n_latents:
@@ -114,7 +110,12 @@ def _of_latent(autoencoder: Dictionary, latent: int | None, data: Evidence | Ten
     if isinstance(data, Tensor):
         check_tokens(data, d_model)
         about_rows = latent_frame(autoencoder, latent, MOST_AXES, _centre_of_rows(autoencoder, data))
-        points = _points_of_rows(about_rows, (autoencoder, latent), data)
+        parts = (prepared(autoencoder, rows) for rows in torch.split(data, ROWS_AT_ONCE))
+        values = torch.cat([autoencoder.encode(rows)[:, latent].double().cpu() for rows in parts])
+        rest = 0.0 if autoencoder.is_linear else float(values.median())  # a direction rests where it does not fire
+        points = _points_of_rows(
+            about_rows, data, values, rest, lambda rows: as_read(autoencoder, prepared(autoencoder, rows))
+        )
         return is_linear | _shape(about_rows, _origin(autoencoder, "row")) | points
     if data is None:
         frame = latent_frame(autoencoder, latent, MOST_AXES)
@@ -144,13 +145,6 @@ def _origin(autoencoder: Dictionary, unit: str | None) -> str:
     if autoencoder.is_linear and unit is None:
         return "the decoder's bias"
     return "the origin" if unit is None else f"the mean {unit}"
-
-
-def _check_replacement(form: Form, subject: Dictionary | Form) -> None:
-    if isinstance(subject, Form):
-        raise ValueError("two forms were given; give one form, or an autoencoder with a form to draw in its place")
-    if form.d_model != (width := as_forms(subject).lens.width):
-        raise ValueError(f"the form has width {form.d_model}; the autoencoder has {width}: give a form of that width")
 
 
 def _shape(frame: LatentFrame, origin: str = "the origin") -> dict[str, Any]:
@@ -200,15 +194,17 @@ def _points_of_evidence(evidence: Evidence, latent: int) -> dict[str, Any]:
     }
 
 
-@torch.no_grad()
 def _points_of_rows(
-    frame: LatentFrame, subject: Form | tuple[Dictionary, int], rows: Float[Tensor, "n d"], seed: int = 0
+    frame: LatentFrame,
+    rows: Float[Tensor, "n d"],
+    values: Float[Tensor, " n"],
+    rest: float,
+    read: Callable[[Tensor], Tensor],
+    seed: int = 0,
 ) -> dict[str, Any]:
-    """Rows of a tensor, scaled to unit length: z, and coordinates about the centre on the axes of a latent or form."""
-    values = torch.cat([_values(subject, part) for part in torch.split(rows, ROWS_AT_ONCE)])
-    rest = float(values.median()) if _has_rest(subject) else 0.0
+    """Rows of a tensor as they are read: z, and coordinates about the centre on the axes of a latent or form."""
     chosen = strongest_and_sampled(values - rest, MOST_ROWS, seed)
-    v = frame.centring.coordinates(_read(subject, rows[chosen.to(rows.device)]).double().cpu())
+    v = frame.centring.coordinates(read(rows[chosen.to(rows.device)]).double().cpu())
     return {
         "values": _rounded(values[chosen].numpy()),
         "coordinates": _rounded((v @ frame.axes).mT.numpy()),
@@ -234,24 +230,6 @@ def best_linear_direction(v: Float[Tensor, "n d"], values: Float[Tensor, " n"]) 
     slopes: Tensor = torch.linalg.solve(gram, centred.mT @ steps)
     length: Tensor = torch.linalg.vector_norm(slopes)
     return slopes / length
-
-
-def _read(subject: Form | tuple[Dictionary, int], rows: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
-    if isinstance(subject, Form):
-        return unit_tokens(rows)
-    return as_read(subject[0], prepared(subject[0], rows))
-
-
-def _values(subject: Form | tuple[Dictionary, int], rows: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
-    if isinstance(subject, Form):
-        return subject(unit_tokens(rows).to(subject.left.device)).cpu()
-    autoencoder, latent = subject
-    return autoencoder.encode(prepared(autoencoder, rows))[:, latent].double().cpu()
-
-
-def _has_rest(subject: Form | tuple[Dictionary, int]) -> bool:
-    """Whether z has a median of its own; a form is about the origin, and a direction rests where it does not fire."""
-    return not isinstance(subject, Form) and not subject[0].is_linear
 
 
 def strongest_and_sampled(values: Float[Tensor, " n"], most: int, seed: int) -> Int64[Tensor, " m"]:

@@ -11,7 +11,7 @@ import torch
 from playwright.sync_api import expect
 
 import quadric
-from quadric.geometry import Form, latent_form
+from quadric.geometry import latent_form
 from quadric.model import Provenance
 from quadric.viewer.notebook import MOST_ROWS, best_linear_direction, strongest_and_sampled
 from tests.geometry.linear_dictionary import tokens, topk
@@ -176,13 +176,12 @@ def test_the_sample_is_of_the_rest_only_and_has_no_duplicates():
     assert (values[chosen].abs().diff() <= 0).all()
 
 
-def test_a_form_is_drawn_alone_with_rows_and_in_place_of_a_latent(autoencoder):
+def test_a_form_is_drawn_alone_and_with_rows(autoencoder):
     form = latent_form(autoencoder, 1) - latent_form(autoencoder, 2)
     expected = form.eigenpairs().eigenvalues.tolist()
     alone = data_of(quadric.show(form))
     assert alone["eigenvalues"] == pytest.approx(expected)
     assert (alone["title"], alone["values"]) == ("Form", [])
-    assert data_of(quadric.show(autoencoder, 1, form)) == alone
     x = torch.randn(20, 16, generator=torch.Generator().manual_seed(3))
     with_rows = data_of(quadric.show(form, data=x))
     chosen = [int(text.removeprefix("row ")) for text in with_rows["texts"]]
@@ -199,12 +198,6 @@ def test_a_form_is_drawn_alone_with_rows_and_in_place_of_a_latent(autoencoder):
         (lambda ae, form, evidence: (ae, 1, [1.0]), TypeError, "data is list; give Evidence|parameter data="),
         (lambda ae, form, evidence: (ae,), ValueError, "latent=None is not one of the 6; give 0 to 5"),
         (lambda ae, form, evidence: (form, None, evidence), ValueError, "points of latents, not of forms"),
-        (lambda ae, form, evidence: (form, None, form), ValueError, "two forms were given"),
-        (
-            lambda ae, form, evidence: (ae, 1, Form.of_direction(torch.ones(3))),
-            ValueError,
-            "width 3; the autoencoder has 16",
-        ),
     ],
 )
 def test_what_cannot_be_drawn_is_refused_with_the_remedy(autoencoder, evidence, make, problem, message):
