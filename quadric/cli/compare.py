@@ -32,7 +32,7 @@ class Compare:
     json: bool = False
     """Print everything as JSON instead of tables."""
     force: bool = False
-    """Compare even autoencoders of different widths, models or hook points."""
+    """Compare even autoencoders of different models or hook points."""
     null_seed: int = 1_000_003
     """Seed of the random initializations that chance is measured with."""
 

@@ -34,17 +34,6 @@ NULL_SEED = 1_000_003
 """Seed of the random initialization, one that a trained run is unlikely to have used."""
 
 
-class Eigenspace(NamedTuple):
-    """Orthonormal eigenforms E_a = Σ_i coefficients_ia W_i of WᵀW, by eigenvalue descending."""
-
-    eigenvalues: Float[Tensor, " p"]
-    coefficients: Float[Tensor, "k p"]
-
-    def __repr__(self) -> str:
-        k, p = self.coefficients.shape
-        return f"Eigenspace({p} eigenforms of {k:,} latents)"
-
-
 class Portrait(NamedTuple):
     """The quantities of one autoencoder that a comparison needs; computed once for any number of comparisons."""
 
@@ -53,10 +42,8 @@ class Portrait(NamedTuple):
     energy: float
     """‖K‖²."""
     traces: Float[Tensor, " k"]
-    eigenspace: Eigenspace
-
-    def __repr__(self) -> str:
-        return f"Portrait({len(self.kernel):,} latents, ‖K‖² = {self.energy:.4g})"
+    eigenspace: Float[Tensor, "k p"]
+    """Orthonormal eigenforms E_a = Σ_i eigenspace_ia W_i of WᵀW, by eigenvalue descending."""
 
 
 class Agreement(NamedTuple):
@@ -121,7 +108,7 @@ def compare(
 def portrait(autoencoder: Dictionary | Forms) -> Portrait:
     """Compute the kernel of an autoencoder and the quantities that a comparison derives from it."""
     kernel = cross_kernel(autoencoder, autoencoder)
-    eigenspace = leading_eigenspace(kernel, EIGENSPACE_DIMENSION)
+    eigenspace = leading_eigenspace(kernel, EIGENSPACE_DIMENSION)[1]
     return Portrait(as_forms(autoencoder), kernel, squared_norm(kernel), traces(autoencoder), eigenspace)
 
 
@@ -155,18 +142,13 @@ def _overlap(cross: Tensor, mine: Portrait, other: Portrait) -> float:
 
 
 def _cut(mine: Portrait, other: Portrait) -> tuple[Tensor, Tensor]:
-    p = min(len(mine.eigenspace.eigenvalues), len(other.eigenspace.eigenvalues))
-    return mine.eigenspace.coefficients[:, :p], other.eigenspace.coefficients[:, :p]
+    p = min(mine.eigenspace.shape[1], other.eigenspace.shape[1])
+    return mine.eigenspace[:, :p], other.eigenspace[:, :p]
 
 
 def _rotated_frobenius(mine: Portrait, other: Portrait) -> float:
-    cross = expected_cross_energy(
-        mine.kernel.diagonal().double(),
-        mine.traces,
-        other.kernel.diagonal().double(),
-        other.traces,
-        mine.autoencoder.lens.width,
-    )
+    energies, others = (each.kernel.diagonal().double() for each in (mine, other))
+    cross = expected_cross_energy(energies, mine.traces, others, other.traces, mine.autoencoder.lens.width)
     return frobenius_from_norms(cross, mine.energy, other.energy)
 
 
@@ -174,19 +156,20 @@ def _rotated_eigenspaces(mine: Portrait, other: Portrait) -> float:
     coefficients, others = _cut(mine, other)
     p = coefficients.shape[1]
     ones = torch.ones(p, dtype=torch.float64, device=coefficients.device)
-    eigenform_traces = coefficients.mT @ mine.traces, others.mT @ other.traces
-    expected = expected_cross_energy(ones, eigenform_traces[0], ones, eigenform_traces[1], mine.autoencoder.lens.width)
+    own_traces, other_traces = coefficients.mT @ mine.traces, others.mT @ other.traces
+    expected = expected_cross_energy(ones, own_traces, ones, other_traces, mine.autoencoder.lens.width)
     return expected / p if p else 0.0
 
 
-def leading_eigenspace(kernel: Float[Tensor, "k k"], count: int) -> Eigenspace:
-    """The `count` leading eigenforms, or as many as the rank of K allows: if Kv = λv, then Σ_i v_i W_i / √λ is one."""
-    if count < 1:
-        raise ValueError(f"count={count} is not positive; give the dimension of the eigenspace")
+def leading_eigenspace(kernel: Float[Tensor, "k k"], count: int) -> tuple[Float[Tensor, " p"], Float[Tensor, "k p"]]:
+    """The `count` leading eigenvalues of WᵀW with the coefficients of their eigenforms, or as many as K's rank allows.
+
+    If Kv = λv, then Σ_i v_i W_i / √λ is an eigenform.
+    """
     values, vectors = leading_eigenpairs(kernel, min(count, len(kernel)))
     noise = len(kernel) * torch.finfo(kernel.dtype).eps * float(values.max().clamp(min=0))
     kept = values > noise
-    return Eigenspace(values[kept], vectors[:, kept] / values[kept].sqrt())
+    return values[kept], vectors[:, kept] / values[kept].sqrt()
 
 
 def expected_cross_energy(

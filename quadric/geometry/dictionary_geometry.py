@@ -155,24 +155,21 @@ def save_geometry(geometry: DictionaryGeometry, folder: Path) -> None:
         folder: Where to write; it need not exist.
     """
     with name_disk_errors(folder):
-        _save(geometry, folder)
-
-
-def _save(geometry: DictionaryGeometry, folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    tensors = store_arrays(folder, "tensors", {name: tensor.numpy() for name, tensor in _tensors(geometry).items()})
-    record = GeometryFile(
-        format=FORMAT,
-        format_version=FORMAT_VERSION,
-        weights_sha256=geometry.weights_sha256,
-        centre_sha256=geometry.centre_sha256,
-        tolerance=geometry.tolerance,
-        tensors=tensors,
-    )
-    write_json(folder / NAME, asdict(record))
-    for file in folder.glob("tensors-*.safetensors"):
-        if file.name != tensors["file"]:
-            file.unlink()
+        folder.mkdir(parents=True, exist_ok=True)
+        arrays = {name: tensor.numpy() for name, tensor in _tensors(geometry).items()}
+        tensors = store_arrays(folder, "tensors", arrays)
+        record = GeometryFile(
+            format=FORMAT,
+            format_version=FORMAT_VERSION,
+            weights_sha256=geometry.weights_sha256,
+            centre_sha256=geometry.centre_sha256,
+            tolerance=geometry.tolerance,
+            tensors=tensors,
+        )
+        write_json(folder / NAME, asdict(record))
+        for file in folder.glob("tensors-*.safetensors"):
+            if file.name != tensors["file"]:
+                file.unlink()
 
 
 def load_geometry(folder: Path) -> DictionaryGeometry:
@@ -183,13 +180,12 @@ def load_geometry(folder: Path) -> DictionaryGeometry:
     record = record_from_json(GeometryFile, values, str(path))
     arrays = load_stored(folder, record.tensors, path, remedy)
     tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
-    parts: dict[str, Any] = {
-        name: kind(*(tensors[f"{name}.{field}"] for field in kind._fields)) for name, kind in _PARTS.items()
-    }
+    parts = {name: kind(*(tensors[f"{name}.{field}"] for field in kind._fields)) for name, kind in _PARTS.items()}
+    mean, covariance = tensors.get("centre.mean"), tensors.get("centre.covariance")
     return DictionaryGeometry(
         weights_sha256=record.weights_sha256,
         centre_sha256=record.centre_sha256,
-        centre=_centre(tensors),
+        centre=None if mean is None else Centre(mean, covariance),
         tolerance=record.tolerance,
         is_linear=IS_LINEAR in tensors,
         **({name: tensors[name] for name in _TENSORS} | parts),
@@ -197,25 +193,13 @@ def load_geometry(folder: Path) -> DictionaryGeometry:
 
 
 def _tensors(geometry: DictionaryGeometry) -> dict[str, torch.Tensor]:
-    whole = {name: getattr(geometry, name) for name in _TENSORS}
-    parts = {
-        f"{name}.{field}": getattr(getattr(geometry, name), field)
-        for name, kind in _PARTS.items()
-        for field in kind._fields
-    }
-    marks = {IS_LINEAR: torch.ones(1)} if geometry.is_linear else {}
-    return whole | parts | marks | _centre_tensors(geometry.centre)
-
-
-def _centre_tensors(centre: Centre | None) -> dict[str, torch.Tensor]:
-    if centre is None:
-        return {}
-    given = {"centre.mean": centre.mean, "centre.covariance": centre.covariance}
-    return {name: tensor.detach().cpu() for name, tensor in given.items() if tensor is not None}
-
-
-def _centre(tensors: dict[str, torch.Tensor]) -> Centre | None:
-    return Centre(tensors["centre.mean"], tensors.get("centre.covariance")) if "centre.mean" in tensors else None
+    tensors = {name: getattr(geometry, name) for name in _TENSORS}
+    for name, kind in _PARTS.items():
+        tensors |= {f"{name}.{field}": getattr(getattr(geometry, name), field) for field in kind._fields}
+    if geometry.is_linear:
+        tensors[IS_LINEAR] = torch.ones(1)
+    known = {} if geometry.centre is None else geometry.centre._asdict()
+    return tensors | {f"centre.{name}": part.detach().cpu() for name, part in known.items() if part is not None}
 
 
 def _has_expected_shapes(geometry: DictionaryGeometry, autoencoder: Dictionary) -> bool:

@@ -29,7 +29,7 @@ from quadric.geometry.dictionary import as_forms
 from quadric.geometry.kernels import cross_kernel, inner, same_lens, squared_norm
 from quadric.model import Dictionary
 from quadric.model.forms import Forms
-from quadric.model.lens import AffineLens, Lens, PaperLens
+from quadric.model.lens import AffineLens
 from quadric.model.mixing import Identity, Mixing, initial_composite, initial_dense, initial_matrix
 from quadric.model.settings import Composite
 
@@ -156,26 +156,23 @@ def assignment(scores: Float[Tensor, "k g"]) -> tuple[Int[Tensor, " m"], Int[Ten
 def comparable(a: Dictionary | Forms, b: Dictionary | Forms, force: bool = False) -> tuple[Forms, Forms]:
     """Both autoencoders in common coordinates, if they read the same vectors, else raise.
 
-    `force` allows different hook points, and different widths: the axes of the narrower one are then the first axes of
-    the wider one.
+    `force` allows different models and hook points.
     """
     first, second = as_forms(a), as_forms(b)
-    if not force:
-        if first.d_model != second.d_model:
+    if first.d_model != second.d_model:
+        raise ValueError(
+            f"d_model={first.d_model} and d_model={second.d_model} differ: these autoencoders read different vectors; "
+            "compare runs of one width"
+        )
+    for what in ("model", "hook_point"):
+        mine, other = (getattr(getattr(each, "provenance", None), what, None) for each in (a, b))
+        if not force and mine and other and mine != other:
             raise ValueError(
-                f"d_model={first.d_model} and d_model={second.d_model} differ: these autoencoders read different "
-                "vectors; compare runs of one width, or force it (force=True, --force)"
+                f"{what} '{mine}' and '{other}' differ: these autoencoders read different vectors; compare runs "
+                "of one hook point, or force it (force=True, --force)"
             )
-        for what in ("model", "hook_point"):
-            mine, other = (getattr(getattr(each, "provenance", None), what, None) for each in (a, b))
-            if mine and other and mine != other:
-                raise ValueError(
-                    f"{what} '{mine}' and '{other}' differ: these autoencoders read different vectors; compare runs "
-                    "of one hook point, or force it (force=True, --force)"
-                )
-    width = max(first.d_model, second.d_model)
-    mine, other = in_common_coordinates([widened(first, width), widened(second, width)])
-    return mine, other
+    common = in_common_coordinates([first, second])
+    return common[0], common[1]
 
 
 @torch.no_grad()
@@ -255,26 +252,6 @@ def _direction_of_mean(forms: Forms, mean: Tensor | None) -> Float[Tensor, " w"]
     if not (length > 0 and length.isfinite()):
         raise ValueError(f"mean has length {length.item()}; give a vector that is finite and not zero")
     return mean.double() / length
-
-
-def widened(latents: Dictionary | Forms, width: int) -> Forms:
-    """The same forms on wider tokens, whose further axes they ignore."""
-    forms = as_forms(latents)
-    missing, d_model, lens = width - forms.d_model, forms.d_model, forms.lens
-    if not missing:
-        return forms
-
-    def pad(values: Tensor) -> Tensor:
-        return torch.nn.functional.pad(values, (0, missing))
-
-    def wide(factors: Float[Tensor, "h w"]) -> Float[Tensor, "h v"]:
-        return torch.cat([pad(factors[:, :d_model]), factors[:, d_model:]], dim=1)
-
-    wide_lens: Lens = PaperLens(width)
-    if isinstance(lens, AffineLens):
-        covariance = torch.nn.functional.pad(lens.covariance, (0, missing, 0, missing))
-        wide_lens = AffineLens(pad(lens.centre), lens.constant, covariance, lens.n_tokens)
-    return forms.moved(wide, wide_lens)
 
 
 def random_forms(forms: Forms, seed: int) -> Forms:

@@ -154,7 +154,7 @@ def test_a_folder_that_cannot_be_written_to_costs_no_result(
     def read_only(found: object) -> None:
         raise PermissionError(13, "Permission denied", str(run / "evaluation.json"))
 
-    monkeypatch.setattr(files, "keep_in_runs", read_only)
+    monkeypatch.setattr(record, "keep_in_runs", read_only)
     out = tmp_path / "all.json"
     assert evaluate(world, str(run), "--name", _name(run, "topk"), "--spliced-tokens", "0", "--out", str(out)) == 0
     printed = capsys.readouterr()

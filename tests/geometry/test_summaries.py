@@ -5,7 +5,6 @@ from collections.abc import Callable
 import pytest
 
 from quadric import BilinearAutoencoder, geometry
-from quadric.geometry.comparison import portrait
 from quadric.geometry.spectra import spectra
 from tests import zoo
 from tests.geometry.examples import planted_shapes, trained
@@ -24,8 +23,6 @@ RESULTS: dict[str, Callable[[BilinearAutoencoder], object]] = {
     "HungarianSimilarity": lambda ae: geometry.hungarian_similarity(ae, ae),
     "Comparison": lambda ae: geometry.compare(ae, trained("atomic")),
     "Agreement": lambda ae: geometry.compare(ae, trained("atomic")).agreement,
-    "Portrait": portrait,
-    "Eigenspace": lambda ae: portrait(ae).eigenspace,
 }
 
 

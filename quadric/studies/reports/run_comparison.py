@@ -9,13 +9,8 @@ from typing import Any, NamedTuple
 from quadric._io.progress import Progress, no_progress
 from quadric._io.results import json_text, write_result
 from quadric.geometry.comparison import NULL_SEED, Agreement, Comparison, Portrait, compare_portraits, portrait
-from quadric.geometry.similarity import (
-    HungarianSimilarity,
-    comparable,
-    in_common_coordinates,
-    random_forms,
-    widened,
-)
+from quadric.geometry.dictionary import as_forms
+from quadric.geometry.similarity import HungarianSimilarity, comparable, in_common_coordinates, random_forms
 from quadric.model import Dictionary
 
 
@@ -84,10 +79,9 @@ def compare_runs(
     on_progress: Progress = no_progress,
 ) -> RunComparison:
     """Every measure between all pairs."""
-    widest = max(autoencoders, key=lambda autoencoder: autoencoder.d_model)
     for autoencoder in autoencoders:
-        comparable(autoencoder, widest, force)
-    chosen = in_common_coordinates([widened(autoencoder, widest.d_model) for autoencoder in autoencoders])
+        comparable(autoencoder, autoencoders[0], force)
+    chosen = in_common_coordinates([as_forms(autoencoder) for autoencoder in autoencoders])
     portraits: list[Portrait] = []
     pairs: dict[tuple[int, int], Comparison] = {}
     n_pairs = len(chosen) * (len(chosen) - 1) // 2
