@@ -70,10 +70,6 @@ def eigenvector_frames(
     return with_fixed_signs(axes), kinds
 
 
-def no_axes(linear: Tensor, n_axes: int) -> tuple[Tensor, Tensor]:
-    return linear.new_zeros(*linear.shape, n_axes), torch.full((len(linear), n_axes), NO_AXIS)
-
-
 def _with_linear_axis(
     axes: Float[Tensor, "b d a"], linear: Float[Tensor, "b d"], place: Int[Tensor, " b"]
 ) -> tuple[Float[Tensor, "b d a"], Int[Tensor, "b a"]]:

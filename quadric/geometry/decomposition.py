@@ -20,7 +20,7 @@ from jaxtyping import Float, Float32, Int
 from torch import Tensor
 
 from quadric._io.progress import Progress, no_progress
-from quadric.geometry.axes import direction_frames, eigenvector_frames, no_axes, principal_components
+from quadric.geometry.axes import NO_AXIS, direction_frames, eigenvector_frames, principal_components
 from quadric.geometry.centring import (
     Centre,
     CentredDirections,
@@ -313,10 +313,11 @@ def decompose_batch(terms: Terms, centring: Centring, n_axes: int, tolerance: fl
         spread = _spread(directions, centring.covariance)
     reading = read_shapes(values, beta, constant, centring.scale, spread, tolerance)
     if directions is None:
-        axes, kinds = no_axes(linear, n_axes)
+        axes, kinds = linear.new_zeros(*linear.shape, n_axes), torch.full((len(linear), n_axes), NO_AXIS)
+        within = axes.new_zeros(len(axes), n_axes, values.shape[1])
     else:
         axes, kinds = eigenvector_frames(directions, values, reading, n_axes)
-    within = axes.mT @ directions if directions is not None else axes.new_zeros(len(axes), n_axes, values.shape[1])
+        within = axes.mT @ directions
     columns = {
         "axes": axes.float(),
         "axis_quadratic": (within.square() * values[:, None]).sum(-1),

@@ -155,13 +155,9 @@ def _centred_form(bilinear: Forms, latent: int, centring: Centring) -> AffineFor
 def lens_affine_form(matrix: Float[Tensor, "w w"], scale: float) -> AffineForm:
     """A form in the coordinates [v; c] of an affine lens."""
     matrix = matrix.double()
-    return _affine_form(matrix[:-1, :-1], 2 * matrix[:-1, -1], float(matrix[-1, -1]), scale)
-
-
-def _affine_form(quadratic: Tensor, linear: Tensor, constant: float, scale: float) -> AffineForm:
-    values, vectors = torch.linalg.eigh(quadratic)
+    values, vectors = torch.linalg.eigh(matrix[:-1, :-1])
     order = values.abs().argsort(descending=True, stable=True)
-    return AffineForm(values[order], vectors[:, order], linear, constant, scale)
+    return AffineForm(values[order], vectors[:, order], 2 * matrix[:-1, -1], float(matrix[-1, -1]), scale)
 
 
 def read_quadric(

@@ -223,20 +223,18 @@ def description_length(autoencoder: Dictionary | Forms, precision: int | None = 
     counts = support(bilinear).cpu().double()
     choice = _support_bits(counts, bilinear)
     values = counts * precision if bilinear.mixing.has_weights else torch.zeros_like(counts)
-    per_atom = _numbers_per_atom(bilinear) * precision
     width = bilinear.lens.width
+    per_atom = width * (1 if bilinear.same_factors else 2) * precision
+    _, atoms, entries = bilinear.mixing.entries()
+    n_used = int(torch.bincount(atoms[entries != 0]).count_nonzero())
     whole_matrix = precision * width * (width + 1) / 2
     return DescriptionLength(
         alone=(choice + values + counts * per_atom).clamp(max=whole_matrix),
-        atoms=float(_atoms_in_use(bilinear) * per_atom),
+        atoms=float(n_used * per_atom),
         supports=float(choice.sum()),
         weights=float(values.sum()),
         precision=precision,
     )
-
-
-def _numbers_per_atom(autoencoder: Forms) -> int:
-    return autoencoder.lens.width * (1 if autoencoder.same_factors else 2)
 
 
 def _support_bits(counts: Tensor, autoencoder: Forms) -> Tensor:
@@ -246,8 +244,3 @@ def _support_bits(counts: Tensor, autoencoder: Forms) -> Tensor:
     h = torch.tensor(float(autoencoder.n_hidden), dtype=torch.float64)
     choices = torch.lgamma(h + 1) - torch.lgamma(counts + 1) - torch.lgamma(h - counts + 1)
     return math.log2(autoencoder.n_hidden + 1) + choices.clamp(min=0) / math.log(2)
-
-
-def _atoms_in_use(autoencoder: Forms) -> int:
-    _, atoms, weights = autoencoder.mixing.entries()
-    return int(torch.bincount(atoms[weights != 0]).count_nonzero())

@@ -26,13 +26,6 @@ class Carried(NamedTuple):
     """The tokens as the encoder read them; None with an affine lens, whose latents determine the reconstruction."""
 
 
-class Encoded(NamedTuple):
-    """Latents, and what their decoding needs."""
-
-    latents: Float[Tensor, "*shape k"]
-    carried: Carried
-
-
 class LinearDecoder(NamedTuple):
     """The reconstruction of a prepared token is z @ rows + bias."""
 
@@ -45,7 +38,7 @@ def is_linear(autoencoder: Dictionary) -> bool:
     return autoencoder.is_linear or autoencoder.lens.kind == "affine"
 
 
-def encode(autoencoder: Dictionary, tokens: Float[Tensor, "*shape d"]) -> Encoded:
+def encode(autoencoder: Dictionary, tokens: Float[Tensor, "*shape d"]) -> tuple[Float[Tensor, "*shape k"], Carried]:
     """Latents of tokens, at unit norm where the dictionary reads them so, and what `decode` needs of the tokens."""
     shape = tokens.shape[:-1]
     flat = tokens.reshape(-1, tokens.shape[-1])
@@ -53,8 +46,7 @@ def encode(autoencoder: Dictionary, tokens: Float[Tensor, "*shape d"]) -> Encode
     lengths: Tensor = torch.linalg.vector_norm(flat, dim=-1, keepdim=True, dtype=prepared.dtype)
     latents = autoencoder.encode(prepared).reshape(*shape, autoencoder.n_latents)
     needs_tokens = autoencoder.is_linear or not is_linear(autoencoder)
-    carried = Carried(shape, lengths / autoencoder.lengths_of(prepared), prepared if needs_tokens else None)
-    return Encoded(latents, carried)
+    return latents, Carried(shape, lengths / autoencoder.lengths_of(prepared), prepared if needs_tokens else None)
 
 
 def decode(autoencoder: Dictionary, latents: Float[Tensor, "*shape k"], carried: Carried) -> Float[Tensor, "*shape d"]:

@@ -162,10 +162,10 @@ def _config(
     autoencoder: Dictionary, tokens: Int64[Array, "s l"], rule: FiringRule | None, model_name: str | None
 ) -> dict[str, Any]:
     """delphi's cache config, and how Quadric's latents were turned into firings."""
-    own = autoencoder.provenance
+    provenance = autoencoder.provenance
     return {
-        "dataset_repo": own.corpus or "",
-        "dataset_split": own.split or "",
+        "dataset_repo": provenance.corpus or "",
+        "dataset_split": provenance.split or "",
         "dataset_name": "",
         "dataset_column": "text",
         "batch_size": 32,
@@ -173,6 +173,6 @@ def _config(
         "ctx_len": tokens.shape[1],
         "n_tokens": int(tokens.size),
         "n_splits": -(-autoencoder.n_latents // LATENTS_PER_FILE),
-        "model_name": model_name or own.model or "",
-        "quadric": {"hook_point": own.hook_point, "firing": None if rule is None else asdict(rule)},
+        "model_name": model_name or provenance.model or "",
+        "quadric": {"hook_point": provenance.hook_point, "firing": None if rule is None else asdict(rule)},
     }

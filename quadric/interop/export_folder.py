@@ -42,15 +42,15 @@ def check_replaceable(out: Path, to: str) -> None:
         return
     if not out.is_dir():
         raise FileExistsError(f"'{out}' is a file; name a folder for the export")
-    found = {path.relative_to(out).as_posix() for path in out.rglob("*") if not path.is_dir() or path.is_symlink()}
-    if not found:
+    files = _files_in(out)
+    if not files:
         return
-    if RECORD not in found:
+    if RECORD not in files:
         raise FileExistsError(f"'{out}' is not empty and no export by Quadric; name another folder")
     record = read_record(out)
     if record.to != to:
         raise FileExistsError(f"'{out}' holds an export for {record.to}, not for {to}; name another folder")
-    if foreign := sorted(found - {RECORD, *record.files}):
+    if foreign := sorted(files - {RECORD, *record.files}):
         raise FileExistsError(f"'{foreign[0]}' in '{out}' is not part of the export; move it, or name another folder")
 
 
@@ -75,7 +75,15 @@ def replaced_folder(out: Path, to: str, weights_sha256: str) -> Iterator[Path]:
         fresh.mkdir()
         try:
             yield fresh
-            _write_record(fresh, to, weights_sha256)
+            record = ExportRecord(
+                format=FORMAT,
+                format_version=FORMAT_VERSION,
+                package_version=__version__,
+                to=to,
+                weights_sha256=weights_sha256,
+                files=sorted(_files_in(fresh)),
+            )
+            write_json(fresh / RECORD, asdict(record))
             if out.exists():
                 out.rename(former)
             fresh.rename(out)
@@ -87,17 +95,9 @@ def replaced_folder(out: Path, to: str, weights_sha256: str) -> Iterator[Path]:
         work.rmdir()
 
 
-def _write_record(folder: Path, to: str, weights_sha256: str) -> None:
-    files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
-    record = ExportRecord(
-        format=FORMAT,
-        format_version=FORMAT_VERSION,
-        package_version=__version__,
-        to=to,
-        weights_sha256=weights_sha256,
-        files=files,
-    )
-    write_json(folder / RECORD, asdict(record))
+def _files_in(folder: Path) -> set[str]:
+    """Files and links, relative to the folder."""
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir() or path.is_symlink()}
 
 
 def _restore_or_remove(former: Path, out: Path) -> None:

@@ -217,16 +217,12 @@ def bench_record(autoencoder: Dictionary, model_name: str | None) -> dict[str, A
 def bench_weights(autoencoder: Dictionary) -> BenchWeights:
     """W_enc, b_enc, W_dec, b_dec and the units of the latents, see the module's docstring; in float64."""
     length = math.sqrt(autoencoder.d_model) if autoencoder.reads_unit_tokens else 1.0
-    at_unit_length = _at_unit_length(autoencoder)
-    return at_unit_length._replace(
-        b_enc=at_unit_length.b_enc * length, b_dec=at_unit_length.b_dec * length, units=at_unit_length.units * length
-    )
+    weights = _with_linear_decoder(autoencoder) if is_linear(autoencoder) else _without_lens(autoencoder)
+    return weights._replace(b_enc=weights.b_enc * length, b_dec=weights.b_dec * length, units=weights.units * length)
 
 
-def _at_unit_length(autoencoder: Dictionary) -> BenchWeights:
+def _with_linear_decoder(autoencoder: Dictionary) -> BenchWeights:
     """The weights for tokens of the length that the dictionary reads."""
-    if not is_linear(autoencoder):
-        return _without_lens(autoencoder)
     rows, bias = linear_decoder(autoencoder)
     units = torch.linalg.vector_norm(rows, dim=1)
     directions = torch.where(units[:, None] > 0, rows / units.clamp_min(1e-300)[:, None], _first_axis(rows))

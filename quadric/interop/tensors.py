@@ -127,7 +127,11 @@ def linear_dictionary(
     """
     if n_active is not None and threshold is not None:
         raise ValueError(f"n_active={n_active} and threshold are both given; give one, or neither for a plain ReLU")
-    _check_matrices(encoder, decoder)
+    if encoder.ndim != 2 or encoder.shape != decoder.shape:
+        raise ValueError(
+            f"encoder has shape {tuple(encoder.shape)} and decoder {tuple(decoder.shape)}; expected (latents, d) of "
+            "both, since a dictionary rebuilds what it reads: transpose the one that has d rows"
+        )
     k, d = encoder.shape
     tensors = {
         "encoder": encoder,
@@ -145,24 +149,6 @@ def linear_dictionary(
     made = class_of(settings).from_tensors(settings, d, copies)
     made.provenance = Provenance(model=model, hook_point=hook_point, normalisation=NORMALISATION[input])
     return made.eval()
-
-
-def _check_matrices(encoder: Tensor, decoder: Tensor) -> None:
-    if encoder.ndim != 2 or decoder.ndim != 2:
-        raise ValueError(
-            f"encoder and decoder have shapes {tuple(encoder.shape)} and {tuple(decoder.shape)}; expected (latents, d)"
-        )
-    if encoder.shape == decoder.shape:
-        return
-    if encoder.shape == decoder.mT.shape:
-        raise ValueError(
-            f"encoder has shape {tuple(encoder.shape)} and decoder {tuple(decoder.shape)}; expected (latents, d) of "
-            "both: transpose the one that has d rows"
-        )
-    raise ValueError(
-        f"encoder has shape {tuple(encoder.shape)} and decoder {tuple(decoder.shape)}; a dictionary rebuilds what it "
-        "reads, so give both as (latents, d)"
-    )
 
 
 def _vector(name: str, given: Tensor | None, size: int, like: Tensor) -> Tensor:

@@ -172,19 +172,13 @@ def _architecture(autoencoder: Dictionary) -> dict[str, Any]:
 
 def _columns(evidence: Evidence, geometry: DictionaryGeometry, layout: np.ndarray | None) -> schema.LatentColumns:
     found, table = evidence.statistics, geometry.statistics()
+    measured = ("density", "positive_share", "firing_share", "mean_square")
+    of_weights = ("importance", "effective_rank", "captured", "support", "curvature", "copy_of")
     return schema.LatentColumns(
-        importance=table.importance.float().numpy(),
-        effective_rank=table.effective_rank.float().numpy(),
-        captured=table.captured.float().numpy(),
-        support=table.support.float().numpy(),
-        density=np.asarray(found.density),
+        **{name: getattr(table, name).float().numpy() for name in of_weights},
+        **{name: np.asarray(getattr(found, name)) for name in measured},
         shape=geometry.readings.shape.float().numpy(),
-        positive_share=np.asarray(found.positive_share),
-        firing_share=np.asarray(found.firing_share),
-        mean_square=np.asarray(found.mean_square),
-        curvature=table.curvature.float().numpy(),
         measured_curvature=np.asarray(found.curvature),
-        copy_of=table.copy_of.float().numpy(),
         worth=worth(evidence, geometry.redundancy, is_linear=geometry.is_linear),
         umap_x=None if layout is None else layout[:, 0].copy(),
         umap_y=None if layout is None else layout[:, 1].copy(),

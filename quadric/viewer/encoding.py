@@ -9,6 +9,11 @@ from safetensors.numpy import save as serialize_tensors
 
 from quadric.viewer.schema import FINE_AXES, TOKENS_PER_LATENT, LatentRecord
 
+_SCALARS = ("total_weight", "constant", "rest", "curvature", "measured_curvature")
+_AS_THEY_ARE = (
+    *("eigenvalues", "axis_quadratic", "axis_linear", "axis_kind", "contexts", "context_tokens"),
+    *("neighbours", "overlaps", "quantiles", "lift_tokens", "lifts"),
+)
 COMPRESSION_LEVEL = 6
 """Level 9 takes several times as long and saves about 1 %."""
 
@@ -52,17 +57,10 @@ def latent_tensors(record: LatentRecord) -> dict[str, np.ndarray]:
     values, value_scale = quantized(record.values[None], 2)
     linear, linear_scale = quantized(record.linear[None], 2)
     return {
+        **{name: getattr(record, name) for name in _AS_THEY_ARE},
+        **{name: np.array([getattr(record, name)], dtype=np.float32) for name in _SCALARS},
         "latent": np.array([record.latent], dtype=np.int32),
-        "eigenvalues": record.eigenvalues,
         "rank": np.array([record.rank], dtype=np.int32),
-        "total_weight": np.array([record.total_weight], dtype=np.float32),
-        "axis_quadratic": record.axis_quadratic,
-        "axis_linear": record.axis_linear,
-        "axis_kind": record.axis_kind,
-        "constant": np.array([record.constant], dtype=np.float32),
-        "rest": np.array([record.rest], dtype=np.float32),
-        "curvature": np.array([record.curvature], dtype=np.float32),
-        "measured_curvature": np.array([record.measured_curvature], dtype=np.float32),
         "places": planes(record.places),
         "tokens": planes(record.tokens),
         "values": values[:, 0],
@@ -75,13 +73,6 @@ def latent_tensors(record: LatentRecord) -> dict[str, np.ndarray]:
         "linear": linear[:, 0],
         "linear_scale": linear_scale,
         "clusters": planes(record.clusters + 1, 1),  # 0 for points in no cluster
-        "contexts": record.contexts,
-        "context_tokens": record.context_tokens,
-        "neighbours": record.neighbours,
-        "overlaps": record.overlaps,
-        "quantiles": record.quantiles,
-        "lift_tokens": record.lift_tokens,
-        "lifts": record.lifts,
     }
 
 

@@ -1,7 +1,6 @@
 """What a site shows about each latent: points, contexts, spectrum and neighbours."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Int32, Int64
@@ -26,7 +25,7 @@ def latent_record(
     evidence: Evidence, geometry: DictionaryGeometry, latent: int, clusters: LatentClusters | None = None
 ) -> LatentRecord:
     """The page of one latent; its points include its strongest contexts, which belong to no cluster if not drawn."""
-    shown = _points_with_contexts(evidence, latent, clusters)
+    places, shown = _points_with_contexts(evidence, latent, clusters)
     eigenvalues, close = geometry.eigenvalues[latent], geometry.neighbours
     found, n_axes = evidence.statistics, evidence.settings.n_axes
     return LatentRecord(
@@ -41,15 +40,10 @@ def latent_record(
         rest=float(evidence.calibration.rest[latent]),
         curvature=float(geometry.readings.curvature[latent]),
         measured_curvature=float(found.curvature[latent]),
-        places=shown.places,
-        tokens=evidence.text.token_ids[shown.places],
-        values=shown.values,
-        coordinates=shown.coordinates,
-        control=shown.control,
-        linear=shown.linear,
-        clusters=shown.clusters,
-        contexts=shown.contexts,
-        context_tokens=_windows(evidence.text, shown),
+        places=places,
+        tokens=evidence.text.token_ids[places],
+        **shown,
+        context_tokens=_windows(evidence.text, places, shown["contexts"]),
         neighbours=close.latents[latent].int().numpy(),
         overlaps=close.overlaps[latent].numpy(),
         quantiles=np.asarray(found.quantiles[latent]),
@@ -58,18 +52,9 @@ def latent_record(
     )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Shown:
-    places: Int64[Array, " m"]
-    values: Array
-    coordinates: Array
-    control: Array
-    linear: Array
-    clusters: Int32[Array, " m"]
-    contexts: Int32[Array, "2 c"]
-
-
-def _points_with_contexts(evidence: Evidence, latent: int, clusters: LatentClusters | None) -> _Shown:
+def _points_with_contexts(
+    evidence: Evidence, latent: int, clusters: LatentClusters | None
+) -> tuple[Int64[Array, " m"], dict[str, Array]]:
     """The sampled points and the contexts that were not sampled, by |z − rest| descending, without duplicates."""
     drawn, strongest = evidence.points, evidence.contexts
     context_places = strongest.places[latent].ravel()
@@ -80,31 +65,22 @@ def _points_with_contexts(evidence: Evidence, latent: int, clusters: LatentClust
     away = np.abs(values - evidence.calibration.rest[latent])
     chosen = first[np.lexsort((places[first], -away[first]))]
 
-    def both(name: str) -> Array:
+    columns = {"values": values[chosen]}
+    for name in ("coordinates", "control", "linear"):
         one, other = getattr(drawn, name)[latent], getattr(strongest, name)[latent]
-        return np.asarray(np.concatenate([one, other.reshape(-1, *one.shape[1:])])[chosen])
-
+        columns[name] = np.concatenate([one, other.reshape(-1, *one.shape[1:])])[chosen]
     members = np.full(len(places), NOTHING, dtype=np.int32)
     if clusters is not None:
         members[: len(clusters.members)] = clusters.members
     rank = {place: number for number, place in enumerate(places[chosen].tolist())}
     contexts = [rank.get(place, NOTHING) for place in context_places.tolist()]
-    return _Shown(
-        places=places[chosen],
-        values=values[chosen],
-        coordinates=both("coordinates"),
-        control=both("control"),
-        linear=both("linear"),
-        clusters=members[chosen],
-        contexts=np.array(contexts, dtype=np.int32).reshape(2, -1),
-    )
+    columns |= {"clusters": members[chosen], "contexts": np.array(contexts, dtype=np.int32).reshape(2, -1)}
+    return places[chosen], columns
 
 
-def _windows(text: TextRead, shown: _Shown) -> Int32[Array, "2 c 9"]:
+def _windows(text: TextRead, points: Int64[Array, " m"], contexts: Int32[Array, "2 c"]) -> Int32[Array, "2 c 9"]:
     """The tokens around each context, within its sequence."""
-    places = np.where(
-        shown.contexts == NOTHING, NOTHING, shown.places[shown.contexts] if len(shown.places) else NOTHING
-    )
+    places = np.where(contexts == NOTHING, NOTHING, points[contexts] if len(points) else NOTHING)
     around = places[..., None] + np.arange(-CONTEXT_REACH, CONTEXT_REACH + 1)
     number = np.searchsorted(text.sequence_starts, places, side="right") - 1
     ends = np.append(text.sequence_starts[1:], len(text.token_ids))

@@ -1,11 +1,11 @@
 """The dictionaries that a live server knows, and what can be asked of them; every answer is plain values."""
 
 import math
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
-from typing import Any, Generic, NamedTuple, TypeVar
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -28,11 +28,7 @@ MOST_TOP = 50
 SHOWN_NEXT = 10
 KEPT_READINGS = 16
 KEPT_LATENTS = 64
-KEPT_CONTINUATIONS = 16
 LONGEST_SLIDE = 2 * math.pi
-
-Key = TypeVar("Key")
-Value = TypeVar("Value")
 
 
 class RequestError(ValueError):
@@ -56,23 +52,6 @@ class NextToken(NamedTuple):
     steered: float
 
 
-class _Recent(Generic[Key, Value]):
-    """The values that were asked for last; the page asks for the same ones again and again."""
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self._kept: OrderedDict[Key, Value] = OrderedDict()
-
-    def get(self, key: Key, make: Callable[[], Value]) -> Value:
-        """The value that is kept, or a new one in place of the one that was not used for longest."""
-        if key not in self._kept:
-            self._kept[key] = make()
-        self._kept.move_to_end(key)
-        if len(self._kept) > self.most:
-            self._kept.popitem(last=False)
-        return self._kept[key]
-
-
 class Session:
     """One language model, and the dictionaries that read it.
 
@@ -87,9 +66,10 @@ class Session:
             raise ValueError("there is no dictionary to serve; give a run with an autoencoder")
         self.explainers = dict(explainers)
         self.model: LanguageModel = next(iter(explainers.values())).reader.model
-        self._readings = _Recent[tuple[str, str], Reading](KEPT_READINGS)
-        self._continuations = _Recent[tuple[tuple[int, ...], int], Continuation](KEPT_CONTINUATIONS)
-        self._latents = _Recent[tuple[str, int], Latent](KEPT_LATENTS)
+        # The page asks for the same ones again and again: all of them while the slider moves.
+        self._reading = lru_cache(KEPT_READINGS)(self._read)
+        self._latent = lru_cache(KEPT_LATENTS)(lambda name, number: _latent(self.explainers[name], number))
+        self._plain: tuple[list[int], int, Continuation] | None = None
         self.methods: dict[str, Callable[[Mapping[str, Any], Job], dict[str, Any]]] = {
             "explain": self.explain,
             "stars": self.stars,
@@ -109,7 +89,7 @@ class Session:
     def explain(self, request: Mapping[str, Any], job: Job) -> dict[str, Any]:
         """The strongest latents of every token: {dictionary, text, top}."""
         name, explainer = self._explainer(request)
-        reading = self._read(name, explainer, _text(request))
+        reading = self._reading(name, _text(request))
         job.check()
         found = explainer.explanation_of(reading, _whole(request, "top", 1, MOST_TOP, 8))
         return asdict(found)
@@ -118,7 +98,7 @@ class Session:
         """The tokens of a text in the frame of one latent, one list per axis: {dictionary, text, latent, axes}."""
         name, explainer = self._explainer(request)
         latent = _whole(request, "latent", 0, explainer.autoencoder.n_latents - 1)
-        reading = self._read(name, explainer, _text(request))
+        reading = self._reading(name, _text(request))
         job.check()
         found = explainer.coordinates(reading, latent, _whole(request, "axes", 1, 64, 8))
         values = explainer.values(reading.vectors)[:, latent]
@@ -142,10 +122,10 @@ class Session:
         prompt, first = self._prompt(explainer, _text(request))
         start = len(prompt) - 1 if request.get("where") == "last" else first
         with_change = self._with_change(request, name, number, slice(start, None))
-        plain = self._continuations.get(  # the same while the slider moves
-            (tuple(prompt), wanted),
-            lambda: continuation(self.model, prompt, wanted, lambda done: job.report(done, 2 * wanted)),
-        )
+        if self._plain is None or self._plain[:2] != (prompt, wanted):
+            found = continuation(self.model, prompt, wanted, lambda done: job.report(done, 2 * wanted))
+            self._plain = prompt, wanted, found
+        plain = self._plain[2]
         with with_change:
             steered = continuation(self.model, prompt, wanted, lambda done: job.report(wanted + done, 2 * wanted))
         return {
@@ -167,8 +147,7 @@ class Session:
             change = _clamped(request, explainer.autoencoder, number)
             at, d_model = explainer.reader.point, explainer.autoencoder.d_model
             return edit_activations(self.model, at, change, d_model, positions=positions)
-        latent = self._latents.get((name, number), lambda: _latent(explainer, number))
-        intervention = _intervention(request, latent, float(explainer.signs()[number]))
+        intervention = _intervention(request, self._latent(name, number), float(explainer.signs()[number]))
         return intervene(self.model, intervention, positions=positions, check_model=False)
 
     def _explainer(self, request: Mapping[str, Any]) -> tuple[str, Explainer]:
@@ -177,20 +156,15 @@ class Session:
             raise RequestError(f"there is no live dictionary {name!r}; choose from {', '.join(self.explainers)}")
         return name, self.explainers[name]
 
-    def _read(self, name: str, explainer: Explainer, text: str) -> Reading:
-        """A text through the model."""
-
-        def read() -> Reading:
-            n_tokens = len(self.model.tokenizer.encode([text])[0])
-            if n_tokens > LONGEST_TEXT:
-                raise RequestError(
-                    f"the text has {n_tokens:,} tokens, and the page reads up to {LONGEST_TEXT:,}; shorten it, or use "
-                    "quadric explain, which has no such limit"
-                )
-            (reading,) = explainer.reader.read([text])
-            return reading
-
-        return self._readings.get((name, text), read)
+    def _read(self, name: str, text: str) -> Reading:
+        n_tokens = len(self.model.tokenizer.encode([text])[0])
+        if n_tokens > LONGEST_TEXT:
+            raise RequestError(
+                f"the text has {n_tokens:,} tokens, and the page reads up to {LONGEST_TEXT:,}; shorten it, or use "
+                "quadric explain, which has no such limit"
+            )
+        (reading,) = self.explainers[name].reader.read([text])
+        return reading
 
     def _prompt(self, explainer: Explainer, text: str) -> tuple[list[int], int]:
         """The tokens of a prompt, and the position of the first that is part of it."""

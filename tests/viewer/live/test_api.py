@@ -14,7 +14,7 @@ import pytest
 
 from quadric.explanations import Explainer
 from quadric.viewer.live.api import LARGEST_BODY
-from quadric.viewer.live.session import LONGEST_TEXT, _Recent
+from quadric.viewer.live.session import LONGEST_TEXT
 from quadric.viewer.serve import LIVE_MARK, SiteServer
 from tests.explanations.small_run import NAME
 from tests.viewer.live.client import answer_of, ask
@@ -44,14 +44,6 @@ def get(
 def test_an_answer_is_what_python_gives(live: SiteServer, live_explainer: Explainer) -> None:
     (found,) = live_explainer.explain([TEXT], 8)
     assert answer_of(live.port, "explain", {"dictionary": NAME, "text": TEXT}) == json.loads(json.dumps(asdict(found)))
-
-
-def test_what_was_not_asked_for_longest_is_made_again() -> None:
-    made: list[int] = []
-    recent = _Recent[int, int](2)
-    for number in (1, 2, 1, 3, 1, 2):
-        assert recent.get(number, lambda number=number: made.append(number) or -number) == -number
-    assert made == [1, 2, 3, 2]
 
 
 def test_stars_lie_where_the_site_has_its_points(live: SiteServer, live_explainer: Explainer) -> None:
