@@ -20,7 +20,7 @@ from reproduce_large import parsed, settings_of
 import quadric
 from quadric._io.files import write_json
 from quadric._io.progress import no_progress
-from quadric.evaluation.measures import error_at
+from quadric.studies.sweep.rows import error_at
 
 KINDS: dict[str, dict[str, Any]] = {
     "topk": {"prior": "topk"},

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from quadric.evaluation.floor import ProductSpaceBasis, product_space_basis
+from quadric.evaluation.measures import ProductSpaceBasis, product_space_basis
 
 TOKENS_AT_ONCE = 4096
 

@@ -28,7 +28,7 @@ from torch import Tensor
 from quadric._io.files import read_json, write_json
 from quadric.data import find_model
 from quadric.data.models import load_shape
-from quadric.evaluation.floor import TOKENS_PER_LATENT
+from quadric.evaluation.measures import TOKENS_PER_LATENT
 from quadric.geometry.comparison import NULL_SEED, agreement, portrait
 from quadric.geometry.dictionary import check_forms
 from quadric.geometry.similarity import comparable, randomly_initialized, without_mean

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from quadric.evaluation import Evaluation
-    from quadric.evaluation.recovered import Predictions
+    from quadric.evaluation.record import Predictions
 
 RECOVERED_HEADINGS = ("CE recovered", "sign given", "KL recovered")
 

@@ -1,10 +1,8 @@
 """Quality of trained autoencoders on held-out text.
 
-measures    error with its interval, density, dead and dense latents, error by position and by active latents
+measures    error with its interval, density, dead and dense latents, error by position and by active latents, floor
 blocks      error of the constant, linear and quadratic part
-floor       the least error that any tied dictionary of the same size could have
-recovered   cross-entropy and divergence recovered when reconstructed vectors are spliced into the language model
-record      all of them for one autoencoder, and their files
+record      what was measured of one autoencoder, with the predictions that it recovers in the language model; files
 evaluating  `quadric.evaluate`, and any number of autoencoders on text, with few passes of the language model
 """
 

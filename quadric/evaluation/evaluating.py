@@ -15,8 +15,7 @@ from quadric.data.live_stream import ForwardPass
 from quadric.data.provenance import ProvenanceError, config_from
 from quadric.data.sources import as_activations
 from quadric.evaluation.measures import ErrorAccumulator
-from quadric.evaluation.record import Evaluation, evaluation_of
-from quadric.evaluation.recovered import PredictionSums, Recovered
+from quadric.evaluation.record import Evaluation, PredictionSums, Recovered, evaluation_of
 from quadric.evaluation.settings import EvaluationSettings
 from quadric.model import Dictionary
 

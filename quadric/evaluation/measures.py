@@ -1,6 +1,9 @@
 """Measures of an autoencoder on held-out tokens, accumulated over batches.
 
-Among them is the error against the number of latents used per token, bilinear and linear dictionaries on one curve.
+Among them is the error against the number of latents used per token, bilinear and linear dictionaries on one curve, and
+the floor: how well any k quadratic latents could rebuild these tokens, by principal components of xxᵀ. A tied
+dictionary rebuilds X = xxᵀ by a linear map of rank k, and no such map leaves less than uncentred PCA of X. The d²×d²
+second moment is never formed: its non-zero eigenvalues are those of the Gram matrix (x_a·x_b)² of a sample.
 """
 
 from collections.abc import Sequence
@@ -12,7 +15,6 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from quadric.evaluation.blocks import BlockAccumulator, BlockErrors, can_be_split
-from quadric.evaluation.floor import floor_tokens, product_space_floor
 from quadric.geometry.neighbours import redundancy
 from quadric.model import Dictionary
 from quadric.model.objective import density_from_norms, density_norms
@@ -28,6 +30,13 @@ ACTIVE_TOKENS = 1024
 """Tokens that the error by active latents is measured on."""
 NUMBERS_AT_ONCE = 2**26
 """Latents that are rebuilt together (256 MiB in float32), since every call computes the kernel again."""
+TOKENS_PER_LATENT = 4
+"""Fewer basis tokens than this per latent would fit the sample and not the tokens."""
+FEWEST_TOKENS, MOST_TOKENS = 8_192, 32_768
+"""Tokens that the floor is measured on, half of them for the basis: eight per latent within these bounds."""
+FLOOR_ITERATIONS = 8
+EXTRA_DIRECTIONS = 16
+"""Directions carried beside the wanted ones, so that the last of those converge too."""
 
 
 class Interval(NamedTuple):
@@ -219,29 +228,46 @@ def _strongest_alone(latents: Float[Tensor, "n k"], indices: Int[Tensor, "n c"])
     return torch.zeros_like(latents).scatter(1, indices, latents.gather(1, indices))
 
 
-def fewest_active(curve: list[ActiveError], tolerance: float = 0.1) -> int:
-    """The smallest number of latents per token on the curve whose error is within 10 % of that with all latents.
+class ProductSpaceBasis(NamedTuple):
+    """The leading principal components of xxᵀ, as combinations of sample tokens."""
 
-    Args:
-        curve: As `error_by_active` returns it.
-        tolerance: How much larger the error may be, as a share.
+    sample: Float[Tensor, "n d"]
+    combinations: Float[Tensor, "n k"]
+    """Column i makes Σ_a V_ai x_a x_aᵀ the i-th component, with norm one."""
 
-    Returns:
-        1, 2, 4, … or the number of latents.
+    def error(self, tokens: Float[Tensor, "m d"]) -> Float[Tensor, " m"]:
+        """‖X̂ − X‖² of unit tokens, rebuilt from their components."""
+        found = (tokens @ self.sample.mT).square() @ self.combinations
+        return 1 - found.square().sum(-1)
 
-    Example:
-        >>> fewest_active([ActiveError(1, 0.9), ActiveError(2, 0.31), ActiveError(3, 0.3)])
-        2
+
+def product_space_basis(sample: Float[Tensor, "n d"], n_components: int) -> ProductSpaceBasis:
+    """The leading components of the unit tokens in the sample, by subspace iteration on their Gram matrix."""
+    size = min(n_components, len(sample))
+    gram = (sample @ sample.mT).square()
+    width = min(size + EXTRA_DIRECTIONS, len(sample))
+    generator = torch.Generator().manual_seed(0)
+    basis = torch.linalg.qr(torch.randn(len(sample), width, generator=generator).to(gram)).Q
+    for _ in range(FLOOR_ITERATIONS):
+        basis = torch.linalg.qr(gram @ basis).Q
+    values, rotation = torch.linalg.eigh(basis.mT @ gram @ basis)
+    leading = values[-size:].clamp_min(torch.finfo(values.dtype).tiny)
+    kept = leading > 1e-6 * leading[-1]  # beyond the rank of the sample there is nothing but rounding
+    return ProductSpaceBasis(sample, (basis @ rotation[:, -size:])[:, kept] / leading[kept].sqrt())
+
+
+def floor_tokens(n_latents: int) -> int:
+    """How many tokens the floor of a dictionary is measured on."""
+    return min(max(2 * TOKENS_PER_LATENT * n_latents, FEWEST_TOKENS), MOST_TOKENS)
+
+
+def product_space_floor(tokens: Float[Tensor, "n d"], n_latents: int) -> float | None:
+    """The error of PCA with as many components as latents: basis from every second unit token, error on the others.
+
+    None where there are too few tokens to say: at least four basis tokens per latent are needed.
     """
-    most = (1 + tolerance) * curve[-1].error
-    return next(each.n_active for each in curve if each.error <= most or each is curve[-1])
-
-
-def error_at(curve: list[ActiveError], n_active: int) -> float:
-    """The error with `n_active` latents per token; with all of them where the dictionary has fewer.
-
-    Example:
-        >>> error_at([ActiveError(1, 0.9), ActiveError(2, 0.31), ActiveError(3, 0.3)], 2)
-        0.31
-    """
-    return next((each.error for each in curve if each.n_active >= n_active), curve[-1].error)
+    tokens = tokens[: floor_tokens(n_latents)]
+    sample, rest = tokens[::2], tokens[1::2]
+    if len(sample) < TOKENS_PER_LATENT * n_latents or not len(rest):
+        return None
+    return product_space_basis(sample, n_latents).error(rest).mean().item()

@@ -30,7 +30,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from quadric.geometry.dictionary import is_costly, require_forms
+from quadric.geometry.dictionary import forms_or_directions, is_costly, require_forms
 from quadric.model import Dictionary
 from quadric.model.forms import Directions, Forms
 from quadric.model.lens import AffineLens, TokenMoments
@@ -104,40 +104,28 @@ def centring_of(autoencoder: Dictionary | Forms, centre: CentreLike | None = Non
     Returns:
         The split.
     """
-    forms = autoencoder if isinstance(autoencoder, Forms) else autoencoder.forms()
-    if isinstance(forms, Directions):
-        return _about_tokens(forms, centre)
-    lens, d_model = require_forms(autoencoder).lens, autoencoder.d_model
-    if isinstance(lens, AffineLens):
-        mean, own = lens.centre.detach().cpu().double(), lens.covariance.detach().cpu().double()
-        return Centring(mean, float(lens.constant), own, None, True, "")
+    latents, d_model = forms_or_directions(autoencoder), autoencoder.d_model
+    if isinstance(latents, Directions):  # v = u − μ: it subtracts what it is centred on, like an affine lens
+        origin = Centring(latents.bias.detach().cpu().double(), 1.0, 1 / d_model, None, True, "")
+    elif isinstance(lens := require_forms(autoencoder).lens, AffineLens):
+        mean, covariance = lens.centre.detach().cpu().double(), lens.covariance.detach().cpu().double()
+        return Centring(mean, float(lens.constant), covariance, None, True, "")
+    else:
+        origin = Centring(torch.zeros(d_model, dtype=torch.float64), 1.0, 1 / d_model, None, False, "")
     if centre is None:
-        return Centring(torch.zeros(d_model, dtype=torch.float64), 1.0, 1 / d_model, None, False, "")
-    given = _fitting(centre, d_model)
-    mean = given.mean.detach().cpu().double()
-    length = float(torch.linalg.vector_norm(mean))
-    isotropic = max(SMALLEST_VARIANCE, 1 - length**2) / d_model
-    covariance = isotropic if given.covariance is None else given.covariance.detach().cpu().double()
-    direction, scale = (mean / length, length) if length else (None, 1.0)
-    return Centring(mean, scale, covariance, direction, False, centre_sha256(given))
-
-
-def _about_tokens(directions: Directions, centre: CentreLike | None) -> Centring:
-    """v = u − μ: a linear dictionary subtracts what it is centred on, like an affine lens."""
-    bias, spread = directions.bias.detach().cpu().double(), 1 / directions.d_model
-    if centre is None:
-        return Centring(bias, 1.0, spread, None, True, "")
-    given = _fitting(centre, directions.d_model)
-    covariance = spread if given.covariance is None else given.covariance.detach().cpu().double()
-    return Centring(given.mean.detach().cpu().double(), 1.0, covariance, None, True, centre_sha256(given))
-
-
-def _fitting(centre: CentreLike, d_model: int) -> Centre:
-    """The centre, if it has the width of the tokens."""
+        return origin
     given = as_centre(centre)
     if len(given.mean) != d_model:
         raise ValueError(f"the centre has {len(given.mean)} coordinates; the autoencoder reads d_model={d_model}")
-    return given
+    mean = given.mean.detach().cpu().double()
+    known = None if given.covariance is None else given.covariance.detach().cpu().double()
+    if isinstance(latents, Directions):
+        return Centring(mean, 1.0, origin.covariance if known is None else known, None, True, centre_sha256(given))
+    length = float(torch.linalg.vector_norm(mean))
+    isotropic = max(SMALLEST_VARIANCE, 1 - length**2) / d_model
+    direction, scale = (mean / length, length) if length else (None, 1.0)
+    spread = isotropic if known is None else known
+    return Centring(mean, scale, spread, direction, False, centre_sha256(given))
 
 
 def prepared(autoencoder: Dictionary, tokens: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:

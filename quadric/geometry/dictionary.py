@@ -28,13 +28,19 @@ class Terms(NamedTuple):
     weights: Float[Tensor, "b m"]
 
 
+def forms_or_directions(latents: Dictionary | Forms) -> Forms | Directions | None:
+    """What a dictionary's latents are; forms are themselves."""
+    return latents if isinstance(latents, Forms) else latents.forms()
+
+
 def require_forms(latents: Dictionary | Forms) -> Forms:
     """The quadratic forms of a dictionary; an error for one that has none."""
-    forms = latents if isinstance(latents, Forms) else latents.forms()
+    forms = forms_or_directions(latents)
     if isinstance(forms, Forms):
         return forms
     has = "directions, not quadratic forms" if forms is not None else "neither quadratic forms nor directions"
-    raise ValueError(f"the latents of a '{_kind(latents)}' are {has}; this needs forms() of a bilinear dictionary")
+    kind = latents.kind if isinstance(latents, Dictionary) else type(latents).__name__
+    raise ValueError(f"the latents of a '{kind}' are {has}; this needs forms() of a bilinear dictionary")
 
 
 def check_forms(dictionary: Dictionary) -> Dictionary:
@@ -61,12 +67,8 @@ def as_forms(latents: Dictionary | Forms) -> Forms:
         >>> as_forms(topk).form(3).shape
         torch.Size([8, 8])
     """
-    forms = latents if isinstance(latents, Forms) else latents.forms()
+    forms = forms_or_directions(latents)
     return forms_of(forms.writes.detach()) if isinstance(forms, Directions) else require_forms(latents)
-
-
-def _kind(latents: object) -> str:
-    return latents.kind if isinstance(latents, Dictionary) else type(latents).__name__
 
 
 @torch.no_grad()

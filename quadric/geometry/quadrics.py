@@ -25,7 +25,7 @@ from torch import Tensor
 from quadric.geometry.axes import NO_AXIS
 from quadric.geometry.centring import CentreLike, Centring, centred_factors, centring_of, directions_of
 from quadric.geometry.decomposition import KEPT_AXES, Part, decompose_batch, directions_part, linear_and_constant
-from quadric.geometry.dictionary import Terms, require_forms
+from quadric.geometry.dictionary import Terms, forms_or_directions, require_forms
 from quadric.geometry.forms import Form
 from quadric.geometry.shapes import DEFAULT_TOLERANCE, QuadricShape, Shape, read_shapes
 from quadric.model import Dictionary
@@ -130,7 +130,7 @@ def read(
     if not 0 <= latent < autoencoder.n_latents:
         raise IndexError(f"latent {latent} is outside 0 … {autoencoder.n_latents - 1}")
     centring = centring_of(autoencoder, centre)
-    directions = autoencoder if isinstance(autoencoder, Forms) else autoencoder.forms()
+    directions = forms_or_directions(autoencoder)
     if isinstance(directions, Directions):
         form = direction_form(directions, latent, centring)
     else:
@@ -265,7 +265,9 @@ def latent_frame(
     centring = centring_of(autoencoder, centre)
     directions = autoencoder.forms()
     if isinstance(directions, Directions):
-        return _direction_frame(directions, latent, centring, n_axes)
+        only = slice(latent, latent + 1)
+        part, values = directions_part(directions, centring, n_axes, only)
+        return _only_frame(part, values, directions_of(directions, centring.centre, only).reads[0], centring)
     bilinear = require_forms(autoencoder)
     atoms, weights = bilinear.mixing.row(latent)
     left, right = (factors[atoms].double() for factors in centred_factors(bilinear, centring))
@@ -293,12 +295,6 @@ def _frame_of(left: Tensor, right: Tensor, weights: Tensor, centring: Centring, 
     terms = Terms(torch.zeros(1, dtype=torch.int64), left[None], right[None], weights[None])
     part, values = decompose_batch(terms, centring, n_axes, DEFAULT_TOLERANCE)
     return _only_frame(part, values, centring.scale * linear_and_constant(terms)[0][0].cpu(), centring)
-
-
-def _direction_frame(directions: Directions, latent: int, centring: Centring, n_axes: int) -> LatentFrame:
-    only = slice(latent, latent + 1)
-    part, values = directions_part(directions, centring, n_axes, only)
-    return _only_frame(part, values, directions_of(directions, centring.centre, only).reads[0], centring)
 
 
 def _only_frame(part: Part, values: Tensor, linear: Tensor, centring: Centring) -> LatentFrame:

@@ -48,6 +48,8 @@ INPUTS: dict[str, Input] = {"none": "own", "constant_norm_rescale": "constant_no
 """What an encoder reads, by `normalize_activations`."""
 NORMALIZATIONS = {ours: theirs for theirs, ours in INPUTS.items()} | {"unit": "constant_norm_rescale"}
 """`normalize_activations`, by what an encoder reads; weights for "unit" are folded for √d."""
+FOLDED = "expected_average_only_in"
+"""A constant per dictionary, which is folded into the weights at the end of training."""
 READ = ("standard", "topk", "jumprelu")
 INTEGERS = {"mixing_rows", "mixing_columns", "lens_n_tokens"}
 """Tensors of a bilinear dictionary that hold integers."""
@@ -65,19 +67,6 @@ REFUSED = {
 }
 
 
-class _Settings(NamedTuple):
-    """What a config says, whichever version wrote it."""
-
-    architecture: str
-    d_in: int
-    d_sae: int
-    k: int | None
-    normalize_activations: str
-    apply_b_dec_to_input: bool
-    rescale_by_decoder_norm: bool
-    about_model: dict[str, Any]
-
-
 def read_saelens(folder: Path) -> Dictionary:
     """The dictionary of a SAELens folder.
 
@@ -92,20 +81,26 @@ def read_saelens(folder: Path) -> Dictionary:
     config = read_config(path)
     if config.get("architecture") == ARCHITECTURE:
         return _read_bilinear(config, path)
-    settings = _settings(config, path)
-    tensors = _weights(folder / WEIGHTS, settings)
-    factor = _folded_factor(folder, settings)
+    architecture, normalization = _architecture(config, path), _normalization(config, path)
+    d, k = (whole_number(config, name, path) for name in ("d_in", "d_sae"))
+    tensors = _weights(folder / WEIGHTS, architecture, d, k)
+    if _switch(config, "rescale_acts_by_decoder_norm", False, path):
+        tensors = _with_unit_decoder(tensors)
+    factor = _folded_factor(folder) if normalization == FOLDED else 1.0
+    of_topk = config if "k" in config else _object(config.get("activation_fn_kwargs"))
+    # Before version 6 the names are hook_point and hook_name, in the config itself.
+    about_model = {"hook_name": config.get("hook_point"), **config, **_object(config.get("metadata"))}
     return linear_dictionary(
         encoder=tensors["W_enc"].mT * factor,
         decoder=tensors["W_dec"] / factor,
         encoder_bias=tensors["b_enc"],
         decoder_bias=tensors["b_dec"] / factor,
-        n_active=settings.k,
+        n_active=whole_number(of_topk, "k", path) if architecture == "topk" else None,
         threshold=tensors.get("threshold"),
-        input=INPUTS.get(settings.normalize_activations, "own"),
-        subtract_decoder_bias=settings.apply_b_dec_to_input,
-        model=text_or_none(settings.about_model, "model_name"),
-        hook_point=hook_point_of(text_or_none(settings.about_model, "hook_name") or ""),
+        input=INPUTS.get(normalization, "own"),
+        subtract_decoder_bias=_switch(config, "apply_b_dec_to_input", True, path),
+        model=text_or_none(about_model, "model_name"),
+        hook_point=hook_point_of(text_or_none(about_model, "hook_name") or ""),
     )
 
 
@@ -132,25 +127,6 @@ def tensor_shapes(stored: object, where: str) -> dict[str, tuple[int, ...]]:
     return {name: tuple(shape) for name, shape in shapes.items()}
 
 
-def _settings(config: dict[str, Any], path: Path) -> _Settings:
-    about = config.get("metadata")
-    architecture, k = _architecture(config, path), None
-    if architecture == "topk":
-        given = config if "k" in config else _object(config.get("activation_fn_kwargs"))
-        k = whole_number(given, "k", path)
-    return _Settings(
-        architecture=architecture,
-        d_in=whole_number(config, "d_in", path),
-        d_sae=whole_number(config, "d_sae", path),
-        k=k,
-        normalize_activations=_normalization(config.get("normalize_activations", "none"), path),
-        apply_b_dec_to_input=_switch(config, "apply_b_dec_to_input", True, path),
-        rescale_by_decoder_norm=_switch(config, "rescale_acts_by_decoder_norm", False, path),
-        # Before version 6 the names are hook_point and hook_name, in the config itself.
-        about_model={"hook_name": config.get("hook_point"), **config, **_object(about)},
-    )
-
-
 def _architecture(config: dict[str, Any], path: Path) -> str:
     """What is read, or an error that names what is not."""
     activation = config.get("activation_fn", config.get("activation_fn_str", "relu"))
@@ -170,12 +146,13 @@ def _architecture(config: dict[str, Any], path: Path) -> str:
     raise ValueError(f"{path}: the architecture {shown(architecture)} is not read: {reason}")
 
 
-def _normalization(given: object, path: Path) -> str:
+def _normalization(config: dict[str, Any], path: Path) -> str:
+    given = config.get("normalize_activations", "none")
     if given is None or given is False:
         return "none"
     if given is True:  # before version 3
-        return "expected_average_only_in"
-    if given in INPUTS or given == "expected_average_only_in":
+        return FOLDED
+    if given in INPUTS or given == FOLDED:
         return str(given)
     raise ValueError(
         f"{path}: normalize_activations {shown(given)} is not read; finish the training, which folds it into the "
@@ -183,18 +160,16 @@ def _normalization(given: object, path: Path) -> str:
     )
 
 
-def _weights(path: Path, settings: _Settings) -> dict[str, Tensor]:
+def _weights(path: Path, architecture: str, d: int, k: int) -> dict[str, Tensor]:
     """The tensors by SAELens's names, with what decoding multiplies latents by folded into them."""
-    thresholds = ("threshold",) if settings.architecture == "jumprelu" else ()
-    required = ("W_enc", "W_dec", "b_enc", "b_dec", *thresholds)
+    required = ("W_enc", "W_dec", "b_enc", "b_dec", *(("threshold",) if architecture == "jumprelu" else ()))
     tensors = read_weights(path, required, optional=("scaling_factor",))
-    d, k = settings.d_in, settings.d_sae
     shapes = {"W_enc": (d, k), "W_dec": (k, d), "b_enc": (k,), "b_dec": (d,), "threshold": (k,), "scaling_factor": (k,)}
     for name in tensors:
         check_shape(tensors, name, shapes[name], path)
     if (scale := tensors.pop("scaling_factor", None)) is not None:  # before version 6: latents, scaled after training
         tensors["W_dec"] = tensors["W_dec"] * scale[:, None]
-    return _with_unit_decoder(tensors) if settings.rescale_by_decoder_norm else tensors
+    return tensors
 
 
 def _with_unit_decoder(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -207,15 +182,13 @@ def _with_unit_decoder(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     }
 
 
-def _folded_factor(folder: Path, settings: _Settings) -> float:
-    """c of expected_average_only_in, which brings activations to √d on average; 1 where it is in the weights."""
-    if settings.normalize_activations != "expected_average_only_in":
-        return 1.0
+def _folded_factor(folder: Path) -> float:
+    """c of expected_average_only_in, which brings activations to √d on average."""
     path = folder / SCALER
     factor = read_config(path).get("scaling_factor") if path.is_file() else None
     if not isinstance(factor, float) or not factor > 0:
         raise ValueError(
-            f"{folder / CONFIG}: normalize_activations is 'expected_average_only_in', but its constant is not in the "
+            f"{folder / CONFIG}: normalize_activations is '{FOLDED}', but its constant is not in the "
             "folder; call sae.fold_activation_norm_scaling_factor(constant) in SAELens and save again"
         )
     return factor

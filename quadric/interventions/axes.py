@@ -18,6 +18,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from quadric.geometry.axes import with_fixed_signs
 from quadric.geometry.centring import CentreLike, Centring, centring_of
 from quadric.geometry.dictionary import require_forms
 from quadric.geometry.shapes import check_tolerance, largest_shares
@@ -106,13 +107,6 @@ def latent_axes(autoencoder: Dictionary, latent: int, centre: CentreLike | None 
     if length > OUTSIDE * torch.linalg.vector_norm(linear):
         values = torch.nn.functional.pad(values, (0, 1))
         vectors = torch.cat([vectors, (beyond / length)[:, None]], dim=1)
-    basis = _largest_entry_positive(vectors)
+    # Without fixed signs, the direction in which a slide starts would depend on the linear algebra library.
+    basis = with_fixed_signs(vectors[None])[0]
     return Axes(values, basis, linear @ basis, left, right, weights, centring)
-
-
-def _largest_entry_positive(vectors: Float[Tensor, "d m"]) -> Float[Tensor, "d m"]:
-    """Without this, the direction in which a slide starts would depend on the linear algebra library."""
-    if not vectors.numel():
-        return vectors
-    largest = vectors.gather(0, vectors.abs().argmax(0, keepdim=True))
-    return vectors * torch.where(largest < 0, -1.0, 1.0).to(vectors)

@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.floor_bounds import floor_bounds
-from quadric.evaluation.floor import product_space_basis
+from quadric.evaluation.measures import product_space_basis
 from tests.evaluation.test_floor import tokens
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import quadric
-from quadric.evaluation.floor import product_space_basis, product_space_floor
+from quadric.evaluation.measures import product_space_basis, product_space_floor
 from quadric.model import Error
 from quadric.model.objective import unit_tokens
 

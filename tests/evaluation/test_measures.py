@@ -6,13 +6,10 @@ import torch
 import quadric
 from quadric import BilinearAutoencoder, TopKAutoencoder
 from quadric.evaluation.measures import (
-    ActiveError,
     ErrorAccumulator,
     bootstrap_interval,
-    error_at,
     error_by_active,
     error_by_position,
-    fewest_active,
 )
 from quadric.model.objective import unit_tokens
 
@@ -115,11 +112,3 @@ def test_a_linear_dictionary_is_flat_beyond_its_active_latents() -> None:
     found = {each.n_active: each.error for each in error_by_active(ae, x, ae.encode_prepared(x))}
     assert list(found) == [1, 2, 4, 8, 16]
     assert found[4] == found[8] == found[16] == pytest.approx(ae.error(x).mean().item())
-
-
-def test_fewest_active_latents_reach_nearly_the_error_of_all() -> None:
-    curve = [ActiveError(1, 0.9), ActiveError(2, 0.34), ActiveError(4, 0.32), ActiveError(5, 0.3)]
-    assert fewest_active(curve) == 4
-    assert fewest_active(curve, tolerance=0.2) == 2
-    assert fewest_active(curve[:1]) == 1
-    assert [error_at(curve, count) for count in (1, 2, 3, 5, 32)] == [0.9, 0.34, 0.32, 0.3, 0.3]

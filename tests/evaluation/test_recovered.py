@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from quadric.evaluation.recovered import Predictions, PredictionSums, Recovered
+from quadric.evaluation.record import Predictions, PredictionSums, Recovered
 
 
 def test_sums_match_torch_and_ignore_padding():

@@ -18,7 +18,7 @@ from quadric.data.hook_points import HookPoint, HookPointError, parse_hook_point
 from quadric.data.models import LanguageModel, model_in_memory
 from quadric.data.provenance import check_same_model
 from quadric.data.sources import ActivationsInMemory
-from quadric.evaluation.recovered import Predictions, PredictionSums
+from quadric.evaluation.record import Predictions, PredictionSums
 from quadric.evidence import Evidence
 from quadric.interventions.latents import Latent
 from quadric.model import Dictionary, Provenance

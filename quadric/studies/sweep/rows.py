@@ -10,7 +10,7 @@ from typing import Any
 from quadric._io.csv import csv_of_rows
 from quadric._io.files import read_json, write_atomically
 from quadric.evaluation import Evaluation
-from quadric.evaluation.measures import error_at, fewest_active
+from quadric.evaluation.measures import ActiveError
 from quadric.evaluation.record import SETTINGS
 from quadric.geometry import description_length, statistics
 from quadric.model import Dictionary, Term
@@ -167,3 +167,14 @@ def _parquet(rows: list[Row]) -> bytes:
 def columns(rows: list[Row]) -> list[str]:
     """Union of the rows' columns, in order of first appearance."""
     return list(dict.fromkeys(name for row in rows for name in row))
+
+
+def fewest_active(curve: list[ActiveError], tolerance: float = 0.1) -> int:
+    """The smallest number of latents per token on the curve whose error is within 10 % of that with all latents."""
+    most = (1 + tolerance) * curve[-1].error
+    return next(point.n_active for point in curve if point.error <= most or point is curve[-1])
+
+
+def error_at(curve: list[ActiveError], n_active: int) -> float:
+    """The error with `n_active` latents per token; with all of them where the dictionary has fewer."""
+    return next((point.error for point in curve if point.n_active >= n_active), curve[-1].error)

@@ -68,3 +68,11 @@ def test_the_loss_of_a_cell_has_the_columns_that_studies_compare_and_what_else_d
     cell = Cell(settings=settings, loss=loss)
     assert alpha_of(cell) == alpha
     assert loss_columns(cell) == columns
+
+
+def test_fewest_active_latents_reach_nearly_the_error_of_all() -> None:
+    curve = [ActiveError(1, 0.9), ActiveError(2, 0.34), ActiveError(4, 0.32), ActiveError(5, 0.3)]
+    assert fewest_active(curve) == 4
+    assert fewest_active(curve, tolerance=0.2) == 2
+    assert fewest_active(curve[:1]) == 1
+    assert [error_at(curve, count) for count in (1, 2, 3, 5, 32)] == [0.9, 0.34, 0.32, 0.3, 0.3]
