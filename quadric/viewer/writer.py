@@ -113,7 +113,7 @@ def write_site(
 def is_site(folder: Path) -> bool:
     """Whether the folder holds a site, of any schema version."""
     try:
-        return bool(read_json(folder / MANIFEST, "export again").get("format") == FORMAT)
+        return bool(read_json(folder / MANIFEST, "export again").get("format") == schema.FORMAT)
     except (OSError, ValueError, AttributeError):
         return False
 

@@ -12,6 +12,7 @@ from quadric.cli import main
 from quadric.data import ActivationConfig, BatchSize, LiveStream
 from quadric.data.corpus import CorpusConfig
 from quadric.data.provenance import config_from
+from quadric.evaluation import record
 from tests.cli.terminal import complaints, only_complaint
 from tests.interop.foreign_folders import write
 from tests.tiny_runs import WORDS, make_tiny_world, train_command
