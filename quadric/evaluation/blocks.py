@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from quadric.geometry.dictionary import require_forms
 from quadric.model import Dictionary
 from quadric.model.forms import Forms
 from quadric.model.settings import LARGEST_KERNEL
@@ -49,9 +50,8 @@ class BlockAccumulator:
         self.direction = centre / length.clamp(min=1e-12)
         self.autoencoder = autoencoder
         self.across: _AcrossKernel | None = None
-        forms = autoencoder.forms()
-        if autoencoder.rebuilds_products and isinstance(forms, Forms):
-            self.across = _AcrossKernel(forms, self.direction)
+        if autoencoder.rebuilds_products:
+            self.across = _AcrossKernel(require_forms(autoencoder), self.direction)
         self.errors = torch.zeros(3, dtype=torch.float64)
         self.energies = torch.zeros(3, dtype=torch.float64)
         self.along_sums = torch.zeros(3, dtype=torch.float64)
@@ -123,8 +123,7 @@ class _AcrossKernel:
 
 def can_be_split(autoencoder: Dictionary) -> bool:
     """Whether the kernel of the restricted forms fits into memory."""
-    forms = autoencoder.forms()
-    return not (autoencoder.rebuilds_products and isinstance(forms, Forms)) or forms.n_hidden <= LARGEST_KERNEL
+    return not autoencoder.rebuilds_products or require_forms(autoencoder).n_hidden <= LARGEST_KERNEL
 
 
 def _sums(*blocks: Tensor) -> Float[Tensor, " 3"]:

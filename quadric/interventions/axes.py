@@ -57,7 +57,7 @@ class Axes(NamedTuple):
 
     def to(self, device: torch.device) -> "Axes":
         """The same on another device."""
-        return Axes(*(part.to(device) if isinstance(part, Tensor) else part for part in self))
+        return self._replace(**{name: part.to(device) for name, part in self._asdict().items() if name != "centring"})
 
     def place(self, unit: Float[Tensor, "n d"]) -> Placed:
         """Coordinates, gradient and value of unit tokens, in float64."""

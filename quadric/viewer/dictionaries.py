@@ -19,8 +19,8 @@ from quadric.evidence.patterns.record import CHANCE, MEANINGS, PATTERNS, STATIST
 from quadric.evidence.ranking import RANKING, RANKING_OF_DIRECTIONS, worth
 from quadric.geometry import DictionaryGeometry, Neighbours, decompose, dictionary_geometry, with_signs
 from quadric.geometry.centring import given_sha256
+from quadric.geometry.dictionary import as_forms
 from quadric.model import Dictionary
-from quadric.model.forms import Forms
 from quadric.viewer import schema
 from quadric.viewer.latent_pages import latent_records
 from quadric.viewer.schema import TOKEN, Quality, SiteDictionary, unit_of
@@ -115,7 +115,12 @@ def _entry(
     unit = unit_of(evidence.provenance)
     return schema.DictionaryEntry(
         name=given.name,
-        **_architecture(autoencoder),
+        is_linear=autoencoder.is_linear,
+        prior=autoencoder.kind,
+        lens=NO_LENS if autoencoder.is_linear else autoencoder.lens.kind,
+        n_hidden=as_forms(autoencoder).n_hidden,
+        mixing_density=autoencoder.facts().get("mixing_density"),
+        ranking=RANKING_OF_DIRECTIONS if autoencoder.is_linear else RANKING,
         d_model=autoencoder.d_model,
         n_latents=autoencoder.n_latents,
         n_axes=settings.n_axes,
@@ -147,27 +152,6 @@ def _entry(
             scored=None if evidence.labels.scores is None else LABEL_SCORES.replace(TOKEN, unit),
         ),
     )
-
-
-def _architecture(autoencoder: Dictionary) -> dict[str, Any]:
-    """What an entry says about the kind of its dictionary."""
-    if isinstance(forms := autoencoder.forms(), Forms):
-        return {
-            "is_linear": False,
-            "prior": autoencoder.kind,
-            "lens": autoencoder.lens.kind,
-            "n_hidden": forms.n_hidden,
-            "mixing_density": autoencoder.facts().get("mixing_density"),
-            "ranking": RANKING,
-        }
-    return {
-        "is_linear": True,
-        "prior": autoencoder.kind,
-        "lens": NO_LENS,
-        "n_hidden": autoencoder.n_latents,
-        "mixing_density": None,
-        "ranking": RANKING_OF_DIRECTIONS,
-    }
 
 
 def _columns(evidence: Evidence, geometry: DictionaryGeometry, layout: np.ndarray | None) -> schema.LatentColumns:
