@@ -175,17 +175,13 @@ class Evaluation:
         """Latents that are neither empty nor copies."""
         return self.measures.n_distinct
 
-    def to_dict(self) -> dict[str, Any]:
-        """All numbers as one flat dictionary."""
-        return self.as_row()
-
     def to_pandas(self) -> Any:
         """The same as a DataFrame of one row."""
         try:
             import pandas
         except ImportError:
             raise ValueError("a DataFrame needs pandas; install it with: pip install 'quadric[tables]'") from None
-        return pandas.DataFrame([self.as_row()])
+        return pandas.DataFrame([self.to_dict()])
 
     def __str__(self) -> str:
         rows = self._rows()
@@ -229,8 +225,8 @@ class Evaluation:
     def _title(self) -> str:
         return self.name or f"{self.kind} with {self.n_latents:,} latents"
 
-    def as_row(self) -> dict[str, Any]:
-        """One flat table row."""
+    def to_dict(self) -> dict[str, Any]:
+        """All numbers as one flat dictionary."""
         measures, recovered = self.measures, self.recovered
         row = {
             **{name: getattr(self, name) for name in SETTINGS},
@@ -260,7 +256,7 @@ class Evaluation:
 
     def as_json(self) -> dict[str, Any]:
         """The table row, and the error by active latents and by position."""
-        return self.as_row() | {
+        return self.to_dict() | {
             "by_active": [each._asdict() for each in self.measures.by_active],
             "by_position": [each._asdict() for each in self.measures.by_position],
         }
@@ -314,7 +310,7 @@ def write_evaluations(evaluations: list[Evaluation], path: Path) -> None:
     write_result(
         path,
         {
-            ".csv": lambda: csv_of_rows([each.as_row() for each in evaluations]),
+            ".csv": lambda: csv_of_rows([each.to_dict() for each in evaluations]),
             ".json": lambda: json.dumps([each.as_json() for each in evaluations], indent=1) + "\n",
         },
     )

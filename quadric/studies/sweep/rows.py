@@ -28,7 +28,7 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 def cell_row(cell: Cell, config: RunConfig, dictionary: Dictionary, evaluation: Evaluation, group: str) -> Row:
     """All columns of one cell, in the order of the table."""
-    measured = evaluation.as_row()
+    measured = evaluation.to_dict()
     for name in SETTINGS:
         measured.pop(name)
     return {
