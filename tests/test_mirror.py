@@ -23,7 +23,6 @@ COVERED_BY: dict[str, str] = {
     "model/provenance": "model/test_storage",
     "evidence/concepts/words": "cli/test_concepts",
     "data/corpus/config": "data/corpus/test_local_files",
-    "evaluation/record": "evaluation/test_recovered",
     "evaluation/settings": "cli/test_flags",
     "evidence/labels/endpoints": "evidence/labels/test_labelling",
     "version": "cli/test_main",
