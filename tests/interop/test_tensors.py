@@ -69,7 +69,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "both": ({"n_active": 3, "threshold": 1.0}, "n_active=3 and threshold are both given"),
     "transposed": ({"encoder": torch.ones(D, K)}, "transpose the one that has d rows"),
     "other sizes": ({"encoder": torch.ones(K, 5)}, "a dictionary rebuilds what it reads"),
-    "a vector": ({"encoder": torch.ones(K)}, r"shapes \(40,\) and \(40, 12\); expected \(latents, d\)"),
+    "a vector": ({"encoder": torch.ones(K)}, r"shape \(40,\) and decoder \(40, 12\); expected \(latents, d\)"),
     "bias": ({"decoder_bias": torch.ones(K)}, r"decoder_bias has shape \(40,\); expected \(12,\), or leave it out"),
     "thresholds": ({"threshold": torch.ones(D)}, r"threshold has shape \(12,\); expected \(40,\)"),
     "not finite": ({"encoder_bias": torch.full((K,), torch.inf)}, "encoder_bias holds values that are not finite"),

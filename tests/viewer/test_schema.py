@@ -81,4 +81,4 @@ def test_names_are_the_same():
 
 def test_a_latents_file_has_the_tensors_that_the_viewer_reads():
     record = next(iter(synthetic_dictionary(synthetic_text(5_000), n_latents=1, n_points=20).latents))
-    assert list(latent_tensors(record)) == listed("LATENT_TENSORS")
+    assert set(latent_tensors(record)) == set(listed("LATENT_TENSORS"))

@@ -6,8 +6,18 @@ import pytest
 from pyarrow import parquet
 
 from quadric import Atomic, Composite, Settings, TopK, paper_loss
+from quadric.evaluation.measures import ActiveError
 from quadric.model.terms import Density, Error, SquaredError, Term
-from quadric.studies.sweep.rows import alpha_of, loss_columns, read_rows, row_path, write_row, write_table
+from quadric.studies.sweep.rows import (
+    alpha_of,
+    error_at,
+    fewest_active,
+    loss_columns,
+    read_rows,
+    row_path,
+    write_row,
+    write_table,
+)
 from quadric.train import Cell
 
 ROW = {"cell": "a", "layer": 3, "kind": "composite", "alpha": 0.3, "seed": 0, "error": 0.25}
