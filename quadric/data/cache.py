@@ -26,9 +26,8 @@ from quadric.data.batches import (
     check_same_setup,
     prefetched,
 )
-from quadric.data.parts import joined_manifest
 from quadric.data.provenance import StreamProvenance
-from quadric.data.storage import CacheError, Manifest, Shard, damaged
+from quadric.data.storage import CacheError, Shard, damaged, read_manifest
 
 OPEN_SHARDS = 128
 WINDOW = 1 << 20
@@ -47,8 +46,8 @@ class OpenShard(NamedTuple):
 
     def vectors(self, name: str, rows: Int[Tensor, " n"]) -> Float[Tensor, "n d"]:
         """Some rows of a hook point in float32, at their own length."""
-        found = self.activations[name].index_select(0, rows).float()
-        return found.mul_(self.lengths[name].index_select(0, rows)[:, None]) if self.lengths else found
+        stored = self.activations[name].index_select(0, rows).float()
+        return stored.mul_(self.lengths[name].index_select(0, rows)[:, None]) if self.lengths else stored
 
 
 class ActivationCache:
@@ -69,7 +68,7 @@ class ActivationCache:
 
     def __init__(self, folder: str | Path, *, expected: StreamProvenance | None = None) -> None:
         self.folder = Path(folder)
-        self.manifest = joined_manifest(self.folder)
+        self.manifest = read_manifest(self.folder)
         self.provenance = self.manifest.provenance
         self.hook_points = self.provenance.hook_points
         self.d_model = self.manifest.layout.d_model
@@ -103,20 +102,17 @@ class ActivationCache:
             if shard.first_sequence <= sequence < shard.first_sequence + shard.sequences:
                 tokens = self.shard(number).sequence_tokens[sequence - shard.first_sequence]
                 return tokens[tokens >= 0]
-        raise CacheError(f"no sequence {sequence} in {self.folder}; it holds {self._n_sequences()}, counted from 0")
-
-    def _n_sequences(self) -> int:
-        return sum(shard.sequences for shard in self.manifest.shards)
+        raise CacheError(f"no sequence {sequence} in {self.folder}; take one of the sequences of its batches")
 
     def _check_expected(self, expected: StreamProvenance) -> None:
         """Raise unless the cache matches; it may hold more hook points than expected."""
         missing = [name for name in expected.hook_points if name not in self.hook_points]
-        found = [line for line in self.provenance.differences(expected) if not line.startswith("hook_points:")]
+        wrong = [line for line in self.provenance.differences(expected) if not line.startswith("hook_points:")]
         if missing:
-            found.append(f"hook_points: stored {', '.join(self.hook_points)}, asked for {', '.join(missing)} too")
-        if found:
+            wrong.append(f"hook_points: stored {', '.join(self.hook_points)}, asked for {', '.join(missing)} too")
+        if wrong:
             raise CacheError(
-                f"the cache in {self.folder} does not match the requested activations ({'; '.join(found)}); "
+                f"the cache in {self.folder} does not match the requested activations ({'; '.join(wrong)}); "
                 "harvest again, or request what it holds"
             )
 
@@ -130,7 +126,13 @@ class ActivationCache:
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, not a mapping
         except (SafetensorError, OSError) as problem:
             raise CacheError(f"{path} is damaged ({problem}); delete {path.parent} and harvest again") from None
-        if wrong := _wrong_shape(tensors, shard, self.manifest):
+        # A shape that broadcasts would repeat one row for all.
+        shapes = {f"activations.{name}": (shard.rows, self.d_model) for name in self.hook_points}
+        shapes |= {f"lengths.{name}": (shard.rows,) for name in self.hook_points if self.manifest.layout.unit_vectors}
+        shapes |= dict.fromkeys(COLUMNS, (shard.rows,))
+        wrong = [name for name, shape in shapes.items() if name not in tensors or tensors[name].shape != shape]
+        if wrong or len(tensors.get("sequence_tokens", ())) != shard.sequences:
+            wrong = ", ".join(wrong or ["sequence_tokens"])
             raise CacheError(f"{path} does not fit its manifest ({wrong}); delete {path.parent} and harvest again")
         starts = torch.arange(shard.first_sequence, shard.first_sequence + shard.sequences + 1)
         return OpenShard(
@@ -140,25 +142,6 @@ class ActivationCache:
             tensors["sequence_tokens"],
             torch.searchsorted(tensors["sequences"], starts),
         )
-
-
-def _wrong_shape(tensors: dict[str, Tensor], shard: Shard, manifest: Manifest) -> str | None:
-    """The first tensor of a shard that is missing or has another shape than the manifest says; a shape that broadcasts
-    would otherwise repeat one row for all."""
-    expected: dict[str, tuple[int, ...]] = {
-        **{f"activations.{name}": (shard.rows, manifest.layout.d_model) for name in manifest.provenance.hook_points},
-        **dict.fromkeys(COLUMNS, (shard.rows,)),
-    }
-    if manifest.layout.unit_vectors:
-        expected |= {f"lengths.{name}": (shard.rows,) for name in manifest.provenance.hook_points}
-    for name, shape in expected.items():
-        if name not in tensors or tuple(tensors[name].shape) != shape:
-            found = tuple(tensors[name].shape) if name in tensors else "missing"
-            return f"{name} is {found}, expected {shape}"
-    tokens = tensors.get("sequence_tokens")
-    if tokens is None or tokens.ndim != 2 or len(tokens) != shard.sequences:
-        return f"sequence_tokens does not have {shard.sequences} rows"
-    return None
 
 
 class CachedStream:
@@ -205,7 +188,6 @@ class CachedStream:
         self.d_model = cache.d_model
         self.provenance = cache.provenance
         self.seed = seed
-        """Seed of the shuffling; None keeps the order in which the activations were stored."""
         self.rank, self.world_size = rank, world_size
         self.repeat = repeat
         self.prefetch = prefetch
