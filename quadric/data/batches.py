@@ -1,8 +1,10 @@
 """The batches that a stream yields, the interface that live and cached streams share, and a thread that reads ahead."""
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -13,10 +15,6 @@ from quadric.data.provenance import StreamProvenance
 if TYPE_CHECKING:
     from quadric.data.cache import CachedStream
     from quadric.data.live_stream import LiveStream
-import queue
-import threading
-from collections.abc import Iterable
-from typing import TypeVar
 
 
 @dataclass(frozen=True)
@@ -192,45 +190,20 @@ def prefetched(items: Iterable[Item], depth: int) -> Iterator[Item]:
     if depth == 0:
         yield from items
         return
-    ready: queue.Queue[object] = queue.Queue(maxsize=depth)
-    stop = threading.Event()
+    iterator: Iterator[Any] = iter(items)
     # A new thread begins with the first GPU as its current one, whichever is that of the process.
     gpu = torch.cuda.current_device() if torch.cuda.is_initialized() else None  # type: ignore[no-untyped-call]
-    thread = threading.Thread(target=_produce, args=(items, ready, stop, gpu), name="quadric-prefetch", daemon=True)
-    thread.start()
-    try:
-        while (item := ready.get()) is not _END:
-            if isinstance(item, _Failure):
-                raise item.error
-            yield item  # type: ignore[misc]
-    finally:
-        stop.set()
-        thread.join()
 
-
-class _Failure:
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
-
-
-def _produce(items: Iterable[Item], ready: "queue.Queue[object]", stop: threading.Event, gpu: int | None) -> None:
-    try:
+    def read() -> Any:
         if gpu is not None:
             torch.cuda.set_device(gpu)
-        for item in items:
-            if not _put(ready, item, stop):
-                return
-        _put(ready, _END, stop)
-    except BaseException as error:
-        _put(ready, _Failure(error), stop)
+        return next(iterator, _END)
 
-
-def _put(ready: "queue.Queue[object]", item: object, stop: threading.Event) -> bool:
-    """Wait for room in the queue; give up if the consumer has stopped."""
-    while not stop.is_set():
-        try:
-            ready.put(item, timeout=0.1)
-        except queue.Full:
-            continue
-        return True
-    return False
+    thread = ThreadPoolExecutor(1, thread_name_prefix="quadric-prefetch")
+    try:
+        waiting = deque(thread.submit(read) for _ in range(depth))
+        while (item := waiting.popleft().result()) is not _END:
+            waiting.append(thread.submit(read))
+            yield item
+    finally:
+        thread.shutdown(cancel_futures=True)

@@ -8,7 +8,7 @@ what was already yielded; the result is the same to the bit, because a pass alwa
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -37,8 +37,6 @@ class Cursor(NamedTuple):
     epoch: int
     forward: int
     given: int
-    counts: TokenCounts
-    """Token counts of all passes before this one."""
 
 
 @dataclass(frozen=True)
@@ -107,15 +105,13 @@ class LiveStream:
         self.repeat = repeat
         self.prefetch = passes_ahead(model.device) if prefetch is None else prefetch
         self.documents = documents
-        """Documents in memory to read instead of the config's corpus."""
         self.points = parse_hook_points(config.hook_points, model.n_layers)
         check_hook_points(model, self.points)
         self.hook_points = tuple(map(str, self.points))
         self.d_model = model.d_model
         self.blocks: TokenBlocks | None = None
         """The corpus that is being read."""
-        self._cursor = Cursor(0, 0, 0, TokenCounts())
-        self._current = TokenCounts()
+        self._cursor = Cursor(0, 0, 0)
 
     @classmethod
     def open(cls, config: ActivationConfig, *, device: str = "auto", **arguments: Any) -> "LiveStream":
@@ -125,16 +121,9 @@ class LiveStream:
         model = load_model(source, device=device, dtype=config.model_dtype)
         return cls(config, model, provenance=provenance, **arguments)
 
-    @property
-    def counts(self) -> TokenCounts:
-        """Tokens kept and dropped in all forward passes used so far."""
-        return self._cursor.counts + self._current
-
     def __iter__(self) -> Iterator[ActivationBatch]:
         parts: list[ActivationBatch] = []
-        held = 0
-        before = self._cursor.counts
-        given = self._cursor.given
+        held, given = 0, self._cursor.given
         for forward in prefetched(self.passes(self._cursor.epoch, self._cursor.forward), self.prefetch):
             units = forward.units(self.batch)
             while given < units:
@@ -142,14 +131,13 @@ class LiveStream:
                 parts.append(forward.select(given, given + take, self.batch))
                 held, given = held + take, given + take
                 if held == self.batch.count:
-                    self._advance(forward, given, before)
+                    is_used_up = given == units
+                    self._cursor = Cursor(forward.epoch, forward.index + is_used_up, 0 if is_used_up else given)
                     yield concatenated(parts)
                     parts, held = [], 0
-            before, given = before + forward.counts, 0
-            last = forward
+            given = 0
         if parts:
-            self._cursor = Cursor(last.epoch, last.index + 1, 0, before)
-            self._current = TokenCounts()
+            self._cursor = Cursor(forward.epoch, forward.index + 1, 0)
             yield concatenated(parts)
 
     def passes(
@@ -187,14 +175,11 @@ class LiveStream:
             "epoch": self._cursor.epoch,
             "forward": self._cursor.forward,
             "given": self._cursor.given,
-            "counts": asdict(self._cursor.counts),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         check_same_setup(state["setup"], self._setup())
-        counts = TokenCounts(**state["counts"])
-        self._cursor = Cursor(state["epoch"], state["forward"], state["given"], counts)
-        self._current = TokenCounts()
+        self._cursor = Cursor(state["epoch"], state["forward"], state["given"])
 
     def load_cursors(self, cursors: Sequence[dict[str, Any]]) -> None:
         """Continue after the steps of a job with another number of processes, whose cursors these are.
@@ -206,12 +191,7 @@ class LiveStream:
         check_same_batches(cursors, self._setup())
         if self.batch.unit != "sequences":
             raise ValueError("batches of tokens cannot be divided again; resume with as many processes as before")
-        furthest = max(cursors, key=lambda saved: (saved["epoch"], saved["forward"], saved["given"]))
-        shared = furthest["setup"]["world_size"] > 1
-        counts = sum((TokenCounts(**saved["counts"]) for saved in (cursors if shared else cursors[:1])), TokenCounts())
-        own = counts if self.rank == 0 else TokenCounts()
-        self._cursor = Cursor(furthest["epoch"], furthest["forward"], furthest["given"], own)
-        self._current = TokenCounts()
+        self._cursor = max(Cursor(saved["epoch"], saved["forward"], saved["given"]) for saved in cursors)
 
     def _setup(self) -> dict[str, Any]:
         return {
@@ -221,14 +201,6 @@ class LiveStream:
             "rank": self.rank,
             "world_size": self.world_size,
         }
-
-    def _advance(self, forward: ForwardPass, given: int, before: TokenCounts) -> None:
-        if given < forward.units(self.batch):
-            self._cursor = Cursor(forward.epoch, forward.index, given, before)
-            self._current = forward.counts
-        else:
-            self._cursor = Cursor(forward.epoch, forward.index + 1, 0, before + forward.counts)
-            self._current = TokenCounts()
 
     def _run(self, epoch: int, index: int, group: list[Block]) -> ForwardPass:
         first = index * self.config.sequences_per_forward
