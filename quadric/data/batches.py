@@ -1,7 +1,7 @@
 """The batches that a stream yields, the interface that live and cached streams share, and a thread that reads ahead."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, runtime_checkable
@@ -34,19 +34,16 @@ class ActivationBatch:
     def __len__(self) -> int:
         return len(self.token_ids)
 
-    def rows(self, start: int, stop: int) -> "ActivationBatch":
-        """A slice of the rows."""
+    def take(self, rows: slice | Int[Tensor, " k"]) -> "ActivationBatch":
+        """Some of the rows."""
         return ActivationBatch(
-            {name: vectors[start:stop] for name, vectors in self.activations.items()},
-            *(getattr(self, name)[start:stop] for name in COLUMNS),
+            {name: vectors[rows] for name, vectors in self.activations.items()},
+            *(getattr(self, name)[rows] for name in COLUMNS),
         )
 
-    def every(self, n: int, first: int) -> "ActivationBatch":
-        """Every n-th row, starting with row `first`."""
-        return ActivationBatch(
-            {name: vectors[first::n] for name, vectors in self.activations.items()},
-            *(getattr(self, name)[first::n] for name in COLUMNS),
-        )
+    def rows(self, start: int, stop: int) -> "ActivationBatch":
+        """A slice of the rows."""
+        return self.take(slice(start, stop))
 
     def pinned(self) -> "ActivationBatch":
         """A copy with its vectors in pinned memory, for fast transfer to a GPU; the batch itself if there is no GPU."""
@@ -63,8 +60,8 @@ def concatenated(batches: Sequence[ActivationBatch]) -> ActivationBatch:
     if len(batches) == 1:
         return batches[0]
     return ActivationBatch(
-        {name: torch.cat([each.activations[name] for each in batches]) for name in batches[0].activations},
-        *(torch.cat([getattr(each, column) for each in batches]) for column in COLUMNS),
+        {name: torch.cat([batch.activations[name] for batch in batches]) for name in batches[0].activations},
+        *(torch.cat([getattr(batch, column) for batch in batches]) for column in COLUMNS),
     )
 
 
@@ -129,6 +126,8 @@ class TokenShare:
         check_rank(rank, world_size)
         self.stream, self.rank, self.world_size = stream, rank, world_size
         self.hook_points, self.d_model, self.provenance = stream.hook_points, stream.d_model, stream.provenance
+        self.state_dict, self.load_state_dict = stream.state_dict, stream.load_state_dict
+        self.load_cursors = stream.load_cursors
 
     def __iter__(self) -> Iterator[ActivationBatch]:
         for batch in self.stream:
@@ -137,16 +136,7 @@ class TokenShare:
                     f"a batch of {len(batch)} tokens cannot be shared by {self.world_size} processes; "
                     "give a larger sequences_per_step"
                 )
-            yield batch.every(self.world_size, self.rank)
-
-    def state_dict(self) -> dict[str, Any]:
-        return self.stream.state_dict()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.stream.load_state_dict(state)
-
-    def load_cursors(self, cursors: Sequence[dict[str, Any]]) -> None:
-        self.stream.load_cursors(cursors)
+            yield batch.take(slice(self.rank, None, self.world_size))
 
 
 def check_rank(rank: int, world_size: int) -> None:
@@ -155,10 +145,10 @@ def check_rank(rank: int, world_size: int) -> None:
         raise ValueError(f"rank={rank} is not one of world_size={world_size} ranks; give 0 to {world_size - 1}")
 
 
-def check_same_batches(cursors: Sequence[dict[str, Any]], own: dict[str, Any]) -> None:
+def check_same_batches(cursors: Sequence[dict[str, Any]], here: dict[str, Any]) -> None:
     """Raise unless the streams of another number of processes had the same batches, all processes together."""
     for saved in cursors:
-        check_same_setup(_of_all_processes(saved["setup"]), _of_all_processes(own))
+        check_same_setup(_of_all_processes(saved["setup"]), _of_all_processes(here))
 
 
 def _of_all_processes(setup: dict[str, Any]) -> dict[str, Any]:
@@ -167,10 +157,10 @@ def _of_all_processes(setup: dict[str, Any]) -> dict[str, Any]:
     return {**rest, "batch": [count * setup["world_size"], unit]}
 
 
-def check_same_setup(saved: dict[str, Any], own: dict[str, Any]) -> None:
+def check_same_setup(saved: dict[str, Any], here: dict[str, Any]) -> None:
     """Raise if a cursor was saved by a stream with other batches, where it points to other rows."""
     differing = [
-        f"{name}: saved {saved.get(name)}, here {value}" for name, value in own.items() if saved.get(name) != value
+        f"{name}: saved {saved.get(name)}, here {value}" for name, value in here.items() if saved.get(name) != value
     ]
     if differing:
         raise ValueError(
@@ -182,7 +172,7 @@ Item = TypeVar("Item")
 _END = object()
 
 
-def prefetched(items: Iterable[Item], depth: int) -> Iterator[Item]:
+def prefetched(items: Iterable[Item], depth: int) -> Generator[Item]:
     """The same items, produced by a thread up to `depth` items ahead; with depth 0, produced on demand.
 
     An exception in the producer is raised in the consumer, after the items before it. Leaving the loop ends the thread.

@@ -47,13 +47,8 @@ def pass_cost(device: torch.device) -> int:
 def length_groups(lengths: Sequence[int], cost: int, most: int | None = None) -> list[LengthGroup]:
     """Cut sequences, sorted by length, into the groups that cost least.
 
-    Args:
-        lengths: Tokens per sequence.
-        cost: Positions that take as long as starting another forward pass.
-        most: Sequences per group; any number by default.
-
-    Returns:
-        Groups from the shortest sequences to the longest; every sequence is in exactly one.
+    A forward pass costs its positions and `cost` more; a group has at most `most` sequences. The groups go from the
+    shortest sequences to the longest.
 
     Example:
         >>> length_groups([250, 12, 10, 256], cost=16)
@@ -93,16 +88,9 @@ class GroupTokens(NamedTuple):
 def run_in_groups(
     run: Callable[[GroupTokens], dict[str, Tensor]], tokens: Int[Tensor, "s l"], mask: Bool[Tensor, "s l"] | None
 ) -> dict[str, Tensor]:
-    """Run a model on sequences group by group and put its results together.
+    """Run a model on sequences group by group, and put its results (g, m, …) together as (s, l, …), 0 on padding.
 
-    Args:
-        run: From the tokens of a group to named results, (g, m, ...) each.
-        tokens: Padded on the right.
-        mask: False on padding; None if there is none.
-
-    Returns:
-        Results (s, l, ...) of all sequences in their own order, zero on padding. Without padding these are exactly the
-        results of one run.
+    The tokens are padded on the right, where the mask is False. Without padding there is one run.
     """
     if mask is None or bool(mask.all()):
         return run(GroupTokens(torch.arange(len(tokens), device=tokens.device), tokens, None))
@@ -282,15 +270,9 @@ def predictions(
 
 
 def replace_at(layers: nn.ModuleList, point: HookPoint, replaced: Callable[[Tensor], Tensor]) -> Any:
-    """Replace the activations (s, l, d) at a hook point in every forward pass; returns the handle that removes it.
+    """Replace the activations (s, l, d) at a hook point, any but resid_mid, in every forward pass.
 
-    Args:
-        layers: Of the decoder.
-        point: Any but resid_mid.
-        replaced: From the activations to what the model continues with.
-
-    Returns:
-        A handle with `remove()`.
+    Returns a handle with `remove()`.
     """
     if point.site == "resid_mid":
         # Replacing the input of the norm is not enough: the residual connection bypasses the norm.

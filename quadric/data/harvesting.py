@@ -22,7 +22,7 @@ from typing import NamedTuple
 from quadric._io.files import remove_leftovers
 from quadric._io.locks import entries, only_writer
 from quadric._io.progress import Progress, no_progress
-from quadric.data.batches import BatchSize, prefetched
+from quadric.data.batches import BatchSize
 from quadric.data.live_stream import ForwardPass, LiveStream
 from quadric.data.models import find_model, load_model, load_shape
 from quadric.data.provenance import ActivationConfig, StreamProvenance, provenance_of
@@ -226,7 +226,7 @@ def _fill(
         belongs=lambda index: index // passes_per_shard % part.count == part.number,
     )
     # Cut before it is read ahead: the thread must not run a pass beyond the last missing token.
-    with closing(prefetched(_up_to(passes, tokens - before), stream.prefetch)) as passes:
+    with closing(stream.ahead(_up_to(passes, tokens - before))) as passes:
         for forward in passes:
             waiting.append(forward)
             held += len(forward.batch)

@@ -7,8 +7,8 @@ one rank. A cursor is (epoch, forward pass, units of that pass already yielded).
 what was already yielded; the result is the same to the bit, because a pass always holds the same sequences.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -60,19 +60,9 @@ class ForwardPass:
         return self.batch.rows(sum(self.kept_per_sequence[:start]), sum(self.kept_per_sequence[:stop]))
 
 
+@dataclass(eq=False)
 class LiveStream:
     """Batches of activations straight from a language model; see `ActivationStream` for its guarantees.
-
-    Args:
-        config: Text, hook points and token rules.
-        model: The language model; `LiveStream.open` loads the one that the config names.
-        batch: Size of a batch.
-        provenance: Where the activations come from.
-        rank: Number of this process.
-        world_size: Number of processes that share the stream.
-        repeat: Start again at the end of the text, in another order.
-        prefetch: Forward passes that a thread computes ahead; by default 2, and none on a CPU.
-        documents: Documents in memory to read instead of the config's corpus.
 
     Example:
         >>> from quadric.data import ActivationConfig, BatchSize, LiveStream
@@ -83,32 +73,29 @@ class LiveStream:
         torch.Size([200, 32])
     """
 
-    def __init__(
-        self,
-        config: ActivationConfig,
-        model: LanguageModel,
-        *,
-        batch: BatchSize,
-        provenance: StreamProvenance,
-        rank: int = 0,
-        world_size: int = 1,
-        repeat: bool = False,
-        prefetch: int | None = None,
-        documents: Sequence[Document] | None = None,
-    ) -> None:
-        check_rank(rank, world_size)
-        self.config = config
-        self.model = model
-        self.batch = batch
-        self.provenance = provenance
-        self.rank, self.world_size = rank, world_size
-        self.repeat = repeat
-        self.prefetch = passes_ahead(model.device) if prefetch is None else prefetch
-        self.documents = documents
-        self.points = parse_hook_points(config.hook_points, model.n_layers)
-        check_hook_points(model, self.points)
+    config: ActivationConfig
+    """Text, hook points and token rules."""
+    model: LanguageModel
+    """The language model; `LiveStream.open` loads the one that the config names."""
+    _: KW_ONLY
+    batch: BatchSize
+    provenance: StreamProvenance
+    rank: int = 0
+    world_size: int = 1
+    """Number of processes that share the stream."""
+    repeat: bool = False
+    """Start again at the end of the text, in another order."""
+    prefetch: int | None = None
+    """Forward passes that a thread computes ahead; by default 2, and none on a CPU."""
+    documents: Sequence[Document] | None = None
+    """Documents in memory to read instead of the config's corpus."""
+
+    def __post_init__(self) -> None:
+        check_rank(self.rank, self.world_size)
+        self.points = parse_hook_points(self.config.hook_points, self.model.n_layers)
+        check_hook_points(self.model, self.points)
         self.hook_points = tuple(map(str, self.points))
-        self.d_model = model.d_model
+        self.d_model = self.model.d_model
         self.blocks: TokenBlocks | None = None
         """The corpus that is being read."""
         self._cursor = Cursor(0, 0, 0)
@@ -124,7 +111,7 @@ class LiveStream:
     def __iter__(self) -> Iterator[ActivationBatch]:
         parts: list[ActivationBatch] = []
         held, given = 0, self._cursor.given
-        for forward in prefetched(self.passes(self._cursor.epoch, self._cursor.forward), self.prefetch):
+        for forward in self.ahead(self.passes(self._cursor.epoch, self._cursor.forward)):
             units = forward.units(self.batch)
             while given < units:
                 take = min(self.batch.count - held, units - given)
@@ -139,6 +126,10 @@ class LiveStream:
         if parts:
             self._cursor = Cursor(forward.epoch, forward.index + 1, 0)
             yield concatenated(parts)
+
+    def ahead(self, passes: Iterator[ForwardPass]) -> Generator[ForwardPass]:
+        """The same passes, computed ahead by a thread."""
+        return prefetched(passes, passes_ahead(self.model.device) if self.prefetch is None else self.prefetch)
 
     def passes(
         self, epoch: int = 0, start: int = 0, belongs: Callable[[int], bool] | None = None

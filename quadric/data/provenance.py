@@ -171,7 +171,14 @@ def config_from(provenance: Provenance, *, model: str | None = None, corpus: str
         return _with_default_rules(provenance, provenance.hook_point, model, corpus)
     required = ("model", "hook_point", "corpus", "corpus_settings", *TOP_LEVEL, "token_rules")
     missing = [name for name in required if getattr(provenance, name) is None]
-    if missing or provenance.model is None or provenance.hook_point is None or settings is None or rules is None:
+    if (
+        provenance.model is None
+        or provenance.hook_point is None
+        or provenance.corpus is None
+        or settings is None
+        or rules is None
+        or missing
+    ):
         raise ValueError(
             f"the autoencoder does not record its {', '.join(missing)}, so its activations cannot be computed again; "
             "train it with quadric train, which records them"

@@ -48,7 +48,7 @@ class TokenCounts:
             name: getattr(self, name) + getattr(other, name)
             for name in ("positions", "padding", "bos", "special", "outliers", "kept")
         }
-        hooks = [*self.outliers_at, *(name for name in other.outliers_at if name not in self.outliers_at)]
+        hooks = dict.fromkeys([*self.outliers_at, *other.outliers_at])
         at = {name: self.outliers_at.get(name, 0) + other.outliers_at.get(name, 0) for name in hooks}
         return TokenCounts(**numbers, outliers_at=at)
 

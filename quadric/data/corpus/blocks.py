@@ -7,7 +7,7 @@ import hashlib
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import islice
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -47,19 +47,6 @@ def is_held_out(document: Document, fraction: float) -> bool:
 
     The seed and the position play no part. So no run trains on documents that another run evaluates on, and
     duplicates of a text are always in the same split.
-
-    Args:
-        document: The document.
-        fraction: Share of all documents to hold out, from 0 to 1.
-
-    Returns:
-        True for held-out documents, False for training documents.
-
-    Example:
-        >>> from quadric.data.corpus import Document
-        >>> from quadric.data.corpus.blocks import is_held_out
-        >>> is_held_out(Document(index=0, text="Monday comes before Tuesday."), fraction=0.05)
-        False
     """
     digest = hashlib.blake2b(document.text.encode("utf-8", "surrogatepass"), digest_size=8, person=b"quadric-split")
     return int.from_bytes(digest.digest()) < fraction * 2**64
@@ -97,16 +84,9 @@ class Block(NamedTuple):
     documents: list[int]
 
 
+@dataclass(eq=False)
 class TokenBlocks:
     """The blocks of one epoch of a corpus, in a fixed order.
-
-    Args:
-        config: Text, order and length of the blocks.
-        encoder: Tokenizer.
-        bos: Token prepended to every block; None prepends nothing.
-        separator: Token appended to every document when packing; None appends nothing.
-        epoch: Number of times that the text was read before; every epoch has its own order.
-        documents: Documents in memory to read instead of the config's source.
 
     Example:
         >>> from quadric.data import find_model, load_model
@@ -119,20 +99,20 @@ class TokenBlocks:
         (64, 64)
     """
 
-    def __init__(
-        self,
-        config: CorpusConfig,
-        encoder: TokenEncoder,
-        *,
-        bos: int | None,
-        separator: int | None,
-        epoch: int = 0,
-        documents: Sequence[Document] | None = None,
-    ) -> None:
-        self.config = config
-        self.encoder = encoder
-        self.bos, self.separator = bos, separator
-        self.epoch, self.documents = epoch, documents
+    config: CorpusConfig
+    """Text, order and length of the blocks."""
+    encoder: TokenEncoder
+    _: KW_ONLY
+    bos: int | None
+    """Token prepended to every block; None prepends nothing."""
+    separator: int | None
+    """Token appended to every document when packing; None appends nothing."""
+    epoch: int = 0
+    """Number of times that the text was read before; every epoch has its own order."""
+    documents: Sequence[Document] | None = None
+    """Documents in memory to read instead of the config's source."""
+
+    def __post_init__(self) -> None:
         self.documents_read = 0
         self.tokens_read = 0
         self.tail_tokens = 0

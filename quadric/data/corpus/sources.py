@@ -47,21 +47,6 @@ def read_documents(config: CorpusConfig) -> Iterator[Document]:
     """All documents of a source in their original order, without blank ones.
 
     The documents of joined sources follow each other and are numbered on.
-
-    Args:
-        config: The source; its split, order and blocks play no part here.
-
-    Returns:
-        An iterator of documents.
-
-    Example:
-        >>> from quadric.data.corpus import CorpusConfig
-        >>> from quadric.data.corpus.sources import read_documents
-        >>> documents = list(read_documents(CorpusConfig(source="texts.jsonl")))
-        >>> len(documents)
-        200
-        >>> documents[0].text
-        '0. Monday comes after Sunday, and then comes Tuesday.'
     """
     return (document for document in _all_documents(config) if document.text.strip())
 
