@@ -20,6 +20,6 @@ depends on `ActivationStream` only, so both work. The modules, in the order in w
     reading, sources      `quadric.harvest`, and everything else that counts as activations
 """
 
-from quadric._io.lazy import attach
+from quadric._io import attach
 
 __getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -129,19 +129,19 @@ def fill_folder(
     if folder.exists() and not folder.is_dir():
         raise CacheError(f"'{folder}' is a file; give a folder for the activations")
     fresh, part = Manifest(provenance=provenance, layout=layout), storage.part
-    own, tokens = (folder, storage.tokens) if part.is_whole else (folder / part.folder, part.share(storage.tokens))
+    target, tokens = (folder, storage.tokens) if part.is_whole else (folder / part.folder, part.share(storage.tokens))
     if part.is_whole:
         _check_not_in_parts(folder, tokens)
     else:
         _check_other_parts(folder, part, fresh)
-    with only_writer(own, "quadric harvest"):
-        manifest = _manifest_to_continue(own, fresh, tokens)
+    with only_writer(target, "quadric harvest"):
+        manifest = _manifest_to_continue(target, fresh, tokens)
         before = manifest.rows
         if not manifest.holds(tokens):
             if not part.is_whole:
                 (folder / NAME).unlink(missing_ok=True)  # it lists the last shard of this part, which grows now
-            manifest = _fill(own, manifest, open_stream(), tokens, part, on_progress)
-    report = HarvestReport(own, manifest, before)
+            manifest = _fill(target, manifest, open_stream(), tokens, part, on_progress)
+    report = HarvestReport(target, manifest, before)
     return report if part.is_whole else _joined(folder, storage.tokens, part.count, report)
 
 

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
 from quadric.data.batches import (
     ActivationBatch,
@@ -220,13 +221,12 @@ def passes_ahead(device: torch.device) -> int:
 
 def padded(blocks: list[Block], first: int, device: torch.device) -> Sequences:
     """Blocks stacked into one batch; shorter ones are padded on the right, where causal attention does not see it."""
-    length = max(len(block.tokens) for block in blocks)
-    tokens = torch.zeros(len(blocks), length, dtype=torch.int64)
-    documents = torch.zeros_like(tokens)
-    mask = torch.zeros_like(tokens, dtype=torch.bool)
-    for row, block in enumerate(blocks):
-        size = len(block.tokens)
-        tokens[row, :size] = torch.tensor(block.tokens)
-        documents[row, :size] = torch.tensor(block.documents)
-        mask[row, :size] = True
-    return Sequences(tokens.to(device), documents.to(device), mask.to(device), first)
+    tokens, documents, mask = (
+        pad_sequence([torch.tensor(row) for row in rows], batch_first=True).to(device)
+        for rows in (
+            [block.tokens for block in blocks],
+            [block.documents for block in blocks],
+            [[True] * len(block.tokens) for block in blocks],
+        )
+    )
+    return Sequences(tokens, documents, mask, first)

@@ -166,36 +166,28 @@ def config_from(provenance: Provenance, *, model: str | None = None, corpus: str
     `model` and `corpus` give their present location, since provenance records only the name of a folder or file. A
     dictionary that was trained elsewhere records no text: `corpus` is then read by the rules that are the default here.
     """
-    settings, rules = provenance.corpus_settings, provenance.token_rules
-    if provenance.hook_point is not None and settings is None and rules is None:
+    if provenance.hook_point is not None and provenance.corpus_settings is None and provenance.token_rules is None:
         return _with_default_rules(provenance, provenance.hook_point, model, corpus)
     required = ("model", "hook_point", "corpus", "corpus_settings", *TOP_LEVEL, "token_rules")
-    missing = [name for name in required if getattr(provenance, name) is None]
-    if (
-        provenance.model is None
-        or provenance.hook_point is None
-        or provenance.corpus is None
-        or settings is None
-        or rules is None
-        or missing
-    ):
+    recorded = {name: getattr(provenance, name) for name in required}
+    if missing := [name for name, value in recorded.items() if value is None]:
         raise ValueError(
             f"the autoencoder does not record its {', '.join(missing)}, so its activations cannot be computed again; "
             "train it with quadric train, which records them"
         )
     names = {field.name for field in fields(TokenRules)}
     return ActivationConfig(
-        model=model or provenance.model,
+        model=model or recorded["model"],
         model_revision=_hub_revision(provenance.model_revision) if model is None else None,
         model_dtype=cast(ModelDtype, provenance.model_dtype or "auto"),
-        hook_points=provenance.hook_point,
+        hook_points=recorded["hook_point"],
         corpus=CorpusConfig(
-            source=corpus or provenance.corpus,
+            source=corpus or recorded["corpus"],
             revision=_hub_revision(provenance.corpus_revision) if corpus is None else None,
-            **{name: getattr(provenance, name) for name in TOP_LEVEL},
-            **settings,
+            **{name: recorded[name] for name in TOP_LEVEL},
+            **recorded["corpus_settings"],
         ),
-        rules=TokenRules(**{name: value for name, value in rules.items() if name in names}),
+        rules=TokenRules(**{name: value for name, value in recorded["token_rules"].items() if name in names}),
     )
 
 

@@ -6,6 +6,6 @@ record      both, for one autoencoder
 evaluating  both, for any number of autoencoders, with few passes of the language model
 """
 
-from quadric._io.lazy import attach
+from quadric._io import attach
 
 __getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -4,9 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from quadric._io.csv import csv_of_rows
 from quadric._io.files import read_json
-from quadric._io.results import write_result
+from quadric._io.results import csv_of_rows, write_result
 from quadric.evaluation.record import Evaluation
 
 IN_RUN = "evaluation.json"

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from quadric._io.html import facts_table
+from quadric._io.results import facts_table
 from quadric.evaluation.blocks import Blocks
 from quadric.evaluation.measures import Measures
 from quadric.evaluation.recovered import Recovered

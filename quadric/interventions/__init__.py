@@ -10,6 +10,6 @@ positions    which tokens a forward pass reads, with KV cache and padding
 in_model     `quadric.intervene`: interventions during forward passes and `generate`
 """
 
-from quadric._io.lazy import attach
+from quadric._io import attach
 
 __getattr__, __dir__, __all__ = attach(__name__, __file__)
