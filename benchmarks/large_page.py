@@ -29,8 +29,8 @@ from large_measured import (
 )
 from paper_claims import NOT_YET, figure_lines, machine, save_as_svg, spread
 
-from quadric._io.csv import csv_of_rows
 from quadric._io.files import write_atomically
+from quadric._io.results import csv_of_rows
 from quadric.evaluation.measures import ACTIVE_TOKENS
 from quadric.run.config import RunConfig
 from quadric.studies.figures.errors import at_one_layer, crossings, draw_widths, over_width

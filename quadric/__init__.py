@@ -35,7 +35,7 @@ The rooms behind it, in the order in which data flows through them:
     quadric.studies       what measures: probing, steering curves, sweeps, figures, reports
 """
 
-from quadric._io.lazy import attach
+from quadric._io import attach
 from quadric.version import __version__ as __version__
 
 __getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -1,4 +1,4 @@
-"""The names of the package, imported on first use (`quadric._io.lazy`)."""
+"""The names of the package, imported on first use (`quadric._io.attach`)."""
 
 from . import data as data
 from . import evaluation as evaluation

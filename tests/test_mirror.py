@@ -22,7 +22,6 @@ COVERED_BY: dict[str, str] = {
     "model/fast/blocked": "model/fast/test_step",
     "model/provenance": "model/test_storage",
     "evidence/concepts/words": "cli/test_concepts",
-    "data/corpus/config": "data/corpus/test_local_files",
     "evaluation/settings": "cli/test_flags",
     "evidence/labels/endpoints": "evidence/labels/test_labelling",
     "version": "cli/test_main",

@@ -57,15 +57,9 @@ def read_arrays(path: Path) -> ReadArrays:
 
 
 def store_arrays(folder: Path, name: str, arrays: Mapping[str, Array]) -> dict[str, Any]:
-    """Write arrays under a name that contains their hash; earlier files stay, so that a record can name the new one.
+    """Write arrays under a name that contains their hash, and return the fields of a `StoredFile` for the record.
 
-    Args:
-        folder: Where to.
-        name: First part of the name of the file.
-        arrays: What to write.
-
-    Returns:
-        The fields of a `StoredFile`, for the record.
+    Earlier files stay, so that a record can name the new one.
     """
     content = _content(arrays)
     sha256 = hashlib.sha256(content).hexdigest()
@@ -75,14 +69,7 @@ def store_arrays(folder: Path, name: str, arrays: Mapping[str, Array]) -> dict[s
 
 
 def load_stored(folder: Path, values: object, record: Path, remedy: str) -> dict[str, Array]:
-    """The arrays of a file of `store_arrays`, if it is exactly the one that the record describes.
-
-    Args:
-        folder: Of the file.
-        values: What `store_arrays` returned.
-        record: The file that `values` are from.
-        remedy: What to do if the file is missing or damaged.
-    """
+    """The arrays of a file of `store_arrays`, if it is exactly the one that `values` in the file `record` describe."""
     stored = record_from_json(StoredFile, values, f"a file in {record}")
     path = folder / stored.file
     if not is_plain_name(stored.file) or not path.is_file():

@@ -126,29 +126,23 @@ def read_json(path: Path, remedy: str) -> Any:
 def read_versioned_json(
     path: Path, format_name: str, version: int, what: str, remedy: str, *, since: str | None = None
 ) -> dict[str, Any]:
-    """Read a JSON object of the given format; another version is an error.
+    """Read a JSON object of the given format; a newer version is an error, and so is one older than `since`.
 
-    Args:
-        path: The file.
-        format_name: Its field `format`.
-        version: The version that is written today.
-        what: What the file describes, for the error.
-        remedy: What to do if it cannot be read.
-        since: The first Quadric that writes this version; None if older versions are read too.
+    `what` and `remedy` are for the error; `since` is the first Quadric that writes this version.
     """
     values = read_json(path, remedy)
     if not isinstance(values, dict) or values.get("format") != format_name:
         raise ValueError(f"{path} does not describe {what} (no format: {format_name!r}); {remedy}")
-    found = values.get("format_version")
-    if not isinstance(found, int) or isinstance(found, bool) or found < 1:
-        raise ValueError(f"{path} has format version {shown(found)}, which never existed; {remedy}")
-    if found > version:
+    stored = values.get("format_version")
+    if not isinstance(stored, int) or isinstance(stored, bool) or stored < 1:
+        raise ValueError(f"{path} has format version {shown(stored)}, which never existed; {remedy}")
+    if stored > version:
         raise ValueError(
-            f"{path} has format version {shown(found)}, newer than the {version} this Quadric reads; "
+            f"{path} has format version {shown(stored)}, newer than the {version} this Quadric reads; "
             "upgrade with pip install -U quadric"
         )
-    if since is not None and found < version:
-        raise ValueError(f"{path} has format version {found}, written by a Quadric before {since}; {remedy}")
+    if since is not None and stored < version:
+        raise ValueError(f"{path} has format version {stored}, written by a Quadric before {since}; {remedy}")
     return values
 
 

@@ -33,12 +33,8 @@ def only_writer(folder: Path, work: str, *, patience: float = 0.0) -> Iterator[N
     """Hold the lock of a folder, which is created if it is missing; raise BusyError if another process holds it.
 
     A thread that already holds the lock may take it again: the demo holds its run while it trains it. A folder that was
-    created here and is still empty in the end is removed, so that failed work leaves nothing.
-
-    Args:
-        folder: The folder to write to.
-        work: What is being done, e.g. "quadric train"; shown to a process that finds the folder locked.
-        patience: Seconds to wait for another process that holds the lock.
+    created here and is still empty in the end is removed, so that failed work leaves nothing. `work` is shown to a
+    process that finds the folder locked; `patience` is how many seconds to wait for another holder.
     """
     made = _make(folder)
     lock = _lock(folder)
@@ -46,7 +42,9 @@ def only_writer(folder: Path, work: str, *, patience: float = 0.0) -> Iterator[N
         _acquire(lock, folder, patience)
         try:
             if lock.lock_counter == 1:
-                _sign(lock, work)
+                with name_disk_errors(Path(lock.lock_file)):
+                    owner = f"{work}, process {os.getpid()} on {socket.gethostname()}"
+                    Path(lock.lock_file).write_text(owner, encoding="utf-8")
             yield
         finally:
             if lock.lock_counter <= 1:
@@ -78,22 +76,16 @@ def entries(folder: Path) -> list[Path]:
 
 def _make(folder: Path) -> list[Path]:
     """Create a folder and its parents; returns those that were missing, innermost first."""
-    missing = []
-    for path in (folder, *folder.parents):
-        if path.exists():
-            break
-        missing.append(path)
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
     with name_disk_errors(folder):
         Path(os.path.realpath(folder)).mkdir(parents=True, exist_ok=True)  # a link may point to a folder yet to be made
     return missing
 
 
 def _remove_empty(folders: list[Path]) -> None:
-    for folder in folders:
-        try:
+    with suppress(OSError):  # it holds something, or another process was faster
+        for folder in folders:
             folder.rmdir()
-        except OSError:  # it holds something, or another process was faster
-            return
 
 
 def _lock(folder: Path) -> BaseFileLock:
@@ -116,11 +108,6 @@ def _acquire(lock: BaseFileLock, folder: Path, patience: float) -> None:
         warnings.warn(
             f"the file system of '{folder}' has no locks; make sure that only one process writes there", stacklevel=2
         )
-
-
-def _sign(lock: BaseFileLock, work: str) -> None:
-    with name_disk_errors(Path(lock.lock_file)):
-        Path(lock.lock_file).write_text(f"{work}, process {os.getpid()} on {socket.gethostname()}", encoding="utf-8")
 
 
 def _owner(folder: Path) -> str:

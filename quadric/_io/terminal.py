@@ -22,19 +22,8 @@ NARROWEST = 40
 
 
 def printable(text: str) -> str:
-    """The text with every character that a terminal would act on shown as its escape; line ends and tabs stay.
-
-    Args:
-        text: Any text.
-
-    Returns:
-        The same text if it is harmless.
-
-    Example:
-        >>> printable("a\\x1b[31mb")
-        'a\\\\x1b[31mb'
-    """
-    return _ACTING.sub(lambda found: found[0].encode("unicode_escape", "surrogatepass").decode(), text)
+    """The text with every character that a terminal would act on shown as its escape; line ends and tabs stay."""
+    return _ACTING.sub(lambda match: match[0].encode("unicode_escape", "surrogatepass").decode(), text)
 
 
 def one_line(text: str) -> str:
@@ -46,7 +35,7 @@ def printable_json(values: Any, *, indent: int | None = None, allow_nan: bool = 
     """JSON that a terminal shows as it is and a program reads as the same values."""
     text = json.dumps(values, ensure_ascii=False, allow_nan=allow_nan, indent=indent)
     # All of these can only be inside strings, where JSON has the same escapes.
-    return _ACTING.sub(lambda found: json.dumps(found[0])[1:-1], text)
+    return _ACTING.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
 def safe_console(*, stderr: bool = False) -> "Console":

@@ -6,8 +6,7 @@ from typing import Annotated, Any, TypeAlias
 import tyro
 
 from quadric.cli.flags import FlagGroup, Taken, flag_group, take
-from quadric.data.corpus.config import CorpusConfig
-from quadric.data.settings import ActivationConfig, TokenRules
+from quadric.data.settings import ActivationConfig, CorpusConfig, TokenRules
 
 DEFAULT_LAYERS = "15"
 

@@ -50,9 +50,8 @@ class Concepts:
 
     def run(self) -> int:
         announce("concepts", f"loading {', '.join(self.run_folders)}")
-        from quadric._io.csv import csv_of_rows
         from quadric._io.files import write_atomically
-        from quadric._io.results import check_endings
+        from quadric._io.results import check_endings, csv_of_rows
         from quadric._io.terminal import safe_console
         from quadric.cli.progress import progress
         from quadric.evidence.concepts import find_concepts

@@ -8,7 +8,7 @@ import tyro
 from quadric.cli.flags import FlagGroup, OptionalInt, OptionalText, flag_group, take
 from quadric.cli.invocation import this_command
 from quadric.cli.output import say, say_json
-from quadric.data.corpus.config import CorpusConfig
+from quadric.data.settings import CorpusConfig
 
 if TYPE_CHECKING:
     from quadric.data.corpus import CorpusStatistics

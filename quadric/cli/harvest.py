@@ -56,7 +56,6 @@ class Harvest(ActivationFlags):
         from quadric.cli.progress import progress
         from quadric.data import ActivationCache, harvest_to_folder
         from quadric.data.models import preparation
-        from quadric.data.parts import verify_part
 
         storage, out = HarvestConfig(**self.storage.given(HarvestConfig)), self.output.out
         config = self.activation_config()
@@ -68,16 +67,14 @@ class Harvest(ActivationFlags):
         except KeyboardInterrupt:
             say(f"\nthe shards in {out} stay valid; the same command continues from there", file=sys.stderr)
             raise
-        if self.output.verify and storage.part is not None and report.joined is None:
-            verify_part(out, storage.part)
-        elif self.output.verify:
-            ActivationCache(out).verify()
+        if self.output.verify:
+            ActivationCache(report.folder if report.joined is None else out).verify()
         if self.output.json:
             say_json(_as_json(report, out, storage.shard), indent=1)
-        elif storage.shard is not None:
-            _print_part(report, out, storage.shard)
-        else:
+        elif storage.part.is_whole:
             _print(report, out, storage.tokens, config.rules.outliers)
+        else:
+            _print_part(report, out, str(storage.part))
         return 0
 
 

@@ -15,7 +15,7 @@ from quadric.run.recipes import cells
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from quadric.data.model_cost import ReadingCost
+    from quadric.data.forward import ReadingCost
     from quadric.run.planning import CellPlan, RunPlan
 
 UNITS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1.0, ""))
@@ -99,7 +99,7 @@ class Plan(RunFlags):
         """The language model's part, unless activations are stored or the user's own."""
         if self.output.cache is not None or self.planning.d_model is not None:
             return None
-        from quadric.data.model_cost import reading_cost
+        from quadric.data.forward import reading_cost
         from quadric.data.models import find_model
 
         config = self.activation_config()

@@ -12,8 +12,7 @@ from quadric.cli.flags import FlagGroup, OptionalPath, check_resumes_with
 from quadric.cli.invocation import announce, this_command
 from quadric.cli.output import say
 from quadric.cli.run_flags import Combined, RunFlags, dictionary_flags
-from quadric.data.corpus.config import CorpusConfig
-from quadric.data.settings import ActivationConfig
+from quadric.data.settings import ActivationConfig, CorpusConfig
 from quadric.run.recipes import EVEN, FINEWEB, PAPER_KINDS, PAPER_MODELS, run_of, with_layers
 
 if TYPE_CHECKING:

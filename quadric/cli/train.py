@@ -12,8 +12,7 @@ from quadric.cli.flags import OptionalPath, OptionalText, check_resumes_with
 from quadric.cli.invocation import announce, this_command
 from quadric.cli.output import say
 from quadric.cli.run_flags import RunFlags
-from quadric.data.corpus.config import CorpusConfig
-from quadric.data.settings import ActivationConfig
+from quadric.data.settings import ActivationConfig, CorpusConfig
 from quadric.train.settings import Training
 
 if TYPE_CHECKING:

@@ -14,12 +14,12 @@ depends on `ActivationStream` only, so both work. The modules, in the order in w
     token_rules           which tokens are kept
     batches, live_stream  batches with a cursor
     provenance            where they came from
-    harvesting, parts     write activations to disk, by one worker or several
+    harvesting            write activations to disk, by one worker or several
     storage               the files of a cache
     cache                 read them back
     reading, sources      `quadric.harvest`, and everything else that counts as activations
 """
 
-from quadric._io.lazy import attach
+from quadric._io import attach
 
 __getattr__, __dir__, __all__ = attach(__name__, __file__)

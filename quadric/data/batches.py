@@ -1,8 +1,10 @@
 """The batches that a stream yields, the interface that live and cached streams share, and a thread that reads ahead."""
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -13,10 +15,6 @@ from quadric.data.provenance import StreamProvenance
 if TYPE_CHECKING:
     from quadric.data.cache import CachedStream
     from quadric.data.live_stream import LiveStream
-import queue
-import threading
-from collections.abc import Iterable
-from typing import TypeVar
 
 
 @dataclass(frozen=True)
@@ -36,19 +34,16 @@ class ActivationBatch:
     def __len__(self) -> int:
         return len(self.token_ids)
 
-    def rows(self, start: int, stop: int) -> "ActivationBatch":
-        """A slice of the rows."""
+    def take(self, rows: slice | Int[Tensor, " k"]) -> "ActivationBatch":
+        """Some of the rows."""
         return ActivationBatch(
-            {name: vectors[start:stop] for name, vectors in self.activations.items()},
-            *(getattr(self, name)[start:stop] for name in COLUMNS),
+            {name: vectors[rows] for name, vectors in self.activations.items()},
+            *(getattr(self, name)[rows] for name in COLUMNS),
         )
 
-    def every(self, n: int, first: int) -> "ActivationBatch":
-        """Every n-th row, starting with row `first`."""
-        return ActivationBatch(
-            {name: vectors[first::n] for name, vectors in self.activations.items()},
-            *(getattr(self, name)[first::n] for name in COLUMNS),
-        )
+    def rows(self, start: int, stop: int) -> "ActivationBatch":
+        """A slice of the rows."""
+        return self.take(slice(start, stop))
 
     def pinned(self) -> "ActivationBatch":
         """A copy with its vectors in pinned memory, for fast transfer to a GPU; the batch itself if there is no GPU."""
@@ -65,8 +60,8 @@ def concatenated(batches: Sequence[ActivationBatch]) -> ActivationBatch:
     if len(batches) == 1:
         return batches[0]
     return ActivationBatch(
-        {name: torch.cat([each.activations[name] for each in batches]) for name in batches[0].activations},
-        *(torch.cat([getattr(each, column) for each in batches]) for column in COLUMNS),
+        {name: torch.cat([batch.activations[name] for batch in batches]) for name in batches[0].activations},
+        *(torch.cat([getattr(batch, column) for batch in batches]) for column in COLUMNS),
     )
 
 
@@ -131,6 +126,8 @@ class TokenShare:
         check_rank(rank, world_size)
         self.stream, self.rank, self.world_size = stream, rank, world_size
         self.hook_points, self.d_model, self.provenance = stream.hook_points, stream.d_model, stream.provenance
+        self.state_dict, self.load_state_dict = stream.state_dict, stream.load_state_dict
+        self.load_cursors = stream.load_cursors
 
     def __iter__(self) -> Iterator[ActivationBatch]:
         for batch in self.stream:
@@ -139,16 +136,7 @@ class TokenShare:
                     f"a batch of {len(batch)} tokens cannot be shared by {self.world_size} processes; "
                     "give a larger sequences_per_step"
                 )
-            yield batch.every(self.world_size, self.rank)
-
-    def state_dict(self) -> dict[str, Any]:
-        return self.stream.state_dict()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.stream.load_state_dict(state)
-
-    def load_cursors(self, cursors: Sequence[dict[str, Any]]) -> None:
-        self.stream.load_cursors(cursors)
+            yield batch.take(slice(self.rank, None, self.world_size))
 
 
 def check_rank(rank: int, world_size: int) -> None:
@@ -157,10 +145,10 @@ def check_rank(rank: int, world_size: int) -> None:
         raise ValueError(f"rank={rank} is not one of world_size={world_size} ranks; give 0 to {world_size - 1}")
 
 
-def check_same_batches(cursors: Sequence[dict[str, Any]], own: dict[str, Any]) -> None:
+def check_same_batches(cursors: Sequence[dict[str, Any]], here: dict[str, Any]) -> None:
     """Raise unless the streams of another number of processes had the same batches, all processes together."""
     for saved in cursors:
-        check_same_setup(_of_all_processes(saved["setup"]), _of_all_processes(own))
+        check_same_setup(_of_all_processes(saved["setup"]), _of_all_processes(here))
 
 
 def _of_all_processes(setup: dict[str, Any]) -> dict[str, Any]:
@@ -169,10 +157,10 @@ def _of_all_processes(setup: dict[str, Any]) -> dict[str, Any]:
     return {**rest, "batch": [count * setup["world_size"], unit]}
 
 
-def check_same_setup(saved: dict[str, Any], own: dict[str, Any]) -> None:
+def check_same_setup(saved: dict[str, Any], here: dict[str, Any]) -> None:
     """Raise if a cursor was saved by a stream with other batches, where it points to other rows."""
     differing = [
-        f"{name}: saved {saved.get(name)}, here {value}" for name, value in own.items() if saved.get(name) != value
+        f"{name}: saved {saved.get(name)}, here {value}" for name, value in here.items() if saved.get(name) != value
     ]
     if differing:
         raise ValueError(
@@ -184,7 +172,7 @@ Item = TypeVar("Item")
 _END = object()
 
 
-def prefetched(items: Iterable[Item], depth: int) -> Iterator[Item]:
+def prefetched(items: Iterable[Item], depth: int) -> Generator[Item]:
     """The same items, produced by a thread up to `depth` items ahead; with depth 0, produced on demand.
 
     An exception in the producer is raised in the consumer, after the items before it. Leaving the loop ends the thread.
@@ -192,45 +180,20 @@ def prefetched(items: Iterable[Item], depth: int) -> Iterator[Item]:
     if depth == 0:
         yield from items
         return
-    ready: queue.Queue[object] = queue.Queue(maxsize=depth)
-    stop = threading.Event()
+    iterator: Iterator[Any] = iter(items)
     # A new thread begins with the first GPU as its current one, whichever is that of the process.
     gpu = torch.cuda.current_device() if torch.cuda.is_initialized() else None  # type: ignore[no-untyped-call]
-    thread = threading.Thread(target=_produce, args=(items, ready, stop, gpu), name="quadric-prefetch", daemon=True)
-    thread.start()
-    try:
-        while (item := ready.get()) is not _END:
-            if isinstance(item, _Failure):
-                raise item.error
-            yield item  # type: ignore[misc]
-    finally:
-        stop.set()
-        thread.join()
 
-
-class _Failure:
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
-
-
-def _produce(items: Iterable[Item], ready: "queue.Queue[object]", stop: threading.Event, gpu: int | None) -> None:
-    try:
+    def read() -> Any:
         if gpu is not None:
             torch.cuda.set_device(gpu)
-        for item in items:
-            if not _put(ready, item, stop):
-                return
-        _put(ready, _END, stop)
-    except BaseException as error:
-        _put(ready, _Failure(error), stop)
+        return next(iterator, _END)
 
-
-def _put(ready: "queue.Queue[object]", item: object, stop: threading.Event) -> bool:
-    """Wait for room in the queue; give up if the consumer has stopped."""
-    while not stop.is_set():
-        try:
-            ready.put(item, timeout=0.1)
-        except queue.Full:
-            continue
-        return True
-    return False
+    thread = ThreadPoolExecutor(1, thread_name_prefix="quadric-prefetch")
+    try:
+        waiting = deque(thread.submit(read) for _ in range(depth))
+        while (item := waiting.popleft().result()) is not _END:
+            waiting.append(thread.submit(read))
+            yield item
+    finally:
+        thread.shutdown(cancel_futures=True)

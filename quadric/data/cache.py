@@ -6,6 +6,7 @@ pages that a batch needs are read from disk.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,9 +27,8 @@ from quadric.data.batches import (
     check_same_setup,
     prefetched,
 )
-from quadric.data.parts import joined_manifest
 from quadric.data.provenance import StreamProvenance
-from quadric.data.storage import CacheError, Manifest, Shard, damaged
+from quadric.data.storage import CacheError, Shard, damaged, read_manifest
 
 OPEN_SHARDS = 128
 WINDOW = 1 << 20
@@ -47,8 +47,8 @@ class OpenShard(NamedTuple):
 
     def vectors(self, name: str, rows: Int[Tensor, " n"]) -> Float[Tensor, "n d"]:
         """Some rows of a hook point in float32, at their own length."""
-        found = self.activations[name].index_select(0, rows).float()
-        return found.mul_(self.lengths[name].index_select(0, rows)[:, None]) if self.lengths else found
+        stored = self.activations[name].index_select(0, rows).float()
+        return stored.mul_(self.lengths[name].index_select(0, rows)[:, None]) if self.lengths else stored
 
 
 class ActivationCache:
@@ -69,7 +69,7 @@ class ActivationCache:
 
     def __init__(self, folder: str | Path, *, expected: StreamProvenance | None = None) -> None:
         self.folder = Path(folder)
-        self.manifest = joined_manifest(self.folder)
+        self.manifest = read_manifest(self.folder)
         self.provenance = self.manifest.provenance
         self.hook_points = self.provenance.hook_points
         self.d_model = self.manifest.layout.d_model
@@ -103,20 +103,17 @@ class ActivationCache:
             if shard.first_sequence <= sequence < shard.first_sequence + shard.sequences:
                 tokens = self.shard(number).sequence_tokens[sequence - shard.first_sequence]
                 return tokens[tokens >= 0]
-        raise CacheError(f"no sequence {sequence} in {self.folder}; it holds {self._n_sequences()}, counted from 0")
-
-    def _n_sequences(self) -> int:
-        return sum(shard.sequences for shard in self.manifest.shards)
+        raise CacheError(f"no sequence {sequence} in {self.folder}; take one of the sequences of its batches")
 
     def _check_expected(self, expected: StreamProvenance) -> None:
         """Raise unless the cache matches; it may hold more hook points than expected."""
         missing = [name for name in expected.hook_points if name not in self.hook_points]
-        found = [line for line in self.provenance.differences(expected) if not line.startswith("hook_points:")]
+        wrong = [line for line in self.provenance.differences(expected) if not line.startswith("hook_points:")]
         if missing:
-            found.append(f"hook_points: stored {', '.join(self.hook_points)}, asked for {', '.join(missing)} too")
-        if found:
+            wrong.append(f"hook_points: stored {', '.join(self.hook_points)}, asked for {', '.join(missing)} too")
+        if wrong:
             raise CacheError(
-                f"the cache in {self.folder} does not match the requested activations ({'; '.join(found)}); "
+                f"the cache in {self.folder} does not match the requested activations ({'; '.join(wrong)}); "
                 "harvest again, or request what it holds"
             )
 
@@ -130,8 +127,16 @@ class ActivationCache:
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, not a mapping
         except (SafetensorError, OSError) as problem:
             raise CacheError(f"{path} is damaged ({problem}); delete {path.parent} and harvest again") from None
-        if wrong := _wrong_shape(tensors, shard, self.manifest):
-            raise CacheError(f"{path} does not fit its manifest ({wrong}); delete {path.parent} and harvest again")
+        # A shape that broadcasts would repeat one row for all.
+        shapes: dict[str, tuple[int, ...]] = dict.fromkeys(COLUMNS, (shard.rows,))
+        for name in self.hook_points:
+            shapes[f"activations.{name}"] = (shard.rows, self.d_model)
+            if self.manifest.layout.unit_vectors:
+                shapes[f"lengths.{name}"] = (shard.rows,)
+        wrong = [name for name, shape in shapes.items() if name not in tensors or tensors[name].shape != shape]
+        if wrong or len(tensors.get("sequence_tokens", ())) != shard.sequences:
+            names = ", ".join(wrong or ["sequence_tokens"])
+            raise CacheError(f"{path} does not fit its manifest ({names}); delete {path.parent} and harvest again")
         starts = torch.arange(shard.first_sequence, shard.first_sequence + shard.sequences + 1)
         return OpenShard(
             {name: tensors[f"activations.{name}"] for name in self.hook_points},
@@ -142,40 +147,11 @@ class ActivationCache:
         )
 
 
-def _wrong_shape(tensors: dict[str, Tensor], shard: Shard, manifest: Manifest) -> str | None:
-    """The first tensor of a shard that is missing or has another shape than the manifest says; a shape that broadcasts
-    would otherwise repeat one row for all."""
-    expected: dict[str, tuple[int, ...]] = {
-        **{f"activations.{name}": (shard.rows, manifest.layout.d_model) for name in manifest.provenance.hook_points},
-        **dict.fromkeys(COLUMNS, (shard.rows,)),
-    }
-    if manifest.layout.unit_vectors:
-        expected |= {f"lengths.{name}": (shard.rows,) for name in manifest.provenance.hook_points}
-    for name, shape in expected.items():
-        if name not in tensors or tuple(tensors[name].shape) != shape:
-            found = tuple(tensors[name].shape) if name in tensors else "missing"
-            return f"{name} is {found}, expected {shape}"
-    tokens = tensors.get("sequence_tokens")
-    if tokens is None or tokens.ndim != 2 or len(tokens) != shard.sequences:
-        return f"sequence_tokens does not have {shard.sequences} rows"
-    return None
-
-
+@dataclass(eq=False)
 class CachedStream:
     """Batches of activations from a cache; see `ActivationStream` for its guarantees.
 
     Batch b of an epoch belongs to rank b mod world_size.
-
-    Args:
-        cache: The stored activations.
-        batch: Size of a batch.
-        hook_points: Which hook points to read; all of the cache by default.
-        seed: Seed of the shuffling; None keeps the order in which the activations were stored.
-        rank: Number of this process.
-        world_size: Number of processes that share the stream.
-        repeat: Start again at the end, in another order.
-        prefetch: Batches read ahead.
-        window: Rows that are shuffled together.
 
     Example:
         >>> from quadric.data import ActivationCache, BatchSize, CachedStream
@@ -185,37 +161,34 @@ class CachedStream:
         [200, 200, 100]
     """
 
-    def __init__(
-        self,
-        cache: ActivationCache,
-        *,
-        batch: BatchSize,
-        hook_points: tuple[str, ...] | None = None,
-        seed: int | None = 0,
-        rank: int = 0,
-        world_size: int = 1,
-        repeat: bool = False,
-        prefetch: int = 2,
-        window: int = WINDOW,
-    ) -> None:
-        check_rank(rank, world_size)
-        self.cache = cache
-        self.batch = batch
-        self.hook_points = hook_points or cache.hook_points
-        self.d_model = cache.d_model
-        self.provenance = cache.provenance
-        self.seed = seed
-        """Seed of the shuffling; None keeps the order in which the activations were stored."""
-        self.rank, self.world_size = rank, world_size
-        self.repeat = repeat
-        self.prefetch = prefetch
-        self.window = window
+    cache: ActivationCache
+    _: KW_ONLY
+    batch: BatchSize
+    hook_points: tuple[str, ...] = ()
+    """Which hook points to read; all of the cache by default."""
+    seed: int | None = 0
+    """Seed of the shuffling; None keeps the order in which the activations were stored."""
+    rank: int = 0
+    world_size: int = 1
+    """Number of processes that share the stream."""
+    repeat: bool = False
+    """Start again at the end, in another order."""
+    prefetch: int = 2
+    """Batches read ahead."""
+    window: int = WINDOW
+    """Rows that are shuffled together."""
+
+    def __post_init__(self) -> None:
+        check_rank(self.rank, self.world_size)
+        cache = self.cache
+        self.hook_points = self.hook_points or cache.hook_points
+        self.d_model, self.provenance = cache.d_model, cache.provenance
         for name in self.hook_points:
             if name not in cache.hook_points:
                 raise CacheError(f"no hook point {name} in {cache.folder}; it holds {', '.join(cache.hook_points)}")
-        if repeat and self.n_batches <= rank:
+        if self.repeat and self.n_batches <= self.rank:
             raise CacheError(
-                f"{cache.folder} holds {self.n_batches} batches, too few for world_size={world_size}; "
+                f"{cache.folder} holds {self.n_batches} batches, too few for world_size={self.world_size}; "
                 "harvest more tokens, or give smaller batches"
             )
         self._epoch, self._next = 0, 0
@@ -223,10 +196,7 @@ class CachedStream:
     @property
     def n_batches(self) -> int:
         """Batches per epoch, over all ranks."""
-        return self._n_batches_of(self.batch.count)
-
-    def _n_batches_of(self, size: int) -> int:
-        return -(-sum(self._units(shard) for shard in self.cache.manifest.shards) // size)
+        return -(-sum(self._units(shard) for shard in self.cache.manifest.shards) // self.batch.count)
 
     def __iter__(self) -> Iterator[ActivationBatch]:
         ready = ((epoch, number, batch.pinned()) for epoch, number, batch in self._batches(self._epoch, self._next))
@@ -245,26 +215,13 @@ class CachedStream:
     def load_cursors(self, cursors: Sequence[dict[str, Any]]) -> None:
         """Continue after the steps of a job with another number of processes, whose cursors these are.
 
-        The stream stands where it would if the job had had today's number of processes from its first step. In the
-        first epoch, and wherever an epoch is a whole number of steps, that is the next batch of the old job. Otherwise
-        the processes of the two jobs end their epochs at different steps, and a few batches are read twice or not.
+        In the first epoch, and wherever an epoch is a whole number of steps, the next batch is that of the old job.
+        Elsewhere its processes may have ended their epochs at different steps; then a few batches are left out.
         """
         self._check_rows(cursors[0])
         check_same_batches(cursors, self._setup())
-        steps = {self._steps_of(saved) for saved in cursors}
-        if len(steps) > 1:
-            raise CacheError(f"the cursors are of different steps ({sorted(steps)}); resume from another checkpoint")
-        per_epoch = _batches_of(self.rank, self.world_size, self.n_batches)
-        self._epoch, index = divmod(steps.pop(), per_epoch)
-        self._next = self.rank + 1 + (index - 1) * self.world_size if index else 0
-        if self._epoch and not self.repeat:
-            self._epoch, self._next = 0, self.n_batches
-
-    def _steps_of(self, saved: dict[str, Any]) -> int:
-        """How many batches the stream of a process had yielded."""
-        rank, n, size = saved["setup"]["rank"], saved["setup"]["world_size"], saved["setup"]["batch"][0]
-        per_epoch = _batches_of(rank, n, self._n_batches_of(size))
-        return int(saved["epoch"] * per_epoch + (saved["batch"] - rank - 1) // n + 1)
+        self._epoch, steps = max((saved["epoch"], _steps_of(saved)) for saved in cursors)
+        self._next = steps * self.world_size
 
     def _check_rows(self, state: dict[str, Any]) -> None:
         if (rows := state["setup"].get("rows")) != len(self.cache):
@@ -320,9 +277,10 @@ class CachedStream:
         return shards, torch.cat([torch.arange(int(a), int(b)) for a, b in zip(starts, ends, strict=True)])
 
 
-def _batches_of(rank: int, world_size: int, n_batches: int) -> int:
-    """How many of an epoch's batches belong to a rank."""
-    return len(range(rank, n_batches, world_size))
+def _steps_of(cursor: dict[str, Any]) -> int:
+    """How many batches the stream of a process had yielded in its epoch."""
+    rank, world_size = cursor["setup"]["rank"], cursor["setup"]["world_size"]
+    return int((cursor["batch"] - rank - 1) // world_size + 1)
 
 
 class _Order:

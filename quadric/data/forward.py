@@ -1,4 +1,4 @@
-"""Forward passes of a language model: activations recorded at hook points, and predictions with some of them replaced.
+"""Forward passes of a language model: activations at hook points, predictions with some of them replaced, and FLOPs.
 
 A pass stops at the last hook point. Sequences of similar length go through the model together, so that it hardly ever
 computes padding: they are sorted by length and cut into groups, each of which is padded to its own longest sequence.
@@ -7,16 +7,17 @@ forward pass: a group for every length would compute no padding at all, but read
 """
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from quadric.data.hook_points import HookPoint, HookPointError
-from quadric.data.models import LanguageModel
+from quadric.data.hook_points import HookPoint, HookPointError, parse_hook_points
+from quadric.data.models import LanguageModel, ModelSource, load_shape, plain_errors
 
 PASS_COST = 16
 """Positions that take as long as starting another forward pass, on a CPU (docs/decisions.md)."""
@@ -46,13 +47,8 @@ def pass_cost(device: torch.device) -> int:
 def length_groups(lengths: Sequence[int], cost: int, most: int | None = None) -> list[LengthGroup]:
     """Cut sequences, sorted by length, into the groups that cost least.
 
-    Args:
-        lengths: Tokens per sequence.
-        cost: Positions that take as long as starting another forward pass.
-        most: Sequences per group; any number by default.
-
-    Returns:
-        Groups from the shortest sequences to the longest; every sequence is in exactly one.
+    A forward pass costs its positions and `cost` more; a group has at most `most` sequences. The groups go from the
+    shortest sequences to the longest.
 
     Example:
         >>> length_groups([250, 12, 10, 256], cost=16)
@@ -92,16 +88,9 @@ class GroupTokens(NamedTuple):
 def run_in_groups(
     run: Callable[[GroupTokens], dict[str, Tensor]], tokens: Int[Tensor, "s l"], mask: Bool[Tensor, "s l"] | None
 ) -> dict[str, Tensor]:
-    """Run a model on sequences group by group and put its results together.
+    """Run a model on sequences group by group, and put its results (g, m, …) together as (s, l, …), 0 on padding.
 
-    Args:
-        run: From the tokens of a group to named results, (g, m, ...) each.
-        tokens: Padded on the right.
-        mask: False on padding; None if there is none.
-
-    Returns:
-        Results (s, l, ...) of all sequences in their own order, zero on padding. Without padding these are exactly the
-        results of one run.
+    The tokens are padded on the right, where the mask is False. Without padding there is one run.
     """
     if mask is None or bool(mask.all()):
         return run(GroupTokens(torch.arange(len(tokens), device=tokens.device), tokens, None))
@@ -119,8 +108,8 @@ def run_in_groups(
 
 def _tokens_of(group: LengthGroup, tokens: Int[Tensor, "s l"], mask: Bool[Tensor, "s l"]) -> GroupTokens:
     rows = torch.tensor(group.places, device=tokens.device)
-    own = mask[rows, : group.length]
-    return GroupTokens(rows, tokens[rows, : group.length], None if bool(own.all()) else own.long())
+    here = mask[rows, : group.length]
+    return GroupTokens(rows, tokens[rows, : group.length], None if bool(here.all()) else here.long())
 
 
 # The norm between attention and MLP. Gemma 3 has both of the first two, and the first is the right one.
@@ -137,8 +126,6 @@ def capture(
     points: Sequence[HookPoint],
     tokens: Int[Tensor, "s l"],
     mask: Bool[Tensor, "s l"] | None = None,
-    *,
-    early_stop: bool = True,
 ) -> dict[str, Float[Tensor, "s l d"]]:
     """Activations at hook points, by canonical name; layers after the last hook point are not run.
 
@@ -147,14 +134,14 @@ def capture(
     """
 
     def run(group: GroupTokens) -> dict[str, Tensor]:
-        found: dict[str, Tensor] = {}
+        recorded: dict[str, Tensor] = {}
         with ExitStack() as hooks, torch.no_grad():
             for point in sorted(points):
-                last = early_stop and point == max(points)
-                hooks.callback(_register(model, point, _recorder(found, str(point), last)).remove)
+                record = _recorder(recorded, str(point), point == max(points))
+                hooks.callback(_hook(model.layers, point, record).remove)
             with suppress(_LastHookReached):
                 model.decoder(input_ids=group.tokens, attention_mask=group.attention_mask, use_cache=False)
-        return found
+        return recorded
 
     return run_in_groups(run, tokens, mask)
 
@@ -162,50 +149,62 @@ def capture(
 def check_hook_points(model: LanguageModel, points: Sequence[HookPoint]) -> None:
     """Raise if the architecture lacks one of the hook points, before any work is done."""
     for point in points:
-        _register(model, point, lambda _: None).remove()
+        _place(model.layers, point)
 
 
-def _recorder(found: dict[str, Tensor], name: str, last: bool) -> Callable[[Tensor], None]:
+def _recorder(recorded: dict[str, Tensor], name: str, last: bool) -> Callable[[Tensor], Tensor]:
     owner = threading.get_ident()
 
-    def record(activation: Tensor) -> None:
+    def record(activation: Tensor) -> Tensor:
         # A stream prefetches in its own thread; a forward pass of the same model in another thread must not be stopped.
-        if threading.get_ident() != owner:
-            return
-        found[name] = activation
-        if last:
-            raise _LastHookReached
+        if threading.get_ident() == owner:
+            recorded[name] = activation
+            if last:
+                raise _LastHookReached
+        return activation
 
     return record
 
 
-def _register(model: LanguageModel, point: HookPoint, record: Callable[[Tensor], None]) -> Any:
-    layer = model.layers[point.layer]
+class _Place(NamedTuple):
+    """The module whose input or output is the activation at a hook point."""
+
+    module: nn.Module
+    is_input: bool
+
+
+def _place(layers: nn.ModuleList, point: HookPoint) -> _Place:
+    layer = layers[point.layer]
     match point.site:
         case "resid_pre":
-            return _record_input(layer, record)
+            return _Place(layer, is_input=True)
         case "resid_mid":
-            return _record_input(_norm_before_mlp(layer, point), record)
+            return _Place(_norm_before_mlp(layer, point), is_input=True)
         case "attn_out":
-            return _record_output(child(layer, ATTENTIONS, point), record)
+            return _Place(_child(layer, ATTENTIONS, point), is_input=False)
         case "mlp_out":
-            return _record_output(child(layer, ("mlp",), point), record)
+            return _Place(_child(layer, ("mlp",), point), is_input=False)
         case _:
-            return _record_output(layer, record)
+            return _Place(layer, is_input=False)
 
 
-def _record_input(module: nn.Module, record: Callable[[Tensor], None]) -> Any:
-    def hook(_: nn.Module, positional: tuple[Any, ...], named: dict[str, Any]) -> None:
-        record(positional[0] if positional else named["hidden_states"])
+def _hook(layers: nn.ModuleList, point: HookPoint, change: Callable[[Tensor], Tensor]) -> Any:
+    """Pass the activation at a hook point through a function; returns the handle that removes the hook."""
 
-    return module.register_forward_pre_hook(hook, with_kwargs=True)
+    def on_input(
+        _: nn.Module, positional: tuple[Any, ...], named: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        if positional:
+            return (change(positional[0]), *positional[1:]), named
+        return positional, named | {"hidden_states": change(named["hidden_states"])}
 
+    def on_output(_: nn.Module, __: tuple[Any, ...], output: Any) -> Any:
+        return (change(output[0]), *output[1:]) if isinstance(output, tuple) else change(output)
 
-def _record_output(module: nn.Module, record: Callable[[Tensor], None]) -> Any:
-    def hook(_: nn.Module, __: tuple[Any, ...], output: Any) -> None:
-        record(output[0] if isinstance(output, tuple) else output)
-
-    return module.register_forward_hook(hook)
+    module, is_input = _place(layers, point)
+    if is_input:
+        return module.register_forward_pre_hook(on_input, with_kwargs=True)
+    return module.register_forward_hook(on_output)
 
 
 def _norm_before_mlp(layer: nn.Module, point: HookPoint) -> nn.Module:
@@ -214,15 +213,14 @@ def _norm_before_mlp(layer: nn.Module, point: HookPoint) -> nn.Module:
             f"{point} does not exist: {type(layer).__name__} adds the outputs of attention and MLP in one step; "
             f"give resid_pre.{point.layer}, attn_out.{point.layer} or mlp_out.{point.layer}"
         )
-    return child(layer, NORMS_BEFORE_MLP, point)
+    return _child(layer, NORMS_BEFORE_MLP, point)
 
 
-def child(layer: nn.Module, names: Sequence[str], point: HookPoint) -> nn.Module:
+def _child(layer: nn.Module, names: Sequence[str], point: HookPoint) -> nn.Module:
     """The first of the named submodules that the layer has."""
     for name in names:
-        child = getattr(layer, name, None)
-        if isinstance(child, nn.Module):
-            return child
+        if isinstance(module := getattr(layer, name, None), nn.Module):
+            return module
     raise HookPointError(
         f"{point} does not exist: {type(layer).__name__} has none of {', '.join(names)}; "
         f"give resid_pre.{point.layer} instead"
@@ -239,8 +237,14 @@ class Replacement(NamedTuple):
     def of_group(self, group: GroupTokens) -> "Replacement":
         """The part for some of the sequences."""
         parts = torch.split(self.vectors, self.mask.sum(dim=1).tolist())
-        own = torch.cat([parts[row] for row in group.rows.tolist()])
-        return Replacement(self.point, self.mask[group.rows, : group.tokens.shape[1]], own)
+        vectors = torch.cat([parts[row] for row in group.rows.tolist()])
+        return Replacement(self.point, self.mask[group.rows, : group.tokens.shape[1]], vectors)
+
+    def inserted(self, hidden: Float[Tensor, "s l d"]) -> Float[Tensor, "s l d"]:
+        """A copy of the activations with the vectors in their places."""
+        hidden = hidden.clone()
+        hidden[self.mask] = self.vectors.to(hidden.dtype)
+        return hidden
 
 
 def predictions(
@@ -255,73 +259,67 @@ def predictions(
     """
 
     def run(group: GroupTokens) -> dict[str, Tensor]:
-        own = None if replacement is None else replacement.of_group(group)
-        with torch.no_grad(), _spliced(model, own):
-            found = model.causal(input_ids=group.tokens, attention_mask=group.attention_mask, use_cache=False)
-        return {"logits": found.logits.float()}
+        with ExitStack() as hooks, torch.no_grad():
+            if replacement is not None:
+                insert = replacement.of_group(group).inserted
+                hooks.callback(replace_at(model.layers, replacement.point, insert).remove)
+            output = model.causal(input_ids=group.tokens, attention_mask=group.attention_mask, use_cache=False)
+        return {"logits": output.logits.float()}
 
     return run_in_groups(run, tokens, mask)["logits"]
 
 
-@contextmanager
-def _spliced(model: LanguageModel, replacement: Replacement | None) -> Iterator[None]:
-    if replacement is None:
-        yield
-        return
-
-    def replaced(hidden: Tensor) -> Tensor:
-        hidden = hidden.clone()
-        hidden[replacement.mask] = replacement.vectors.to(hidden.dtype)
-        return hidden
-
-    hook = replace_at(model.layers, replacement.point, replaced)
-    try:
-        yield
-    finally:
-        hook.remove()
-
-
 def replace_at(layers: nn.ModuleList, point: HookPoint, replaced: Callable[[Tensor], Tensor]) -> Any:
-    """Replace the activations (s, l, d) at a hook point in every forward pass; returns the handle that removes it.
+    """Replace the activations (s, l, d) at a hook point, any but resid_mid, in every forward pass.
 
-    Args:
-        layers: Of the decoder.
-        point: Any but resid_mid.
-        replaced: From the activations to what the model continues with.
-
-    Returns:
-        A handle with `remove()`.
+    Returns a handle with `remove()`.
     """
-    layer = layers[point.layer]
-    match point.site:
-        case "resid_pre":
-            return _replace_input(layer, replaced)
-        case "attn_out":
-            return _replace_output(child(layer, ATTENTIONS, point), replaced)
-        case "mlp_out":
-            return _replace_output(child(layer, ("mlp",), point), replaced)
-        case "resid_post":
-            return _replace_output(layer, replaced)
-        case _:
-            # Replacing the input of the norm is not enough: the residual connection bypasses the norm.
-            raise HookPointError(
-                f"activations cannot be replaced at {point}; give a dictionary of resid_pre, attn_out or mlp_out"
-            )
+    if point.site == "resid_mid":
+        # Replacing the input of the norm is not enough: the residual connection bypasses the norm.
+        raise HookPointError(
+            f"activations cannot be replaced at {point}; give a dictionary of resid_pre, attn_out or mlp_out"
+        )
+    return _hook(layers, point, replaced)
 
 
-def _replace_input(module: nn.Module, replaced: Callable[[Tensor], Tensor]) -> Any:
-    def hook(
-        _: nn.Module, positional: tuple[Any, ...], named: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        if positional:
-            return (replaced(positional[0]), *positional[1:]), named
-        return positional, named | {"hidden_states": replaced(named["hidden_states"])}
-
-    return module.register_forward_pre_hook(hook, with_kwargs=True)
+FLOPS_PER_WEIGHT = 2
 
 
-def _replace_output(module: nn.Module, replaced: Callable[[Tensor], Tensor]) -> Any:
-    def hook(_: nn.Module, __: tuple[Any, ...], output: Any) -> Any:
-        return (replaced(output[0]), *output[1:]) if isinstance(output, tuple) else replaced(output)
+@dataclass(frozen=True, kw_only=True)
+class ReadingCost:
+    """Cost of running a language model up to a hook point."""
 
-    return module.register_forward_hook(hook)
+    d_model: int
+    n_layers: int
+    """Number of layers that run before the forward pass stops."""
+    flops_per_token: float
+    """FLOPs of the matrix products; an upper bound for a mixture of experts, since all experts are counted."""
+    weight_bytes: int
+    """Size of the whole model in float32."""
+
+
+def reading_cost(source: ModelSource, hook_points: str, block_length: int) -> ReadingCost:
+    """Two FLOPs per weight of the layers that run, plus attention between the tokens of a block."""
+    shape = load_shape(source)
+    points = parse_hook_points(hook_points, shape.n_layers)
+    last = points[-1]
+    n_layers = last.layer if last.site == "resid_pre" else last.layer + 1
+    with plain_errors(source.name, source.location, source.gguf_file), torch.device("meta"):
+        from transformers import AutoConfig, AutoModelForCausalLM
+
+        config = AutoConfig.from_pretrained(source.location, **source.arguments)
+        # Takes no memory: a tensor on the meta device has a shape but no values.
+        causal = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
+    model = LanguageModel(source.name, source.revision, causal, shape.tokenizer)
+    weights = sum(
+        weight.numel() for layer in model.layers[:n_layers] for weight in layer.parameters() if weight.ndim > 1
+    )
+    text = config.get_text_config()
+    width = text.num_attention_heads * (getattr(text, "head_dim", None) or shape.d_model // text.num_attention_heads)
+    attention = n_layers * 2 * FLOPS_PER_WEIGHT * block_length * width
+    return ReadingCost(
+        d_model=shape.d_model,
+        n_layers=n_layers,
+        flops_per_token=float(FLOPS_PER_WEIGHT * weights + attention),
+        weight_bytes=4 * sum(parameter.numel() for parameter in causal.parameters()),
+    )

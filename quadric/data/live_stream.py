@@ -7,12 +7,13 @@ one rank. A cursor is (epoch, forward pass, units of that pass already yielded).
 what was already yielded; the result is the same to the bit, because a pass always holds the same sequences.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
 from itertools import islice
 from typing import Any, NamedTuple
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
 from quadric.data.batches import (
     ActivationBatch,
@@ -37,8 +38,6 @@ class Cursor(NamedTuple):
     epoch: int
     forward: int
     given: int
-    counts: TokenCounts
-    """Token counts of all passes before this one."""
 
 
 @dataclass(frozen=True)
@@ -62,19 +61,9 @@ class ForwardPass:
         return self.batch.rows(sum(self.kept_per_sequence[:start]), sum(self.kept_per_sequence[:stop]))
 
 
+@dataclass(eq=False)
 class LiveStream:
     """Batches of activations straight from a language model; see `ActivationStream` for its guarantees.
-
-    Args:
-        config: Text, hook points and token rules.
-        model: The language model; `LiveStream.open` loads the one that the config names.
-        batch: Size of a batch.
-        provenance: Where the activations come from.
-        rank: Number of this process.
-        world_size: Number of processes that share the stream.
-        repeat: Start again at the end of the text, in another order.
-        prefetch: Forward passes that a thread computes ahead; by default 2, and none on a CPU.
-        documents: Documents in memory to read instead of the config's corpus.
 
     Example:
         >>> from quadric.data import ActivationConfig, BatchSize, LiveStream
@@ -85,37 +74,32 @@ class LiveStream:
         torch.Size([200, 32])
     """
 
-    def __init__(
-        self,
-        config: ActivationConfig,
-        model: LanguageModel,
-        *,
-        batch: BatchSize,
-        provenance: StreamProvenance,
-        rank: int = 0,
-        world_size: int = 1,
-        repeat: bool = False,
-        prefetch: int | None = None,
-        documents: Sequence[Document] | None = None,
-    ) -> None:
-        check_rank(rank, world_size)
-        self.config = config
-        self.model = model
-        self.batch = batch
-        self.provenance = provenance
-        self.rank, self.world_size = rank, world_size
-        self.repeat = repeat
-        self.prefetch = passes_ahead(model.device) if prefetch is None else prefetch
-        self.documents = documents
-        """Documents in memory to read instead of the config's corpus."""
-        self.points = parse_hook_points(config.hook_points, model.n_layers)
-        check_hook_points(model, self.points)
+    config: ActivationConfig
+    """Text, hook points and token rules."""
+    model: LanguageModel
+    """The language model; `LiveStream.open` loads the one that the config names."""
+    _: KW_ONLY
+    batch: BatchSize
+    provenance: StreamProvenance
+    rank: int = 0
+    world_size: int = 1
+    """Number of processes that share the stream."""
+    repeat: bool = False
+    """Start again at the end of the text, in another order."""
+    prefetch: int | None = None
+    """Forward passes that a thread computes ahead; by default 2, and none on a CPU."""
+    documents: Sequence[Document] | None = None
+    """Documents in memory to read instead of the config's corpus."""
+
+    def __post_init__(self) -> None:
+        check_rank(self.rank, self.world_size)
+        self.points = parse_hook_points(self.config.hook_points, self.model.n_layers)
+        check_hook_points(self.model, self.points)
         self.hook_points = tuple(map(str, self.points))
-        self.d_model = model.d_model
+        self.d_model = self.model.d_model
         self.blocks: TokenBlocks | None = None
         """The corpus that is being read."""
-        self._cursor = Cursor(0, 0, 0, TokenCounts())
-        self._current = TokenCounts()
+        self._cursor = Cursor(0, 0, 0)
 
     @classmethod
     def open(cls, config: ActivationConfig, *, device: str = "auto", **arguments: Any) -> "LiveStream":
@@ -125,32 +109,28 @@ class LiveStream:
         model = load_model(source, device=device, dtype=config.model_dtype)
         return cls(config, model, provenance=provenance, **arguments)
 
-    @property
-    def counts(self) -> TokenCounts:
-        """Tokens kept and dropped in all forward passes used so far."""
-        return self._cursor.counts + self._current
-
     def __iter__(self) -> Iterator[ActivationBatch]:
         parts: list[ActivationBatch] = []
-        held = 0
-        before = self._cursor.counts
-        given = self._cursor.given
-        for forward in prefetched(self.passes(self._cursor.epoch, self._cursor.forward), self.prefetch):
+        held, given = 0, self._cursor.given
+        for forward in self.ahead(self.passes(self._cursor.epoch, self._cursor.forward)):
             units = forward.units(self.batch)
             while given < units:
                 take = min(self.batch.count - held, units - given)
                 parts.append(forward.select(given, given + take, self.batch))
                 held, given = held + take, given + take
                 if held == self.batch.count:
-                    self._advance(forward, given, before)
+                    is_used_up = given == units
+                    self._cursor = Cursor(forward.epoch, forward.index + is_used_up, 0 if is_used_up else given)
                     yield concatenated(parts)
                     parts, held = [], 0
-            before, given = before + forward.counts, 0
-            last = forward
+            given = 0
         if parts:
-            self._cursor = Cursor(last.epoch, last.index + 1, 0, before)
-            self._current = TokenCounts()
+            self._cursor = Cursor(forward.epoch, forward.index + 1, 0)
             yield concatenated(parts)
+
+    def ahead(self, passes: Iterator[ForwardPass]) -> Generator[ForwardPass]:
+        """The same passes, computed ahead by a thread."""
+        return prefetched(passes, passes_ahead(self.model.device) if self.prefetch is None else self.prefetch)
 
     def passes(
         self, epoch: int = 0, start: int = 0, belongs: Callable[[int], bool] | None = None
@@ -187,14 +167,11 @@ class LiveStream:
             "epoch": self._cursor.epoch,
             "forward": self._cursor.forward,
             "given": self._cursor.given,
-            "counts": asdict(self._cursor.counts),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         check_same_setup(state["setup"], self._setup())
-        counts = TokenCounts(**state["counts"])
-        self._cursor = Cursor(state["epoch"], state["forward"], state["given"], counts)
-        self._current = TokenCounts()
+        self._cursor = Cursor(state["epoch"], state["forward"], state["given"])
 
     def load_cursors(self, cursors: Sequence[dict[str, Any]]) -> None:
         """Continue after the steps of a job with another number of processes, whose cursors these are.
@@ -206,12 +183,7 @@ class LiveStream:
         check_same_batches(cursors, self._setup())
         if self.batch.unit != "sequences":
             raise ValueError("batches of tokens cannot be divided again; resume with as many processes as before")
-        furthest = max(cursors, key=lambda saved: (saved["epoch"], saved["forward"], saved["given"]))
-        shared = furthest["setup"]["world_size"] > 1
-        counts = sum((TokenCounts(**saved["counts"]) for saved in (cursors if shared else cursors[:1])), TokenCounts())
-        own = counts if self.rank == 0 else TokenCounts()
-        self._cursor = Cursor(furthest["epoch"], furthest["forward"], furthest["given"], own)
-        self._current = TokenCounts()
+        self._cursor = max(Cursor(saved["epoch"], saved["forward"], saved["given"]) for saved in cursors)
 
     def _setup(self) -> dict[str, Any]:
         return {
@@ -221,14 +193,6 @@ class LiveStream:
             "rank": self.rank,
             "world_size": self.world_size,
         }
-
-    def _advance(self, forward: ForwardPass, given: int, before: TokenCounts) -> None:
-        if given < forward.units(self.batch):
-            self._cursor = Cursor(forward.epoch, forward.index, given, before)
-            self._current = forward.counts
-        else:
-            self._cursor = Cursor(forward.epoch, forward.index + 1, 0, before + forward.counts)
-            self._current = TokenCounts()
 
     def _run(self, epoch: int, index: int, group: list[Block]) -> ForwardPass:
         first = index * self.config.sequences_per_forward
@@ -257,13 +221,12 @@ def passes_ahead(device: torch.device) -> int:
 
 def padded(blocks: list[Block], first: int, device: torch.device) -> Sequences:
     """Blocks stacked into one batch; shorter ones are padded on the right, where causal attention does not see it."""
-    length = max(len(block.tokens) for block in blocks)
-    tokens = torch.zeros(len(blocks), length, dtype=torch.int64)
-    documents = torch.zeros_like(tokens)
-    mask = torch.zeros_like(tokens, dtype=torch.bool)
-    for row, block in enumerate(blocks):
-        size = len(block.tokens)
-        tokens[row, :size] = torch.tensor(block.tokens)
-        documents[row, :size] = torch.tensor(block.documents)
-        mask[row, :size] = True
-    return Sequences(tokens.to(device), documents.to(device), mask.to(device), first)
+    tokens, documents, mask = (
+        pad_sequence([torch.tensor(row) for row in rows], batch_first=True).to(device)
+        for rows in (
+            [block.tokens for block in blocks],
+            [block.documents for block in blocks],
+            [[True] * len(block.tokens) for block in blocks],
+        )
+    )
+    return Sequences(tokens, documents, mask, first)

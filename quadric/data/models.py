@@ -73,14 +73,9 @@ def _explanation(name: str, location: str, gguf_file: str | None, failure: Excep
     )
 
 
-def _kinds(failure: BaseException) -> set[str]:
+def _kinds(failure: BaseException | None) -> set[str]:
     """Class names of an exception and of its causes, since loaders wrap the hub's errors in their own."""
-    kinds: set[str] = set()
-    link: BaseException | None = failure
-    while link is not None and len(kinds) < 10:
-        kinds.add(type(link).__name__)
-        link = link.__cause__ or link.__context__
-    return kinds
+    return {type(failure).__name__} | _kinds(failure.__cause__ or failure.__context__) if failure else set()
 
 
 EMBEDDED = {SMOLLM2.name: SMOLLM2}
@@ -252,10 +247,11 @@ def load_model(source: ModelSource, *, device: str = "auto", dtype: ModelDtype =
     """
     place = chosen_device(device)
     with plain_errors(source.name, source.location, source.gguf_file):
-        from transformers import AutoModelForCausalLM
+        from transformers import AutoModelForCausalLM, GgufConfig
 
+        unpacked = {"quantization_config": GgufConfig(dequantize=True)} if source.gguf_file else {}
         model = AutoModelForCausalLM.from_pretrained(
-            source.location, dtype=resolved_dtype(dtype, place), **source.arguments, **_unpacked(source)
+            source.location, dtype=resolved_dtype(dtype, place), **source.arguments, **unpacked
         )
         tokenizer = _load_tokenizer(source)
     ready: nn.Module = nn.Module.to(model, place).requires_grad_(False).train(False)
@@ -324,14 +320,6 @@ def _load_tokenizer(source: ModelSource) -> Tokenizer:
     from transformers import AutoTokenizer
 
     return Tokenizer(AutoTokenizer.from_pretrained(source.location, **source.arguments))
-
-
-def _unpacked(source: ModelSource) -> dict[str, Any]:
-    if source.gguf_file is None:
-        return {}
-    from transformers import GgufConfig
-
-    return {"quantization_config": GgufConfig(dequantize=True)}
 
 
 def _find_gguf(path: Path) -> ModelSource:

@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, cast
 
-from quadric._io.files import shown
 from quadric._io.records import record_from_json
 from quadric.data.corpus import CorpusConfig, CorpusIdentity, identify
 from quadric.data.hook_points import parse_hook_points
@@ -31,6 +30,8 @@ from quadric.model import Provenance
 from quadric.version import __version__
 
 NOT_COMPARED = ("quadric_version",)
+TOP_LEVEL = ("split", "packing", "block_length")
+"""Settings of the corpus that are fields of their own in a provenance."""
 ROWS = "rows"
 """Used as the hook point of rows that the user provides."""
 
@@ -82,15 +83,8 @@ class StreamProvenance:
     @classmethod
     def from_dict(cls, record: object) -> "StreamProvenance":
         """The inverse of `to_dict`; unknown or missing keys are errors."""
-        if not isinstance(record, dict):
-            raise ProvenanceError(f"provenance is {shown(record)}; expected an object")
-        names = {field.name for field in fields(cls)}
-        if names != {*record, "rows_sha256"}:
-            raise ProvenanceError(
-                f"provenance has unknown fields {sorted(set(record) - names)} and lacks "
-                f"{sorted(names - set(record))}; it was written by another version of Quadric, which can read it"
-            )
-        return record_from_json(cls, {"rows_sha256": None, **record}, "provenance")
+        complete = {"rows_sha256": None, **record} if isinstance(record, dict) else record
+        return record_from_json(cls, complete, "provenance")
 
     def differences(self, asked: "StreamProvenance") -> list[str]:
         """Every field in which the stored provenance differs from the requested one, with both values."""
@@ -99,16 +93,16 @@ class StreamProvenance:
 
 def differences(stored: dict[str, Any], asked: dict[str, Any], ignore: tuple[str, ...] = ()) -> list[str]:
     """`field: stored X, asked for Y` for every field that differs; nested fields are named by their path."""
-    found = []
-    for name in [*stored, *(name for name in asked if name not in stored)]:
+    lines = []
+    for name in dict.fromkeys([*stored, *asked]):
         here, there = stored.get(name), asked.get(name)
         if name in ignore or here == there:
             continue
         if isinstance(here, dict) and isinstance(there, dict):
-            found += [f"{name}.{line}" for line in differences(here, there)]
+            lines += [f"{name}.{line}" for line in differences(here, there)]
         else:
-            found.append(f"{name}: stored {json.dumps(here)}, asked for {json.dumps(there)}")
-    return found
+            lines.append(f"{name}: stored {json.dumps(here)}, asked for {json.dumps(there)}")
+    return lines
 
 
 def describe(config: ActivationConfig, *, device: str = "auto") -> StreamProvenance:
@@ -149,7 +143,7 @@ def provenance_of(
     dtype = resolved_dtype(config.model_dtype, chosen_device(device))
     corpus = corpus or identify(config.corpus)
     settings = asdict(config.corpus)
-    own_fields = {name: settings.pop(name) for name in ("split", "packing", "block_length")}
+    top_level = {name: settings.pop(name) for name in TOP_LEVEL}
     for recorded_as_identity in ("source", "revision"):
         del settings[recorded_as_identity]
     return StreamProvenance(
@@ -162,7 +156,7 @@ def provenance_of(
         corpus_revision=corpus.revision,
         corpus_settings=settings,
         token_rules=config.rules.as_recorded(shape.tokenizer),
-        **own_fields,
+        **top_level,
     )
 
 
@@ -172,48 +166,42 @@ def config_from(provenance: Provenance, *, model: str | None = None, corpus: str
     `model` and `corpus` give their present location, since provenance records only the name of a folder or file. A
     dictionary that was trained elsewhere records no text: `corpus` is then read by the rules that are the default here.
     """
-    if _trained_elsewhere(provenance):
-        return _with_default_rules(provenance, model, corpus)
-    required = ("model", "hook_point", "corpus", "corpus_settings", "split", "packing", "block_length", "token_rules")
-    if missing := [name for name in required if getattr(provenance, name) is None]:
+    if provenance.hook_point is not None and provenance.corpus_settings is None and provenance.token_rules is None:
+        return _with_default_rules(provenance, provenance.hook_point, model, corpus)
+    required = ("model", "hook_point", "corpus", "corpus_settings", *TOP_LEVEL, "token_rules")
+    recorded = {name: getattr(provenance, name) for name in required}
+    if missing := [name for name, value in recorded.items() if value is None]:
         raise ValueError(
             f"the autoencoder does not record its {', '.join(missing)}, so its activations cannot be computed again; "
             "train it with quadric train, which records them"
         )
-    assert provenance.model is not None
-    assert provenance.hook_point is not None
-    assert provenance.corpus_settings is not None
-    assert provenance.token_rules is not None
-    own = {field.name for field in fields(TokenRules)}
-    settings = provenance.corpus_settings | {
-        "source": corpus or provenance.corpus,
-        "revision": _hub_revision(provenance.corpus_revision) if corpus is None else None,
-        **{name: getattr(provenance, name) for name in ("split", "packing", "block_length")},
-    }
+    names = {field.name for field in fields(TokenRules)}
     return ActivationConfig(
-        model=model or provenance.model,
+        model=model or recorded["model"],
         model_revision=_hub_revision(provenance.model_revision) if model is None else None,
         model_dtype=cast(ModelDtype, provenance.model_dtype or "auto"),
-        hook_points=provenance.hook_point,
-        corpus=CorpusConfig(**settings),
-        rules=TokenRules(**{name: value for name, value in provenance.token_rules.items() if name in own}),
+        hook_points=recorded["hook_point"],
+        corpus=CorpusConfig(
+            source=corpus or recorded["corpus"],
+            revision=_hub_revision(provenance.corpus_revision) if corpus is None else None,
+            **{name: recorded[name] for name in TOP_LEVEL},
+            **recorded["corpus_settings"],
+        ),
+        rules=TokenRules(**{name: value for name, value in recorded["token_rules"].items() if name in names}),
     )
 
 
-def _trained_elsewhere(provenance: Provenance) -> bool:
-    return provenance.hook_point is not None and provenance.corpus_settings is None and provenance.token_rules is None
-
-
-def _with_default_rules(provenance: Provenance, model: str | None, corpus: str | None) -> ActivationConfig:
+def _with_default_rules(
+    provenance: Provenance, hook_point: str, model: str | None, corpus: str | None
+) -> ActivationConfig:
     name = model or provenance.model
-    assert provenance.hook_point is not None
     if name is None or corpus is None:
         missing = [flag for flag, value in (("--model", name), ("--corpus", corpus)) if value is None]
         raise ValueError(
-            f"the autoencoder was trained elsewhere, on {provenance.model or 'an unknown model'} at "
-            f"{provenance.hook_point}, and does not record its text; give {' and '.join(missing)}"
+            f"the autoencoder was trained elsewhere, on {provenance.model or 'an unknown model'} at {hook_point}, "
+            f"and does not record its text; give {' and '.join(missing)}"
         )
-    return ActivationConfig(model=name, hook_points=provenance.hook_point, corpus=CorpusConfig(source=corpus))
+    return ActivationConfig(model=name, hook_points=hook_point, corpus=CorpusConfig(source=corpus))
 
 
 def _hub_revision(recorded: str | None) -> str | None:
@@ -239,27 +227,27 @@ def check_same_model(model: LanguageModel | Any, provenance: Provenance) -> None
     wanted = provenance.model_revision
     if wanted is None:
         return
-    found = revision_like(model, wanted)
-    if found == wanted:
+    revision = _revision_like(model, wanted)
+    if revision == wanted:
         return
-    known = f"it has revision {found[:27]}" if found else "its revision is unknown"
+    known = f"it has revision {revision[:27]}" if revision else "its revision is unknown"
     raise WrongModelError(
         f"the dictionary was trained on {provenance.model} (revision {wanted[:27]}), and this model may be another: "
         f"{known}; load the model of the dictionary, or give check_model=False if you are sure"
     )
 
 
-def revision_like(model: LanguageModel | Any, wanted: str) -> str | None:
+def _revision_like(model: LanguageModel | Any, wanted: str) -> str | None:
     """The model's revision, of the kind of the wanted one if it has that: sampled values, files, or a commit."""
     causal = model.causal if isinstance(model, LanguageModel) else model
     if wanted.startswith(SAMPLED):
         return sampled_fingerprint(causal)
-    own = model.revision if isinstance(model, LanguageModel) else None
-    if own is not None and not own.startswith(SAMPLED):
-        return own
+    recorded = model.revision if isinstance(model, LanguageModel) else None
+    if recorded is not None and not recorded.startswith(SAMPLED):
+        return recorded
     # A model that was given in memory: `from_pretrained` notes where it came from.
     folder = Path(str(getattr(causal.config, "name_or_path", "") or ""))
     if wanted.startswith(FILES) and folder.name and (folder / "config.json").is_file():
         return folder_fingerprint(folder)
     commit: str | None = getattr(causal.config, "_commit_hash", None)
-    return commit or own
+    return commit or recorded

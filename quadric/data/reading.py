@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from quadric.data.models import (
     model_in_memory,
     shape_of,
 )
-from quadric.data.provenance import ActivationConfig, StreamProvenance, provenance_of
+from quadric.data.provenance import ActivationConfig, provenance_of
 from quadric.data.sources import Activations, ActivationsInMemory, ActivationsOnDisk, SequenceText
 from quadric.data.token_rules import TokenRules
 
@@ -76,76 +76,63 @@ def harvest(
         >>> acts["mlp_out.2"].shape
         torch.Size([500, 32])
     """
-    wanted = _Wanted.of(texts, block_length, tokens)
+    if tokens is not None and tokens < 1:
+        raise ValueError(f"tokens={tokens} is not positive; give at least 1")
+    if isinstance(texts, str | Path):
+        tokens = tokens or DEFAULT_TOKENS
+        documents, identity = None, None
+        corpus = CorpusConfig(source=str(texts), block_length=block_length)
+    else:
+        documents = _documents(texts)
+        identity = _identity(documents)
+        corpus = CorpusConfig(
+            source=IN_MEMORY, block_length=block_length, packing="separate", held_out_fraction=0.0, seed=None
+        )
     config = ActivationConfig(
         model=model if isinstance(model, str) else "in memory",
-        hook_points=_hook_points(layer),
-        corpus=wanted.corpus,
+        hook_points=",".join(map(str, [layer] if isinstance(layer, int | str) else layer)),
+        corpus=corpus,
         rules=rules or TokenRules(),
         sequences_per_forward=sequences_per_forward,
     )
     with progress_bar(shown=progress) as report, _loaded(model, tokenizer, device) as loaded:
-        provenance = _provenance(config, loaded, wanted, device)
+        source = ModelSource(loaded.name, loaded.revision, location="")
+        described = provenance_of(config, source, shape_of(loaded), str(chosen_device(device)), identity)
+        provenance = replace(described, model_dtype=loaded.dtype)
 
         def open_stream() -> LiveStream:
             batch = BatchSize(sequences=1)
-            return LiveStream(config, loaded, batch=batch, provenance=provenance, documents=wanted.documents)
+            return LiveStream(config, loaded, batch=batch, provenance=provenance, documents=documents)
 
         if out is None:
-            return _in_memory(open_stream(), wanted.tokens, report)
-        storage = HarvestConfig(tokens=wanted.tokens or wanted.most_tokens(loaded))
+            return _in_memory(open_stream(), tokens, report)
+        storage = HarvestConfig(tokens=tokens or _most_tokens(documents or [], loaded))
         fill_folder(Path(out), storage, provenance, loaded.d_model, sequences_per_forward, open_stream, report)
         return ActivationsOnDisk(out)
-
-
-@dataclass(frozen=True)
-class _Wanted:
-    """The text to read, and how many tokens of it to keep."""
-
-    corpus: CorpusConfig
-    documents: list[Document] | None
-    tokens: int | None
-    """Number of tokens to keep; None for all."""
-
-    @classmethod
-    def of(cls, texts: str | Path | Sequence[str], block_length: int, tokens: int | None) -> "_Wanted":
-        if tokens is not None and tokens < 1:
-            raise ValueError(f"tokens={tokens} is not positive; give at least 1")
-        if isinstance(texts, str | Path):
-            return cls(CorpusConfig(source=str(texts), block_length=block_length), None, tokens or DEFAULT_TOKENS)
-        documents = _documents(texts)
-        corpus = CorpusConfig(
-            source=IN_MEMORY, block_length=block_length, packing="separate", held_out_fraction=0.0, seed=None
-        )
-        return cls(corpus, documents, tokens)
-
-    def identity(self) -> CorpusIdentity | None:
-        """Identity of strings in memory, by their hash; None for a corpus, which has its own."""
-        if self.documents is None:
-            return None
-        digest = hashlib.sha256()
-        for document in self.documents:
-            digest.update(document.text.encode("utf-8", "surrogatepass") + b"\0")
-        return CorpusIdentity(IN_MEMORY, f"sha256:{digest.hexdigest()}")
-
-    def most_tokens(self, model: LanguageModel) -> int:
-        """An upper bound for the tokens of strings in memory: every token, and a BOS before each of its blocks."""
-        encoded = model.tokenizer.encode([each.text for each in self.documents or []])
-        return max(1, 2 * sum(map(len, encoded)) + len(encoded))
 
 
 def _documents(texts: Sequence[str]) -> list[Document]:
     for number, text in enumerate(texts):
         if not isinstance(text, str):
             raise CorpusError(f"text {number} is a {type(text).__name__}; give a list of strings, or one path or name")
-    found = [Document(number, text) for number, text in enumerate(texts) if text.strip()]
-    if not found:
+    documents = [Document(number, text) for number, text in enumerate(texts) if text.strip()]
+    if not documents:
         raise CorpusError(f"all {len(texts)} texts are empty or white space; give at least one with words")
-    return found
+    return documents
 
 
-def _hook_points(layer: int | str | Sequence[int | str]) -> str:
-    return ",".join(map(str, [layer] if isinstance(layer, int | str) else layer))
+def _identity(documents: Sequence[Document]) -> CorpusIdentity:
+    """Strings in memory are known by their hash."""
+    digest = hashlib.sha256()
+    for document in documents:
+        digest.update(document.text.encode("utf-8", "surrogatepass") + b"\0")
+    return CorpusIdentity(IN_MEMORY, f"sha256:{digest.hexdigest()}")
+
+
+def _most_tokens(documents: Sequence[Document], model: LanguageModel) -> int:
+    """An upper bound for the tokens of strings in memory: every token, and a BOS before each of its blocks."""
+    encoded = model.tokenizer.encode([document.text for document in documents])
+    return max(1, 2 * sum(map(len, encoded)) + len(encoded))
 
 
 @contextmanager
@@ -165,12 +152,6 @@ def _loaded(model: Any, tokenizer: Any, device: str) -> Iterator[LanguageModel]:
         loaded.causal.train(was_training)
 
 
-def _provenance(config: ActivationConfig, model: LanguageModel, wanted: _Wanted, device: str) -> StreamProvenance:
-    source = ModelSource(model.name, model.revision, location="")
-    found = provenance_of(config, source, shape_of(model), str(chosen_device(device)), wanted.identity())
-    return replace(found, model_dtype=model.dtype)
-
-
 def _in_memory(stream: LiveStream, tokens: int | None, on_progress: Progress) -> ActivationsInMemory:
     passes, n_rows = list[ForwardPass](), 0
     for forward in stream.passes():
@@ -179,8 +160,8 @@ def _in_memory(stream: LiveStream, tokens: int | None, on_progress: Progress) ->
         on_progress("harvest", n_rows if tokens is None else min(n_rows, tokens), tokens or n_rows, "tokens")
         if tokens is not None and n_rows >= tokens:
             break
-    batch = concatenated([each.batch for each in passes]).rows(0, tokens or n_rows)
-    sequences = [each for forward in passes for each in _sequences(forward)]
+    batch = concatenated([forward.batch for forward in passes]).rows(0, tokens or n_rows)
+    sequences = [sequence for forward in passes for sequence in _sequences(forward)]
     return ActivationsInMemory(batch, stream.provenance, sequences, stream.model.tokenizer)
 
 

@@ -73,16 +73,6 @@ WIKITEXT_2 = Resource(
     licence="CC BY-SA 3.0",
     attribution="WikiText-2 by Merity et al., from Wikipedia's verified good and featured articles",
 )
-SAE_PROBES = Resource(
-    name="sae-probes",
-    package="sae-probes",
-    version="0.4.2",
-    wheel="sae_probes-0.4.2-py3-none-any.whl",
-    sha256="245700c8df310760e3d5b23d657ae5196489813f3012b55975057d8239d8be03",
-    members=(),  # named one by one in quadric/studies/probing/catalogue.toml
-    licence="MIT for the package; each data set has its own terms, see quadric/studies/probing/catalogue.toml",
-    attribution="Labelled texts collected for 'Are Sparse Autoencoders Useful?' by Kantamneni et al., 2025",
-)
 
 
 class ResourceError(OSError):
@@ -122,10 +112,10 @@ def open_member(resource: Resource, member: str) -> Iterator[IO[bytes]]:
 
 
 def _verify(resource: Resource, path: Path) -> None:
-    found = sha256_of_file(path)
-    if found != resource.sha256:
+    sha256 = sha256_of_file(path)
+    if sha256 != resource.sha256:
         raise ResourceError(
-            f"{path} has sha256 {found}, expected {resource.sha256}; "
+            f"{path} has sha256 {sha256}, expected {resource.sha256}; "
             f"delete it and run again to download {resource.package}=={resource.version} again"
         )
 

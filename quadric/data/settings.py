@@ -7,15 +7,71 @@ import re
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from quadric.data.corpus.config import CorpusConfig
-
 if TYPE_CHECKING:
     from quadric.data.tokenizer import Tokenizer
 
 ModelDtype = Literal["auto", "float32", "bfloat16", "float16"]
 StoredDtype = Literal["float16", "bfloat16", "float32"]
+Packing = Literal["packed", "separate"]
+Split = Literal["train", "held_out"]
 
 OUTLIER_MEDIAN = "over the tokens of a sequence that the other rules keep"
+
+
+class CorpusError(ValueError):
+    """The requested text is missing, empty or unreadable."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorpusConfig:
+    """Which text to read, in which order, and how to split it into blocks.
+
+    Example:
+        >>> from quadric.data.corpus import CorpusConfig
+        >>> config = CorpusConfig(source="texts.jsonl", topic_field="topic", block_length=128)
+        >>> config.split
+        'train'
+    """
+
+    source: str = "wiki-leads"
+    """A packaged corpus, a file, a folder, a glob (.txt, .jsonl, .parquet), several of these joined by +
+    (wikitext-2+wiki-leads), or a hub dataset `owner/name`."""
+    subset: str | None = None
+    """Configuration of a hub dataset, e.g. sample-10BT of FineWeb."""
+    revision: str | None = None
+    """Revision of a hub dataset; the newest by default. The commit is recorded in both cases."""
+    hub_split: str = "train"
+    """Which of a hub dataset's own splits to read."""
+    text_field: str = "text"
+    """Field or column that holds the text (.jsonl, .parquet and hub datasets)."""
+    topic_field: str | None = None
+    """Field or column that holds a topic label, if there is one."""
+    document_separator: str | None = None
+    """String that splits a .txt file into documents; by default each file is one document."""
+    split: Split = "train"
+    """Read the training documents or the held-out documents."""
+    held_out_fraction: float = 0.05
+    """Share of documents to hold out. Whether a document is held out depends only on its text, not on the seed."""
+    seed: int | None = 0
+    """Seed of the shuffle; None keeps the order of the source."""
+    shuffle_buffer: int = 16384
+    """Size of the shuffle buffer in documents; a smaller corpus is shuffled completely."""
+    packing: Packing = "packed"
+    """Pack consecutive documents into full blocks, or keep documents separate."""
+    block_length: int = 256
+    """Tokens per block; with packing=separate, the maximum sequence length."""
+
+    def __post_init__(self) -> None:
+        if self.block_length < 2:
+            raise CorpusError(f"block_length={self.block_length} is too short; use at least 2 tokens")
+        if not 0 <= self.held_out_fraction < 1:
+            raise CorpusError(f"held_out_fraction={self.held_out_fraction} must be in [0, 1); use e.g. 0.05")
+        if self.shuffle_buffer < 1:
+            raise CorpusError(
+                f"shuffle_buffer={self.shuffle_buffer} must be at least 1; use seed=None to keep the order"
+            )
+        if self.split == "held_out" and self.held_out_fraction == 0:
+            raise CorpusError("held_out_fraction=0 leaves split=held_out empty; use a share such as 0.05")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,13 +161,30 @@ class HarvestPart:
     def __str__(self) -> str:
         return f"{self.number}/{self.count}"
 
+    @property
+    def folder(self) -> str:
+        """Name of the folder of this part."""
+        return f"part-{self.number}-of-{self.count}"
+
+    def share(self, tokens: int) -> int:
+        """How many of the tokens of all parts together this one stores."""
+        return tokens // self.count + (self.number < tokens % self.count)
+
+    def shard(self, index: int) -> int:
+        """The number in the whole cache of this part's shard."""
+        return self.number + index * self.count
+
+    @property
+    def is_whole(self) -> bool:
+        return self.count == 1
+
     @classmethod
     def parse(cls, text: str) -> "HarvestPart":
         """A part as it is written on the command line, e.g. 3/8."""
-        found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
-        if found is None or not int(found[1]) < int(found[2]):
+        match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
+        if match is None or not int(match[1]) < int(match[2]):
             raise ValueError(f"shard={text} is not one of N parts; give 0/N to N-1/N, e.g. 0/8 to 7/8")
-        return cls(int(found[1]), int(found[2]))
+        return cls(int(match[1]), int(match[2]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,10 +213,10 @@ class HarvestConfig:
             raise ValueError(f"tokens={self.tokens} is not positive; give at least 1")
         if self.sequences_per_shard < 1:
             raise ValueError(f"sequences_per_shard={self.sequences_per_shard} must be at least 1")
-        if self.shard is not None:
-            HarvestPart.parse(self.shard)
+        if self.tokens < self.part.count:
+            raise ValueError(f"tokens={self.tokens} is fewer than one per part; give at least {self.part.count}")
 
     @property
-    def part(self) -> HarvestPart | None:
-        """The part to harvest; None for everything."""
-        return None if self.shard is None else HarvestPart.parse(self.shard)
+    def part(self) -> HarvestPart:
+        """The part to harvest; 0/1 is everything."""
+        return HarvestPart.parse("0/1" if self.shard is None else self.shard)

@@ -8,6 +8,7 @@
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from quadric.data.batches import COLUMNS, ActivationBatch, ActivationStream, BatchSize, check_same_setup
+from quadric.data.batches import ActivationBatch, ActivationStream, BatchSize, check_same_setup
 from quadric.data.cache import ActivationCache, CachedStream
 from quadric.data.provenance import ROWS, StreamProvenance
 
@@ -27,11 +28,12 @@ REMEMBERED_ROWS = 32_768
 def checked_rows(rows: Any) -> Tensor:
     """A floating-point tensor (n, d), converted to at least float32; anything else is an error."""
     if not isinstance(rows, Tensor) or not rows.is_floating_point() or rows.ndim != 2 or 0 in rows.shape:
-        found = f"{rows.dtype} of shape {tuple(rows.shape)}" if isinstance(rows, Tensor) else type(rows).__name__
-        raise ValueError(f"activations are {found}; expected a floating-point tensor of shape (n, d), e.g. x.float()")
+        kind = f"{rows.dtype} of shape {tuple(rows.shape)}" if isinstance(rows, Tensor) else type(rows).__name__
+        raise ValueError(f"activations are {kind}; expected a floating-point tensor of shape (n, d), e.g. x.float()")
     return rows.detach().to(torch.promote_types(rows.dtype, torch.float32))
 
 
+@dataclass(eq=False)
 class RowStream:
     """Batches of rows in memory, shuffled differently in every epoch.
 
@@ -39,28 +41,26 @@ class RowStream:
     usable estimate of the density, and the next epoch contains these rows again.
     """
 
-    def __init__(
-        self,
-        rows: ActivationBatch,
-        provenance: StreamProvenance,
-        batch_tokens: int,
-        *,
-        seed: int | None = 0,
-        repeat: bool = False,
-    ) -> None:
-        self.rows, self.seed, self.repeat = rows, seed, repeat
-        self.batch_tokens = min(batch_tokens, len(rows))
-        self.hook_points, self.provenance = tuple(rows.activations), provenance
-        self.d_model = next(iter(rows.activations.values())).shape[1]
+    rows: ActivationBatch
+    provenance: StreamProvenance
+    batch_tokens: int
+    seed: int | None = 0
+    """Seed of the shuffling; None keeps the order of the rows."""
+    repeat: bool = False
+
+    def __post_init__(self) -> None:
+        self.batch_tokens = min(self.batch_tokens, len(self.rows))
+        self.hook_points = tuple(self.rows.activations)
+        self.d_model = next(iter(self.rows.activations.values())).shape[1]
         self._epoch, self._next = 0, 0
 
     def __iter__(self) -> Iterator[ActivationBatch]:
         while True:
             order = self._order()
             while self._next < self._n_batches():
-                start = self._next * self.batch_tokens
+                batch = slice(self._next * self.batch_tokens, (self._next + 1) * self.batch_tokens)
                 self._next += 1
-                yield self._select(order, start, min(start + self.batch_tokens, len(self.rows)))
+                yield self.rows.take(batch if order is None else order[batch])
             if not self.repeat:
                 return
             self._epoch, self._next = self._epoch + 1, 0
@@ -84,15 +84,6 @@ class RowStream:
             return None
         mixed = np.random.SeedSequence([self.seed, self._epoch]).generate_state(1)[0]
         return torch.randperm(len(self.rows), generator=torch.Generator().manual_seed(int(mixed)))
-
-    def _select(self, order: Tensor | None, start: int, stop: int) -> ActivationBatch:
-        if order is None:
-            return self.rows.rows(start, stop)
-        chosen = order[start:stop]
-        return ActivationBatch(
-            {name: vectors[chosen] for name, vectors in self.rows.activations.items()},
-            *(getattr(self.rows, name)[chosen] for name in COLUMNS),
-        )
 
 
 class RememberedChunks:
@@ -122,21 +113,18 @@ class RememberedChunks:
             yield chunk
 
 
+@dataclass(eq=False)
 class ChunkStream:
     """Batches of exactly `batch_tokens` rows from an iterable of chunks, in order."""
 
-    def __init__(
-        self,
-        chunks: Iterable[Tensor],
-        d_model: int,
-        provenance: StreamProvenance,
-        batch_tokens: int,
-        *,
-        repeat: bool = False,
-    ) -> None:
-        self.chunks, self.d_model, self.provenance = chunks, d_model, provenance
-        self.hook_points = provenance.hook_points
-        self.batch_tokens, self.repeat = batch_tokens, repeat
+    chunks: Iterable[Tensor]
+    d_model: int
+    provenance: StreamProvenance
+    batch_tokens: int
+    repeat: bool = False
+
+    def __post_init__(self) -> None:
+        self.hook_points = self.provenance.hook_points
         self._given = 0
         """Number of rows yielded since the start of the first epoch."""
 
@@ -220,21 +208,19 @@ class SequenceText(NamedTuple):
     documents: Int[np.ndarray, " l"]
 
 
+@dataclass(eq=False, repr=False)
 class ActivationsInMemory(Activations):
     """Rows in memory, returned by `harvest` or made from a tensor."""
 
-    def __init__(
-        self,
-        batch: ActivationBatch,
-        provenance: StreamProvenance,
-        sequences: Sequence[SequenceText] = (),
-        tokenizer: Any = None,
-        texts: Sequence[str] | None = None,
-    ) -> None:
-        self.batch, self.provenance = batch, provenance
-        self.hook_points = tuple(batch.activations)
-        self.d_model = next(iter(batch.activations.values())).shape[1]
-        self.sequences, self.tokenizer, self.texts = sequences, tokenizer, texts
+    batch: ActivationBatch
+    provenance: StreamProvenance
+    sequences: Sequence[SequenceText] = ()
+    tokenizer: Any = None
+    texts: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        self.hook_points = tuple(self.batch.activations)
+        self.d_model = next(iter(self.batch.activations.values())).shape[1]
 
     def __len__(self) -> int:
         return len(self.batch)
@@ -311,22 +297,20 @@ def as_activations(x: Any, texts: Sequence[str] | None = None) -> Activations:
         >>> as_activations(torch.randn(100, 8))
         Activations(100 × 8 at rows)
     """
-    if isinstance(x, Activations):
-        found = x
-    elif isinstance(x, str | Path):
-        found = ActivationsOnDisk(x)
-    elif isinstance(x, Tensor | np.ndarray):
+    if isinstance(x, Tensor | np.ndarray):
         return rows_in_memory(checked_rows(torch.as_tensor(x)), texts)
-    elif isinstance(x, Iterable):
-        found = ActivationChunks(x)
-    else:
-        raise ValueError(
-            f"activations are a {type(x).__name__}; give a tensor (n, d), an iterable of tensors, a cache folder, or "
-            "the result of quadric.harvest"
-        )
     if texts is not None:
         raise ValueError("texts belong to the rows of a tensor; these activations are not a tensor, leave texts out")
-    return found
+    if isinstance(x, Activations):
+        return x
+    if isinstance(x, str | Path):
+        return ActivationsOnDisk(x)
+    if isinstance(x, Iterable):
+        return ActivationChunks(x)
+    raise ValueError(
+        f"activations are a {type(x).__name__}; give a tensor (n, d), an iterable of tensors, a cache folder, or "
+        "the result of quadric.harvest"
+    )
 
 
 def rows_in_memory(rows: Float[Tensor, "n d"], texts: Sequence[str] | None = None) -> ActivationsInMemory:
@@ -335,9 +319,7 @@ def rows_in_memory(rows: Float[Tensor, "n d"], texts: Sequence[str] | None = Non
         raise ValueError(f"there are {len(texts)} texts for {len(rows)} rows; give one text per row")
     numbers = torch.arange(len(rows))
     batch = ActivationBatch({ROWS: rows}, numbers, numbers, numbers, torch.zeros_like(numbers))
-    provenance = StreamProvenance(hook_points=(ROWS,), rows_sha256=_fingerprint(rows))
+    content = rows.contiguous().cpu().numpy().view(np.uint8).data
+    fingerprint = f"sha256:{hashlib.sha256(content).hexdigest()}"
+    provenance = StreamProvenance(hook_points=(ROWS,), rows_sha256=fingerprint)
     return ActivationsInMemory(batch, provenance, texts=texts)
-
-
-def _fingerprint(rows: Float[Tensor, "n d"]) -> str:
-    return f"sha256:{hashlib.sha256(rows.contiguous().cpu().numpy().view(np.uint8).data).hexdigest()}"

@@ -8,22 +8,18 @@ complete; anything else in the folder is left over from an interrupted write.
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
-from itertools import accumulate
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
-from safetensors import safe_open
 from safetensors.torch import save
 from torch import Tensor
 from torch.nn.functional import pad
 
-from quadric._io.files import read_json, sha256_of_file, shown, write_atomically
-from quadric._io.records import check_keys, record_from_json
+from quadric._io.files import read_json, shown, write_atomically
+from quadric._io.records import record_from_json
 from quadric.data.batches import COLUMNS, concatenated
 from quadric.data.live_stream import ForwardPass
 from quadric.data.provenance import StreamProvenance, differences
@@ -32,8 +28,8 @@ from quadric.data.token_rules import TokenCounts
 
 FORMAT = 2
 NAME = "manifest.json"
-IN_PART = re.compile(r"part-(?P<part>\d+)-of-(?P<count>\d+)/(?P<file>[^/]+)")
-"""File of a shard that one of several workers harvested; see `parts`."""
+SHARD_FILE = re.compile(r"(?:part-(?P<part>\d+)-of-(?P<count>[1-9]\d*)/)?shard-(?P<number>\d{5,9})\.safetensors")
+"""File of a shard, in the folder of the cache or of one of its parts."""
 
 
 class CacheError(ValueError):
@@ -107,76 +103,45 @@ class Manifest:
 
 def read_manifest(folder: Path) -> Manifest:
     """Read the manifest of a cache folder; a missing or damaged one is an error."""
-    if not (folder / NAME).is_file():
+    path, remedy = folder / NAME, "delete the folder and harvest again"
+    if not path.is_file():
+        if any(folder.glob("part-*-of-*")):
+            raise CacheError(f"the parts in {folder} are not joined; run any of them again to see which are missing")
         raise CacheError(f"{folder} has no {NAME}; give a folder that `quadric harvest` wrote")
-    with named_damage(folder / NAME) as record:
-        manifest = manifest_from_record(record)
-        _check_shards(manifest)
-    return manifest
-
-
-@contextmanager
-def named_damage(path: Path) -> Iterator[dict[str, Any]]:
-    """The contents of a manifest; whatever is wrong with them inside the block is one line with file and remedy."""
-    remedy = "delete the folder and harvest again"
     try:
         record = read_json(path, remedy)
     except ValueError as problem:
         raise CacheError(str(problem)) from None
     if not isinstance(record, dict) or "format" not in record:
         raise CacheError(f"{path} is damaged ({shown(record)} is no manifest); {remedy}")
-    if (found := record["format"]) != FORMAT:
-        origin = ", of Quadric 0.1" if found == 1 else ""
-        raise CacheError(f"{path} has format {shown(found)}{origin}; expected {FORMAT}: harvest again")
+    if (version := record.pop("format")) != FORMAT:
+        origin = ", of Quadric 0.1" if version == 1 else ""
+        raise CacheError(f"{path} has format {shown(version)}{origin}; expected {FORMAT}: harvest again")
+    if isinstance(provenance := record.get("provenance"), dict):
+        record["provenance"] = {"rows_sha256": None} | provenance
     try:
-        yield record
-    except (KeyError, TypeError, ValueError) as wrong:
+        manifest = record_from_json(Manifest, record, NAME)
+        _check_shards(manifest)
+    except (TypeError, ValueError) as wrong:
         raise CacheError(f"{path} is damaged ({wrong}); {remedy}") from None
-
-
-def manifest_from_record(record: dict[str, Any]) -> Manifest:
-    """The inverse of `to_record`; unknown or missing keys are errors."""
-    rest = {name: value for name, value in record.items() if name != "format"}
-    check_keys(rest, {field.name for field in fields(Manifest)}, NAME)
-    provenance = StreamProvenance.from_dict(rest.pop("provenance"))
-    return Manifest(provenance=provenance, **vars(record_from_json(_Rest, rest, NAME)))
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Rest:
-    """The manifest without its provenance, which has a reader of its own."""
-
-    layout: Layout
-    shards: tuple[Shard, ...]
-    exhausted: bool
-    tail_tokens: int
+    return manifest
 
 
 def _check_shards(manifest: Manifest) -> None:
-    """Raise unless every shard is a different file of this folder and continues the one before it."""
-    sequence = 0
-    for number, shard in enumerate(manifest.shards):
-        if not _is_name_of(shard.file, number):
-            raise ValueError(f"shard {number} is {shown(shard.file)}, expected {shard_name(number)}")
-        check_shard(shard, sequence)
-        sequence += shard.sequences
+    """Raise unless every shard is a different file of this folder and begins where its number says."""
+    last = -1
+    for shard in manifest.shards:
+        name = SHARD_FILE.fullmatch(shard.file)
+        number = -1 if name is None else int(name["number"])
+        if name is None or number <= last or (name["part"] and int(name["part"]) != number % int(name["count"])):
+            raise ValueError(f"shard {shown(shard.file)} is not a file of this cache, or not in order")
+        if min(shard.rows, shard.sequences, shard.bytes) < 0:
+            raise ValueError(f"{shard.file} has fewer than no rows, sequences or bytes")
+        if shard.first_sequence != number * manifest.layout.sequences_per_shard:
+            raise ValueError(f"{shard.file} begins at sequence {shown(shard.first_sequence)}")
+        last = number
     if manifest.layout.d_model < 1:
         raise ValueError(f"d_model={shown(manifest.layout.d_model)} is not positive")
-
-
-def _is_name_of(file: str, number: int) -> bool:
-    """Whether a file is the shard of this number, in the folder of the cache or of the part that it belongs to."""
-    found = IN_PART.fullmatch(file)
-    if found is None:
-        return file == shard_name(number)
-    part, count = int(found["part"]), int(found["count"])
-    return count > 0 and part == number % count and found["file"] == shard_name(number)
-
-
-def check_shard(shard: Shard, first_sequence: int) -> None:
-    """Raise unless a shard begins with the given sequence."""
-    if min(shard.rows, shard.sequences, shard.bytes) < 0 or shard.first_sequence != first_sequence:
-        raise ValueError(f"{shard.file} begins at sequence {shown(shard.first_sequence)}, expected {first_sequence}")
 
 
 def check_size(path: Path, shard: Shard) -> None:
@@ -185,17 +150,8 @@ def check_size(path: Path, shard: Shard) -> None:
         raise damaged(path)
 
 
-def check_content(path: Path, shard: Shard) -> None:
-    """Raise unless the file of a shard has the recorded size and checksum."""
-    check_size(path, shard)
-    if sha256_of_file(path) != shard.sha256:
-        raise damaged(path)
-
-
 def damaged(path: Path) -> CacheError:
     """The error for a shard that is not what the manifest says; a part can be harvested again without the others."""
-    if any(path.parent.glob("part-*-of-*")):
-        return CacheError(f"{path} is missing or damaged; harvest --shard again with one of the parts")
     return CacheError(f"{path} is missing or damaged; delete {path.parent} and harvest again")
 
 
@@ -205,52 +161,29 @@ def shard_name(number: int) -> str:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    write_record(folder / NAME, manifest.to_record())
-
-
-def write_record(path: Path, record: dict[str, Any]) -> None:
-    write_atomically(path, (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode())
+    content = json.dumps(manifest.to_record(), indent=1, ensure_ascii=False) + "\n"
+    write_atomically(folder / NAME, content.encode())
 
 
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
 COLUMN_DTYPES = {"token_ids": torch.int32, "positions": torch.int32}
 NO_TOKEN = -1
-PASSES = "passes"
-"""Metadata of a shard: the token counts of each of its forward passes, so that it can be cut without the model."""
 
 
 def write_shard(path: Path, passes: list[ForwardPass], room: int, layout: Layout) -> Shard:
     """Write the first `room` tokens of some forward passes."""
-    tensors, counts = shard_tensors(passes, room, layout), [each.counts for each in passes]
-    return _write(path, tensors, counts, passes[0].sequences.first, cut=len(tensors["token_ids"]) == room)
-
-
-def cut_shard(source: Path, target: Path, shard: Shard, room: int, layout: Layout) -> Shard:
-    """Write the first `room` tokens of a shard to another file: the bytes that `write_shard` would have written."""
-    with safe_open(source, framework="pt") as file:
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, not a mapping
-        counts = [TokenCounts(**each) for each in json.loads(file.metadata()[PASSES])]
-    # A harvest ends with the forward pass that reaches the wanted number of tokens.
-    n_passes = 1 + sum(kept < room for kept in accumulate(each.kept for each in counts))
-    sequences = tensors.pop("sequence_tokens")[: n_passes * layout.sequences_per_forward]
-    length = int((sequences != NO_TOKEN).sum(dim=1).max())
-    cut = {name: values[:room].contiguous() for name, values in tensors.items()}
-    cut["sequence_tokens"] = sequences[:, :length].contiguous()
-    return _write(target, cut, counts[:n_passes], shard.first_sequence, cut=True)
-
-
-def _write(path: Path, tensors: dict[str, Tensor], counts: Sequence[TokenCounts], first: int, *, cut: bool) -> Shard:
-    data = save(tensors, {PASSES: json.dumps([asdict(each) for each in counts])})
+    tensors = shard_tensors(passes, room, layout)
+    data = save(tensors)
     write_atomically(path, data)
     return Shard(
         file=path.name,
         sha256=hashlib.sha256(data).hexdigest(),
         bytes=len(data),
         rows=len(tensors["token_ids"]),
-        first_sequence=first,
+        first_sequence=passes[0].sequences.first,
         sequences=len(tensors["sequence_tokens"]),
-        counts=sum(counts, TokenCounts()),
-        cut=cut,
+        counts=sum((forward.counts for forward in passes), TokenCounts()),
+        cut=len(tensors["token_ids"]) == room,
     )
 
 

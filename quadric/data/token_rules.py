@@ -48,7 +48,7 @@ class TokenCounts:
             name: getattr(self, name) + getattr(other, name)
             for name in ("positions", "padding", "bos", "special", "outliers", "kept")
         }
-        hooks = [*self.outliers_at, *(name for name in other.outliers_at if name not in self.outliers_at)]
+        hooks = dict.fromkeys([*self.outliers_at, *other.outliers_at])
         at = {name: self.outliers_at.get(name, 0) + other.outliers_at.get(name, 0) for name in hooks}
         return TokenCounts(**numbers, outliers_at=at)
 
@@ -97,7 +97,10 @@ def keep_tokens(
     )
     if rules.outliers == "drop":
         keep &= ~outliers
-    rows = {name: _rows(vectors, keep, limits[name], rules) for name, vectors in activations.items()}
+    rows = {name: vectors[keep].float() for name, vectors in activations.items()}
+    if rules.outliers == "clip":
+        for name, limit in limits.items():
+            rows[name] *= torch.where(limit.excess, limit.limits / limit.norms, 1.0)[keep].unsqueeze(1)
     return KeptTokens(rows, keep, counts)
 
 
@@ -133,16 +136,6 @@ def _outlier_limits(
     medians = norms.masked_fill(~keep, torch.nan).nanmedian(dim=1, keepdim=True).values
     limits = rules.outlier_factor * medians
     return _OutlierLimits(norms, limits, norms > limits)
-
-
-def _rows(
-    vectors: Float[Tensor, "s l d"], keep: Bool[Tensor, "s l"], limit: _OutlierLimits, rules: TokenRules
-) -> Float[Tensor, "n d"]:
-    rows = vectors[keep].float()
-    if rules.outliers == "clip":
-        scale = torch.where(limit.excess, limit.limits / limit.norms, 1.0)
-        rows = rows * scale[keep].unsqueeze(1)
-    return rows
 
 
 def _place_of_bad_vector(norms: Float[Tensor, "s l"], bad: Bool[Tensor, "s l"], sequences: Sequences, name: str) -> str:

@@ -24,10 +24,9 @@ class Tokenizer:
 
     def encode(self, texts: list[str]) -> list[list[int]]:
         """Token ids of each text, without added special tokens."""
-        encoded: list[list[int]] = self.hf(texts, add_special_tokens=False, return_attention_mask=False, verbose=False)[
-            "input_ids"
-        ]
-        return encoded
+        encoded = self.hf(texts, add_special_tokens=False, return_attention_mask=False, verbose=False)
+        ids: list[list[int]] = encoded["input_ids"]
+        return ids
 
     def decode(self, token: int) -> str:
         """The text of one token."""
@@ -102,7 +101,7 @@ def _parts(rule: dict[str, Any] | None) -> list[dict[str, Any]]:
     if not rule:
         return []
     nested = rule.get("decoders") or rule.get("pretokenizers") or []
-    return [rule, *(part for each in nested for part in _parts(each))]
+    return [rule, *(part for component in nested for part in _parts(component))]
 
 
 def _from_byte_alphabet(piece: str) -> bytes:
@@ -113,8 +112,8 @@ def _from_byte_alphabet(piece: str) -> bytes:
 
 
 def _from_sentencepiece(piece: str) -> bytes:
-    if found := BYTE_TOKEN.fullmatch(piece):
-        return bytes([int(found.group(1), 16)])
+    if match := BYTE_TOKEN.fullmatch(piece):
+        return bytes([int(match[1], 16)])
     return piece.replace("\u2581", " ").encode()
 
 

@@ -6,6 +6,6 @@ record      what was measured of one autoencoder, with the predictions that it r
 evaluating  `quadric.evaluate`, and any number of autoencoders on text, with few passes of the language model
 """
 
-from quadric._io.lazy import attach
+from quadric._io import attach
 
 __getattr__, __dir__, __all__ = attach(__name__, __file__)

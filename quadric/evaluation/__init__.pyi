@@ -1,4 +1,4 @@
-"""The names of the room, imported on first use (`quadric._io.lazy`)."""
+"""The names of the room, imported on first use (`quadric._io.attach`)."""
 
 from .evaluating import Candidate as Candidate
 from .evaluating import evaluate as evaluate

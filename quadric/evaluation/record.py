@@ -24,10 +24,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from quadric._io.csv import csv_of_rows
 from quadric._io.files import read_json
-from quadric._io.html import facts_table
-from quadric._io.results import write_result
+from quadric._io.results import csv_of_rows, facts_table, write_result
 from quadric.evaluation.blocks import BlockErrors, Blocks
 from quadric.evaluation.measures import Measures
 from quadric.model import Dictionary

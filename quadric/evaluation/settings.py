@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from quadric.data.corpus.config import Split
+from quadric.data.settings import Split
 
 
 @dataclass(frozen=True, kw_only=True)

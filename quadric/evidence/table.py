@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from quadric._io.csv import csv_text
 from quadric._io.files import write_atomically
-from quadric._io.html import rows_table
+from quadric._io.results import csv_text, rows_table
 from quadric._io.terminal import printable
 from quadric.geometry import Decomposition, statistics
 from quadric.model import Dictionary

@@ -5,8 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from quadric._io.csv import csv_text
-from quadric._io.results import json_text, write_result
+from quadric._io.results import csv_text, json_text, write_result
 
 SHOWN_TOKENS = 12
 COLUMNS = ("text", "position", "token", "rank", "latent", "label", "value", "quantile", "share", "strength")

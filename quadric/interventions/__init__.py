@@ -7,6 +7,6 @@ combining    several interventions at once
 in_model     `quadric.intervene`: interventions during forward passes and `generate`
 """
 
-from quadric._io.lazy import attach
+from quadric._io import attach
 
 __getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -1,4 +1,4 @@
-"""The names of the room, imported on first use (`quadric._io.lazy`)."""
+"""The names of the room, imported on first use (`quadric._io.attach`)."""
 
 from .combining import Combination as Combination
 from .combining import Intervention as Intervention

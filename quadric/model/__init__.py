@@ -18,7 +18,7 @@ storage     saving and loading
 fast        what is measured to pay: the same mathematics, faster; training works without it
 """
 
-from quadric._io.lazy import attach
+from quadric._io import attach
 
 # `settings` are read for every --help, which must not wait for torch.
 __getattr__, __dir__, __all__ = attach(__name__, __file__)

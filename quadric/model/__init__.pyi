@@ -1,4 +1,4 @@
-"""The names of the room, imported on first use (`quadric._io.lazy`)."""
+"""The names of the room, imported on first use (`quadric._io.attach`)."""
 
 from .bilinear import BilinearAutoencoder as BilinearAutoencoder
 from .dictionary import Autoencoder as Autoencoder

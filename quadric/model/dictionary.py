@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from quadric._io.html import facts_table
+from quadric._io.results import facts_table
 from quadric.model.forms import Directions, Forms
 from quadric.model.lens import Lens, PaperLens
 from quadric.model.objective import (

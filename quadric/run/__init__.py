@@ -13,6 +13,6 @@ demonstration  the whole pipeline on the embedded model and text
 hub            push and pull autoencoders
 """
 
-from quadric._io.lazy import attach
+from quadric._io import attach
 
 __getattr__, __dir__, __all__ = attach(__name__, __file__)

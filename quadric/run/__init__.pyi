@@ -1,3 +1,3 @@
-"""The names of the room, imported on first use (`quadric._io.lazy`)."""
+"""The names of the room, imported on first use (`quadric._io.attach`)."""
 
 from . import recipes as recipes

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from quadric.data.corpus.config import CorpusConfig
-from quadric.data.settings import ActivationConfig
+from quadric.data.settings import ActivationConfig, CorpusConfig
 from quadric.model.settings import Settings, field_names, settings_class
 from quadric.model.terms import Density, Term, term_class
 from quadric.train.settings import Cell, Training

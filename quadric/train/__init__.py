@@ -9,7 +9,7 @@ distributed  means and barriers over several processes
 cost, plan   FLOPs, memory and disk of a run, predicted from its sizes
 """
 
-from quadric._io.lazy import attach
+from quadric._io import attach
 
 # `settings` are read for every --help, which must not wait for torch.
 __getattr__, __dir__, __all__ = attach(__name__, __file__)

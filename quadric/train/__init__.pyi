@@ -1,4 +1,4 @@
-"""The names of the room, imported on first use (`quadric._io.lazy`)."""
+"""The names of the room, imported on first use (`quadric._io.attach`)."""
 
 from .learner import DivergedError as DivergedError
 from .learner import Learner as Learner

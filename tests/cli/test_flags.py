@@ -10,8 +10,7 @@ from quadric.cli.activation_flags import RuleFlags, TextFlags
 from quadric.cli.flags import attribute_docs, check_resumes_with, flag_group, given_flags, shortened, take
 from quadric.cli.run_flags import Combined
 from quadric.cli.train import Output, Train
-from quadric.data.corpus.config import CorpusConfig
-from quadric.data.settings import ActivationConfig, HarvestConfig, TokenRules
+from quadric.data.settings import ActivationConfig, CorpusConfig, HarvestConfig, TokenRules
 from quadric.evaluation.settings import EvaluationSettings
 from quadric.model.settings import KINDS
 from quadric.run.recipes import Recipe

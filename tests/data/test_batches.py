@@ -9,7 +9,7 @@ from quadric.data.batches import prefetched
 
 
 def threads() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "quadric-prefetch"]
+    return [thread for thread in threading.enumerate() if thread.name.startswith("quadric-prefetch")]
 
 
 @pytest.mark.parametrize("depth", [0, 1, 3])

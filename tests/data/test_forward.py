@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from quadric.data import forward
 from quadric.data.forward import (
@@ -22,10 +23,12 @@ from quadric.data.forward import (
     length_groups,
     pass_cost,
     predictions,
+    reading_cost,
     run_in_groups,
 )
 from quadric.data.hook_points import HookPointError, parse_hook_point, parse_hook_points
-from quadric.data.models import LanguageModel
+from quadric.data.models import LanguageModel, find_model, load_model
+from tests.data import tiny
 from tests.data.tiny import ARCHITECTURES, D_MODEL, N_LAYERS, random_tokens, tiny_model
 
 EVERYWHERE = ",".join(f"resid_pre.{layer}" for layer in range(N_LAYERS)) + f",resid_post.{N_LAYERS - 1}"
@@ -128,8 +131,6 @@ def test_nothing_runs_after_the_last_hook(architecture: str) -> None:
     points = parse_hook_points("resid_pre.1,resid_pre.2", N_LAYERS)
     capture(model, points, random_tokens(2, 8))
     assert calls == {"layer 0": 1, "layer 1": 1, "layer 2": 0, "layer 3": 0, "final norm": 0, "head": 0}
-    capture(model, points, random_tokens(2, 8), early_stop=False)
-    assert calls == {"layer 0": 2, "layer 1": 2, "layer 2": 1, "layer 3": 1, "final norm": 1, "head": 0}
 
 
 def test_the_last_hook_inside_a_layer_stops_before_the_rest_of_it() -> None:
@@ -314,3 +315,26 @@ def test_without_padding_there_is_one_run_without_a_mask(mask: Tensor | None) ->
     (call,) = calls
     assert call.attention_mask is None
     assert torch.equal(call.tokens, tokens)
+
+
+LENGTH = 16
+
+
+@pytest.mark.parametrize("architecture", ["llama", "qwen3", "gemma3", "gpt2"])
+@pytest.mark.parametrize("point", ["3", "resid_post.3"])
+def test_predicted_flops_equal_those_of_a_stopped_forward_pass(architecture, point, tmp_path):
+    source = find_model(str(tiny.save_tiny(tmp_path, architecture)))
+    cost = reading_cost(source, point, LENGTH)
+    assert cost.n_layers == (3 if point == "3" else 4)
+    assert cost.d_model == tiny.D_MODEL
+    model = load_model(source, device="cpu")
+    assert cost.weight_bytes == 4 * sum(each.numel() for each in model.causal.parameters())
+    tokens = tiny.random_tokens(2, LENGTH)
+    with FlopCounterMode(display=False) as counter:
+        capture(model, parse_hook_points(point, tiny.N_LAYERS), tokens)
+    assert cost.flops_per_token == pytest.approx(counter.get_total_flops() / tokens.numel(), rel=0.15)
+
+
+def test_a_missing_layer_is_named(tmp_path):
+    with pytest.raises(HookPointError, match="names layer 9"):
+        reading_cost(find_model(str(tiny.save_tiny(tmp_path))), "9", LENGTH)

@@ -36,7 +36,7 @@ def test_unknown_or_missing_fields_are_refused(change: dict[str, object]) -> Non
     record = EXAMPLE.to_dict() | change
     if record["model"] is None:
         del record["model"]
-    with pytest.raises(ProvenanceError, match=r"unheard|model"):
+    with pytest.raises(ValueError, match=r"provenance (has unknown keys \['unheard'\]|lacks the keys \['model'\])"):
         StreamProvenance.from_dict(record)
 
 

@@ -6,10 +6,15 @@
 `CorpusConfig` determines everything: the same config gives the same blocks on any machine.
 """
 
-from quadric.data.corpus.blocks import Block, TokenBlocks, ordered_documents
-from quadric.data.corpus.config import CorpusConfig, CorpusError, Document
-from quadric.data.corpus.sources import CorpusIdentity, identify
-from quadric.data.corpus.statistics import CorpusStatistics, corpus_statistics
+from quadric.data.corpus.blocks import (
+    Block,
+    CorpusStatistics,
+    TokenBlocks,
+    corpus_statistics,
+    ordered_documents,
+)
+from quadric.data.corpus.sources import CorpusIdentity, Document, identify
+from quadric.data.settings import CorpusConfig, CorpusError
 
 __all__ = [
     "Block",

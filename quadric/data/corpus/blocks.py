@@ -1,16 +1,18 @@
-"""Documents -> sequences of token ids for the language model.
+"""Documents -> sequences of token ids for the language model, and counts of both.
 
 The order of documents, and which of them are held out, are deterministic and independent of each other.
 """
 
 import hashlib
 import random
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import islice
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from quadric.data.corpus.config import CorpusConfig, CorpusError, Document
-from quadric.data.corpus.sources import read_documents
+from quadric.data.corpus.sources import Document, read_documents
+from quadric.data.settings import CorpusConfig, CorpusError
 
 
 def ordered_documents(
@@ -45,19 +47,6 @@ def is_held_out(document: Document, fraction: float) -> bool:
 
     The seed and the position play no part. So no run trains on documents that another run evaluates on, and
     duplicates of a text are always in the same split.
-
-    Args:
-        document: The document.
-        fraction: Share of all documents to hold out, from 0 to 1.
-
-    Returns:
-        True for held-out documents, False for training documents.
-
-    Example:
-        >>> from quadric.data.corpus import Document
-        >>> from quadric.data.corpus.blocks import is_held_out
-        >>> is_held_out(Document(index=0, text="Monday comes before Tuesday."), fraction=0.05)
-        False
     """
     digest = hashlib.blake2b(document.text.encode("utf-8", "surrogatepass"), digest_size=8, person=b"quadric-split")
     return int.from_bytes(digest.digest()) < fraction * 2**64
@@ -95,16 +84,9 @@ class Block(NamedTuple):
     documents: list[int]
 
 
+@dataclass(eq=False)
 class TokenBlocks:
     """The blocks of one epoch of a corpus, in a fixed order.
-
-    Args:
-        config: Text, order and length of the blocks.
-        encoder: Tokenizer.
-        bos: Token prepended to every block; None prepends nothing.
-        separator: Token appended to every document when packing; None appends nothing.
-        epoch: Number of times that the text was read before; every epoch has its own order.
-        documents: Documents in memory to read instead of the config's source.
 
     Example:
         >>> from quadric.data import find_model, load_model
@@ -117,25 +99,20 @@ class TokenBlocks:
         (64, 64)
     """
 
-    def __init__(
-        self,
-        config: CorpusConfig,
-        encoder: TokenEncoder,
-        *,
-        bos: int | None,
-        separator: int | None,
-        epoch: int = 0,
-        documents: Sequence[Document] | None = None,
-    ) -> None:
-        self.config = config
-        self.encoder = encoder
-        self.bos = bos
-        """Token prepended to every block; None prepends nothing."""
-        self.separator = separator
-        """Token appended to every document when packing; None appends nothing."""
-        self.epoch = epoch
-        self.documents = documents
-        """Documents in memory, read instead of the config's source."""
+    config: CorpusConfig
+    """Text, order and length of the blocks."""
+    encoder: TokenEncoder
+    _: KW_ONLY
+    bos: int | None
+    """Token prepended to every block; None prepends nothing."""
+    separator: int | None
+    """Token appended to every document when packing; None appends nothing."""
+    epoch: int = 0
+    """Number of times that the text was read before; every epoch has its own order."""
+    documents: Sequence[Document] | None = None
+    """Documents in memory to read instead of the config's source."""
+
+    def __post_init__(self) -> None:
         self.documents_read = 0
         self.tokens_read = 0
         self.tail_tokens = 0
@@ -155,7 +132,8 @@ class TokenBlocks:
         """Token ids of each document. Documents are encoded in groups because tokenizers are faster on a batch."""
         documents = iter(documents)
         while some := list(islice(documents, DOCUMENTS_AT_ONCE)):
-            for document, tokens in zip(some, self.encoder.encode([each.text for each in some]), strict=True):
+            encoded = self.encoder.encode([document.text for document in some])
+            for document, tokens in zip(some, encoded, strict=True):
                 self.documents_read += 1
                 self.tokens_read += len(tokens)
                 yield document.index, tokens
@@ -185,11 +163,10 @@ class TokenBlocks:
         return self.config.block_length - (self.bos is not None)
 
     def _block(self, tokens: list[int], owners: list[int], start: int) -> Block:
-        own = tokens[start : start + self._span]
-        documents = owners[start : start + self._span]
+        stop = start + self._span
         if self.bos is None:
-            return Block(own, documents)
-        return Block([self.bos, *own], [documents[0], *documents])
+            return Block(tokens[start:stop], owners[start:stop])
+        return Block([self.bos, *tokens[start:stop]], [owners[start], *owners[start:stop]])
 
     def _empty_message(self) -> str:
         source, split = self.config.source, self.config.split
@@ -202,3 +179,58 @@ class TokenBlocks:
             f"corpus '{source}' has no text in its {split} split; use a corpus with text, another "
             "held_out_fraction, or a document_separator that splits a single file into documents"
         )
+
+
+@dataclass
+class CorpusStatistics:
+    """Counts over all documents of a corpus, training and held-out."""
+
+    documents: int = 0
+    held_out_documents: int = 0
+    characters: int = 0
+    words: int = 0
+    tokens: int | None = None
+    """None without a tokenizer."""
+    shortest: int = 0
+    """Characters of the shortest document."""
+    longest: int = 0
+    topics: Counter[str] = field(default_factory=Counter)
+    """Number of documents per topic; empty if the corpus has no topics."""
+
+
+def corpus_statistics(
+    config: CorpusConfig, encoder: TokenEncoder | None = None, limit: int | None = None
+) -> CorpusStatistics:
+    """Count the documents, words, tokens and topics of a corpus.
+
+    Args:
+        config: The corpus. Training and held-out documents both count.
+        encoder: Tokenizer; without one, tokens are not counted.
+        limit: Count only so many documents from the start.
+
+    Returns:
+        The counts.
+
+    Example:
+        >>> from quadric.data.corpus import CorpusConfig, corpus_statistics
+        >>> counts = corpus_statistics(CorpusConfig(source="texts.jsonl", topic_field="topic"))
+        >>> counts.documents, counts.words, counts.topics["day"]
+        (200, 1500, 100)
+    """
+    statistics = CorpusStatistics(tokens=None if encoder is None else 0)
+    documents = islice(read_documents(config), limit)
+    while some := list(islice(documents, DOCUMENTS_AT_ONCE)):
+        lengths = [len(document.text) for document in some]
+        statistics.shortest = min([*lengths, statistics.shortest or lengths[0]])
+        statistics.longest = max([*lengths, statistics.longest])
+        statistics.documents += len(some)
+        statistics.characters += sum(lengths)
+        statistics.words += sum(len(document.text.split()) for document in some)
+        statistics.held_out_documents += sum(is_held_out(document, config.held_out_fraction) for document in some)
+        statistics.topics.update(document.topic for document in some if document.topic is not None)
+        if encoder is not None:
+            encoded = encoder.encode([document.text for document in some])
+            statistics.tokens = (statistics.tokens or 0) + sum(map(len, encoded))
+    if not statistics.documents:
+        raise CorpusError(f"corpus '{config.source}' has no text; use files that are not empty")
+    return statistics

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from quadric._io.csv import csv_of_rows
+from quadric._io.results import csv_of_rows
 from quadric.evidence.record import Evidence
 
 CONE, CLUSTER, INTERPOLATION, SUBSET = "cone", "cluster", "interpolation", "subset"

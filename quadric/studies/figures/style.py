@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from quadric._io.csv import csv_of_rows
 from quadric._io.files import write_atomically
+from quadric._io.results import csv_of_rows
 from quadric.studies.sweep.rows import Row
 
 if TYPE_CHECKING:

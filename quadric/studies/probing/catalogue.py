@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from quadric.data.corpus import CorpusConfig, ordered_documents
-from quadric.data.resources import SAE_PROBES, WIKI_LEADS, read_member
+from quadric.data.resources import WIKI_LEADS, Resource, read_member
 from quadric.evidence.concepts.words import CONCEPTS
 from quadric.studies.probing.labelled import LabelKind, LabelledSet
 
@@ -115,6 +115,16 @@ SENTENCE_SETS: dict[str, Callable[[], LabelledSet]] = {
 """Sets by name; made when they are asked for."""
 
 
+SAE_PROBES = Resource(
+    name="sae-probes",
+    package="sae-probes",
+    version="0.4.2",
+    wheel="sae_probes-0.4.2-py3-none-any.whl",
+    sha256="245700c8df310760e3d5b23d657ae5196489813f3012b55975057d8239d8be03",
+    members=(),  # named one by one in catalogue.toml
+    licence="MIT for the package; each data set has its own terms, see quadric/studies/probing/catalogue.toml",
+    attribution="Labelled texts collected for 'Are Sparse Autoencoders Useful?' by Kantamneni et al., 2025",
+)
 FOLDER = "sae_probes/data/cleaned_data"
 _TABLE: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 SOURCES: dict[str, str] = _TABLE["sources"]

@@ -4,8 +4,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from quadric._io.csv import csv_of_rows
 from quadric._io.files import write_atomically, write_json
+from quadric._io.results import csv_of_rows
 from quadric.studies.figures.style import (
     BLACK,
     BLUE,

@@ -12,10 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quadric._io.csv import csv_text
 from quadric._io.files import read_versioned_json
 from quadric._io.progress import Progress, no_progress
-from quadric._io.results import json_text, write_result
+from quadric._io.results import csv_text, json_text, write_result
 from quadric.geometry import SHAPES, Decomposition, DescriptionLength, LatentStatistics, description_length, statistics
 from quadric.geometry.centring import has_own_centre
 from quadric.geometry.shapes import DEFAULT_TOLERANCE

@@ -16,8 +16,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from quadric._io.csv import csv_of_rows
-from quadric._io.results import json_text, write_result
+from quadric._io.results import csv_of_rows, json_text, write_result
 from quadric.data.forward import capture, predictions
 from quadric.data.hook_points import HookPoint
 from quadric.data.models import LanguageModel

@@ -4,8 +4,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from quadric._io.csv import csv_of_rows
-from quadric._io.results import json_text, write_result
+from quadric._io.results import csv_of_rows, json_text, write_result
 from quadric.evaluation.measures import Interval, student_interval
 
 Match = Literal["hellinger", "own", "following"]

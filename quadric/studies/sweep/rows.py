@@ -7,8 +7,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from quadric._io.csv import csv_of_rows
 from quadric._io.files import read_json, write_atomically
+from quadric._io.results import csv_of_rows
 from quadric.evaluation import Evaluation
 from quadric.evaluation.measures import ActiveError
 from quadric.evaluation.record import SETTINGS

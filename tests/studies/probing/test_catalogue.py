@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from quadric.data.resources import SAE_PROBES, wheel_path
+from quadric.data.resources import wheel_path
 from quadric.studies.probing import catalogue
 from quadric.studies.probing.catalogue import (
     DEFAULT_SETS,
     ENTRIES,
     FOLDER,
     IDENTICAL,
+    SAE_PROBES,
     SENTENCE_SETS,
     SERIES,
     SOURCES,
