@@ -44,10 +44,8 @@ COVERED_BY: dict[str, str] = {
     # Pipelines and flags: tested through the command that runs them.
     "__main__": "cli/test_main",
     "cli/ablate": "cli/test_steer",
-    "cli/activation_flags": "cli/test_flags",
     "cli/demo": "run/test_demonstration",
     "cli/figures": "studies/figures/test_drawing",
-    "cli/imports": "cli/test_run_flags",
     "evidence/concepts/finding": "cli/test_concepts",
     "evidence/concepts/reading": "cli/test_concepts",
     "evaluation/evaluating": "cli/test_evaluate",

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import tyro
 
-from quadric.cli.flags import FlagGroup, OptionalInt, OptionalText, flag_group, take
-from quadric.cli.invocation import this_command
+from quadric.cli.flags import FlagGroup, OptionalInt, OptionalText, Taken, flag_group
 from quadric.cli.output import say, say_json
+from quadric.cli.process import this_command
 from quadric.data.corpus.config import CorpusConfig
 
 if TYPE_CHECKING:
@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 
 TextFlags = flag_group(
     "TextFlags",
-    take(
+    Taken(
         CorpusConfig,
-        *("source", "subset", "revision", "hub_split", "text_field", "topic_field", "document_separator", "split"),
-        *("held_out_fraction", "seed"),
+        (
+            *("source", "subset", "revision", "hub_split", "text_field", "topic_field", "document_separator", "split"),
+            *("held_out_fraction", "seed"),
+        ),
         renamed={"source": "corpus", "revision": "corpus_revision"},
     ),
 )

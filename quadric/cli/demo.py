@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from quadric._io.files import read_json
-from quadric.cli.invocation import announce, this_command
-from quadric.cli.output import say
+from quadric.cli.output import announce, say
+from quadric.cli.process import this_command
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import tyro
 
-from quadric.cli.activation_flags import Computation
-from quadric.cli.flags import FlagGroup, Paths, Texts, flag_group, take
-from quadric.cli.invocation import announce
-from quadric.cli.output import say, say_json
+from quadric.cli.flags import FlagGroup, Paths, Taken, Texts, flag_group
+from quadric.cli.output import announce, say, say_json
+from quadric.cli.run_flags import Computation
 from quadric.evaluation.settings import EvaluationSettings
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 RECOVERED_HEADINGS = ("CE recovered", "sign given", "KL recovered")
 
-TextFlags = flag_group("TextFlags", take(EvaluationSettings), take(Computation))
+TextFlags = flag_group("TextFlags", Taken(EvaluationSettings), Taken(Computation))
 TextGroup: TypeAlias = Annotated[FlagGroup, tyro.conf.OmitArgPrefixes, tyro.conf.arg(constructor=TextFlags)]
 
 

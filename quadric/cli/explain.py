@@ -8,8 +8,7 @@ from typing import Annotated
 import tyro
 
 from quadric.cli.flags import OptionalText, Paths
-from quadric.cli.invocation import announce
-from quadric.cli.output import say, say_json
+from quadric.cli.output import announce, say, say_json
 
 STDIN = "-"
 

@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 import tyro
 
 from quadric.cli.flags import OptionalFloat, OptionalInt, OptionalPath, OptionalText
-from quadric.cli.invocation import announce
-from quadric.cli.output import say, say_json
+from quadric.cli.output import announce, say, say_json
 
 
 @dataclass(frozen=True, kw_only=True)

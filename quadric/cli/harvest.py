@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import tyro
 
-from quadric.cli.activation_flags import ActivationFlags, layers_flag, model_flags
-from quadric.cli.flags import FlagGroup, flag_group, take
-from quadric.cli.invocation import announce
-from quadric.cli.output import say, say_json
+from quadric.cli.flags import FlagGroup, Taken, flag_group
+from quadric.cli.output import announce, say, say_json
+from quadric.cli.run_flags import ActivationFlags, layers_flag, model_flags
 from quadric.data.settings import HarvestConfig
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 
 ModelFlags = model_flags(layers_flag(default=None))
-StorageFlags = flag_group("StorageFlags", take(HarvestConfig, required=("tokens",)))
+StorageFlags = flag_group("StorageFlags", Taken(HarvestConfig, required=("tokens",)))
 ModelGroup: TypeAlias = Annotated[FlagGroup, tyro.conf.OmitArgPrefixes, tyro.conf.arg(constructor=ModelFlags)]
 StorageGroup: TypeAlias = Annotated[FlagGroup, tyro.conf.OmitArgPrefixes, tyro.conf.arg(constructor=StorageFlags)]
 

@@ -1,9 +1,10 @@
 """What commands print: text that a terminal shows and never acts on."""
 
-import io
 import os
 import sys
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from quadric._io.terminal import one_line, printable, printable_json
@@ -25,25 +26,14 @@ def say_error(text: str) -> None:
         print(f"quadric: {one_line(text)}", file=sys.stderr, flush=True)
 
 
-def open_missing_streams() -> None:
-    """Make standard output and error writable, whatever the shell did to them.
-
-    A stream that was closed (`>&-`) is None in Python, and the next file that is opened would get its number. Letters
-    that the terminal's encoding lacks are shown as escapes.
-    """
-    for name in ("stdin", "stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115, open until the end
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+def announce(command: str, words: str) -> None:
+    """Say what is being started. Importing torch takes seconds, in which nothing else is shown."""
+    if os.environ.get("RANK", "0") == "0":
+        say(f"quadric {command}: {words} …", file=sys.stderr, flush=True)
 
 
-def stdout_failure() -> OSError | None:
-    """Why standard output cannot be written, if so; then it is pointed at nothing, so that Python can exit quietly."""
-    try:
-        print(flush=True)  # an empty line, since the lines that could not be written may no longer be buffered
-    except OSError as problem:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return problem
-    return None
+def write_results(paths: Iterable[Path], write: Callable[[Path], object]) -> None:
+    """Write a result to every file of --out, and say so."""
+    for path in paths:
+        write(path)
+        say(f"wrote {path}", file=sys.stderr)

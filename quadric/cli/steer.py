@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from quadric.cli.flags import OptionalPath, OptionalText, Paths
-from quadric.cli.invocation import announce
-from quadric.cli.output import say, say_json
+from quadric.cli.output import announce, say, say_json
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
 
 import tyro
 
-from quadric.cli.activation_flags import layers_flag, model_flags
 from quadric.cli.flags import FlagGroup, OptionalPath, check_resumes_with
-from quadric.cli.invocation import announce, this_command
-from quadric.cli.output import say
-from quadric.cli.run_flags import Combined, RunFlags, dictionary_flags
+from quadric.cli.output import announce, say
+from quadric.cli.process import this_command
+from quadric.cli.run_flags import Combined, RunFlags, dictionary_flags, layers_flag, model_flags
 from quadric.data.corpus.config import CorpusConfig
 from quadric.data.settings import ActivationConfig
 from quadric.run.recipes import EVEN, FINEWEB, PAPER_KINDS, PAPER_MODELS, run_of, with_layers

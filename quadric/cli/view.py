@@ -8,7 +8,7 @@ from typing import Annotated
 import tyro
 
 from quadric.cli.flags import OptionalInt, OptionalText
-from quadric.cli.invocation import announce
+from quadric.cli.output import announce
 
 
 @dataclass(frozen=True, kw_only=True)
