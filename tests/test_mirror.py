@@ -53,6 +53,8 @@ COVERED_BY: dict[str, str] = {
     "run/evidence": "run/test_demonstration",
     "studies/probing/files": "cli/test_probe",
     "studies/steering/of_run": "cli/test_steer",
+    "studies/steering/terminal": "cli/test_steer",
+    "studies/probing/of_runs": "cli/test_probe",
     "run/explaining": "cli/test_explain",
     "run/sites": "cli/test_site",
     "studies/sweep/sweeping": "cli/test_sweep",

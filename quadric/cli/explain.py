@@ -2,19 +2,20 @@
 
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
-from quadric.cli.flags import OptionalText, Paths
-from quadric.cli.output import announce, say, say_json
+from quadric.cli.flags import Command, OptionalText, Paths
+from quadric.cli.output import announce, say_json, write_results
 
 STDIN = "-"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Explain:
+class Explain(Command):
     """Show the strongest latents of every token of a text, and where in it each latent fires.
 
     A latent is strong on a token if it rebuilds much of it with a value that is rare in the latent's own distribution,
@@ -58,17 +59,14 @@ class Explain:
         from quadric.run.explaining import explain_with_run
 
         check_endings(self.out)
-        found = explain_with_run(
-            self.run_folder, texts, name=self.name, top=self.top, model=self.model, device=self.device
-        )
+        options = self.options("run_folder", "text", "file", "lines", "out", "json")
+        found = explain_with_run(self.run_folder, texts, **options)
         if self.json:
             say_json([each.as_json() for each in found], indent=1)
         else:
-            for each in found:
-                safe_console().print(explanation_in_terminal(each))
-        for path in self.out:
-            write_explanations(found, path)
-            say(f"wrote {path}", file=sys.stderr)
+            for explanation in found:
+                safe_console().print(explanation_in_terminal(explanation))
+        write_results(self.out, partial(write_explanations, found))
         return 0
 
     def _texts(self) -> list[str]:

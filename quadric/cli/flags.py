@@ -30,6 +30,18 @@ NONE = "none"
 """How None is written on the command line, where it is not the default."""
 
 
+class Command:
+    """What every command has."""
+
+    def run(self) -> int:
+        """Do it; returns the exit code."""
+        raise NotImplementedError
+
+    def options(self, *left_out: str) -> dict[str, Any]:
+        """The flags as keyword arguments of the function that the command calls, whose arguments have their names."""
+        return {name: value for name, value in vars(self).items() if name not in left_out}
+
+
 class Origin(NamedTuple):
     """The config and the field of it that a flag sets."""
 
