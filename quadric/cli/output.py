@@ -32,6 +32,14 @@ def announce(command: str, words: str) -> None:
         say(f"quadric {command}: {words} …", file=sys.stderr, flush=True)
 
 
+def announce_preparation(model: str) -> None:
+    """Say that an embedded model is unpacked first, if it is."""
+    from quadric.data.models import preparation
+
+    if (words := preparation(model)) is not None:
+        say(words, file=sys.stderr)
+
+
 def write_results(paths: Iterable[Path], write: Callable[[Path], object]) -> None:
     """Write a result to every file of --out, and say so."""
     for path in paths:
