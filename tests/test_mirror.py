@@ -50,12 +50,10 @@ COVERED_BY: dict[str, str] = {
     "evidence/concepts/reading": "cli/test_concepts",
     "evaluation/evaluating": "cli/test_evaluate",
     "evaluation/files": "cli/test_evaluate",
-    "run/evidence": "run/test_demonstration",
     "studies/probing/files": "cli/test_probe",
     "studies/steering/of_run": "cli/test_steer",
     "studies/steering/terminal": "cli/test_steer",
     "studies/probing/of_runs": "cli/test_probe",
-    "run/explaining": "cli/test_explain",
     "run/sites": "cli/test_site",
     "studies/sweep/sweeping": "cli/test_sweep",
     # Every figure is drawn from the same sweep, which is made once.

@@ -8,14 +8,14 @@ from typing import Annotated
 
 import tyro
 
-from quadric.cli.flags import Command, OptionalText, Paths
+from quadric.cli.flags import OptionalText, Paths
 from quadric.cli.output import announce, say_json, write_results
 
 STDIN = "-"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Explain(Command):
+class Explain:
     """Show the strongest latents of every token of a text, and where in it each latent fires.
 
     A latent is strong on a token if it rebuilds much of it with a value that is rare in the latent's own distribution,
@@ -56,11 +56,11 @@ class Explain(Command):
         from quadric._io.terminal import safe_console
         from quadric.explanations.record import write_explanations
         from quadric.explanations.terminal import explanation_in_terminal
-        from quadric.run.explaining import explain_with_run
+        from quadric.run.viewing import run_explainer
 
         check_endings(self.out)
-        options = self.options("run_folder", "text", "file", "lines", "out", "json")
-        found = explain_with_run(self.run_folder, texts, **options)
+        explainer = run_explainer(self.run_folder, name=self.name, model=self.model, device=self.device)
+        found = explainer.explain(texts, self.top)
         if self.json:
             say_json([each.as_json() for each in found], indent=1)
         else:

@@ -10,8 +10,8 @@ import torch
 from quadric import BilinearAutoencoder
 from quadric.cli import main
 from quadric.geometry import DictionaryGeometry, statistics
+from quadric.run.evidence import geometry_of_run, known_geometry
 from quadric.run.folder import geometry_folder
-from quadric.run.geometry import geometry_of_run, known_geometry
 from quadric.studies.reports.run_report import report_on
 
 
