@@ -50,6 +50,7 @@ COVERED_BY: dict[str, str] = {
     "evidence/concepts/reading": "cli/test_concepts",
     "evaluation/evaluating": "cli/test_evaluate",
     "evaluation/files": "cli/test_evaluate",
+    "run/evidence": "run/test_demonstration",
     "studies/probing/files": "cli/test_probe",
     "studies/steering/of_run": "cli/test_steer",
     "studies/steering/terminal": "cli/test_steer",

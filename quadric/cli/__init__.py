@@ -9,17 +9,18 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
+from types import FrameType
 from typing import Any
 
 import tyro
 
 from quadric._io.terminal import NARROWEST
 from quadric.cli.flags import shortened
-from quadric.cli.output import say, say_error
-from quadric.cli.process import import_files, open_missing_streams, stdout_failure, terminable
-from quadric.cli.run_flags import RunFlags
+from quadric.cli.output import open_missing_streams, say, say_error, stdout_failure
+from quadric.cli.run_flags import RunFlags, import_files
 from quadric.version import __version__
 
 # In the order in which a new user meets them: the whole first, then the stages in the order of the data flow.
@@ -61,6 +62,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         number = getattr(stopped, "signal", signal.SIGINT)
         say_error("terminated" if number == signal.SIGTERM else "interrupted")
         return 128 + int(number)
+
+
+class Terminated(KeyboardInterrupt):
+    """The process was asked to end."""
+
+    signal = signal.SIGTERM
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """Raise `Terminated` in the block on SIGTERM, so that work is saved and files are removed as after Ctrl-C."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise Terminated
+
+    try:
+        before = signal.signal(signal.SIGTERM, stop)
+    except ValueError:  # not the main thread, which is the only one that may handle signals
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _complain(mistake: Exception) -> int:

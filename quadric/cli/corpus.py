@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import tyro
 
 from quadric.cli.flags import FlagGroup, OptionalInt, OptionalText, Taken, flag_group
-from quadric.cli.output import say, say_json
-from quadric.cli.process import this_command
+from quadric.cli.output import say, say_json, this_command
 from quadric.data.corpus.config import CorpusConfig
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from quadric._io.files import read_json
-from quadric.cli.output import announce, announce_preparation, say
-from quadric.cli.process import this_command
+from quadric.cli.output import announce, announce_preparation, say, this_command
 
 
 @dataclass(frozen=True, kw_only=True)

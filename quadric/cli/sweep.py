@@ -3,13 +3,12 @@
 import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
 
 import tyro
 
 from quadric.cli.flags import FlagGroup, OptionalPath, check_resumes_with
-from quadric.cli.output import announce, announce_preparation, say
-from quadric.cli.process import this_command
+from quadric.cli.output import announce, announce_preparation, say, this_command
 from quadric.cli.run_flags import Combined, RunFlags, dictionary_flags, layers_flag, model_flags
 from quadric.data.corpus.config import CorpusConfig
 from quadric.data.settings import ActivationConfig
@@ -84,7 +83,10 @@ class Sweep(RunFlags):
         announce("sweep", f"preparing {folder}")
         from quadric.cli.progress import SweepProgress, progress
         from quadric.run.running import Moved
-        from quadric.studies.sweep import read_rows, start_sweep, sweep
+        from quadric.studies.sweep import Watcher, read_rows, start_sweep, sweep
+
+        class SweepWatcher(SweepProgress, Watcher):
+            """The display as `sweep` asks for it."""
 
         moved = None
         if self.output.resume is None:
@@ -96,8 +98,7 @@ class Sweep(RunFlags):
             moved = Moved(model=model, corpus=self.text.given(CorpusConfig).get("source"))
         try:
             with progress() as display:
-                watcher: Any = SweepProgress(display)
-                table = sweep(folder, device=self.device, moved=moved, watcher=watcher)
+                table = sweep(folder, device=self.device, moved=moved, watcher=SweepWatcher(display))
         except KeyboardInterrupt:
             say(f"stopped; continue with: {this_command()} sweep --resume {folder}{self.imports}", file=sys.stderr)
             raise

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from quadric.cli.flags import OptionalPath, OptionalText, check_resumes_with
-from quadric.cli.output import announce, announce_preparation, say
-from quadric.cli.process import this_command
+from quadric.cli.output import announce, announce_preparation, say, this_command
 from quadric.cli.run_flags import RunFlags
 from quadric.data.corpus.config import CorpusConfig
 from quadric.data.settings import ActivationConfig

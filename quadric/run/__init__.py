@@ -3,9 +3,9 @@
 config         the config of a run, stored as run.json
 recipes        what runs of the paper's size, of a small one and of the demo are made of
 running        trains a run from its config
-folder         the files of a run, and how to load them
+folder         the files of a run, how to load them, and the geometry that is kept among them
 telemetry      writes the metrics of every step
-evidence       what a run keeps about its latents: evidence from data, geometry from weights
+evidence       collects evidence about a run's latents from data
 sites          a site about one or several runs
 viewing        opens a site in the browser, and explains texts
 exporting      a dictionary, or its evidence, in the format of another tool

@@ -71,37 +71,33 @@ def demonstrate(folder: Path, wanted: Demonstration, on_progress: Progress) -> l
     """Run the stages that are not finished, and return three latents worth a look."""
     if folder.exists() and not folder.is_dir():
         raise FileExistsError(f"'{folder}' is a file; choose a folder with --out")
-    with only_writer(folder, "quadric demo"):
-        return _demonstrate(folder, wanted, on_progress)
-
-
-def _demonstrate(folder: Path, wanted: Demonstration, on_progress: Progress) -> list[WorthALook]:
-    _prepare(folder, wanted.config)
     config, reading = wanted.config, wanted.config.reading
-    if not is_finished(folder):
-        storage = HarvestConfig(tokens=wanted.tokens)
-        harvest_to_folder(reading, storage, folder / ACTIVATIONS, on_progress=on_progress)
+    with only_writer(folder, "quadric demo"):
+        _prepare(folder, config)
+        if not is_finished(folder):
+            storage = HarvestConfig(tokens=wanted.tokens)
+            harvest_to_folder(reading, storage, folder / ACTIVATIONS, on_progress=on_progress)
 
-        def show(learner: Learner) -> None:
-            on_progress("training", learner.step_index, config.training.steps, "steps")
+            def show(learner: Learner) -> None:
+                on_progress("training", learner.step_index, config.training.steps, "steps")
 
-        train_run(folder, callbacks=[show])
-    if kept_in_run(folder, config.cells[0].name) is None:
-        settings = EvaluationSettings(
-            tokens=wanted.evaluated, spliced_tokens=0, model=reading.model, corpus=reading.corpus.source
+            train_run(folder, callbacks=[show])
+        if kept_in_run(folder, config.cells[0].name) is None:
+            settings = EvaluationSettings(
+                tokens=wanted.evaluated, spliced_tokens=0, model=reading.model, corpus=reading.corpus.source
+            )
+            candidates = [Candidate(*loaded) for loaded in load_all([str(folder)])]
+            keep_in_runs(evaluate_on_text(candidates, settings, on_progress=on_progress))
+        evidence = WantedEvidence(
+            tokens=wanted.tokens, points=wanted.points, cache=folder / ACTIVATIONS, model=reading.model
         )
-        candidates = [Candidate(*loaded) for loaded in load_all([str(folder)])]
-        keep_in_runs(evaluate_on_text(candidates, settings, on_progress=on_progress))
-    evidence = WantedEvidence(
-        tokens=wanted.tokens, points=wanted.points, cache=folder / ACTIVATIONS, model=reading.model
-    )
-    (given,) = site_inputs([folder], evidence, on_progress=on_progress)
-    if not is_site(folder / SITE):
-        build_site([given], folder / SITE, title="Quadric demo", on_progress=on_progress)
-    assert given.geometry is not None
-    found = worth_a_look(given.geometry, given.evidence)
-    write_atomically(folder / SUMMARY, json.dumps([each._asdict() for each in found]).encode())
-    return found
+        (given,) = site_inputs([folder], evidence, on_progress=on_progress)
+        if not is_site(folder / SITE):
+            build_site([given], folder / SITE, title="Quadric demo", on_progress=on_progress)
+        assert given.geometry is not None
+        latents = worth_a_look(given.geometry, given.evidence)
+        write_atomically(folder / SUMMARY, json.dumps([latent._asdict() for latent in latents]).encode())
+        return latents
 
 
 def worth_a_look(geometry: DictionaryGeometry, evidence: Evidence, count: int = 3) -> list[WorthALook]:

@@ -12,8 +12,8 @@ from quadric.geometry import Centre, DictionaryGeometry
 from quadric.geometry.centring import given_sha256
 from quadric.interop.reading import read_dictionary
 from quadric.model import Dictionary
-from quadric.run.evidence import OnNote, WantedEvidence, evidence_for, geometry_of_run
-from quadric.run.folder import autoencoder_folder, autoencoder_folders, chosen_names, evidence_folder
+from quadric.run.evidence import OnNote, WantedEvidence, evidence_for
+from quadric.run.folder import autoencoder_folder, autoencoder_folders, chosen_names, evidence_folder, geometry_of_run
 from quadric.viewer import writer
 from quadric.viewer.checking import HostingLimits
 from quadric.viewer.export import SiteInput, build_site, unused_name

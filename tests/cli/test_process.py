@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from quadric.cli.process import Terminated, terminable, this_command
+from quadric.cli import Terminated, terminable
+from quadric.cli.output import this_command
 
 
 @pytest.fixture
@@ -64,7 +65,7 @@ def test_a_program_elsewhere_is_named_by_its_whole_path(
 
 
 def test_python_m_quadric_is_named_like_that(tmp_path: Path) -> None:
-    script = "import sys; from quadric.cli.process import Terminated, terminable, this_command; print(this_command())"
+    script = "import sys; from quadric.cli.output import this_command; print(this_command())"
     (tmp_path / "__main__.py").write_text(script)
     result = subprocess.run([sys.executable, str(tmp_path / "__main__.py")], capture_output=True, text=True, check=True)
     command = result.stdout.strip()
