@@ -117,7 +117,7 @@ def _member(taken: Taken, name: str, flag: str, value: Any, help_text: str) -> A
         help_behavior_hint=f"(default: {words})" if words else "",
     )
     if value is bool:
-        return flag, Annotated[bool, argument], field(default=taken.config.__dataclass_fields__[name].default)
+        return flag, Annotated[bool, argument], field(default=_default_of(taken.config, name))
     return flag, Annotated[value | None, argument], field(default=None)
 
 
@@ -146,10 +146,14 @@ def _docs_in(config: type) -> dict[str, str]:
 
 def default_words(config: type, name: str) -> str:
     """The default of a field as the help page shows it; nothing where it is None."""
-    default = config.__dataclass_fields__[name].default  # type: ignore[attr-defined]
+    default = _default_of(config, name)
     if default is MISSING or default is None:
         return ""
     return " ".join(map(str, default)) if isinstance(default, tuple) else str(default)
+
+
+def _default_of(config: Any, name: str) -> Any:
+    return config.__dataclass_fields__[name].default
 
 
 def metavar_of(hint: Any) -> str:
