@@ -33,7 +33,7 @@ from quadric.model.settings import Bilinear, Mixed, settings_class
 from quadric.model.settings import Settings as KindSettings
 from quadric.run.config import RunConfig, read_run_config
 from quadric.run.folder import autoencoder_folder
-from quadric.run.recipes import changed_loss, make_run_config
+from quadric.run.recipes import canonical_hook_points, changed_loss
 from quadric.run.running import CHECKPOINTS, is_finished, new_run, train_run
 from quadric.studies.sweep.rows import Row, alpha_of, cell_row, row_path, write_row
 from quadric.train import Callback, Cell, Learner, Training
@@ -150,11 +150,8 @@ def _run(made: KindSettings, loss: tuple[Term, ...], settings: Settings, seed: i
         loss = changed_loss(loss, {"density.warmup": settings.alpha_warmup_steps})
     dtype: GradientDtype = settings.gradient_dtype if isinstance(made, Bilinear) else "auto"
 
-    def cell_at(hook_points: tuple[str, ...]) -> tuple[Cell, ...]:
-        (place,) = hook_points
-        cell = Cell(hook_point=place, settings=made, loss=loss, seed=seed)
-        return (replace(cell, name=recorded_name(cell, dtype)),)
-
+    (place,) = canonical_hook_points(activations(settings))
+    cell = Cell(hook_point=place, settings=made, loss=loss, seed=seed)
     training = Training(
         steps=settings.steps,
         learning_rate=settings.learning_rate,
@@ -163,8 +160,8 @@ def _run(made: KindSettings, loss: tuple[Term, ...], settings: Settings, seed: i
         checkpoint_every=settings.checkpoint_every,
         keep_checkpoints=1,
     )
-    config = make_run_config(
-        activations(settings), cell_at, training,
+    config = RunConfig(
+        activations=activations(settings), cells=(replace(cell, name=recorded_name(cell, dtype)),), training=training,
         sequences_per_step=settings.sequences_per_step, epochs=settings.epochs,
     )  # fmt: skip
     if not is_followed(only_cell(config), settings):

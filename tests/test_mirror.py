@@ -38,16 +38,15 @@ COVERED_BY: dict[str, str] = {
     # Pipelines and flags: tested through the command that runs them.
     "__main__": "cli/test_main",
     "cli/ablate": "cli/test_steer",
-    "cli/activation_flags": "cli/test_flags",
     "cli/demo": "run/test_demonstration",
     "cli/figures": "studies/figures/test_drawing",
-    "cli/imports": "cli/test_run_flags",
     "evidence/concepts/finding": "cli/test_concepts",
     "evidence/concepts/reading": "cli/test_concepts",
     "run/evidence": "run/test_demonstration",
     "studies/probing/files": "cli/test_probe",
     "studies/steering/of_run": "cli/test_steer",
-    "run/explaining": "cli/test_explain",
+    "studies/steering/terminal": "cli/test_steer",
+    "studies/probing/of_runs": "cli/test_probe",
     "run/sites": "cli/test_site",
     "studies/sweep/sweeping": "cli/test_sweep",
     # Every figure is drawn from the same sweep, which is made once.

@@ -6,10 +6,12 @@ shown as their escapes, e.g. \\x1b; letters of every script and emoji stay as th
 
 import json
 import re
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 # Control characters of ASCII and Latin-1, line and paragraph separators, marks and overrides of text direction,
 # invisible tags, and halves of surrogate pairs, which no encoding can write.
@@ -52,3 +54,27 @@ def safe_console(*, stderr: bool = False) -> "Console":
     if console.width < NARROWEST:
         console.width = NARROWEST
     return console
+
+
+def number_table(
+    headings: Sequence[str], rows: Iterable[Sequence[str]], *, n_words: int = 1, **options: Any
+) -> "Table":
+    """A table of numbers, right-aligned, behind `n_words` columns of words; no cell is broken into lines.
+
+    Args:
+        headings: Of the columns.
+        rows: The cells.
+        n_words: How many columns hold words.
+        options: Those of `rich.table.Table`.
+
+    Returns:
+        The table, for `safe_console().print`.
+    """
+    from rich.table import Table
+
+    table = Table(**options)
+    for place, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if place < n_words else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    return table

@@ -1,7 +1,7 @@
 """The command line: parse, call, print; no mathematics.
 
-One file per command. A command is a frozen dataclass whose fields become flags and whose `run` returns the exit code.
-Its module imports nothing heavy at the top, so that `--help` is shown at once.
+One file per command: `quadric train` is the class `Train` in `train.py`, a frozen dataclass whose fields become flags
+and whose `run` returns the exit code. Its module imports nothing heavy at the top, so that `--help` is shown at once.
 """
 
 import errno
@@ -9,68 +9,26 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from importlib import import_module
+from types import FrameType
+from typing import Any
 
 import tyro
 
 from quadric._io.terminal import NARROWEST
-from quadric.cli.ablate import Ablate
-from quadric.cli.compare import Compare
-from quadric.cli.concepts import Concepts
-from quadric.cli.corpus import Corpus
-from quadric.cli.demo import Demo
-from quadric.cli.evaluate import Evaluate
-from quadric.cli.explain import Explain
-from quadric.cli.export import Export
-from quadric.cli.figures import Figures
 from quadric.cli.flags import shortened
-from quadric.cli.harvest import Harvest
-from quadric.cli.imports import import_files
-from quadric.cli.label import Label
 from quadric.cli.output import open_missing_streams, say, say_error, stdout_failure
-from quadric.cli.plan import Plan
-from quadric.cli.probe import Probe
-from quadric.cli.report import Report
-from quadric.cli.run_flags import RunFlags
-from quadric.cli.signals import terminable
-from quadric.cli.site import Site
-from quadric.cli.steer import Steer
-from quadric.cli.sweep import Sweep
-from quadric.cli.train import Train
-from quadric.cli.view import View
+from quadric.cli.run_flags import RunFlags, import_files
 from quadric.version import __version__
 
-
-class Command(Protocol):
-    """What every command offers."""
-
-    def run(self) -> int: ...
-
-
 # In the order in which a new user meets them: the whole first, then the stages in the order of the data flow.
-COMMANDS: dict[str, Callable[..., Command]] = {
-    "demo": Demo,
-    "corpus": Corpus,
-    "harvest": Harvest,
-    "plan": Plan,
-    "train": Train,
-    "evaluate": Evaluate,
-    "report": Report,
-    "compare": Compare,
-    "site": Site,
-    "label": Label,
-    "view": View,
-    "explain": Explain,
-    "export": Export,
-    "sweep": Sweep,
-    "figures": Figures,
-    "concepts": Concepts,
-    "probe": Probe,
-    "steer": Steer,
-    "ablate": Ablate,
-}
+NAMES = (
+    "demo", "corpus", "harvest", "plan", "train", "evaluate", "report", "compare", "site", "label", "view", "explain",
+    "export", "sweep", "figures", "concepts", "probe", "steer", "ablate",
+)  # fmt: skip
+COMMANDS: dict[str, Any] = {name: getattr(import_module(f"quadric.cli.{name}"), name.title()) for name in NAMES}
 DESCRIPTION = """See the shape of what a language model knows. --version prints the version; every command takes
 --import FILE.py, a file that registers kinds of dictionary and terms of the loss of your own.
 
@@ -106,6 +64,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 128 + int(number)
 
 
+class Terminated(KeyboardInterrupt):
+    """The process was asked to end."""
+
+    signal = signal.SIGTERM
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """Raise `Terminated` in the block on SIGTERM, so that work is saved and files are removed as after Ctrl-C."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise Terminated
+
+    try:
+        before = signal.signal(signal.SIGTERM, stop)
+    except ValueError:  # not the main thread, which is the only one that may handle signals
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def _complain(mistake: Exception) -> int:
     """Print an error in one line. The library names the value and the remedy; a traceback would hide them."""
     why = stdout_failure() if isinstance(mistake, OSError) and mistake.errno in STDOUT_ERRORS else None
@@ -127,56 +109,35 @@ def _run(arguments: Sequence[str]) -> int:
         say(__version__)
         return 0
     others = import_files(arguments)
-    chosen = COMMANDS.get(others[0]) if others else None
-    if not _trains(chosen):
+    name = others[0] if others else ""
+    has_many_flags = name in COMMANDS and issubclass(COMMANDS[name], RunFlags)
+    if not has_many_flags:  # these commands have no --import of their own
         arguments = others
-    is_short = _trains(chosen) and not {"-h", "--help"}.isdisjoint(arguments) and HELP_ALL not in arguments
+    is_short = has_many_flags and not {"-h", "--help"}.isdisjoint(arguments) and HELP_ALL not in arguments
+    if shutil.get_terminal_size().columns < NARROWEST:
+        os.environ["COLUMNS"] = str(NARROWEST)  # in fewer than ten or so, tyro's line breaking never ends
     try:
-        with _wide_enough():
-            command: Command = tyro.extras.subcommand_cli_from_dict(
-                _commands(others[0] if others else "", is_short),
-                prog="quadric",
-                description=DESCRIPTION,
-                args=["--help" if word == HELP_ALL else word for word in arguments],
-            )
+        command = tyro.extras.subcommand_cli_from_dict(
+            _commands(name, is_short),
+            prog="quadric",
+            description=DESCRIPTION,
+            args=["--help" if word == HELP_ALL else word for word in arguments],
+        )
     except SystemExit as stop:
         if is_short and not stop.code:
             say(f"{HELP_ALL} shows all flags.")
         raise
-    return command.run()
+    return int(command.run())
 
 
-def _trains(command: object) -> bool:
-    """Whether a command has the many flags of a run, of which help shows the first ones."""
-    return isinstance(command, type) and issubclass(command, RunFlags)
-
-
-def _commands(name: str, is_short: bool) -> dict[str, Callable[..., Command]]:
+def _commands(name: str, is_short: bool) -> dict[str, Any]:
     """The commands; with one line of description each where the help page lists them all."""
     if name not in COMMANDS:
-        return {each: _summarized(command) for each, command in COMMANDS.items()}
+        return {known: _summarized(command) for known, command in COMMANDS.items()}
     if is_short:
-        command: Any = COMMANDS[name]
-        return COMMANDS | {name: shortened(command, command.shown_first)}
+        return COMMANDS | {name: shortened(COMMANDS[name], COMMANDS[name].shown_first)}
     return COMMANDS
 
 
-def _summarized(command: Callable[..., Command]) -> Callable[..., Command]:
-    assert isinstance(command, type)
+def _summarized(command: Any) -> Any:
     return type(command.__name__, (command,), {"__doc__": (command.__doc__ or "").split("\n\n")[0]})
-
-
-@contextmanager
-def _wide_enough() -> Iterator[None]:
-    """Pretend that a very narrow terminal is wider: tyro's line breaking never ends below ten columns or so."""
-    before = os.environ.get("COLUMNS")
-    if shutil.get_terminal_size().columns >= NARROWEST:
-        yield
-        return
-    os.environ["COLUMNS"] = str(NARROWEST)
-    try:
-        yield
-    finally:
-        del os.environ["COLUMNS"]
-        if before is not None:
-            os.environ["COLUMNS"] = before

@@ -1,26 +1,17 @@
 """`quadric ablate`: does ablating a latent hurt the tokens on which it fires, and no others?"""
 
-import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from functools import partial
+from typing import Annotated, Literal
 
 import tyro
 
-from quadric.cli.flags import OptionalText, Paths
-from quadric.cli.invocation import announce
-from quadric.cli.output import say, say_json
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from quadric.evaluation.measures import Interval
-    from quadric.studies.steering import AblationRow
-
-NAMES = {"own": "the latent itself", "other": "another latent", "turned": "same form, turned"}
+from quadric.cli.flags import Command, OptionalText, Paths
+from quadric.cli.output import announce, say_json, write_results
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ablate:
+class Ablate(Command):
     """Ablate the sparsest latents one by one: does it hurt the tokens on which they fire, and no others?
 
     Controls at the same tokens: another latent of similar density, and the same form turned by a random rotation. The
@@ -62,52 +53,15 @@ class Ablate:
         from quadric.cli.progress import progress
         from quadric.studies.steering.ablation import write_ablation
         from quadric.studies.steering.of_run import ablate_run
+        from quadric.studies.steering.terminal import ablation_in_terminal
 
         check_endings(self.out)
         with progress() as display:
-            rows = ablate_run(
-                self.run_folder,
-                name=self.name,
-                latents=self.latents,
-                mode=self.mode,
-                sequences=self.sequences,
-                texts=self.texts,
-                seed=self.seed,
-                model=self.model,
-                corpus=self.corpus,
-                device=self.device,
-                on_progress=display.report,
-            )
+            options = self.options("run_folder", "out", "json")
+            rows = ablate_run(self.run_folder, **options, on_progress=display.report)
         if self.json:
             say_json([row.as_row() for row in rows], indent=1)
         else:
-            safe_console().print(_table(rows))
-        for path in self.out:
-            write_ablation(rows, path)
-            say(f"wrote {path}", file=sys.stderr)
+            safe_console().print(ablation_in_terminal(rows))
+        write_results(self.out, partial(write_ablation, rows))
         return 0
-
-
-def _table(rows: "list[AblationRow]") -> "Table":
-    from rich.table import Table
-
-    from quadric.studies.steering.ablation import summarize
-
-    caption = (
-        f"{len(rows)} latents, mode {rows[0].mode}. Increase of cross-entropy (CE) and KL per token at the tokens on "
-        "which the latent fires and at the others of the same sequences; mean ± half of the 95 % interval over "
-        "latents. More: latents whose CE increases more where they fire."
-    )
-    table = Table(box=None, padding=(0, 1, 0, 0), caption=caption, caption_justify="left")
-    table.add_column("ablated", no_wrap=True)
-    for heading in ("CE, fires", "elsewhere", "KL, fires", "elsewhere", "more"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for each in summarize(rows):
-        cells = (_cell(value) for value in each.means.values())
-        table.add_row(NAMES[each.name], *cells, str(each.more_where_fires))
-    return table
-
-
-def _cell(value: "Interval") -> str:
-    spread = f"±{value.high - value.mean:.2g}" if value.high > value.low else ""
-    return f"{value.mean:.3g}{spread}"

@@ -1,12 +1,13 @@
 """`quadric compare`: how much autoencoders agree, from weights alone."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from quadric.cli.flags import Paths, Texts
-from quadric.cli.output import say, say_json
+from quadric.cli.output import say_json, write_results
 
 if TYPE_CHECKING:
     from quadric.run.folder import Loaded
@@ -37,8 +38,6 @@ class Compare:
     """Seed of the random initializations that chance is measured with."""
 
     def run(self) -> int:
-        import sys
-
         from quadric._io.results import check_endings
         from quadric._io.terminal import safe_console
         from quadric.cli.progress import progress
@@ -59,9 +58,7 @@ class Compare:
             say_json(comparison.as_json())
         else:
             safe_console().print(comparison_in_terminal(comparison))
-        for path in self.out:
-            write_comparison(comparison, path)
-            say(f"wrote {path}", file=sys.stderr)
+        write_results(self.out, partial(write_comparison, comparison))
         return 0
 
     def _loaded(self) -> "list[Loaded]":

@@ -2,13 +2,13 @@
 
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from quadric.cli.flags import OptionalPath, OptionalText, Texts
-from quadric.cli.invocation import announce
-from quadric.cli.output import say, say_json
+from quadric._io.terminal import number_table, safe_console
+from quadric.cli.flags import Command, OptionalPath, OptionalText, Texts
+from quadric.cli.output import announce, say, say_json
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Concepts:
+class Concepts(Command):
     """Find the latents that hold weekdays, months, years, numbers, letters and countries.
 
     A latent captures the share of the variance between a concept's words that lies in its eigenspace (effective rank,
@@ -52,7 +52,6 @@ class Concepts:
         announce("concepts", f"loading {', '.join(self.run_folders)}")
         from quadric._io.files import write_atomically
         from quadric._io.results import check_endings, csv_of_rows
-        from quadric._io.terminal import safe_console
         from quadric.cli.progress import progress
         from quadric.evidence.concepts import find_concepts
         from quadric.evidence.concepts.finding import Named
@@ -61,14 +60,8 @@ class Concepts:
         check_endings([self.out] if self.out else [], [".csv"])
         named = [Named(name, autoencoder) for _, name, autoencoder in load_all(self.run_folders, self.name)]
         with progress() as display:
-            found = find_concepts(
-                named,
-                model=self.model,
-                corpus=self.corpus,
-                corpus_tokens=self.corpus_tokens,
-                device=self.device,
-                on_progress=display.report,
-            )
+            options = self.options("run_folders", "name", "out", "json")
+            found = find_concepts(named, **options, on_progress=display.report)
         rows = [each.as_row() for each in found]
         if self.json:
             say_json(rows, indent=1)
@@ -102,16 +95,12 @@ def _tables(found: "list[Finding]") -> "list[Table]":
 
 def _table(found: "list[Finding]", numbers: dict[str, str], shares: dict[str, str], caption: str) -> "Table":
     """One row per finding; `numbers` and `shares` map headings to columns of the CSV."""
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 1, 0, 0), caption=caption, caption_justify="left")
-    for heading in ("concept", "kind", "at"):
-        table.add_column(heading, no_wrap=True)
-    for heading in (*numbers, *shares):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for each in found:
-        row = each.as_row()
+    rows = []
+    for finding in found:
+        row = finding.as_row()
         counts = ("" if row[name] is None else str(row[name]) for name in numbers.values())
         cells = ("" if row[name] is None else f"{row[name]:.1%}" for name in shares.values())
-        table.add_row(each.concept, each.kind, each.hook_point, *counts, *cells)
-    return table
+        rows.append((finding.concept, finding.kind, finding.hook_point, *counts, *cells))
+    headings = ("concept", "kind", "at", *numbers, *shares)
+    layout: dict[str, Any] = {"box": None, "padding": (0, 1, 0, 0), "caption": caption, "caption_justify": "left"}
+    return number_table(headings, rows, n_words=3, **layout)

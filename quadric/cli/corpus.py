@@ -1,13 +1,12 @@
 """`quadric corpus`: which corpora are embedded, and what a corpus contains."""
 
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import tyro
 
-from quadric.cli.flags import FlagGroup, OptionalInt, OptionalText, flag_group, take
-from quadric.cli.invocation import this_command
-from quadric.cli.output import say, say_json
+from quadric.cli.flags import FlagGroup, OptionalInt, OptionalText, Taken, flag_group
+from quadric.cli.output import say, say_json, this_command
 from quadric.data.settings import CorpusConfig
 
 if TYPE_CHECKING:
@@ -16,10 +15,12 @@ if TYPE_CHECKING:
 
 TextFlags = flag_group(
     "TextFlags",
-    take(
+    Taken(
         CorpusConfig,
-        *("source", "subset", "revision", "hub_split", "text_field", "topic_field", "document_separator", "split"),
-        *("held_out_fraction", "seed"),
+        (
+            *("source", "subset", "revision", "hub_split", "text_field", "topic_field", "document_separator", "split"),
+            *("held_out_fraction", "seed"),
+        ),
         renamed={"source": "corpus", "revision": "corpus_revision"},
     ),
 )
@@ -112,23 +113,15 @@ def _print_table(name: str, statistics: "CorpusStatistics") -> None:
 
     from quadric._io.terminal import safe_console
 
+    n, n_held_out, n_tokens = statistics.documents, statistics.held_out_documents, statistics.tokens
     table = Table("", name, show_header=True)
-    for label, value in _rows(statistics):
-        table.add_row(label, value)
+    table.add_row("documents", f"{n:,}")
+    table.add_row("held out", f"{n_held_out:,} ({n_held_out / n:.1%})")
+    table.add_row("words", f"{statistics.words:,}")
+    table.add_row("tokens", "not counted; name a --model" if n_tokens is None else f"{n_tokens:,}")
+    table.add_row("characters", f"{statistics.characters:,}")
+    table.add_row("characters per document", f"{statistics.shortest:,} to {statistics.longest:,}")
+    table.add_row("topics", f"{len(statistics.topics):,}")
     for topic, count in statistics.topics.most_common():
         table.add_row(f"  {topic}", f"{count:,}")
     safe_console().print(table)
-
-
-def _rows(statistics: "CorpusStatistics") -> list[tuple[str, Any]]:
-    documents = statistics.documents
-    tokens = "not counted; name a --model" if statistics.tokens is None else f"{statistics.tokens:,}"
-    return [
-        ("documents", f"{documents:,}"),
-        ("held out", f"{statistics.held_out_documents:,} ({statistics.held_out_documents / documents:.1%})"),
-        ("words", f"{statistics.words:,}"),
-        ("tokens", tokens),
-        ("characters", f"{statistics.characters:,}"),
-        ("characters per document", f"{statistics.shortest:,} to {statistics.longest:,}"),
-        ("topics", f"{len(statistics.topics):,}"),
-    ]

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from quadric._io.files import read_json
-from quadric.cli.invocation import announce, this_command
-from quadric.cli.output import say
+from quadric.cli.output import announce, announce_preparation, say, this_command
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,11 +39,9 @@ class Demo:
 
     def _made(self) -> list[dict[str, Any]]:
         from quadric.cli.progress import progress
-        from quadric.data.models import preparation
         from quadric.run.demonstration import PARTS, default_demonstration, demonstrate
 
-        if (first := preparation("smollm2")) is not None:
-            say(first, file=sys.stderr)
+        announce_preparation("smollm2")
         try:
             with progress(PARTS) as display:
                 found = demonstrate(self.out, default_demonstration(self.out), display.report)

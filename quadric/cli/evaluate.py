@@ -2,18 +2,19 @@
 
 import sys
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import tyro
 
-from quadric.cli.activation_flags import Computation
-from quadric.cli.flags import FlagGroup, Paths, Texts, flag_group, take
-from quadric.cli.invocation import announce
-from quadric.cli.output import say, say_json
+from quadric._io.terminal import number_table
+from quadric.cli.flags import FlagGroup, Paths, Taken, Texts, flag_group
+from quadric.cli.output import announce, say, say_json, write_results
+from quadric.cli.run_flags import Computation
 from quadric.evaluation.settings import EvaluationSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
     from rich.console import Console
     from rich.table import Table
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 RECOVERED_HEADINGS = ("CE recovered", "sign given", "KL recovered")
 
-TextFlags = flag_group("TextFlags", take(EvaluationSettings), take(Computation))
+TextFlags = flag_group("TextFlags", Taken(EvaluationSettings), Taken(Computation))
 TextGroup: TypeAlias = Annotated[FlagGroup, tyro.conf.OmitArgPrefixes, tyro.conf.arg(constructor=TextFlags)]
 
 
@@ -73,9 +74,7 @@ class Evaluate:
         with progress() as display:
             found = evaluate_on_text(candidates, settings, device=device, on_progress=display.report)
         self._show(found)
-        for path in self.output.out:
-            write_evaluations(found, path)
-            say(f"wrote {path}", file=sys.stderr)
+        write_results(self.output.out, partial(write_evaluations, found))
         _keep(found)
         return 0
 
@@ -113,7 +112,7 @@ def _print(found: "list[Evaluation]", console: "Console") -> None:
         f"part of xxᵀ about the mean token{_energies(found[0])}. Copies: |cosine| over 0.95 with an earlier latent."
     )
     if (recovered := found[0].recovered) is not None:
-        console.print(_recovered_table(found))
+        console.print(_numbered(RECOVERED_HEADINGS, map(_recovered_cells, found)))
         console.print(
             "Recovered: share of the cost of zero / mean ablation that is avoided, in cross-entropy (CE) and "
             f"divergence (KL), over {recovered.n_tokens:,} predictions; the model's own: {recovered.original:.3f}. "
@@ -123,49 +122,32 @@ def _print(found: "list[Evaluation]", console: "Console") -> None:
 
 
 def _table(found: "list[Evaluation]") -> "Table":
-    from rich.table import Table
-
-    table = Table()
-    for heading in ("", "error", "95 %", "density", "dense", "dead"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for number, each in enumerate(found, 1):
-        measures = each.measures
-        table.add_row(
-            str(number),
-            f"{measures.error.mean:.3f}",
-            f"{measures.error.low:.3f}–{measures.error.high:.3f}",
-            f"{measures.density:.3f}",
-            f"{measures.dense_share:.0%}",
-            f"{measures.dead_share:.0%}",
+    rows = (
+        (
+            f"{evaluation.measures.error.mean:.3f}",
+            f"{evaluation.measures.error.low:.3f}–{evaluation.measures.error.high:.3f}",
+            f"{evaluation.measures.density:.3f}",
+            f"{evaluation.measures.dense_share:.0%}",
+            f"{evaluation.measures.dead_share:.0%}",
         )
-    return table
-
-
-def _recovered_table(found: "list[Evaluation]") -> "Table":
-    """Predictions recovered, in a table of its own: all columns together are wider than a terminal."""
-    from rich.table import Table
-
-    table = Table()
-    for heading in ("", *RECOVERED_HEADINGS):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for number, each in enumerate(found, 1):
-        table.add_row(str(number), *_recovered_cells(each))
-    return table
+        for evaluation in found
+    )
+    return _numbered(("error", "95 %", "density", "dense", "dead"), rows)
 
 
 def _reference_table(found: "list[Evaluation]") -> "Table":
     """What the errors are to be compared with, and how many latents there really are."""
-    from rich.table import Table
-
-    table = Table()
-    for heading in ("", "floor", "constant", "linear", "quadratic", "distinct", "empty", "copies"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for number, each in enumerate(found, 1):
+    rows = []
+    for each in found:
         errors = (each.floor, each.error_constant, each.error_linear, each.error_quadratic)
-        cells = ["–" if error is None else f"{error:.3f}" for error in errors]
-        counts = [f"{count:,}" for count in (each.n_distinct, each.n_empty, each.n_copies)]
-        table.add_row(str(number), *cells, *counts)
-    return table
+        counts = (f"{count:,}" for count in (each.n_distinct, each.n_empty, each.n_copies))
+        rows.append((*("–" if error is None else f"{error:.3f}" for error in errors), *counts))
+    return _numbered(("floor", "constant", "linear", "quadratic", "distinct", "empty", "copies"), rows)
+
+
+def _numbered(headings: "Sequence[str]", rows: "Iterable[Sequence[str]]") -> "Table":
+    cells = ((str(number), *row) for number, row in enumerate(rows, 1))
+    return number_table(("", *headings), cells, n_words=0)
 
 
 def _energies(each: "Evaluation") -> str:

@@ -2,14 +2,14 @@
 
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
 from quadric.cli.flags import OptionalText, Paths
-from quadric.cli.invocation import announce
-from quadric.cli.output import say, say_json
+from quadric.cli.output import announce, say_json, write_results
 
 STDIN = "-"
 
@@ -56,20 +56,17 @@ class Explain:
         from quadric._io.terminal import safe_console
         from quadric.explanations.record import write_explanations
         from quadric.explanations.terminal import explanation_in_terminal
-        from quadric.run.explaining import explain_with_run
+        from quadric.run.viewing import run_explainer
 
         check_endings(self.out)
-        found = explain_with_run(
-            self.run_folder, texts, name=self.name, top=self.top, model=self.model, device=self.device
-        )
+        explainer = run_explainer(self.run_folder, name=self.name, model=self.model, device=self.device)
+        found = explainer.explain(texts, self.top)
         if self.json:
             say_json([each.as_json() for each in found], indent=1)
         else:
-            for each in found:
-                safe_console().print(explanation_in_terminal(each))
-        for path in self.out:
-            write_explanations(found, path)
-            say(f"wrote {path}", file=sys.stderr)
+            for explanation in found:
+                safe_console().print(explanation_in_terminal(explanation))
+        write_results(self.out, partial(write_explanations, found))
         return 0
 
     def _texts(self) -> list[str]:

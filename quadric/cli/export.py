@@ -6,13 +6,12 @@ from typing import Annotated, Literal
 
 import tyro
 
-from quadric.cli.flags import OptionalFloat, OptionalInt, OptionalPath, OptionalText
-from quadric.cli.invocation import announce
-from quadric.cli.output import say, say_json
+from quadric.cli.flags import Command, OptionalFloat, OptionalInt, OptionalPath, OptionalText
+from quadric.cli.output import announce, say, say_json
 
 
 @dataclass(frozen=True, kw_only=True)
-class Export:
+class Export(Command):
     """Write a dictionary, or what data says about it, in the format of another tool, and print how to load it.
 
     saelens and saebench get the dictionary. neuronpedia gets contexts, histograms and labels, and delphi the tokens on
@@ -58,22 +57,8 @@ class Export:
         from quadric.run.exporting import export
 
         with progress() as display:
-            found = export(
-                self.run_folder,
-                to=self.to,
-                out=self.out,
-                name=self.name,
-                model_name=self.model_name,
-                activations=self.cache,
-                tokens=self.tokens,
-                quantile=self.quantile,
-                side=self.side,
-                creator=self.creator,
-                model=self.model,
-                corpus=self.corpus,
-                device=self.device,
-                progress=display.report,
-            )
+            options = self.options("run_folder", "cache", "json")
+            found = export(self.run_folder, activations=self.cache, **options, progress=display.report)
         if self.json:
             say_json({"to": found.to, "folder": str(found.folder), "files": found.files, "load": found.load}, indent=1)
             return 0

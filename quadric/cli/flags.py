@@ -10,7 +10,7 @@ import inspect
 import textwrap
 import types
 from collections.abc import Container, Mapping
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass, make_dataclass
+from dataclasses import KW_ONLY, MISSING, dataclass, field, fields, is_dataclass, make_dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias, Union, get_args, get_origin, get_type_hints
@@ -28,6 +28,18 @@ Texts: TypeAlias = Annotated[tuple[str, ...], tyro.conf.arg(metavar="TEXT ...", 
 UNIONS = (Union, types.UnionType)
 NONE = "none"
 """How None is written on the command line, where it is not the default."""
+
+
+class Command:
+    """What every command has."""
+
+    def run(self) -> int:
+        """Do it; returns the exit code."""
+        raise NotImplementedError
+
+    def options(self, *left_out: str) -> dict[str, Any]:
+        """The flags as keyword arguments of the function that the command calls, whose arguments have their names."""
+        return {name: value for name, value in vars(self).items() if name not in left_out}
 
 
 class Origin(NamedTuple):
@@ -54,41 +66,21 @@ class FlagGroup:
         return values
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Taken:
-    """Which fields of a config become flags, and how the flags differ from the fields."""
+    """Fields of a config that become flags: those named, in that order; all of them if none is named."""
 
     config: type
-    flags: dict[str, str]
-    """Flag by field."""
-    aliases: dict[str, tuple[str, ...]]
-    defaults: dict[str, str]
+    names: tuple[str, ...] = ()
+    _: KW_ONLY
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """Flag by field, where they differ."""
+    aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    defaults: Mapping[str, str] = field(default_factory=dict)
     """What the help page says about the default, where that is not the config's own."""
-    required: tuple[str, ...]
-    metavars: dict[str, str]
+    required: tuple[str, ...] = ()
+    metavars: Mapping[str, str] = field(default_factory=dict)
     """How a value looks on the help page, where its type does not say it."""
-
-
-def take(
-    config: type,
-    *names: str,
-    renamed: dict[str, str] | None = None,
-    aliases: dict[str, tuple[str, ...]] | None = None,
-    defaults: dict[str, str] | None = None,
-    required: tuple[str, ...] = (),
-    metavars: dict[str, str] | None = None,
-) -> Taken:
-    """Fields of a config as flags: those named, in that order; all of them if none is named."""
-    chosen = names or flag_fields(config)
-    flags = {name: (renamed or {}).get(name, name) for name in chosen}
-    return Taken(
-        config=config,
-        flags=flags,
-        aliases=aliases or {},
-        defaults=defaults or {},
-        required=required,
-        metavars=metavars or {},
-    )
 
 
 def flag_fields(config: type) -> tuple[str, ...]:
@@ -100,14 +92,15 @@ def flag_group(class_name: str, *taken: Taken) -> type[FlagGroup]:
     """A dataclass with one field per flag, for tyro to parse."""
     members: list[Any] = []
     origins: dict[str, Origin] = {}
-    for each in taken:
-        hints, docs = get_type_hints(each.config), attribute_docs(each.config)
-        for name, flag in each.flags.items():
+    for part in taken:
+        hints, docs = get_type_hints(part.config), attribute_docs(part.config)
+        for name in part.names or flag_fields(part.config):
+            flag = part.renamed.get(name, name)
             value, may_be_none = _without_none(hints[name])
-            may_be_none = may_be_none and name not in each.defaults and bool(default_words(each.config, name))
-            origins[flag] = Origin(each.config, name, may_be_none)
+            may_be_none = may_be_none and name not in part.defaults and bool(default_words(part.config, name))
+            origins[flag] = Origin(part.config, name, may_be_none)
             hint = value | Literal["none"] if may_be_none else value
-            members.append(_member(each, name, flag, hint, docs.get(name, "")))
+            members.append(_member(part, name, flag, hint, docs.get(name, "")))
     namespace = {"origins": origins, "__doc__": FlagGroup.__doc__}
     return make_dataclass(class_name, members, bases=(FlagGroup,), namespace=namespace, frozen=True, kw_only=True)
 
@@ -124,7 +117,7 @@ def _member(taken: Taken, name: str, flag: str, value: Any, help_text: str) -> A
         help_behavior_hint=f"(default: {words})" if words else "",
     )
     if value is bool:
-        return flag, Annotated[bool, argument], field(default=_field(taken.config, name).default)
+        return flag, Annotated[bool, argument], field(default=_default_of(taken.config, name))
     return flag, Annotated[value | None, argument], field(default=None)
 
 
@@ -153,15 +146,14 @@ def _docs_in(config: type) -> dict[str, str]:
 
 def default_words(config: type, name: str) -> str:
     """The default of a field as the help page shows it; nothing where it is None."""
-    default = _field(config, name).default
+    default = _default_of(config, name)
     if default is MISSING or default is None:
         return ""
     return " ".join(map(str, default)) if isinstance(default, tuple) else str(default)
 
 
-def _field(config: type, name: str) -> Any:
-    (found,) = (each for each in fields(config) if each.name == name)
-    return found
+def _default_of(config: Any, name: str) -> Any:
+    return config.__dataclass_fields__[name].default
 
 
 def metavar_of(hint: Any) -> str:

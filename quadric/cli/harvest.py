@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import tyro
 
-from quadric.cli.activation_flags import ActivationFlags, layers_flag, model_flags
-from quadric.cli.flags import FlagGroup, flag_group, take
-from quadric.cli.invocation import announce
-from quadric.cli.output import say, say_json
+from quadric.cli.flags import FlagGroup, Taken, flag_group
+from quadric.cli.output import announce, announce_preparation, say, say_json
+from quadric.cli.run_flags import ActivationFlags, layers_flag, model_flags
 from quadric.data.settings import HarvestConfig
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 
 ModelFlags = model_flags(layers_flag(default=None))
-StorageFlags = flag_group("StorageFlags", take(HarvestConfig, required=("tokens",)))
+StorageFlags = flag_group("StorageFlags", Taken(HarvestConfig, required=("tokens",)))
 ModelGroup: TypeAlias = Annotated[FlagGroup, tyro.conf.OmitArgPrefixes, tyro.conf.arg(constructor=ModelFlags)]
 StorageGroup: TypeAlias = Annotated[FlagGroup, tyro.conf.OmitArgPrefixes, tyro.conf.arg(constructor=StorageFlags)]
 
@@ -55,12 +54,10 @@ class Harvest(ActivationFlags):
         announce("harvest", f"preparing to read {self.model_name}")
         from quadric.cli.progress import progress
         from quadric.data import ActivationCache, harvest_to_folder
-        from quadric.data.models import preparation
 
         storage, out = HarvestConfig(**self.storage.given(HarvestConfig)), self.output.out
         config = self.activation_config()
-        if (first := preparation(self.model_name)) is not None:
-            say(first, file=sys.stderr)
+        announce_preparation(self.model_name)
         try:
             with progress() as display:
                 report = harvest_to_folder(config, storage, out, device=self.device, on_progress=display.report)
@@ -71,34 +68,26 @@ class Harvest(ActivationFlags):
             ActivationCache(report.folder if report.joined is None else out).verify()
         if self.output.json:
             say_json(_as_json(report, out, storage.shard), indent=1)
-        elif storage.part.is_whole:
-            _print(report, out, storage.tokens, config.rules.outliers)
         else:
-            _print_part(report, out, str(storage.part))
+            _print(report, out, storage, config.rules.outliers)
         return 0
 
 
-def _print_part(report: "HarvestReport", out: Path, shard: str) -> None:
-    manifest = report.manifest
+def _print(report: "HarvestReport", out: Path, storage: HarvestConfig, outliers: str) -> None:
+    manifest, tokens, is_part = report.manifest, storage.tokens, not storage.part.is_whole
+    place = f"part {storage.part} of {out}" if is_part else str(out)
     if report.nothing_to_do:
-        say(f"Nothing is left to do: part {shard} of {out} holds {manifest.rows:,} tokens.")
+        asked = "" if is_part else f" of the {tokens:,} asked for"
+        say(f"Nothing is left to do: {place} holds {manifest.rows:,} tokens{asked}.")
     else:
-        added, size = manifest.rows - report.tokens_before, sum(each.bytes for each in manifest.shards)
-        say(f"Stored {added:,} tokens in part {shard} of {out}, {manifest.rows:,} in all ({size / 1e6:,.1f} MB).")
-    if report.joined is None:
-        say(f"Not complete yet: {report.waiting}.")
-    else:
+        added, size = manifest.rows - report.tokens_before, sum(shard.bytes for shard in manifest.shards)
+        say(f"Stored {added:,} tokens in {place}, {manifest.rows:,} in all ({size / 1e6:,.1f} MB).")
+    if report.joined is not None:
         say(f"All parts are there and joined: {out} holds {report.joined.rows:,} tokens.")
-
-
-def _print(report: "HarvestReport", out: Path, tokens: int, outliers: str) -> None:
-    manifest = report.manifest
-    size = sum(shard.bytes for shard in manifest.shards)
-    if report.nothing_to_do:
-        say(f"Nothing is left to do: {out} holds {manifest.rows:,} tokens of the {tokens:,} asked for.")
-    else:
-        added = manifest.rows - report.tokens_before
-        say(f"Stored {added:,} tokens in {out}, {manifest.rows:,} in all ({size / 1e6:,.1f} MB).")
+    elif is_part:
+        say(f"Not complete yet: {report.waiting}.")
+    if is_part:
+        return
     points = ", ".join(manifest.provenance.hook_points)
     lengths = " directions, float32 lengths" if manifest.layout.unit_vectors else ""
     say(f"Hook points: {points}; {manifest.layout.dtype}{lengths}, d = {manifest.layout.d_model}.")

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from quadric._io.progress import Progress
 from quadric.cli.flags import OptionalText
 from quadric.cli.output import say
 
 if TYPE_CHECKING:
     from quadric.evidence import Evidence
-    from quadric.evidence.labels.endpoints import Endpoint
     from quadric.evidence.labels.judging import ScoringReport
     from quadric.evidence.labels.labelling import LabellingReport
     from quadric.evidence.record import LabelScore
@@ -59,6 +57,7 @@ class Label:
         from quadric.cli.progress import progress
         from quadric.evidence import Evidence
         from quadric.evidence.labels.endpoints import Endpoint
+        from quadric.evidence.labels.judging import score_labels
         from quadric.evidence.labels.labelling import label_latents, prompt_for
         from quadric.run.folder import autoencoder_folder, evidence_folder
 
@@ -78,28 +77,18 @@ class Label:
         endpoint = Endpoint(url=self.endpoint or ENDPOINTS[self.api], model=self.model, api=self.api, key=key)
         with progress() as display:
             report = label_latents(folder, latents, endpoint, concurrency=self.concurrency, on_progress=display.report)
-            scores = self._scores(folder, evidence, list(report.labelled), endpoint, display.report)
+            labelled, scores = list(report.labelled), None
+            if self.score and labelled and evidence.labels.scores is None:
+                say(
+                    "labels are not scored: this evidence has no held-out documents; collect it again with quadric "
+                    "site",
+                    file=sys.stderr,
+                )
+            elif self.score and labelled:
+                scores = score_labels(
+                    folder, labelled, endpoint, concurrency=self.concurrency, on_progress=display.report
+                )
         return _said(report, latents, scores)
-
-    def _scores(
-        self,
-        folder: Path,
-        evidence: "Evidence",
-        latents: list[int],
-        endpoint: "Endpoint",
-        on_progress: Progress,
-    ) -> "ScoringReport | None":
-        from quadric.evidence.labels.judging import score_labels
-
-        if not self.score or not latents:
-            return None
-        if evidence.labels.scores is None:
-            say(
-                "labels are not scored: this evidence has no held-out documents; collect it again with quadric site",
-                file=sys.stderr,
-            )
-            return None
-        return score_labels(folder, latents, endpoint, concurrency=self.concurrency, on_progress=on_progress)
 
     def _most_important(self, folder: Path, evidence: "Evidence") -> list[int]:
         from quadric.geometry import statistics

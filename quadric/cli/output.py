@@ -1,9 +1,13 @@
-"""What commands print: text that a terminal shows and never acts on."""
+"""What commands print: text that a terminal shows and never acts on, on streams that can be written."""
 
 import io
 import os
+import shlex
+import shutil
 import sys
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from quadric._io.terminal import one_line, printable, printable_json
@@ -23,6 +27,44 @@ def say_error(text: str) -> None:
     """Print one line on standard error; if that cannot be written either, there is nobody left to tell."""
     with suppress(OSError, ValueError):
         print(f"quadric: {one_line(text)}", file=sys.stderr, flush=True)
+
+
+def this_command() -> str:
+    """How to start this program again: `quadric` where the shell finds it, else its path or `python -m quadric`."""
+    script = Path(sys.argv[0])
+    if script.name == "__main__.py":
+        return f"{_as_typed(Path(sys.executable))} -m quadric"
+    return _as_typed(script) if script.name == "quadric" else "quadric"
+
+
+def _as_typed(program: Path) -> str:
+    """The shortest of name, relative path and absolute path that starts the program."""
+    on_path = shutil.which(program.name)
+    if on_path is not None and os.path.abspath(on_path) == os.path.abspath(program):
+        return program.name
+    relative = os.path.relpath(program)
+    return shlex.quote(os.path.abspath(program) if relative.startswith(os.pardir) else relative)
+
+
+def announce(command: str, words: str) -> None:
+    """Say what is being started. Importing torch takes seconds, in which nothing else is shown."""
+    if os.environ.get("RANK", "0") == "0":
+        say(f"quadric {command}: {words} …", file=sys.stderr, flush=True)
+
+
+def announce_preparation(model: str) -> None:
+    """Say that an embedded model is unpacked first, if it is."""
+    from quadric.data.models import preparation
+
+    if (words := preparation(model)) is not None:
+        say(words, file=sys.stderr)
+
+
+def write_results(paths: Iterable[Path], write: Callable[[Path], object]) -> None:
+    """Write a result to every file of --out, and say so."""
+    for path in paths:
+        write(path)
+        say(f"wrote {path}", file=sys.stderr)
 
 
 def open_missing_streams() -> None:

@@ -7,21 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from quadric.cli.flags import OptionalText, Paths, Texts
-from quadric.cli.invocation import announce
-from quadric.cli.output import say, say_json
+from quadric.cli.flags import OptionalFloat, OptionalText, Paths, Texts
+from quadric.cli.output import announce, say, say_json
 
 if TYPE_CHECKING:
-    from rich.table import Table as RichTable
-
-    from quadric.model import Dictionary
     from quadric.studies.probing import LabelledSet
-    from quadric.studies.probing.report import Table
-
-OptionalNumber = Annotated[float | None, tyro.conf.arg(metavar="FLOAT", help_behavior_hint="")]
-
-MOST_LAYERS = 10_000
-"""More than any model has: the hook point is compared with those of the runs, and needs no model."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +26,7 @@ class Data:
     """Column of the texts in your files; by default text or prompt."""
     label_field: OptionalText = None
     """Column of the labels in your files; by default label or target."""
-    period: OptionalNumber = None
+    period: OptionalFloat = None
     """Length of the cycle that the labels of your files are on, e.g. 360 for degrees."""
     rows: int = 300
     """Rows per set at most."""
@@ -93,12 +83,13 @@ class Probe:
         from quadric.cli.progress import progress
         from quadric.studies.probing import probe
         from quadric.studies.probing.files import VECTORS, check_folder, write_probing
-        from quadric.studies.probing.report import short_tables, verdicts
+        from quadric.studies.probing.of_runs import dictionaries_of_runs
+        from quadric.studies.probing.report import in_terminal, verdicts
 
         check_folder(self.output.out)
-        dictionaries, wanted = self._dictionaries(), self._wanted()
+        dictionaries, wanted = dictionaries_of_runs(self.run_folders, self.name, self.layer), self._wanted()
         with progress() as display:
-            found = probe(
+            probing = probe(
                 dictionaries,
                 wanted,
                 seeds=self.data.seeds,
@@ -110,50 +101,27 @@ class Probe:
                 on_progress=display.report,
             )
         if self.output.json:
-            say_json(found.as_json(), indent=1)
+            say_json(probing.as_json(), indent=1)
         else:
-            for table in short_tables(found):
-                safe_console().print(_shown(table))
-            for sentence in verdicts(found):
+            safe_console().print(in_terminal(probing))
+            for sentence in verdicts(probing):
                 say(sentence)
-        paths = write_probing(found, self.output.out)
+        paths = write_probing(probing, self.output.out)
         for path in paths:
             say(f"wrote {path}", file=sys.stderr)
         if not any(path.suffix == ".png" for path in paths):
             say("no figure: it needs matplotlib; install it with: pip install 'quadric[figures]'", file=sys.stderr)
         return 0
 
-    def _dictionaries(self) -> "dict[str, Dictionary]":
-        """The autoencoders by a short name: that of the run, where it has only one."""
-        from quadric.data.hook_points import parse_hook_point
-        from quadric.run.folder import load_all
-
-        loaded = load_all(self.run_folders, self.name)
-        if self.layer is not None:
-            points = {self.layer, str(parse_hook_point(self.layer, MOST_LAYERS))}
-            at = sorted({str(each.autoencoder.provenance.hook_point) for each in loaded})
-            loaded = [each for each in loaded if each.autoencoder.provenance.hook_point in points]
-            if not loaded:
-                raise ValueError(f"no autoencoder at layer {self.layer}; the runs have {', '.join(at)}")
-        short = [Path(each.run).resolve().name for each in loaded]
-        names = [
-            one if short.count(one) == 1 else f"{one}/{each.name}" for one, each in zip(short, loaded, strict=True)
-        ]
-        if len(set(names)) < len(names):
-            raise ValueError(f"the same autoencoder was given twice ({', '.join(names)}); give each run once")
-        return dict(zip(names, (each.autoencoder for each in loaded), strict=True))
-
     def _wanted(self) -> "list[str | LabelledSet] | None":
         from quadric.studies.probing.labelled import read_labelled
 
         chosen = self.data
-        if not chosen.data:
-            given = {"--text-field": chosen.text_field, "--label-field": chosen.label_field, "--period": chosen.period}
-            if named := [flag for flag, value in given.items() if value is not None]:
-                raise ValueError(f"{', '.join(named)} describes a file of your own; give it with --data")
-            return list(chosen.sets) or None
-        fields = {"text_field": chosen.text_field, "label_field": chosen.label_field, "period": chosen.period}
-        return [*chosen.sets, *(read_labelled(path, **fields) for path in chosen.data)]  # type: ignore[arg-type]
+        about = {"text_field": chosen.text_field, "label_field": chosen.label_field, "period": chosen.period}
+        given = [f"--{name.replace('_', '-')}" for name, value in about.items() if value is not None]
+        if given and not chosen.data:
+            raise ValueError(f"{', '.join(given)} describes a file of your own; give it with --data")
+        return [*chosen.sets, *(read_labelled(path, **about) for path in chosen.data)] or None  # type: ignore[arg-type]
 
     def _list(self) -> int:
         from quadric._io.terminal import safe_console
@@ -163,22 +131,11 @@ class Probe:
         if self.output.json:
             say_json(rows, indent=1)
             return 0
-        from rich.table import Table as RichTable
+        from rich.table import Table
 
-        table = RichTable("set", "label", "about", "source", box=None, padding=(0, 1, 0, 0))
+        table = Table("set", "label", "about", "source", box=None, padding=(0, 1, 0, 0))
         for row in rows:
             table.add_row(row["name"], row["kind"] + (" *" if row["default"] else ""), row["about"], row["source"])
         safe_console().print(table)
         say("* probed by default")
         return 0
-
-
-def _shown(table: "Table") -> "RichTable":
-    from rich.table import Table as RichTable
-
-    made = RichTable(title=table.title, title_justify="left", caption=table.note, caption_justify="left", box=None)
-    for place, heading in enumerate(table.headings):
-        made.add_column(heading, justify="left" if place == 0 else "right", no_wrap=True)
-    for row in table.rows:
-        made.add_row(*row)
-    return made

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 SECONDS_BETWEEN_LINES = 5.0
 TABLE_ROWS = 12
+CELL_ROWS = 24
 REPORTED = ("error", "density")
 """Terms of the loss that progress shows, where a dictionary has them; all are in metrics.jsonl."""
 
@@ -100,6 +101,74 @@ class TrainingProgress:
         if len(reports) > 1 and self.with_table:
             self.display.set_table(_training_table(reports))
         self.display.report(self.label, learner.step_index, self.steps, f"steps, {measured}{speed}")
+
+
+class SweepProgress:
+    """Progress of a sweep: a live table of its cells on a terminal, plain lines elsewhere.
+
+    It has the methods of `quadric.studies.sweep.Watcher`, which help pages cannot wait for.
+    """
+
+    def __init__(self, display: Display) -> None:
+        self.display = display
+        self.cells: dict[str, tuple[str, ...]] = {}
+        """State, error, interval and density by cell."""
+
+    def plan(self, cells: list[str], finished: list[dict[str, Any]]) -> None:
+        self.cells = dict.fromkeys(cells, ("waiting", "", "", ""))
+        for row in finished:
+            self._finish(row)
+        self._show(f"sweep: {len(cells)} cells, {len(finished)} finished")
+
+    def progress(self, what: str, done: int, total: int, words: str) -> None:
+        self.display.report(what, done, total, words)
+
+    def train(self, cells: list[str], steps: int) -> None:
+        label = f"training {len(cells)} cells together"
+        self.training = TrainingProgress(self.display, steps, len(cells), label=label, with_table=False)
+        self.cells |= dict.fromkeys(cells, ("training", "", "", ""))
+        self._show(f"{label}, {self._left} left")
+
+    def opened(self, step: int, damaged: "Sequence[Damaged]") -> None:
+        self.training.open(step, damaged)
+
+    def step(self, learner: "Learner") -> None:
+        self.training(learner)
+        error, density = reported(learner.report)
+        self.cells[learner.name] = (f"step {learner.step_index}", error, "last batch", density)
+        if not self.training.reports:
+            self._show()
+
+    def row(self, row: dict[str, Any]) -> None:
+        self._finish(row)
+        _, error, interval, density = self.cells[row["cell"]]
+        self._show(f"{row['cell']}: held-out error {error} ({interval}), density {density}; {self._left} left")
+
+    @property
+    def _left(self) -> int:
+        return sum(state != "finished" for state, *_ in self.cells.values())
+
+    def _finish(self, row: dict[str, Any]) -> None:
+        interval = f"{row['error_low']:.3f}–{row['error_high']:.3f}"
+        self.cells[row["cell"]] = ("finished", f"{row['error']:.3f}", interval, f"{row['density']:.3f}")
+
+    def _show(self, line: str = "") -> None:
+        """The table, of as many cells as fit a screen, those in training first; or the line where there is none."""
+        if not self.display.has_table:
+            if line:
+                say(line, file=sys.stderr)
+            return
+        from rich.console import Group
+        from rich.table import Table
+
+        ranks = {"finished": 1, "waiting": 2}
+        order = sorted(self.cells.items(), key=lambda cell: ranks.get(cell[1][0], 0))
+        table = Table("cell", "", "error", "95 %", "density", box=None, padding=(0, 2))
+        for name, columns in order[:CELL_ROWS]:
+            table.add_row(name, *columns)
+        more = f"; {len(order) - CELL_ROWS} not shown" if len(order) > CELL_ROWS else ""
+        n_finished = len(order) - self._left
+        self.display.set_table(Group(table, f"{n_finished} of {len(order)} cells finished{more}"))
 
 
 def reported(report: Mapping[str, float]) -> list[str]:

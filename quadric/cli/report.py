@@ -1,16 +1,17 @@
 """`quadric report`: what the weights say about every latent."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 import tyro
 
-from quadric.cli.flags import OptionalText, Paths
-from quadric.cli.output import say, say_json
+from quadric.cli.flags import Command, OptionalText, Paths
+from quadric.cli.output import say_json, write_results
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class Report(Command):
     """Describe the latents of a run from its weights alone; no language model and no data are needed.
 
     Labels are shown beside the numbers if the run has evidence (quadric site collects it).
@@ -33,8 +34,6 @@ class Report:
     """Share of a latent's variance that each part left out of its shape may have."""
 
     def run(self) -> int:
-        import sys
-
         from quadric._io.results import check_endings
         from quadric._io.terminal import safe_console
         from quadric.cli.progress import progress
@@ -47,17 +46,11 @@ class Report:
         check_tolerance(self.tolerance)
         check_endings(self.out)
         with progress() as display:
-            report = report_on_run(
-                self.run_folder,
-                name=self.name,
-                tolerance=self.tolerance,
-                on_progress=display.report,
-            )
+            options = self.options("run_folder", "out", "json", "top")
+            report = report_on_run(self.run_folder, **options, on_progress=display.report)
         if self.json:
             say_json(report.as_json())
         else:
             safe_console().print(report_in_terminal(report, self.top))
-        for path in self.out:
-            write_report(report, path)
-            say(f"wrote {path}", file=sys.stderr)
+        write_results(self.out, partial(write_report, report))
         return 0

@@ -1,20 +1,26 @@
-"""The flags of commands that train: which dictionaries, by which recipe, and how.
+"""The flags of commands that run the language model, and of those that train.
 
+Model, text and token rules come from the configs of activations.
 The settings of a dictionary become flags from the classes of all registered kinds, each setting once; those of training
 from `Training`. So a kind of the user's own (`--import`) has its flags, too.
 """
 
+import argparse
+import os
 import shlex
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
 
 import tyro
 
-from quadric.cli.activation_flags import ActivationFlags
-from quadric.cli.flags import FlagGroup, Taken, flag_fields, flag_group, take
+from quadric.cli.flags import FlagGroup, Taken, flag_fields, flag_group
+from quadric.data.settings import CorpusConfig
+from quadric.data.settings import ActivationConfig, TokenRules
 from quadric.model.settings import KINDS, Composite, Settings, field_names, settings_class
 from quadric.model.terms import paper_loss
 from quadric.run.recipes import RECIPES, Recipe, RecipeName, recipe_of, run_of
@@ -22,6 +28,85 @@ from quadric.train.settings import Training
 
 if TYPE_CHECKING:
     from quadric.run.config import RunConfig
+
+
+DEFAULT_LAYERS = "15"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Computation:
+    """Where the computation runs."""
+
+    device: str = "auto"
+    """cpu, cuda, cuda:1 or mps; auto is an accelerator if there is one, under torchrun each process's own, else the
+    CPU."""
+
+
+def layers_flag(default: str | None) -> Taken:
+    """--layers, alias --layer; required where there is no default."""
+    return Taken(
+        ActivationConfig,
+        ("hook_points",),
+        renamed={"hook_points": "layers"},
+        aliases={"hook_points": ("--layer",)},
+        defaults={} if default is None else {"hook_points": default},
+        required=("hook_points",) if default is None else (),
+    )
+
+
+def model_flags(layers: Taken) -> type[FlagGroup]:
+    """The flags of the model; commands differ in the default of --layers."""
+    reading = Taken(ActivationConfig, ("model", "model_revision", "model_dtype", "sequences_per_forward"))
+    return flag_group("ModelFlags", layers, reading, Taken(Computation))
+
+
+ModelFlags = model_flags(layers_flag(DEFAULT_LAYERS))
+TextFlags = flag_group(
+    "TextFlags",
+    Taken(
+        CorpusConfig,
+        (
+            *("source", "subset", "revision", "hub_split", "text_field", "document_separator", "split"),
+            *("held_out_fraction", "packing", "block_length", "seed", "shuffle_buffer"),
+        ),
+        renamed={"source": "corpus", "revision": "corpus_revision"},
+    ),
+)
+RuleFlags = flag_group("RuleFlags", Taken(TokenRules))
+
+ModelGroup: TypeAlias = Annotated[FlagGroup, tyro.conf.OmitArgPrefixes, tyro.conf.arg(constructor=ModelFlags)]
+TextGroup: TypeAlias = Annotated[FlagGroup, tyro.conf.OmitArgPrefixes, tyro.conf.arg(constructor=TextFlags)]
+RuleGroup: TypeAlias = Annotated[
+    FlagGroup, tyro.conf.OmitArgPrefixes, tyro.conf.arg(constructor=RuleFlags, name="token rules")
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActivationFlags:
+    """Which model reads which text, and which tokens are kept."""
+
+    model: ModelGroup = field(default_factory=ModelFlags)
+    """The language model, and where its activations are read."""
+    text: TextGroup = field(default_factory=TextFlags)
+    """The text that it reads."""
+    rules: RuleGroup = field(default_factory=RuleFlags)
+    """Which tokens are left out."""
+
+    @property
+    def device(self) -> str:
+        return Computation(**self.model.given(Computation)).device
+
+    @property
+    def model_name(self) -> str:
+        return str(self.model.given(ActivationConfig).get("model", ActivationConfig.model))
+
+    def activation_config(self, **defaults: Any) -> ActivationConfig:
+        """What the flags ask for; `defaults` stand in for fields whose flags were not given."""
+        return ActivationConfig(
+            **{"hook_points": DEFAULT_LAYERS} | defaults | self.model.given(ActivationConfig),
+            corpus=CorpusConfig(**self.text.given(CorpusConfig)),
+            rules=TokenRules(**self.rules.given(TokenRules)),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +147,7 @@ def _default(name: str, recipe: Recipe) -> Any:
 
 
 def _with_defaults(config: type, *names: str) -> Taken:
-    return take(config, *names, defaults={name: words for name in names if (words := _default_words(name))})
+    return Taken(config, names, defaults={name: words for name in names if (words := _default_words(name))})
 
 
 def _kinds_to_train() -> tuple[type[Settings], ...]:
@@ -74,7 +159,7 @@ def _kinds_to_train() -> tuple[type[Settings], ...]:
 def _dictionary_flags(prior: str, kinds: tuple[type[Settings], ...]) -> type[FlagGroup]:
     density = [next(term.weight for term in loss if term.name == "density") for loss in (
         Composite().default_loss(), paper_loss())]  # fmt: skip
-    combined = take(
+    combined = Taken(
         Combined,
         renamed={"kinds": "prior", "alphas": "alpha"},
         defaults={"kinds": prior, "alphas": "{:g}, or {:g} with --lens paper".format(*density)},
@@ -193,3 +278,40 @@ def _value(word: str) -> Any:
         except ValueError:
             continue
     return word
+
+
+def import_files(arguments: Sequence[str]) -> list[str]:
+    """Import every file that --import names, so that kinds and terms of the user's own have their flags.
+
+    Args:
+        arguments: of the command line.
+
+    Returns:
+        The other arguments.
+    """
+    parser = argparse.ArgumentParser(prog="quadric", add_help=False, allow_abbrev=False)
+    parser.add_argument("--import", dest="files", metavar="FILE.py", action="append", type=Path, default=[])
+    known, others = parser.parse_known_args(arguments)
+    for path in known.files:
+        _import_file(path)
+    return others
+
+
+def _import_file(path: Path) -> None:
+    """Run a file as a module that is known by its whole path, so that none of the same name is in its way."""
+    if not path.is_file():
+        raise FileNotFoundError(f"--import {path}: there is no such file; give the one that registers your kinds")
+    name = str(path.resolve())
+    spec = spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"--import {path} is not a Python file; give one that ends in .py")
+    module = sys.modules[name] = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as problem:
+        del sys.modules[name]
+        if os.environ.get("QUADRIC_DEBUG"):
+            raise
+        raise ValueError(
+            f"--import {path} failed with {type(problem).__name__}: {problem}; QUADRIC_DEBUG=1 shows where"
+        ) from None

@@ -8,8 +8,7 @@ from typing import Annotated
 import tyro
 
 from quadric.cli.flags import OptionalInt, OptionalPath, OptionalText, Texts
-from quadric.cli.invocation import announce
-from quadric.cli.output import say
+from quadric.cli.output import announce, say
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,35 +1,20 @@
 """`quadric steer`: what steering by one latent does, what it costs, and what baselines do."""
 
-import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import tyro
 
-from quadric.cli.flags import OptionalPath, OptionalText, Paths
-from quadric.cli.invocation import announce
-from quadric.cli.output import say, say_json
+from quadric.cli.flags import Command, OptionalPath, OptionalText, Paths
+from quadric.cli.output import announce, say_json, write_results
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from quadric.evaluation.measures import Interval
-    from quadric.studies.steering import SteeringCurve
-
-EFFECTS = {"Hellinger": "hellinger", "KL": "divergence", "own": "own", "following": "following"}
-DAMAGES = {
-    "text KL": "text_divergence",
-    "text CE": "text_cross_entropy",
-    "perplexity": "perplexity",
-    "Mahal.": "mahalanobis",
-    "nearest": "nearest",
-}
 Values = Annotated[tuple[float, ...], tyro.conf.arg(metavar="FLOAT ...", help_behavior_hint="(default: quantiles)")]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Steer:
+class Steer(Command):
     """Steer the language model by one latent, and compare effect and damage with baselines of equal effect.
 
     The quadric moves every token, but the first of a sequence, to the nearest point at which the latent has the value.
@@ -80,75 +65,16 @@ class Steer:
         from quadric.cli.progress import progress
         from quadric.studies.steering.of_run import read_prompts, steer_run
         from quadric.studies.steering.results import write_curve
+        from quadric.studies.steering.terminal import curve_in_terminal
 
         check_endings(self.out)
-        prompts = read_prompts(self.prompts)
+        options = self.options("run_folder", "out", "json")
+        options |= {"prompts": read_prompts(self.prompts), "to": self.to or None}
         with progress() as display:
-            found = steer_run(
-                self.run_folder,
-                self.latent,
-                prompts,
-                name=self.name,
-                to=self.to or None,
-                topk=self.topk,
-                match=self.match,
-                seeds=self.seeds,
-                new_tokens=self.new_tokens,
-                corpus_tokens=self.corpus_tokens,
-                model=self.model,
-                corpus=self.corpus,
-                device=self.device,
-                on_progress=display.report,
-            )
+            curve = steer_run(self.run_folder, **options, on_progress=display.report)
         if self.json:
-            say_json(found.as_json(), indent=1)
+            say_json(curve.as_json(), indent=1)
         else:
-            console = safe_console()
-            console.print(f"fires on: {_quoted(found.own)}", highlight=False, markup=False)
-            console.print(f"followed by: {_quoted(found.following)}", highlight=False, markup=False)
-            console.print(_table(found, EFFECTS, EFFECT_CAPTION))
-            console.print(_table(found, DAMAGES, DAMAGE_CAPTION))
-        for path in self.out:
-            write_curve(found, path)
-            say(f"wrote {path}", file=sys.stderr)
+            safe_console().print(curve_in_terminal(curve))
+        write_results(self.out, partial(write_curve, curve))
         return 0
-
-
-EFFECT_CAPTION = (
-    "Effect on the token after a prompt: mean ± half of the 95 % interval over seeds. Own, following: change of the "
-    "probability of the tokens above. –: no dose has the effect that it was to be matched by."
-)
-DAMAGE_CAPTION = (
-    "Damage. Text: KL and increase of cross-entropy per token on held-out text. Perplexity of steered continuations "
-    "for the unmodified model. Mahalanobis distance, and distance to the nearest corpus token, whitened."
-)
-
-
-def _quoted(tokens: list[str]) -> str:
-    return " ".join(repr(token) for token in tokens)
-
-
-def _table(found: "SteeringCurve", columns: dict[str, str], caption: str) -> "Table":
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 1, 0, 0), caption=caption, caption_justify="left")
-    table.add_column("", no_wrap=True)
-    for heading in columns:
-        table.add_column(heading, justify="right", no_wrap=True)
-    shown = None
-    for each in found.summaries():
-        if each.to is not None and (each.to, each.match) != shown and each.match is None:
-            table.add_row(f"to {each.to:.4g}")
-        elif each.match is not None and (each.to, each.match) != shown:
-            table.add_row(f"  matched by {each.match}")
-        shown = (each.to, each.match)
-        cells = (_cell(each.means[name], each.reached) for name in columns.values())
-        table.add_row(each.method if each.to is None else f"  {each.method}", *cells)
-    return table
-
-
-def _cell(value: "Interval | None", n_seeds: int) -> str:
-    if value is None:
-        return "–"
-    spread = f"±{(value.high - value.low) / 2:.2g}" if n_seeds > 1 else ""
-    return f"{value.mean:.3g}{spread}"

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
 
 import tyro
 
-from quadric.cli.activation_flags import layers_flag, model_flags
 from quadric.cli.flags import FlagGroup, OptionalPath, check_resumes_with
-from quadric.cli.invocation import announce, this_command
-from quadric.cli.output import say
-from quadric.cli.run_flags import Combined, RunFlags, dictionary_flags
+from quadric.cli.output import announce, announce_preparation, say, this_command
+from quadric.cli.run_flags import Combined, RunFlags, dictionary_flags, layers_flag, model_flags
 from quadric.data.settings import ActivationConfig, CorpusConfig
 from quadric.run.recipes import EVEN, FINEWEB, PAPER_KINDS, PAPER_MODELS, run_of, with_layers
 
@@ -82,20 +80,24 @@ class Sweep(RunFlags):
     def run(self) -> int:
         folder = self._folder()
         announce("sweep", f"preparing {folder}")
-        from quadric.cli.progress import progress
-        from quadric.cli.sweep_table import sweep_watcher
+        from quadric.cli.progress import SweepProgress, progress
         from quadric.run.running import Moved
-        from quadric.studies.sweep import read_rows, start_sweep, sweep
+        from quadric.studies.sweep import Watcher, read_rows, start_sweep, sweep
+
+        class SweepWatcher(SweepProgress, Watcher):
+            """The display as `sweep` asks for it."""
 
         moved = None
         if self.output.resume is None:
-            self._announce_preparation()
+            if self.output.paper is None:
+                announce_preparation(self.model_name)
             start_sweep(self.sweep_config(), folder)
         else:
-            moved = Moved(model=self._given_model(), corpus=self.text.given(CorpusConfig).get("source"))
+            model = self.model.given(ActivationConfig).get("model")
+            moved = Moved(model=model, corpus=self.text.given(CorpusConfig).get("source"))
         try:
             with progress() as display:
-                table = sweep(folder, device=self.device, moved=moved, watcher=sweep_watcher(display))
+                table = sweep(folder, device=self.device, moved=moved, watcher=SweepWatcher(display))
         except KeyboardInterrupt:
             say(f"stopped; continue with: {this_command()} sweep --resume {folder}{self.imports}", file=sys.stderr)
             raise
@@ -109,15 +111,6 @@ class Sweep(RunFlags):
         if self.output.out is None:
             raise ValueError("no folder was given; say where the sweep goes, e.g. --out runs/layers")
         return self.output.out
-
-    def _given_model(self) -> str | None:
-        return self.model.given(ActivationConfig).get("model")
-
-    def _announce_preparation(self) -> None:
-        from quadric.data.models import preparation
-
-        if self.output.paper is None and (first := preparation(self.model_name)) is not None:
-            say(first, file=sys.stderr)
 
     def sweep_config(self) -> "SweepConfig":
         """What the flags ask for, or the paper's choices where they ask for nothing."""

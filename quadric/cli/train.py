@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from quadric.cli.flags import OptionalPath, OptionalText, check_resumes_with
-from quadric.cli.invocation import announce, this_command
-from quadric.cli.output import say
+from quadric.cli.output import announce, announce_preparation, say, this_command
 from quadric.cli.run_flags import RunFlags
 from quadric.data.settings import ActivationConfig, CorpusConfig
 from quadric.train.settings import Training
 
 if TYPE_CHECKING:
     from quadric.run.config import RunConfig
-    from quadric.run.running import Moved
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,82 +62,55 @@ class Train(RunFlags):
         if resume is not None:
             check_resumes_with(self, *WITH_RESUME)
         announce("train", f"continuing {resume}" if resume else f"preparing to read {self.model_name}")
-        from quadric.train.distributed import join_job, leave_job
+        from quadric.train.distributed import is_job, join_job, leave_job, local_device
 
-        rank = join_job(self.device)
+        is_first = join_job(self.device).is_first
         try:
-            if resume is not None:
-                return self._train(self._extend(resume, rank.is_first), rank.is_first)
+            device = str(local_device(self.device)) if is_job() else self.device  # in a job, the process's own GPU
             with ExitStack() as unless_it_fails:
-                return self._train(self._create(rank.is_first, unless_it_fails), rank.is_first)
+                return self._train(self._folder(is_first, device, unless_it_fails), is_first, device)
         finally:
             leave_job()
 
-    def _own_device(self) -> str:
-        """The device of this process, which in a job is its own GPU."""
-        from quadric.train.distributed import is_job, local_device
-
-        return str(local_device(self.device)) if is_job() else self.device
-
-    def _create(self, is_first: bool, unless_it_fails: ExitStack) -> Path:
+    def _folder(self, is_first: bool, device: str, unless_it_fails: ExitStack) -> Path:
+        """The folder of the run, which the first process creates, or extends to a larger number of steps."""
+        from quadric.run.running import extend_run, new_run
         from quadric.train.distributed import barrier
 
-        config = self.run_config(cache=self.output.cache)
-        folder = self.output.out or _default_folder(config)
-        if is_first:
-            self._start(config, folder, unless_it_fails)
-        barrier()  # until the first process has made the folder
-        return folder
-
-    def _start(self, config: "RunConfig", folder: Path, unless_it_fails: ExitStack) -> None:
-        from quadric.data.models import preparation
-        from quadric.run.running import new_run
-
-        if (first := preparation(self.model_name)) is not None:
-            say(first, file=sys.stderr)
-        unless_it_fails.enter_context(new_run(config, folder, device=self._own_device()))
-        tokens = config.sequences_per_step * config.reading.corpus.block_length
-        say(
-            f"Training {len(config.cells)} autoencoder(s) in {folder}: {config.training.steps:,} steps of "
-            f"{tokens:,} tokens of {config.reading.model}.",
-            file=sys.stderr,
-        )
-
-    def _extend(self, folder: Path, is_first: bool) -> Path:
-        """A larger number of steps is recorded in the run before it continues."""
-        from quadric.train.distributed import barrier
-
-        steps = self.training.given(Training).get("steps")
-        if steps is not None:
-            from quadric.run.running import extend_run
-
+        folder, steps = self.output.resume, self.training.given(Training).get("steps")
+        if folder is None:
+            config = self.run_config(cache=self.output.cache)
+            folder = self.output.out or _default_folder(config)
             if is_first:
-                extend_run(folder, steps)
-            barrier()  # until the first process has written the new config
+                announce_preparation(self.model_name)
+                unless_it_fails.enter_context(new_run(config, folder, device=device))
+                tokens = config.sequences_per_step * config.reading.corpus.block_length
+                say(
+                    f"Training {len(config.cells)} autoencoder(s) in {folder}: {config.training.steps:,} steps of "
+                    f"{tokens:,} tokens of {config.reading.model}.",
+                    file=sys.stderr,
+                )
+        elif is_first and steps is not None:
+            extend_run(folder, steps)
+        barrier()  # until the first process has written the config
         return folder
 
-    def _moved(self) -> "Moved | None":
-        from quadric.run.running import Moved
-
-        if self.output.resume is None:
-            return None
-        model = self.model.given(ActivationConfig).get("model")
-        return Moved(model=model, corpus=self.text.given(CorpusConfig).get("source"), cache=self.output.cache)
-
-    def _train(self, folder: Path, is_first: bool) -> int:
+    def _train(self, folder: Path, is_first: bool, device: str) -> int:
         from quadric.cli.progress import Display, TrainingProgress, progress
         from quadric.run.config import read_run_config
-        from quadric.run.running import is_finished, repeated_work, train_run
+        from quadric.run.running import Moved, is_finished, repeated_work, train_run
         from quadric.train import InterruptedTraining
         from quadric.train.distributed import current_processes
 
-        config = read_run_config(folder)
         if is_finished(folder):
             say(f"Nothing is left to do: the run in {folder} is finished. Train it for longer with --steps.")
             return 0
-        moved = self._moved()
-        reading = config if moved is None else moved.apply(config)
-        if is_first and (note := repeated_work(reading, current_processes().world_size)) is not None:
+        moved = Moved()
+        if self.output.resume is not None:
+            model, corpus = self.model.given(ActivationConfig), self.text.given(CorpusConfig)
+            moved = Moved(model=model.get("model"), corpus=corpus.get("source"), cache=self.output.cache)
+        config = moved.apply(read_run_config(folder))
+        if is_first and (note := repeated_work(config, current_processes().world_size)) is not None:
             say(f"quadric: {note}", file=sys.stderr)
         try:
             with progress() as display:
@@ -147,7 +118,7 @@ class Train(RunFlags):
                 training = TrainingProgress(shown, config.training.steps, len(config.cells))
                 train_run(
                     folder,
-                    device=self._own_device(),
+                    device=device,
                     moved=moved,
                     tensorboard=self.output.tensorboard,
                     wandb_project=self.output.wandb_project,
@@ -156,9 +127,8 @@ class Train(RunFlags):
                 )
         except InterruptedTraining as stopped:
             if is_first:
-                say(
-                    f"{stopped}; continue with: {this_command()} train --resume {folder}{self.imports}", file=sys.stderr
-                )
+                command = f"{this_command()} train --resume {folder}{self.imports}"
+                say(f"{stopped}; continue with: {command}", file=sys.stderr)
             raise
         if is_first:
             _print_result(folder)

@@ -7,12 +7,12 @@ from typing import Annotated
 
 import tyro
 
-from quadric.cli.flags import OptionalInt, OptionalText
-from quadric.cli.invocation import announce
+from quadric.cli.flags import Command, OptionalInt, OptionalText
+from quadric.cli.output import announce
 
 
 @dataclass(frozen=True, kw_only=True)
-class View:
+class View(Command):
     """Serve a site on the loopback address and open it in the browser; Ctrl-C stops it.
 
     For a run that has no site yet, one is made first, in RUN/site.
@@ -52,16 +52,7 @@ class View:
             Site(runs=(self.site,), out=self.site / "site").run()
         if self.live:
             announce("view", f"loading {self.site} and its language model")
-        view(
-            self.site,
-            name=self.name,
-            latent=self.latent,
-            port=self.port,
-            open_browser=self.open,
-            live=self.live,
-            model=self.model,
-            device=self.device,
-        )
+        view(self.site, open_browser=self.open, **self.options("site", "open"))
         # While it exits, Python searches all objects for cycles several times: two seconds with a language model.
         gc.freeze()
         return 0

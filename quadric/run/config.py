@@ -1,7 +1,7 @@
 """The complete config of a run, stored as run.json: enough to start the same run on another machine."""
 
 import math
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -71,10 +71,7 @@ class RunConfig:
 
     def as_json(self) -> dict[str, Any]:
         """Everything, as it is stored."""
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
-        activations = None if self.activations is None else asdict(self.activations)
-        cells = [cell.as_json() for cell in self.cells]
-        return values | {"activations": activations, "training": asdict(self.training), "cells": cells}
+        return asdict(self) | {"cells": [cell.as_json() for cell in self.cells]}
 
 
 def write_run_config(config: RunConfig, folder: Path) -> None:

@@ -71,27 +71,33 @@ def demonstrate(folder: Path, wanted: Demonstration, on_progress: Progress) -> l
     """Run the stages that are not finished, and return three latents worth a look."""
     if folder.exists() and not folder.is_dir():
         raise FileExistsError(f"'{folder}' is a file; choose a folder with --out")
+    config, reading = wanted.config, wanted.config.reading
     with only_writer(folder, "quadric demo"):
-        return _demonstrate(folder, wanted, on_progress)
+        _prepare(folder, config)
+        if not is_finished(folder):
+            storage = HarvestConfig(tokens=wanted.tokens)
+            harvest_to_folder(reading, storage, folder / ACTIVATIONS, on_progress=on_progress)
 
+            def show(learner: Learner) -> None:
+                on_progress("training", learner.step_index, config.training.steps, "steps")
 
-def _demonstrate(folder: Path, wanted: Demonstration, on_progress: Progress) -> list[WorthALook]:
-    _prepare(folder, wanted.config)
-    if not is_finished(folder):
-        _harvest(folder, wanted, on_progress)
-        _train(folder, wanted.config, on_progress)
-    if kept_in_run(folder, wanted.config.cells[0].name) is None:
-        _evaluate(folder, wanted, on_progress)
-    evidence = WantedEvidence(
-        tokens=wanted.tokens, points=wanted.points, cache=folder / ACTIVATIONS, model=wanted.config.reading.model
-    )
-    (given,) = site_inputs([folder], evidence, on_progress=on_progress)
-    if not is_site(folder / SITE):
-        build_site([given], folder / SITE, title="Quadric demo", on_progress=on_progress)
-    assert given.geometry is not None
-    found = worth_a_look(given.geometry, given.evidence)
-    write_atomically(folder / SUMMARY, json.dumps([each._asdict() for each in found]).encode())
-    return found
+            train_run(folder, callbacks=[show])
+        if kept_in_run(folder, config.cells[0].name) is None:
+            settings = EvaluationSettings(
+                tokens=wanted.evaluated, spliced_tokens=0, model=reading.model, corpus=reading.corpus.source
+            )
+            candidates = [Candidate(*loaded) for loaded in load_all([str(folder)])]
+            keep_in_runs(evaluate_on_text(candidates, settings, on_progress=on_progress))
+        evidence = WantedEvidence(
+            tokens=wanted.tokens, points=wanted.points, cache=folder / ACTIVATIONS, model=reading.model
+        )
+        (given,) = site_inputs([folder], evidence, on_progress=on_progress)
+        if not is_site(folder / SITE):
+            build_site([given], folder / SITE, title="Quadric demo", on_progress=on_progress)
+        assert given.geometry is not None
+        latents = worth_a_look(given.geometry, given.evidence)
+        write_atomically(folder / SUMMARY, json.dumps([latent._asdict() for latent in latents]).encode())
+        return latents
 
 
 def worth_a_look(geometry: DictionaryGeometry, evidence: Evidence, count: int = 3) -> list[WorthALook]:
@@ -129,30 +135,3 @@ def _prepare(folder: Path, config: RunConfig) -> None:
     if entries(folder):
         raise FileExistsError(f"'{folder}' exists and is not empty; choose another folder with --out")
     write_run_config(config, folder)
-
-
-def _harvest(folder: Path, wanted: Demonstration, on_progress: Progress) -> None:
-    storage = HarvestConfig(tokens=wanted.tokens)
-    harvest_to_folder(wanted.config.reading, storage, folder / ACTIVATIONS, on_progress=on_progress)
-
-
-def _train(folder: Path, config: RunConfig, on_progress: Progress) -> None:
-    def show(learner: Learner) -> None:
-        on_progress("training", learner.step_index, config.training.steps, "steps")
-
-    train_run(folder, callbacks=[show])
-
-
-def _evaluate(folder: Path, wanted: Demonstration, on_progress: Progress) -> None:
-    """Measure the error on held-out text, which the site's first page shows."""
-    reading = wanted.config.reading
-    settings = EvaluationSettings(
-        tokens=wanted.evaluated, spliced_tokens=0, model=reading.model, corpus=reading.corpus.source
-    )
-    keep_in_runs(
-        evaluate_on_text(
-            [Candidate(*each) for each in load_all([str(folder)])],
-            settings,
-            on_progress=on_progress,
-        )
-    )

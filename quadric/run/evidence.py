@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from quadric._io.progress import Progress, no_progress
 from quadric.data import ActivationCache, ActivationStream
@@ -18,10 +17,9 @@ from quadric.evidence import (
     text_behind,
 )
 from quadric.evidence.storage import has_evidence
+from quadric.model import Dictionary
 from quadric.model.storage import weights_sha256
-
-if TYPE_CHECKING:
-    from quadric.model import Dictionary
+from quadric.run.folder import evidence_folder
 
 BATCH_TOKENS = 4096
 DEFAULT_TOKENS = 200_000
@@ -48,7 +46,7 @@ class WantedEvidence:
             if value is not None and value < 2:
                 raise ValueError(f"{name}={value} is too small; give at least 2")
 
-    def open(self, autoencoder: "Dictionary") -> ActivationStream:
+    def open(self, autoencoder: Dictionary) -> ActivationStream:
         """The activations, from the cache or from the language model."""
         own = autoencoder.provenance
         if self.cache is not None:
@@ -134,3 +132,9 @@ def _what_it_takes(jobs: list[Job], names: str, tokens: int, settings: EvidenceS
         f"{sum(need.result for need in needs) / 1e9:.2f} GB on disk in {jobs[0].folder.parent}; "
         "the remaining time is shown from the second batch on"
     )
+
+
+def evidence_of_run(run: Path, name: str) -> Evidence | None:
+    """The evidence that a run holds about one of its autoencoders; None if there is none yet."""
+    kept = evidence_folder(run, name)
+    return Evidence.load(kept) if has_evidence(kept) else None

@@ -18,8 +18,7 @@ from quadric.interop.reading import read_dictionary
 from quadric.model import Dictionary
 from quadric.model.checks import check_choice, check_positive
 from quadric.model.storage import weights_sha256
-from quadric.run.evidence import BATCH_TOKENS, DEFAULT_TOKENS
-from quadric.run.explaining import evidence_of_run
+from quadric.run.evidence import BATCH_TOKENS, DEFAULT_TOKENS, evidence_of_run
 from quadric.run.folder import autoencoder_folder, local_folder
 
 Target = Literal["saelens", "saebench", "neuronpedia", "delphi"]

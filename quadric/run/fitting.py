@@ -94,11 +94,25 @@ def fit(
         tokens_per_step=int(batch_tokens),
         started_from=None if begun is None else weights_sha256(begun),
     )
-    if out is not None:
-        return _fit_run(source, config, Path(out), resume, begun, device, callbacks, progress)
-    if resume:
-        raise ValueError("resume=True needs the folder of the run; give it as out=")
-    return _fit_in_memory(source, config, begun, device, callbacks, progress)
+    folder, stream = None if out is None else Path(out), _stream(source, config)
+    with ExitStack() as unless_it_fails:
+        if folder is None and resume:
+            raise ValueError("resume=True needs the folder of the run; give it as out=")
+        if folder is not None and resume and (folder / FILE_NAME).is_file():
+            _continue_with(config, folder)
+        elif folder is not None:
+            unless_it_fails.enter_context(new_run(config, folder, device=device))
+        if folder is None:
+            learners = make_learners(config, stream, chosen_device(device), begun)
+            estimate_lenses(learners, stream)
+            with progress_bar(shown=progress) as report:
+                train(learners, stream, config.training, callbacks=[_reporter(config, report), *callbacks])
+            return learners[0].dictionary.eval()
+        if not is_finished(folder):
+            with progress_bar(shown=progress) as report:
+                watching = [_reporter(config, report), *callbacks]
+                train_run(folder, device=device, stream=stream, start=begun, callbacks=watching)
+    return load(folder).to(chosen_device(device))
 
 
 def chosen_settings(
@@ -143,43 +157,6 @@ def _loss(settings: Settings, loss: Iterable[Term] | None, *, continues: bool) -
         return as_loss(loss)
     terms = settings.default_loss()
     return tuple(replace(each, warmup=0) if continues and isinstance(each, Density) else each for each in terms)
-
-
-def _fit_in_memory(
-    source: Activations,
-    config: RunConfig,
-    start: Dictionary | None,
-    device: str,
-    callbacks: Sequence[Callback],
-    progress: bool,
-) -> Dictionary:
-    stream = _stream(source, config)
-    learners = make_learners(config, stream, chosen_device(device), start)
-    estimate_lenses(learners, stream)
-    with progress_bar(shown=progress) as report:
-        train(learners, stream, config.training, callbacks=[_reporter(config, report), *callbacks])
-    return learners[0].dictionary.eval()
-
-
-def _fit_run(
-    source: Activations,
-    config: RunConfig,
-    folder: Path,
-    resume: bool,
-    start: Dictionary | None,
-    device: str,
-    callbacks: Sequence[Callback],
-    progress: bool,
-) -> Dictionary:
-    with ExitStack() as stack:
-        if resume and (folder / FILE_NAME).is_file():
-            _continue_with(config, folder)
-        else:
-            stack.enter_context(new_run(config, folder, device=device))
-        if not is_finished(folder):
-            watching = [_reporter(config, stack.enter_context(progress_bar(shown=progress))), *callbacks]
-            train_run(folder, device=device, stream=_stream(source, config), start=start, callbacks=watching)
-    return load(folder).to(chosen_device(device))
 
 
 def _continue_with(config: RunConfig, folder: Path) -> None:

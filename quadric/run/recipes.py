@@ -4,7 +4,7 @@ A recipe says what differs from the defaults of the kinds, of their losses and o
 hook points, kinds, weights and seeds. `auto` is resolved here, once; what a run stores are its cells.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -106,7 +106,7 @@ def cells(
     made: list[Cell] = []
     for hook_point, each, alpha, seed in product(hook_points, chosen, alphas or (None,), seeds):
         terms = changed_loss(each.default_loss(), {**base.loss, **(loss or {})}, added=loss or {})
-        if alpha is not None and _has_density(terms):
+        if alpha is not None and any(isinstance(term, Density) and term.weight for term in terms):
             terms = changed_loss(terms, {"density": alpha})
         cell = Cell(hook_point=hook_point, settings=each, loss=terms, seed=seed)
         made += [] if cell in made else [cell]  # kinds without a density are the same cell for every alpha
@@ -120,10 +120,6 @@ def _settings(kind: str | Settings, base: Mapping[str, Any], changes: Mapping[st
     made = settings_class(kind)
     given = {**base, **changes}
     return made(**{name: given[name] for name in field_names(made) if name in given})
-
-
-def _has_density(terms: Iterable[Term]) -> bool:
-    return any(isinstance(term, Density) and term.weight for term in terms)
 
 
 def changed_loss(
@@ -159,38 +155,22 @@ def changed_loss(
     return tuple(found.values())
 
 
-def make_run_config(
+def run_of(
+    recipe: Recipe,
     activations: ActivationConfig,
-    run_cells: Callable[[tuple[str, ...]], tuple[Cell, ...]],
-    training: Training,
+    kinds: Sequence[str | Settings] = ("composite",),
     *,
-    sequences_per_step: int = 32,
-    epochs: int = 1,
     cache: str | None = None,
+    **combined: Any,
 ) -> "RunConfig":
-    """A run on these activations: `run_cells` gets the canonical names of the hook points."""
+    """A run on these activations by recipe; `combined` are further arguments of `cells`."""
     # Imported here: flags are made from the recipes above, and help must not wait for torch.
     from quadric.run.config import RunConfig
 
     return RunConfig(
         activations=activations,
-        cells=run_cells(canonical_hook_points(activations)),
-        training=training,
-        sequences_per_step=sequences_per_step,
-        epochs=epochs,
-        cache=cache,
-    )
-
-
-def run_of(
-    recipe: Recipe, activations: ActivationConfig, kinds: Sequence[str | Settings] = ("composite",), **combined: Any
-) -> "RunConfig":
-    """A run by recipe; `combined` are further arguments of `cells`, and `cache`."""
-    cache = combined.pop("cache", None)
-    return make_run_config(
-        activations,
-        lambda hook_points: cells(hook_points, kinds, recipe=recipe, **combined),
-        recipe.training,
+        cells=cells(canonical_hook_points(activations), kinds, recipe=recipe, **combined),
+        training=recipe.training,
         sequences_per_step=recipe.sequences_per_step,
         epochs=recipe.epochs,
         cache=cache,
@@ -207,18 +187,14 @@ def canonical_hook_points(activations: ActivationConfig) -> tuple[str, ...]:
 
 
 def with_layers(activations: ActivationConfig, layers: str) -> ActivationConfig:
-    """The same activations at other hook points; `even` is every second layer of the model."""
+    """The same activations at other hook points; `even` is the residual stream into every second layer, from 0 on."""
     if layers == EVEN:
-        layers = even_layers(activations.model, activations.model_revision)
+        from quadric.data import find_model
+        from quadric.data.models import load_shape
+
+        n_layers = load_shape(find_model(activations.model, activations.model_revision)).n_layers
+        layers = ",".join(map(str, range(0, n_layers, 2)))
     return replace(activations, hook_points=layers)
-
-
-def even_layers(model: str, revision: str | None = None) -> str:
-    """The residual stream into every second layer of a model, starting with layer 0."""
-    from quadric.data import find_model
-    from quadric.data.models import load_shape
-
-    return ",".join(map(str, range(0, load_shape(find_model(model, revision)).n_layers, 2)))
 
 
 class PaperModel(NamedTuple):
@@ -264,13 +240,6 @@ def paper(
     name = PAPER_MODELS[model].hub_id if model in PAPER_MODELS else model
     activations = with_layers(ActivationConfig(model=name, hook_points=layers, corpus=corpus), layers)
     return run_of(PAPER, activations, kinds, **combined)
-
-
-def small(
-    model: str = "smollm2", layers: str = "15", *, corpus: CorpusConfig | None = None, **combined: Any
-) -> "RunConfig":
-    """A size for two CPU cores: k = 1,024, h = 2,048, 200 steps of 16 × 256 tokens."""
-    return run_of(SMALL, ActivationConfig(model=model, hook_points=layers, corpus=corpus or CorpusConfig()), **combined)
 
 
 def demo(cache: str) -> "RunConfig":

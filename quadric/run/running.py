@@ -170,42 +170,27 @@ def train_run(
     `on_open` is called with the number of finished steps and the damaged checkpoints that were skipped, `callbacks`
     with each learner after every step, on every process.
     """
-    # Only the first process writes, so only that one takes the lock.
-    with only_writer(folder, "quadric train") if current_processes().is_first else nullcontext():
-        _train(folder, device, moved, tensorboard, wandb_project, stream, start, on_open, callbacks)
-
-
-def _train(
-    folder: Path,
-    device: str,
-    moved: Moved | None,
-    tensorboard: bool,
-    wandb_project: str | None,
-    stream: ActivationStream | None,
-    start: Dictionary | None,
-    on_open: Callable[[int, list[Damaged]], None],
-    callbacks: Sequence[Callback],
-) -> None:
-    config = (moved or Moved()).apply(read_run_config(folder))
-    _check_processes(config)
-    stream = open_stream(config, device=device) if stream is None else stream
-    _check_same_source(stream, folder / PROVENANCE)
-    learners = make_learners(config, stream, chosen_device(device), start)
-    damaged = resume(folder / CHECKPOINTS, learners, stream)
-    if current_processes().is_first:
-        _remove_leftovers(config, folder, all_whole=not damaged)
-    estimate_lenses(learners, stream)
-    step, checkpoints = learners[0].step_index, folder / CHECKPOINTS
-    if not current_processes().is_first:
-        train(learners, stream, config.training, checkpoints, callbacks)
-        barrier()  # wait until the first process has saved
-        return
-    on_open(step, damaged)
-    with open_sinks(folder, step, tensorboard=tensorboard, wandb_project=wandb_project) as sinks:
-        train(learners, stream, config.training, checkpoints, [*sinks, *callbacks])
-    for learner in learners:
-        learner.dictionary.save_pretrained(folder / AUTOENCODERS / learner.name)
-    barrier()
+    is_first, checkpoints = current_processes().is_first, folder / CHECKPOINTS
+    with only_writer(folder, "quadric train") if is_first else nullcontext():  # the others write nothing
+        config = (moved or Moved()).apply(read_run_config(folder))
+        _check_processes(config)
+        stream = open_stream(config, device=device) if stream is None else stream
+        _check_same_source(stream, folder / PROVENANCE)
+        learners = make_learners(config, stream, chosen_device(device), start)
+        damaged = resume(checkpoints, learners, stream)
+        if is_first:
+            _remove_leftovers(config, folder, all_whole=not damaged)
+        estimate_lenses(learners, stream)
+        if is_first:
+            step = learners[0].step_index
+            on_open(step, damaged)
+            with open_sinks(folder, step, tensorboard=tensorboard, wandb_project=wandb_project) as sinks:
+                train(learners, stream, config.training, checkpoints, [*sinks, *callbacks])
+            for learner in learners:
+                learner.dictionary.save_pretrained(folder / AUTOENCODERS / learner.name)
+        else:
+            train(learners, stream, config.training, checkpoints, callbacks)
+        barrier()  # the others wait until the first process has saved
 
 
 def _remove_leftovers(config: RunConfig, folder: Path, *, all_whole: bool) -> None:

@@ -13,8 +13,7 @@ from quadric.geometry.centring import given_sha256
 from quadric.interop.reading import read_dictionary
 from quadric.model import Dictionary
 from quadric.run.evidence import OnNote, WantedEvidence, evidence_for
-from quadric.run.folder import autoencoder_folder, autoencoder_folders, chosen_names, evidence_folder
-from quadric.run.geometry import geometry_of_run
+from quadric.run.folder import autoencoder_folder, autoencoder_folders, chosen_names, evidence_folder, geometry_of_run
 from quadric.viewer import writer
 from quadric.viewer.export import SiteInput, build_site, unused_name
 from quadric.viewer.schema import Quality, SiteManifest
@@ -111,7 +110,7 @@ def site_inputs(
 ) -> list[SiteInput]:
     """The selected autoencoders of the runs with their geometry, evidence and, if known, quality."""
     found = [each for run in runs for each in _autoencoders(run, names)]
-    geometries = _geometries(found, on_progress)
+    geometries = [_geometry_of(each, on_progress) for each in found]
     jobs = [
         Job(each.autoencoder, evidence_folder(each.run, each.name), geometry_about)
         for each, geometry_about in zip(found, geometries, strict=True)
@@ -164,21 +163,17 @@ class _Found(NamedTuple):
     is_only_one: bool
 
 
-def _geometries(found: Sequence[_Found], on_progress: Progress) -> list[Callable[[Centre], DictionaryGeometry]]:
-    """How to get the geometry of each dictionary about the centre of its tokens, loaded or computed once."""
+def _geometry_of(found: _Found, on_progress: Progress) -> Callable[[Centre], DictionaryGeometry]:
+    """How to get the geometry of a dictionary about the centre of its tokens, loaded or computed once."""
+    known: dict[str, DictionaryGeometry] = {}  # a run folder that cannot be written keeps nothing
 
-    def about(each: _Found) -> Callable[[Centre], DictionaryGeometry]:
-        known: dict[str, DictionaryGeometry] = {}  # a run folder that cannot be written keeps nothing
+    def geometry_about(centre: Centre) -> DictionaryGeometry:
+        which = given_sha256(found.autoencoder, centre)
+        if which not in known:
+            known[which] = geometry_of_run(found.run, found.name, found.autoencoder, on_progress, moments=centre)
+        return known[which]
 
-        def geometry_about(centre: Centre) -> DictionaryGeometry:
-            which = given_sha256(each.autoencoder, centre)
-            if which not in known:
-                known[which] = geometry_of_run(each.run, each.name, each.autoencoder, on_progress, moments=centre)
-            return known[which]
-
-        return geometry_about
-
-    return [about(each) for each in found]
+    return geometry_about
 
 
 def _autoencoders(run: Path, names: Sequence[str]) -> list[_Found]:

@@ -1,4 +1,4 @@
-"""`quadric.view`: open the viewer in the browser for a run, a site, or an autoencoder with its evidence."""
+"""`quadric.view` opens the viewer for a run, a site, or an autoencoder with its evidence; texts explained by a run."""
 
 import tempfile
 import webbrowser
@@ -14,9 +14,8 @@ from quadric.explanations import Explainer
 from quadric.explanations.explaining import language_model_of
 from quadric.interop.reading import read_dictionary
 from quadric.model import Dictionary
-from quadric.run.evidence import WantedEvidence
-from quadric.run.explaining import evidence_of_run
-from quadric.run.folder import RUN_CONFIG_NAME, autoencoder_folders, chosen_names
+from quadric.run.evidence import WantedEvidence, evidence_of_run
+from quadric.run.folder import RUN_CONFIG_NAME, autoencoder_folder, autoencoder_folders, chosen_names, local_folder
 from quadric.run.sites import SITE, export_site, site_of_runs
 from quadric.viewer import writer
 from quadric.viewer.export import unused_name
@@ -203,3 +202,25 @@ def route(folder: Path, name: str | None, latent: int | None) -> str:
     parts = [] if name is None else [quote(name, safe="")]
     parts += [] if latent is None else ["latent", str(latent)]
     return f"#/{'/'.join(parts)}" if parts else ""
+
+
+def run_explainer(
+    run: str | Path, *, name: str | None = None, model: str | None = None, device: str = "auto"
+) -> Explainer:
+    """What explains texts by one dictionary of a run, with the run's evidence if there is any; see `quadric.explain`.
+
+    Args:
+        run: A run folder, a folder made by save_pretrained, or a hub id.
+        name: Which autoencoder, if the run has several.
+        model: Location of the language model, if its recorded name is not enough to find it.
+        device: Device of the language model.
+
+    Returns:
+        The explainer, whose `explain` gives one explanation per text.
+    """
+    folder = local_folder(run)
+    own = autoencoder_folder(folder, name)
+    autoencoder = read_dictionary(own)
+    loaded = language_model_of(autoencoder, model, None, device)
+    check_same_model(loaded, autoencoder.provenance)
+    return Explainer(autoencoder, loaded, evidence_of_run(folder, own.resolve().name))

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 import tyro
 
-from quadric.cli.activation_flags import RuleFlags, TextFlags
-from quadric.cli.flags import attribute_docs, check_resumes_with, flag_group, given_flags, shortened, take
-from quadric.cli.run_flags import Combined
+from quadric.cli.flags import Taken, attribute_docs, check_resumes_with, flag_group, given_flags, shortened
+from quadric.cli.run_flags import Combined, RuleFlags, TextFlags
 from quadric.cli.train import Output, Train
 from quadric.data.settings import ActivationConfig, CorpusConfig, HarvestConfig, TokenRules
 from quadric.evaluation.settings import EvaluationSettings
@@ -85,7 +84,7 @@ class MoreSettings(Settings):
 
 
 def test_a_group_can_take_some_fields_under_other_names() -> None:
-    group = flag_group("G", take(MoreSettings, "wanted", "place", renamed={"place": "where"}, required=("wanted",)))
+    group = flag_group("G", Taken(MoreSettings, ("wanted", "place"), renamed={"place": "where"}, required=("wanted",)))
     made = tyro.cli(group, args=["--wanted", "3", "--where", "x"])
     assert made.given(MoreSettings) == made.given(Settings) == {"wanted": 3, "place": Path("x")}
     assert attribute_docs(MoreSettings)["place"] == "Where it is."
@@ -95,7 +94,7 @@ def test_a_group_can_take_some_fields_under_other_names() -> None:
 
 
 def test_a_switch_counts_as_given_if_it_differs_and_fields_may_have_no_flag() -> None:
-    group = flag_group("G", take(MoreSettings, required=("wanted",)))
+    group = flag_group("G", Taken(MoreSettings, required=("wanted",)))
     assert tyro.cli(group, args=["--wanted", "3", "--is-open"]).given(MoreSettings) == {"wanted": 3}
     assert tyro.cli(group, args=["--wanted", "3", "--no-is-open"]).given(MoreSettings) == {
         "wanted": 3,

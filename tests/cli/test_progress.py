@@ -1,5 +1,6 @@
 """Progress: live bars on a terminal, plain lines elsewhere, one display at a time."""
 
+import inspect
 import io
 import subprocess
 import sys
@@ -7,10 +8,14 @@ import time
 from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 
+from quadric import Atomic
 from quadric._io.progress import LiveDisplay
 from quadric.cli import progress as module
-from quadric.cli.progress import PlainDisplay, TrainingProgress, progress
+from quadric.cli.progress import CELL_ROWS, Display, PlainDisplay, SweepProgress, TrainingProgress, progress
+from quadric.studies.sweep import Watcher
+from quadric.train import Learner
 from tests.cli.terminal import run_on_a_terminal
 
 
@@ -197,3 +202,75 @@ def test_the_display_needs_no_torch() -> None:
     script = "import sys, quadric.cli.progress; print('torch' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "False"
+
+
+ROW = {"cell": "b", "error": 0.25, "error_low": 0.2, "error_high": 0.3, "density": 0.4}
+
+
+class Screen(Display):
+    """Keeps what a live display would show."""
+
+    has_table = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.text, self.line = "", ""
+
+    def set_table(self, table: object) -> None:
+        text = io.StringIO()
+        Console(file=text, width=100).print(table)
+        self.text = text.getvalue()
+
+    def show(self, what: str, done: int, total: int, words: str, pace: str) -> None:
+        self.line = f"{what}: {done} of {total}"
+
+
+def test_cells_wait_train_and_finish() -> None:
+    screen = Screen()
+    watcher = SweepProgress(screen)
+    watcher.plan(["a", "b", "c"], [ROW])
+    assert "1 of 3 cells finished" in screen.text
+    assert screen.text.count("waiting") == 2
+    watcher.train(["a"], 8)
+    watcher.opened(0, [])
+    learner = Learner(Atomic(n_latents=4).build(2), name="a")
+    learner.step_index, learner.report = 3, {"error": 0.75, "density": 0.5, "tokens": 64}
+    watcher.step(learner)
+    assert "step 3" in screen.text
+    assert "0.750" in screen.text
+    assert screen.line == "training 1 cells together: 3 of 8"
+    watcher.progress("errors", 32, 64, "")
+    assert screen.line == "errors: 32 of 64"
+    watcher.row(ROW | {"cell": "a"})
+    assert "2 of 3 cells finished" in screen.text
+    assert screen.text.count("0.200–0.300") == 2
+
+
+def test_a_long_sweep_shows_those_in_training_first() -> None:
+    screen = Screen()
+    watcher = SweepProgress(screen)
+    watcher.plan([f"cell{number}" for number in range(CELL_ROWS + 5)], [])
+    assert "5 not shown" in screen.text
+    watcher.train([f"cell{CELL_ROWS + 4}"], 8)
+    assert f"cell{CELL_ROWS + 4}" in screen.text
+
+
+def test_a_sweep_without_a_terminal_prints_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    watcher = SweepProgress(Display())
+    watcher.plan(["a", "b"], [ROW])
+    watcher.train(["a"], 8)
+    watcher.row(ROW | {"cell": "a"})
+    assert capsys.readouterr().err.splitlines() == [
+        "sweep: 2 cells, 1 finished",
+        "training 1 cells together, 1 left",
+        "a: held-out error 0.250 (0.200–0.300), density 0.400; 0 left",
+    ]
+
+
+def test_a_sweep_tells_its_progress_all_that_it_tells_a_watcher() -> None:
+    methods = inspect.getmembers(Watcher, inspect.isfunction)
+    for name, method in methods:
+        assert (
+            inspect.signature(method).parameters.keys()
+            == inspect.signature(getattr(SweepProgress, name)).parameters.keys()
+        )

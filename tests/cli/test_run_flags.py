@@ -7,8 +7,7 @@ import tyro
 
 from quadric import Atomic, Composite, Training
 from quadric.cli import main
-from quadric.cli.imports import import_files
-from quadric.cli.run_flags import RunFlags, loss_changes
+from quadric.cli.run_flags import RunFlags, import_files, loss_changes
 from quadric.model.settings import KINDS
 from quadric.model.terms import TERMS
 from quadric.run.recipes import PAPER, SMALL, cells

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from quadric.explanations import Explainer
-from quadric.run.explaining import run_explainer
+from quadric.run.viewing import run_explainer
 from tests.explanations.small_run import make_small_run
 
 

@@ -23,7 +23,6 @@ from quadric.run.recipes import (
     paper,
     recipe_of,
     run_of,
-    small,
 )
 from quadric.run.running import create_run, is_finished, train_run
 from quadric.train import Training
@@ -53,7 +52,7 @@ def test_the_paper_recipe_has_the_papers_numbers(tmp_path: Path):
 
 
 def test_other_recipes_are_the_kinds_defaults_at_other_sizes():
-    (own,) = small().cells
+    (own,) = run_of(SMALL, ActivationConfig(hook_points="15")).cells
     assert own.settings == Composite(n_latents=1024)
     assert own.loss == Composite(n_latents=1024).default_loss()
     assert [type(term) for term in own.loss] == [Mean, Error, Density, Overlap]

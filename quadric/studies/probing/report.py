@@ -3,6 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from rich.console import Group
+
+from quadric._io.terminal import number_table
 from quadric.evaluation.measures import Interval
 from quadric.studies.probing.labelled import TEST_SHARE
 from quadric.studies.probing.results import (
@@ -63,6 +66,24 @@ def short_tables(found: Probing) -> list[Table]:
     few = len(found.sets) <= FEW_SETS or any(each.is_trivial for each in found.sets)
     single = [_turned(_set_scores(found))] if found.rows and few else []
     return [*made, *single, *([_sets(found)] if few else [])]
+
+
+def in_terminal(found: Probing) -> Group:
+    """The short tables for the terminal."""
+    return Group(
+        *(
+            number_table(
+                table.headings,
+                table.rows,
+                title=table.title,
+                title_justify="left",
+                caption=table.note,
+                caption_justify="left",
+                box=None,
+            )
+            for table in short_tables(found)
+        )
+    )
 
 
 def verdicts(found: Probing) -> list[str]:

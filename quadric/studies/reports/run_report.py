@@ -22,8 +22,7 @@ from quadric.interop.reading import read_dictionary
 from quadric.model import Dictionary
 from quadric.model.forms import Forms
 from quadric.model.storage import weights_sha256
-from quadric.run.folder import autoencoder_folder, evidence_folder, local_folder
-from quadric.run.geometry import known_geometry
+from quadric.run.folder import autoencoder_folder, evidence_folder, known_geometry, local_folder
 
 QUANTILES = {"min": 0.0, "p05": 0.05, "median": 0.5, "p95": 0.95, "max": 1.0}
 SUMMARISED = (

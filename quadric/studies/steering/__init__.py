@@ -7,6 +7,7 @@ curve      `quadric.steering_curve`: effect and damage, matched with baselines
 results    the rows of a curve, means over seeds, and its file
 ablation   whether ablating a latent hurts the tokens on which it fires, and no others
 of_run     all of these for a run folder, with the model, the evidence and the text that it records
+terminal   curves and ablations as tables
 """
 
 from quadric.studies.steering.ablation import AblationRow, ablation_study

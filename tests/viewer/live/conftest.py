@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from quadric.explanations import Explainer
-from quadric.run.explaining import run_explainer
 from quadric.run.sites import export_site
+from quadric.run.viewing import run_explainer
 from quadric.viewer.live.api import Api
 from quadric.viewer.live.session import Session
 from quadric.viewer.serve import SiteServer

@@ -1,13 +1,16 @@
-"""Printed commands work as printed: they name this program the way the user can start it."""
+"""Printed commands work as printed, and SIGTERM ends a command as Ctrl-C does."""
 
 import os
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
-from quadric.cli.invocation import this_command
+from quadric.cli import Terminated, terminable
+from quadric.cli.output import this_command
 
 
 @pytest.fixture
@@ -62,7 +65,7 @@ def test_a_program_elsewhere_is_named_by_its_whole_path(
 
 
 def test_python_m_quadric_is_named_like_that(tmp_path: Path) -> None:
-    script = "import sys; from quadric.cli.invocation import this_command; print(this_command())"
+    script = "import sys; from quadric.cli.output import this_command; print(this_command())"
     (tmp_path / "__main__.py").write_text(script)
     result = subprocess.run([sys.executable, str(tmp_path / "__main__.py")], capture_output=True, text=True, check=True)
     command = result.stdout.strip()
@@ -85,3 +88,31 @@ def test_the_demo_ends_with_commands_that_work_as_printed(program: Path, tmp_pat
     assert [command.split()[1] for command in commands] == ["view", "evaluate", "report"]
     for command in commands:
         subprocess.run(f"{command} --help", shell=True, capture_output=True, check=True, env=environment)
+
+
+def test_sigterm_ends_a_command_as_ctrl_c_does():
+    code = "import quadric.cli, os, signal, sys\n"
+    code += "quadric.cli._run = lambda arguments: os.kill(os.getpid(), signal.SIGTERM)\n"
+    code += "sys.exit(quadric.cli.main())"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (143, "quadric: terminated\n")
+
+
+def test_the_former_handler_is_back_after_the_block() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(Terminated), terminable():
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_thread_that_may_not_handle_signals_is_left_alone() -> None:
+    done: list[bool] = []
+
+    def work() -> None:
+        with terminable():
+            done.append(True)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert done == [True]
