@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 import torch
 from jaxtyping import Float
-from measure import LAYER, batches, held_out, layer_activations, paper_settings, write_table
+from measure import LAYER, batches, counted_flops, held_out, layer_activations, paper_settings, write_table
 from paper_algorithm import PaperAutoencoder, PaperLearner
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -26,9 +26,8 @@ from quadric.model.lens import affine_lens, token_moments
 from quadric.model.mixing import scattered_mixing
 from quadric.model.objective import hoyer_density, unit_tokens
 from quadric.model.terms import Term
+from quadric.run.cost import phases
 from quadric.train import Cell, Learner, Training
-from quadric.train.cost import phases
-from quadric.train.counting import counted_flops
 
 ATOMS, ALPHA = 16, 0.3
 PAPERS: tuple[Term, ...] = (Error(), Density(ALPHA))

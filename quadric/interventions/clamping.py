@@ -14,8 +14,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from quadric.model.linear import LinearAutoencoder
-from quadric.model.scaling import token_scale
+from quadric.model.linear import LinearAutoencoder, token_scale
 
 
 def clamp(

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from quadric._io.records import check_choice
 from quadric.geometry.centring import CentreLike
 from quadric.geometry.dictionary import check_forms
 from quadric.interventions.axes import Axes, Placed, latent_axes
@@ -20,7 +21,6 @@ from quadric.interventions.combining import Intervention, unit_and_norm
 from quadric.interventions.motion import path_steps, slide_steps
 from quadric.interventions.projection import Reach, nearest_steps, reach
 from quadric.model import Dictionary, check_tokens
-from quadric.model.checks import check_choice
 
 Target = float | Tensor | Callable[[Tensor], Tensor]
 """A value of z for all tokens, one for each, or a function from the present z to the wanted one."""

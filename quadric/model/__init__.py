@@ -9,7 +9,6 @@ bilinear    the model: lens, L, R and a mixing C
 mixing      the matrix C from atoms to latents: identity, dense, masked or sparse
 lens        the fixed affine map before the forms
 linear      TopK, BatchTopK and what other libraries train
-scaling     what the encoder of a linear dictionary reads of a token
 objective   unit tokens, error and density as pure functions
 products    matrix products that the rest is built from
 processes   sums over the processes of a job

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 from quadric._io.progress import Progress, progress_bar
+from quadric._io.records import check_choice, check_positive
 from quadric.data import ActivationCache
 from quadric.data.sources import as_activations
 from quadric.data.storage import NAME as MANIFEST
@@ -16,7 +17,6 @@ from quadric.interop.writing import delphi, neuronpedia, saebench, saelens
 from quadric.interop.writing.folders import check_replaceable, read_record, replaced_folder
 from quadric.interop.writing.passes import Reading, Side
 from quadric.model import Dictionary
-from quadric.model.checks import check_choice, check_positive
 from quadric.model.storage import weights_sha256
 from quadric.run.evidence import BATCH_TOKENS, DEFAULT_TOKENS
 from quadric.run.explaining import evidence_of_run
