@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from quadric.model import Dictionary
-from quadric.model.products import slices
+from quadric.model.fast.products import slices
 
 TOKENS = 1024
 """Tokens that the curve is measured on."""

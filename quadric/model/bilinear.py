@@ -8,7 +8,6 @@ An affine lens puts x̃ = [u − μ; c] of the unit token u in the place of x. T
 `step.PlainStep` has the loss in plain autograd, line by line; training uses its fast twin in `fast`.
 """
 
-from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -21,18 +20,16 @@ from quadric.model.lens import AffineLens, Lens, PaperLens
 from quadric.model.mixing import (
     Composite,
     Mixing,
-    Sparse,
     check_density,
     initial_matrix,
     mixing_from_state,
     with_density,
 )
 from quadric.model.objective import check_tokens, unit_tokens, working_dtype
-from quadric.model.processes import ALONE, Processes
 from quadric.model.provenance import Provenance
 from quadric.model.rank_one import leading_eigenpairs, rank_one_vectors
 from quadric.model.settings import Bilinear, field_names, settings_class, settings_or_keywords
-from quadric.model.step import PlainStep, plain_errors, step_class
+from quadric.model.step import PlainStep, step_class
 from quadric.model.storage import check_shapes
 from quadric.model.terms import Term, paper_loss
 
@@ -188,27 +185,16 @@ class BilinearAutoencoder(Autoencoder):
     def _own_loss(self) -> tuple[Term, ...]:
         return paper_loss()
 
-    def step(
-        self,
-        batch: Tensor,
-        loss: Iterable[Term] = (),
-        *,
-        index: int = 0,
-        steps: int = 1,
-        processes: Processes = ALONE,
-    ) -> PlainStep:
-        return step_class()(self, batch, loss=loss, index=index, steps=steps, processes=processes)
+    @property
+    def _step_class(self) -> type[PlainStep]:
+        return step_class()
 
     @property
     def rebuilds_products(self) -> bool:
         return True
 
     def errors_of(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> TokenErrors:
-        try:
-            from quadric.model.fast.errors import token_errors
-        except ModuleNotFoundError:
-            return plain_errors(self, tokens, latents)
-        return token_errors(self, tokens, latents)
+        return step_class().errors_of(self, tokens, latents)
 
     def vectors_of(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> Float[Tensor, "n d"]:
         """û from the last column of X̃̂ with an affine lens; else √λ₁v₁ of X̂, with the sign for which x̂·x ≥ 0."""
@@ -262,11 +248,8 @@ class BilinearAutoencoder(Autoencoder):
         after = self._mixing_parameter()
         if after is before or before is None or after is None:
             return None
-        if kept is not None:
-            return Moved(before, after, (kept,))
-        assert isinstance(self.mixing, Sparse)
         rows, columns, _ = self.mixing.entries()
-        return Moved(before, after, (rows, columns))
+        return Moved(before, after, (rows, columns) if kept is None else (kept,))
 
     def parameter_groups(self) -> list[Group]:
         mixing = self._mixing_parameter()
@@ -276,7 +259,7 @@ class BilinearAutoencoder(Autoencoder):
             Group("vectors", [each for each in rest if each.ndim != 2]),
         ]
         if mixing is not None:
-            groups.append(Group("mixing", [mixing], self.mixing.pattern if isinstance(self.mixing, Sparse) else None))
+            groups.append(Group("mixing", [mixing], self.mixing.pattern))
         return groups
 
     def _mixing_parameter(self) -> nn.Parameter | None:
@@ -327,9 +310,7 @@ class BilinearAutoencoder(Autoencoder):
         if not 0 <= latent < self.n_latents:
             raise IndexError(f"latent {latent} is outside 0 … {self.n_latents - 1}")
         left, right = self.factors(torch.promote_types(self.left.dtype, torch.float32))
-        atoms, weights = self.mixing.row(latent)
-        form = left[atoms].mT @ (weights.to(left)[:, None] * right[atoms])
-        return (form + form.mT) / 2
+        return Forms(left, right, self.mixing, self.lens).form(latent)
 
     @torch.no_grad()
     def reconstruct(self, tokens: Tensor) -> Float[Tensor, "n d d"]:
@@ -354,19 +335,6 @@ class BilinearAutoencoder(Autoencoder):
             f"mixing_density={self.mixing_density:.4g}, symmetric={self.symmetric}, same_factors={self.same_factors}, "
             f"lens={self.lens.kind!r}"
         )
-
-    def raw_factors(self) -> tuple[Float[Tensor, "h d"], Float[Tensor, "h d"]]:
-        """L' = LTᵀ and R' = RTᵀ: the factors of the same reconstruction as forms on the raw unit token."""
-        return self.factors(torch.promote_types(self.left.dtype, torch.float32), raw=True)
-
-    def used_factors(self, dtype: torch.dtype, *, raw: bool = False) -> tuple[Tensor, Tensor]:
-        """L and R, without the atoms that no latent uses."""
-        left, right = self.factors(dtype, raw=raw)
-        used = self.mixing.used_atoms
-        if used is None:
-            return left, right
-        left_used = left.index_select(0, used)
-        return left_used, left_used if right is left else right.index_select(0, used)
 
     def factors(self, dtype: torch.dtype, *, raw: bool = False) -> tuple[Tensor, Tensor]:
         """L and R; one and the same tensor if they are the same, which the kernels make use of."""

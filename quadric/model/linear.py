@@ -28,7 +28,6 @@ from quadric.model.forms import Directions
 from quadric.model.provenance import Provenance
 from quadric.model.settings import BatchTopK, Input, JumpReLU, Linear, ReLU, TopK, settings_or_keywords
 from quadric.model.step import Step
-from quadric.model.storage import check_shapes
 
 THRESHOLD_MEMORY = 0.99
 LAYER_NORM_EPSILON = 1e-5
@@ -45,7 +44,6 @@ class LinearAutoencoder(Autoencoder):
         provenance: where the activations come from.
         device: of the parameters.
         dtype: of the parameters.
-        tensors: weights to use instead of initial ones, as `tensors()` returns them.
         keywords: fields of the settings.
     """
 
@@ -61,21 +59,12 @@ class LinearAutoencoder(Autoencoder):
         provenance: Provenance | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype = torch.float32,
-        tensors: dict[str, Tensor] | None = None,
         **keywords: Any,
     ) -> None:
         settings = settings_or_keywords(Linear, settings, keywords, self.settings_class)
         super().__init__(settings, d_model, seed=seed, provenance=provenance)
-        self._register(self._initial_tensors() if tensors is None else tensors)
+        self._register(self._initial_tensors())
         self.to(device=device, dtype=dtype)
-
-    @classmethod
-    def from_tensors(
-        cls, settings: Any, d_model: int, tensors: dict[str, Tensor], *, seed: int = 0
-    ) -> "LinearAutoencoder":
-        """Rebuild a dictionary from its settings and what `tensors` returned."""
-        check_shapes(tensors, cls._expected_shapes(settings.n_latents, d_model))
-        return cls(settings, d_model=d_model, seed=seed, tensors=tensors, dtype=tensors["encoder"].dtype)
 
     @property
     def input(self) -> Input:
@@ -145,10 +134,6 @@ class LinearAutoencoder(Autoencoder):
             "decoder_bias": self.decoder_bias,
         }
 
-    @staticmethod
-    def _expected_shapes(k: int, d: int) -> dict[str, tuple[int, ...]]:
-        return {"encoder": (k, d), "decoder": (k, d), "encoder_bias": (k,), "decoder_bias": (d,)}
-
     def extra_repr(self) -> str:
         active = "" if self.n_active is None else f", n_active={self.n_active}"
         read = "" if self.reads_unit_tokens else f", input={self.input!r}"
@@ -217,10 +202,6 @@ class BatchTopKAutoencoder(LinearAutoencoder):
     def tensors(self) -> dict[str, Tensor]:
         return super().tensors() | {"threshold": self.threshold}
 
-    @staticmethod
-    def _expected_shapes(k: int, d: int) -> dict[str, tuple[int, ...]]:
-        return LinearAutoencoder._expected_shapes(k, d) | {"threshold": ()}
-
 
 class ReLUAutoencoder(LinearAutoencoder):
     """Keeps every positive latent: the standard sparse autoencoder, trained elsewhere with a penalty on its latents.
@@ -268,10 +249,6 @@ class JumpReLUAutoencoder(LinearAutoencoder):
 
     def tensors(self) -> dict[str, Tensor]:
         return super().tensors() | {"thresholds": self.thresholds}
-
-    @staticmethod
-    def _expected_shapes(k: int, d: int) -> dict[str, tuple[int, ...]]:
-        return LinearAutoencoder._expected_shapes(k, d) | {"thresholds": (k,)}
 
 
 CLASSES: dict[type[Linear], type[LinearAutoencoder]] = {

@@ -471,11 +471,6 @@ class Linear(Settings):
 
         return class_of(self)(self, d_model=d_model, seed=seed)
 
-    def restore(self, d_model: int, tensors: "dict[str, torch.Tensor]", *, seed: int = 0) -> "Dictionary":
-        from quadric.model.linear import class_of
-
-        return class_of(self).from_tensors(self, d_model, tensors, seed=seed)
-
 
 @dataclass(frozen=True, kw_only=True)
 class WithActive(Linear):

@@ -10,7 +10,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from quadric.model import Dictionary, Term, values_of
-from quadric.model.products import gradient_products_in
 from quadric.train.distributed import average_gradients, current_processes
 from quadric.train.optimizers import Optimizers
 from quadric.train.settings import ROWS, Training
@@ -83,8 +82,7 @@ class Learner:
         numbers = torch.stack([total, *values.values()]).tolist()
         self.report = dict(zip(values, numbers[1:], strict=True)) | dictionary.facts() | {"tokens": step.n_tokens}
         self._check_finite(numbers)
-        with gradient_products_in(self.training.gradient_dtype):
-            total.backward()  # type: ignore[no-untyped-call]
+        step.backward(total, self.training.gradient_dtype)
         average_gradients(dictionary, self.processes)
         self.optimizers.step(decay_at(index, steps, self.training.decay))
         dictionary.after_step(step)

@@ -13,8 +13,8 @@ import torch
 from benchmarks.measure import counted_flops
 from quadric import Atomic, BatchTopK, Composite, Quadratic, Settings, TopK
 from quadric.model.fast import step as fast_step
+from quadric.model.fast.sparse import Sparse
 from quadric.model.lens import affine_lens, token_moments
-from quadric.model.mixing import Sparse
 from quadric.model.settings import KINDS
 from quadric.model.terms import Density, Error, Overlap, Term
 from quadric.run.cost import ALLOCATOR_OVERHEAD, FormsStep, Phase, half_share, phases
