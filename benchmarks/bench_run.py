@@ -15,20 +15,20 @@ from unittest.mock import patch
 
 import torch
 from jaxtyping import Float
-from measure import LAYER, batches, held_out, layer_activations, paper_settings, write_table
+from measure import LAYER, batches, counted_flops, held_out, layer_activations, paper_settings, write_table
 from paper_algorithm import PaperAutoencoder, PaperLearner
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from quadric.model import BilinearAutoencoder, Density, Error, Overlap, mixing
+from quadric.model import BilinearAutoencoder, Density, Error, Overlap
 from quadric.model.bilinear import is_mask_frozen, mixing_density_at
+from quadric.model.fast import sparse
+from quadric.model.fast.sparse import scattered_mixing
 from quadric.model.lens import affine_lens, token_moments
-from quadric.model.mixing import scattered_mixing
 from quadric.model.objective import hoyer_density, unit_tokens
 from quadric.model.terms import Term
+from quadric.run.cost import phases
 from quadric.train import Cell, Learner, Training
-from quadric.train.cost import phases
-from quadric.train.counting import counted_flops
 
 ATOMS, ALPHA = 16, 0.3
 PAPERS: tuple[Term, ...] = (Error(), Density(ALPHA))
@@ -124,7 +124,7 @@ def printed_flops(sizes: Sizes, d_model: int) -> float:
 def ours(name: str, sizes: Sizes, run: Ours, tokens: Float[Tensor, "n d"]) -> Run:
     settings = run.cell.settings
     lens = affine_lens(token_moments(tokens[:LENS_TOKENS])) if settings.lens_name == "affine" else None
-    with patch.object(mixing, "scattered_mixing", partial(scattered_mixing, n_own=0 if name == SHARED else None)):
+    with patch.object(sparse, "scattered_mixing", partial(scattered_mixing, n_own=0 if name == SHARED else None)):
         autoencoder = settings.build(tokens.shape[1], lens=lens)
     assert isinstance(autoencoder, BilinearAutoencoder)
     learner = Learner(autoencoder, run.cell.loss, run.training)

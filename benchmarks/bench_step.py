@@ -26,6 +26,7 @@ from jaxtyping import Float
 from measure import (
     LAYER,
     alternate,
+    counted_flops,
     layer_activations,
     median_and_spread,
     paper_settings,
@@ -37,10 +38,9 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from quadric.model import BilinearAutoencoder, Density, Error
+from quadric.run.cost import phases
 from quadric.train import Learner, Training
-from quadric.train.cost import phases
-from quadric.train.counting import counted_flops
-from quadric.train.machine import emulates_bfloat16
+from quadric.train.learner import emulates_bfloat16
 
 DENSITY, D_MODEL = 0.001, 576
 LOSS = (Error(), Density(0.3, warmup=1))

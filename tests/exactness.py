@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from quadric.model import products
+from quadric.model.fast import products
 
 DTYPES = pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}

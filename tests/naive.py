@@ -5,8 +5,9 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from quadric.model import BilinearAutoencoder
+from quadric.model.fast.sparse import Sparse
 from quadric.model.lens import PaperLens
-from quadric.model.mixing import Dense, Identity, Sparse
+from quadric.model.mixing import Dense, Identity
 
 
 def mixing_matrix(ae: BilinearAutoencoder) -> Tensor:

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
 import tyro
 
 from quadric.cli.flags import FlagGroup, Taken, flag_fields, flag_group
-from quadric.data.settings import CorpusConfig
-from quadric.data.settings import ActivationConfig, TokenRules
+from quadric.data.settings import ActivationConfig, CorpusConfig, TokenRules
 from quadric.model.settings import KINDS, Composite, Settings, field_names, settings_class
 from quadric.model.terms import paper_loss
 from quadric.run.recipes import RECIPES, Recipe, RecipeName, recipe_of, run_of

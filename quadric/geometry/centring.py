@@ -34,7 +34,7 @@ from quadric.geometry.dictionary import forms_or_directions, is_costly, require_
 from quadric.model import Dictionary
 from quadric.model.forms import Directions, Forms
 from quadric.model.lens import AffineLens, TokenMoments
-from quadric.model.scaling import encoder_input
+from quadric.model.linear import encoder_input
 
 SMALLEST_VARIANCE = 1e-6
 """Of all directions together, if the mean token has unit norm: variances must stay positive."""

@@ -24,9 +24,9 @@ from quadric.geometry.shapes import HALF_SPACE
 from quadric.geometry.spectra import effective_rank
 from quadric.model import Dictionary
 from quadric.model.fast.lifted import form_norms, packed_forms
-from quadric.model.fast.storage import sparse_rows_of
+from quadric.model.fast.products import slices
+from quadric.model.fast.step import sparse_rows_of
 from quadric.model.forms import Forms
-from quadric.model.products import slices
 from quadric.model.settings import LARGEST_KERNEL
 
 DEFAULT_COUNT = 20

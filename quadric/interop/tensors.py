@@ -146,7 +146,8 @@ def linear_dictionary(
     active = {} if n_active is None else {"n_active": n_active}
     settings = kind(n_latents=k, input=input, subtract_decoder_bias=subtract_decoder_bias, **active)
     copies = {name: _own_copy(name, tensor) for name, tensor in tensors.items()}
-    made = class_of(settings).from_tensors(settings, d, copies)
+    made = settings.restore(d, copies)
+    assert isinstance(made, LinearAutoencoder)
     made.provenance = Provenance(model=model, hook_point=hook_point, normalisation=NORMALISATION[input])
     return made.eval()
 

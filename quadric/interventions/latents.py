@@ -13,15 +13,15 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from quadric._io.records import check_choice
 from quadric.geometry.centring import CentreLike
 from quadric.geometry.dictionary import check_forms
 from quadric.interventions.axes import Axes, Placed, latent_axes
 from quadric.interventions.combining import Intervention, unit_and_norm
 from quadric.interventions.motion import Reach, nearest_steps, path_steps, reach, slide_steps
 from quadric.model import Dictionary, check_tokens
-from quadric.model.checks import check_choice
 from quadric.model.forms import Directions
-from quadric.model.scaling import token_scale
+from quadric.model.linear import token_scale
 
 Target = float | Tensor | Callable[[Tensor], Tensor]
 """A value of z for all tokens, one for each, or a function from the present z to the wanted one."""

@@ -6,12 +6,10 @@ step        what a term can ask for about one batch, in plain autograd
 dictionary  the one interface of every dictionary
 forms       the latents as geometry sees them: quadratic forms, or directions
 bilinear    the model: lens, L, R and a mixing C
-mixing      the matrix C from atoms to latents: identity, dense, masked or sparse
+mixing      the matrix C from atoms to latents: identity, dense or masked
 lens        the fixed affine map before the forms
 linear      TopK, BatchTopK and what other libraries train
-scaling     what the encoder of a linear dictionary reads of a token
 objective   unit tokens, error and density as pure functions
-products    matrix products that the rest is built from
 processes   sums over the processes of a job
 rank_one    from the reconstruction X̂ back to a vector
 storage     saving and loading

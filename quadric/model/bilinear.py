@@ -8,8 +8,6 @@ An affine lens puts x̃ = [u − μ; c] of the unit token u in the place of x. T
 `step.PlainStep` has the loss in plain autograd, line by line; training uses its fast twin in `fast`.
 """
 
-from collections.abc import Iterable
-from functools import partial
 from typing import Any
 
 import torch
@@ -22,18 +20,16 @@ from quadric.model.lens import AffineLens, Lens, PaperLens
 from quadric.model.mixing import (
     Composite,
     Mixing,
-    Sparse,
     check_density,
     initial_matrix,
     mixing_from_state,
     with_density,
 )
 from quadric.model.objective import check_tokens, unit_tokens, working_dtype
-from quadric.model.processes import ALONE, Processes
 from quadric.model.provenance import Provenance
 from quadric.model.rank_one import leading_eigenpairs, rank_one_vectors
-from quadric.model.settings import Bilinear, Initialization, field_names, settings_class, settings_or_keywords
-from quadric.model.step import PlainStep, plain_errors, step_class
+from quadric.model.settings import Bilinear, field_names, settings_class, settings_or_keywords
+from quadric.model.step import PlainStep, step_class
 from quadric.model.storage import check_shapes
 from quadric.model.terms import Term, paper_loss
 
@@ -46,18 +42,13 @@ class BilinearAutoencoder(Autoencoder):
     """A dictionary of quadratic forms, trained to reconstruct xxᵀ.
 
     Args:
-        settings: `quadric.Atomic(…)`, `Composite(…)` or `Quadratic(…)`; or leave it out and give some of the next 7.
+        settings: `quadric.Atomic(…)`, `Composite(…)` or `Quadratic(…)`; or leave it out and give fields of it as
+            keywords.
         d_model: width of the token vectors.
-        n_latents: size of the dictionary.
-        n_hidden: number of atoms; by default two per latent as in the paper, or one if the prior is atomic.
-        prior: constraint on C: "atomic" (C = I), "composite" (only the largest entries, the default) or "quadratic"
-            (dense).
-        mixing_density: share of C that exists (composite only; default 0.1 %); `set_mixing_density` lowers it. Below
-            1, every latent starts with atoms of its own and small weights on others; no k×h matrix is made.
-        symmetric: False measures the error with the paper's printed kernel, whose atoms are l rᵀ; else the atoms are
-            ½(l rᵀ + r lᵀ).
-        same_factors: L = R.
-        init: how L, R and C are initialized; orthogonal by default.
+        prior: constraint on C where there are no settings: "atomic" (C = I), "composite" (only the largest entries) or
+            "quadratic" (dense).
+        mixing_density: share of C that exists (composite without settings; default 0.1 %); `set_mixing_density` lowers
+            it. Below 1, every latent starts with atoms of its own and small weights on others; no k×h matrix is made.
         seed: of the initial weights.
         lens: map from tokens to the coordinates of the forms. Without it, settings with an affine lens wait for one
             that training estimates; otherwise it is the paper's, which changes nothing.
@@ -66,6 +57,7 @@ class BilinearAutoencoder(Autoencoder):
         device: of the parameters.
         dtype: of the parameters.
         tensors: weights to use instead of initial ones, as `tensors()` returns them.
+        keywords: fields of the settings: `n_latents`, `n_hidden`, `symmetric`, `same_factors`, `init`.
 
     Example:
         >>> from quadric import BilinearAutoencoder
@@ -82,13 +74,8 @@ class BilinearAutoencoder(Autoencoder):
         settings: Bilinear | None = None,
         *,
         d_model: int,
-        n_latents: int | None = None,
-        n_hidden: int | None = None,
         prior: str | None = None,
         mixing_density: float | None = None,
-        symmetric: bool | None = None,
-        same_factors: bool | None = None,
-        init: Initialization | None = None,
         seed: int = 0,
         lens: Lens | None = None,
         block_size: int | None = None,
@@ -96,19 +83,14 @@ class BilinearAutoencoder(Autoencoder):
         device: torch.device | str | None = None,
         dtype: torch.dtype = torch.float32,
         tensors: dict[str, Tensor] | None = None,
+        **keywords: Any,
     ) -> None:
-        keywords = {
-            "n_latents": n_latents,
-            "n_hidden": n_hidden,
-            "prior": prior,
-            "mixing_density": mixing_density,
-            "symmetric": symmetric,
-            "same_factors": same_factors,
-            "init": init,
-        }
-        settings = settings_or_keywords(
-            Bilinear, settings, keywords, partial(_settings_of, lens="paper" if lens is None else lens.kind)
-        )
+        if settings is None:
+            keywords["lens"] = "paper" if lens is None else lens.kind
+            settings = _settings_of(prior or "composite", mixing_density, keywords)
+        else:
+            keywords |= {"prior": prior, "mixing_density": mixing_density}
+            settings = settings_or_keywords(Bilinear, settings, keywords)
         super().__init__(settings, d_model, seed=seed, provenance=provenance)
         self.settings = settings.resolved(d_model)  # type: ignore[assignment]
         if lens is not None and (lens.d_model, lens.kind) != (d_model, settings.lens):
@@ -203,27 +185,16 @@ class BilinearAutoencoder(Autoencoder):
     def _own_loss(self) -> tuple[Term, ...]:
         return paper_loss()
 
-    def step(
-        self,
-        batch: Tensor,
-        loss: Iterable[Term] = (),
-        *,
-        index: int = 0,
-        steps: int = 1,
-        processes: Processes = ALONE,
-    ) -> PlainStep:
-        return step_class()(self, batch, loss=loss, index=index, steps=steps, processes=processes)
+    @property
+    def _step_class(self) -> type[PlainStep]:
+        return step_class()
 
     @property
     def rebuilds_products(self) -> bool:
         return True
 
     def errors_of(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> TokenErrors:
-        try:
-            from quadric.model.fast.errors import token_errors
-        except ModuleNotFoundError:
-            return plain_errors(self, tokens, latents)
-        return token_errors(self, tokens, latents)
+        return step_class().errors_of(self, tokens, latents)
 
     def vectors_of(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> Float[Tensor, "n d"]:
         """û from the last column of X̃̂ with an affine lens; else √λ₁v₁ of X̂, with the sign for which x̂·x ≥ 0."""
@@ -277,11 +248,8 @@ class BilinearAutoencoder(Autoencoder):
         after = self._mixing_parameter()
         if after is before or before is None or after is None:
             return None
-        if kept is not None:
-            return Moved(before, after, (kept,))
-        assert isinstance(self.mixing, Sparse)
         rows, columns, _ = self.mixing.entries()
-        return Moved(before, after, (rows, columns))
+        return Moved(before, after, (rows, columns) if kept is None else (kept,))
 
     def parameter_groups(self) -> list[Group]:
         mixing = self._mixing_parameter()
@@ -291,7 +259,7 @@ class BilinearAutoencoder(Autoencoder):
             Group("vectors", [each for each in rest if each.ndim != 2]),
         ]
         if mixing is not None:
-            groups.append(Group("mixing", [mixing], self.mixing.pattern if isinstance(self.mixing, Sparse) else None))
+            groups.append(Group("mixing", [mixing], self.mixing.pattern))
         return groups
 
     def _mixing_parameter(self) -> nn.Parameter | None:
@@ -342,9 +310,7 @@ class BilinearAutoencoder(Autoencoder):
         if not 0 <= latent < self.n_latents:
             raise IndexError(f"latent {latent} is outside 0 … {self.n_latents - 1}")
         left, right = self.factors(torch.promote_types(self.left.dtype, torch.float32))
-        atoms, weights = self.mixing.row(latent)
-        form = left[atoms].mT @ (weights.to(left)[:, None] * right[atoms])
-        return (form + form.mT) / 2
+        return Forms(left, right, self.mixing, self.lens).form(latent)
 
     @torch.no_grad()
     def reconstruct(self, tokens: Tensor) -> Float[Tensor, "n d d"]:
@@ -369,19 +335,6 @@ class BilinearAutoencoder(Autoencoder):
             f"mixing_density={self.mixing_density:.4g}, symmetric={self.symmetric}, same_factors={self.same_factors}, "
             f"lens={self.lens.kind!r}"
         )
-
-    def raw_factors(self) -> tuple[Float[Tensor, "h d"], Float[Tensor, "h d"]]:
-        """L' = LTᵀ and R' = RTᵀ: the factors of the same reconstruction as forms on the raw unit token."""
-        return self.factors(torch.promote_types(self.left.dtype, torch.float32), raw=True)
-
-    def used_factors(self, dtype: torch.dtype, *, raw: bool = False) -> tuple[Tensor, Tensor]:
-        """L and R, without the atoms that no latent uses."""
-        left, right = self.factors(dtype, raw=raw)
-        used = self.mixing.used_atoms
-        if used is None:
-            return left, right
-        left_used = left.index_select(0, used)
-        return left_used, left_used if right is left else right.index_select(0, used)
 
     def factors(self, dtype: torch.dtype, *, raw: bool = False) -> tuple[Tensor, Tensor]:
         """L and R; one and the same tensor if they are the same, which the kernels make use of."""
@@ -408,36 +361,28 @@ def _densities(settings: Bilinear) -> tuple[float, float]:
     return getattr(settings, "density_at_start", 1.0), getattr(settings, "mixing_density", 1.0)
 
 
-def _settings_of(
-    *,
-    n_latents: int,
-    prior: str = "composite",
-    n_hidden: int | None = None,
-    mixing_density: float | None = None,
-    **common: Any,
-) -> Bilinear:
+def _settings_of(prior: str, mixing_density: float | None, keywords: dict[str, Any]) -> Bilinear:
     """The settings that the keywords of `BilinearAutoencoder` stand for."""
     kind = settings_class(prior)
     if not issubclass(kind, Bilinear):
         raise ValueError(f"prior={prior!r} is not a prior of C; choose atomic, composite or quadratic")
-    known, given = field_names(kind), {"n_latents": n_latents, **common}
-    if "n_hidden" in known:
-        given["n_hidden"] = n_hidden
-    elif n_hidden not in (None, n_latents):
+    known, n_latents = field_names(kind), keywords.get("n_latents")
+    if "n_hidden" not in known and (n_hidden := keywords.pop("n_hidden", None)) not in (None, n_latents):
         raise ValueError(
             f"n_hidden={n_hidden} differs from n_latents={n_latents}, but an {prior} latent is one atom; leave "
             "n_hidden out, or choose the composite or quadratic prior"
         )
-    if "atoms_per_latent" in known:
-        density = PAPER_MIXING_DENSITY if mixing_density is None else mixing_density
-        check_density(density)
-        given |= {"atoms_per_latent": density * (n_hidden or 2 * n_latents), "initial_density": density}
-    elif mixing_density is not None:
+    if mixing_density is not None and "atoms_per_latent" not in known:
         raise ValueError(
             f"mixing_density={mixing_density} has no meaning for the {prior} prior; leave it out, or choose "
             "prior='composite'"
         )
-    return kind(**given)
+    if "atoms_per_latent" in known and n_latents is not None:
+        density = PAPER_MIXING_DENSITY if mixing_density is None else mixing_density
+        check_density(density)
+        n_hidden = keywords.get("n_hidden") or 2 * n_latents
+        keywords = {"atoms_per_latent": density * n_hidden, "initial_density": density} | keywords
+    return settings_or_keywords(Bilinear, None, keywords, kind)
 
 
 def tensor_shapes(settings: Bilinear, d_model: int, tensors: dict[str, Tensor]) -> dict[str, tuple[int, ...]]:

@@ -27,7 +27,6 @@ from quadric.model.objective import (
     working_dtype,
 )
 from quadric.model.processes import ALONE, Processes
-from quadric.model.products import CsrPattern
 from quadric.model.provenance import Provenance
 from quadric.model.settings import Settings
 from quadric.model.step import LossTerms, Step, values_of
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from quadric.interventions import Latent
+    from quadric.model.fast.products import CsrPattern
 
 
 class TokenErrors(NamedTuple):
@@ -55,7 +55,7 @@ class Group(NamedTuple):
     name: str
     """`vectors` are for AdamW; other names are free."""
     parameters: list[nn.Parameter]
-    pattern: CsrPattern | None = None
+    pattern: "CsrPattern | None" = None
     """Where the entries of a sparse matrix are, if the only parameter holds these."""
 
 
@@ -252,7 +252,11 @@ class Dictionary(nn.Module, ABC):
         processes: Processes = ALONE,
     ) -> Step:
         """What the terms of a loss can ask for about one batch of activations (n, d)."""
-        return Step(self, batch, loss=loss, index=index, steps=steps, processes=processes)
+        return self._step_class(self, batch, loss=loss, index=index, steps=steps, processes=processes)
+
+    @property
+    def _step_class(self) -> type[Step]:
+        return Step
 
     def parameter_groups(self) -> list[Group]:
         """Which parameters an optimizer for matrices updates, and which one for vectors; asked again after `Moved`."""

@@ -3,10 +3,20 @@ squared error, and ReLU and JumpReLU, which are trained elsewhere.
 
 z = keep(ReLU(W_enc (x − b_dec) + b_enc)),    x̂ = W_decᵀ z + b_dec
 
-x is the unit token for dictionaries trained here. `scaling` has what others read instead; some do not subtract b_dec.
+x is the unit token for dictionaries trained here. Those trained elsewhere were trained on another `input`:
+
+    unit           x/‖x‖, as every dictionary trained here
+    own            x
+    constant_norm  x · √d/‖x‖
+    layer_norm     (x − mean of x) / (standard deviation of x + 1e-5), both over the d entries of the token
+
+`prepare` sets the length of a token. Layer norm also takes out a mean, without which the token cannot be compared with
+its reconstruction; therefore it is a part of encoding, and the reconstruction gets the mean and the standard deviation
+of the token back. Some dictionaries do not subtract b_dec.
 """
 
 from abc import abstractmethod
+from math import sqrt
 from typing import Any, ClassVar
 
 import torch
@@ -16,29 +26,25 @@ from torch import Tensor, nn
 from quadric.model.dictionary import Autoencoder
 from quadric.model.forms import Directions
 from quadric.model.provenance import Provenance
-from quadric.model.scaling import at_token_scale, encoder_input, length_of_tokens
-from quadric.model.settings import BatchTopK, Input, JumpReLU, Linear, ReLU, TopK, field_names, settings_or_keywords
+from quadric.model.settings import BatchTopK, Input, JumpReLU, Linear, ReLU, TopK, settings_or_keywords
 from quadric.model.step import Step
-from quadric.model.storage import check_shapes
 
 THRESHOLD_MEMORY = 0.99
+LAYER_NORM_EPSILON = 1e-5
+"""SAELens's. It is added to the standard deviation, not to the variance, and left out on the way back."""
 
 
 class LinearAutoencoder(Autoencoder):
     """Base class: an encoder, a decoder, and the exact error in the product space.
 
     Args:
-        settings: of its kind; or leave it out and give some of the next two, `input` and `subtract_decoder_bias`.
-        n_latents: size of the dictionary.
+        settings: of its kind; or leave it out and give fields of it as keywords, such as `n_latents` and `n_active`.
         d_model: width of the token vectors.
-        n_active: latents that fire per token, by default the paper's 32; TopK and BatchTopK only.
         seed: of the initial weights.
-        input: what the encoder reads of a token, see `scaling`; by default the unit token.
-        subtract_decoder_bias: whether the decoder's bias is subtracted before the encoder.
         provenance: where the activations come from.
         device: of the parameters.
         dtype: of the parameters.
-        tensors: weights to use instead of initial ones, as `tensors()` returns them.
+        keywords: fields of the settings.
     """
 
     settings_class: ClassVar[type[Linear]]
@@ -49,39 +55,16 @@ class LinearAutoencoder(Autoencoder):
         settings: Linear | None = None,
         *,
         d_model: int,
-        n_latents: int | None = None,
-        n_active: int | None = None,
         seed: int = 0,
-        input: Input | None = None,
-        subtract_decoder_bias: bool | None = None,
         provenance: Provenance | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype = torch.float32,
-        tensors: dict[str, Tensor] | None = None,
+        **keywords: Any,
     ) -> None:
-        keywords = {
-            "n_latents": n_latents,
-            "n_active": n_active,
-            "input": input,
-            "subtract_decoder_bias": subtract_decoder_bias,
-        }
-        if n_active is not None and "n_active" not in field_names(self.settings_class):
-            raise ValueError(
-                f"n_active={n_active} has no meaning for a '{self.settings_class.kind}', which has thresholds; leave "
-                "it out"
-            )
         settings = settings_or_keywords(Linear, settings, keywords, self.settings_class)
         super().__init__(settings, d_model, seed=seed, provenance=provenance)
-        self._register(self._initial_tensors() if tensors is None else tensors)
+        self._register(self._initial_tensors())
         self.to(device=device, dtype=dtype)
-
-    @classmethod
-    def from_tensors(
-        cls, settings: Any, d_model: int, tensors: dict[str, Tensor], *, seed: int = 0
-    ) -> "LinearAutoencoder":
-        """Rebuild a dictionary from its settings and what `tensors` returned."""
-        check_shapes(tensors, cls._expected_shapes(settings.n_latents, d_model))
-        return cls(settings, d_model=d_model, seed=seed, tensors=tensors, dtype=tensors["encoder"].dtype)
 
     @property
     def input(self) -> Input:
@@ -151,10 +134,6 @@ class LinearAutoencoder(Autoencoder):
             "decoder_bias": self.decoder_bias,
         }
 
-    @staticmethod
-    def _expected_shapes(k: int, d: int) -> dict[str, tuple[int, ...]]:
-        return {"encoder": (k, d), "decoder": (k, d), "encoder_bias": (k,), "decoder_bias": (d,)}
-
     def extra_repr(self) -> str:
         active = "" if self.n_active is None else f", n_active={self.n_active}"
         read = "" if self.reads_unit_tokens else f", input={self.input!r}"
@@ -223,10 +202,6 @@ class BatchTopKAutoencoder(LinearAutoencoder):
     def tensors(self) -> dict[str, Tensor]:
         return super().tensors() | {"threshold": self.threshold}
 
-    @staticmethod
-    def _expected_shapes(k: int, d: int) -> dict[str, tuple[int, ...]]:
-        return LinearAutoencoder._expected_shapes(k, d) | {"threshold": ()}
-
 
 class ReLUAutoencoder(LinearAutoencoder):
     """Keeps every positive latent: the standard sparse autoencoder, trained elsewhere with a penalty on its latents.
@@ -275,10 +250,6 @@ class JumpReLUAutoencoder(LinearAutoencoder):
     def tensors(self) -> dict[str, Tensor]:
         return super().tensors() | {"thresholds": self.thresholds}
 
-    @staticmethod
-    def _expected_shapes(k: int, d: int) -> dict[str, tuple[int, ...]]:
-        return LinearAutoencoder._expected_shapes(k, d) | {"thresholds": (k,)}
-
 
 CLASSES: dict[type[Linear], type[LinearAutoencoder]] = {
     each.settings_class: each for each in (TopKAutoencoder, BatchTopKAutoencoder, ReLUAutoencoder, JumpReLUAutoencoder)
@@ -289,3 +260,30 @@ CLASSES: dict[type[Linear], type[LinearAutoencoder]] = {
 def class_of(settings: Linear) -> type[LinearAutoencoder]:
     """The dictionary of these settings, which may extend those of one of our kinds."""
     return next(CLASSES[each] for each in type(settings).__mro__ if each in CLASSES)
+
+
+def length_of_tokens(kind: Input, d_model: int) -> float | None:
+    """The length to which tokens are scaled; None where they keep their own."""
+    return {"unit": 1.0, "constant_norm": sqrt(d_model)}.get(kind)
+
+
+def encoder_input(kind: Input, tokens: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+    """Prepared tokens as the encoder reads them."""
+    if kind == "layer_norm":
+        centred = tokens - tokens.mean(-1, keepdim=True)
+        return centred / (centred.std(-1, keepdim=True) + LAYER_NORM_EPSILON)
+    return tokens
+
+
+def at_token_scale(
+    kind: Input, tokens: Float[Tensor, "n d"], reconstruction: Float[Tensor, "n d"]
+) -> Float[Tensor, "n d"]:
+    """Reconstructions of `encoder_input(kind, tokens)` as reconstructions of the prepared tokens."""
+    if kind == "layer_norm":
+        return reconstruction * token_scale(kind, tokens) + tokens.mean(-1, keepdim=True)
+    return reconstruction * token_scale(kind, tokens)
+
+
+def token_scale(kind: Input, tokens: Float[Tensor, "n d"]) -> Float[Tensor, "n 1"]:
+    """How long a step of length 1 in what the encoder reads is in the prepared token; exactly 1 but for layer norm."""
+    return tokens.std(-1, keepdim=True) if kind == "layer_norm" else tokens.new_ones(len(tokens), 1)

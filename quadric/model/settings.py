@@ -191,22 +191,34 @@ def _is_of_strongest(term: Term) -> bool:
     return isinstance(term, Error) and term.top is not None
 
 
+def check_names(kind: type[Settings], given: Mapping[str, Any]) -> None:
+    """Refuse a field that the kind does not have."""
+    known = field_names(kind)
+    if unknown := sorted(given.keys() - set(known)):
+        raise ValueError(
+            f"{', '.join(f'{name}={given[name]!r}' for name in unknown)} has no meaning for kind={kind.kind!r}, "
+            f"which has {', '.join(known)}; leave it out"
+        )
+
+
 def settings_or_keywords(
-    family: type[Of], settings: Of | None, keywords: Mapping[str, Any], make: Callable[..., Of]
+    family: type[Of], settings: Of | None, keywords: Mapping[str, Any], kind: type[Of] | None = None
 ) -> Of:
-    """The settings of a dictionary that is given either settings, or some of them as keywords.
+    """The settings of a dictionary that is given either settings, or some of their fields as keywords.
 
     Args:
         family: what the settings must be.
         settings: as they were given.
         keywords: as they were given; None where one was left out.
-        make: settings from keywords.
+        kind: of the settings that keywords make.
     """
     given = {name: value for name, value in keywords.items() if value is not None}
     if settings is None:
         if "n_latents" not in given:
             raise ValueError("n_latents is missing; give the size of the dictionary")
-        return make(**given)
+        assert kind is not None
+        check_names(kind, given)
+        return kind(**given)
     if not isinstance(settings, family):
         raise ValueError(f"this dictionary has no use for {settings!r}; make one with settings.build(d_model)")
     if given:
@@ -217,12 +229,7 @@ def settings_or_keywords(
 
 def override(settings: Settings, changes: Mapping[str, Any]) -> Settings:
     """The settings with some fields changed; a field that the kind does not have is an error."""
-    known = field_names(type(settings))
-    if unknown := sorted(changes.keys() - set(known)):
-        raise ValueError(
-            f"{', '.join(f'{name}={changes[name]!r}' for name in unknown)} has no meaning for kind={settings.kind!r}, "
-            f"which has {', '.join(known)}; leave it out"
-        )
+    check_names(type(settings), changes)
     return replace(settings, **changes)
 
 
@@ -463,11 +470,6 @@ class Linear(Settings):
         from quadric.model.linear import class_of
 
         return class_of(self)(self, d_model=d_model, seed=seed)
-
-    def restore(self, d_model: int, tensors: "dict[str, torch.Tensor]", *, seed: int = 0) -> "Dictionary":
-        from quadric.model.linear import class_of
-
-        return class_of(self).from_tensors(self, d_model, tensors, seed=seed)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from quadric.model.objective import density_from_norms, kernel_error, product_space_error, quadratic_form
+from quadric.model.objective import density_from_norms, density_norms, kernel_error, product_space_error, quadratic_form
 from quadric.model.processes import ALONE, Processes
 from quadric.model.terms import Term
 
@@ -134,8 +134,12 @@ class Step:
 
     def norms(self, offset: Float[Tensor, " k"] | None) -> LatentNorms:
         """‖z − b‖₁ and ‖z − b‖₂² of every latent over the tokens of all processes."""
-        centred = self.z if offset is None else self.z - offset
-        return LatentNorms(self.total(centred.abs().sum(0)), self.total(centred.square().sum(0)))
+        l1, l2_squared = density_norms(self.z, offset)
+        return LatentNorms(self.total(l1), self.total(l2_squared))
+
+    def backward(self, loss: Float[Tensor, ""], gradient_dtype: str = "auto") -> None:
+        """Gradients of a loss; from rounded factors of this type, where that is known to be faster."""
+        loss.backward()  # type: ignore[no-untyped-call]
 
     def overlap(self) -> Float[Tensor, ""]:
         """Σ_{i≠j} cos²(W_i, W_j) / k, or an estimate from a sample of the latents where K is too large."""
@@ -182,6 +186,32 @@ class PlainStep(Step):
         mixing = dictionary.mixing.matrix().to(dictionary.left.device, dtype)
         return mixing @ plain_gram(*dictionary.factors(dtype, raw=raw), dictionary.symmetric) @ mixing.mT
 
+    @staticmethod
+    def errors_of(
+        dictionary: "BilinearAutoencoder", tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]
+    ) -> "TokenErrors":
+        """Errors of x̃x̃ᵀ and of uuᵀ, for unit tokens u: zᵀKz − 2z·y + 1 with y_i = ⟨W_i, X⟩."""
+        from quadric.model.dictionary import TokenErrors
+
+        own = kernel_error(quadratic_form(latents, PlainStep.kernel_of(dictionary, latents.dtype)), latents)
+        if dictionary.lens.kind == "paper":
+            return TokenErrors(product_space=own, objective=own)
+        left, right = dictionary.factors(tokens.dtype, raw=True)
+        scaled = dictionary.at_own_scale(tokens, latents)
+        cross = ((tokens @ left.mT) * (tokens @ right.mT)) @ dictionary.mixing.matrix().to(tokens).mT
+        raw = quadratic_form(scaled, PlainStep.kernel_of(dictionary, latents.dtype, raw=True))
+        return TokenErrors(product_space=raw - 2 * (scaled * cross).sum(-1) + 1, objective=own)
+
+    @staticmethod
+    def factors_of(dictionary: "BilinearAutoencoder", dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """L and R of the atoms that some latent uses."""
+        return dictionary.factors(dtype)
+
+    @staticmethod
+    def used_weights(dictionary: "BilinearAutoencoder", latents: Float[Tensor, "n k"]) -> Float[Tensor, "n u"]:
+        """Cᵀz, for the atoms that some latent uses."""
+        return dictionary.mixing.unmix(latents)
+
     def errors(self, top: int | None = None) -> Float[Tensor, " n"]:
         kept = self.z
         if top is not None and top < kept.shape[1]:
@@ -200,8 +230,9 @@ class PlainStep(Step):
         width, k = self.inputs.shape[1], self.z.shape[1]
         sums = torch.cat([self.z.sum(0), (self.inputs.mT @ self.inputs).flatten()])
         means = self.total(sums) / self.n_tokens
-        weights = means[:k] @ self.dictionary.mixing.matrix().to(means)
-        left, right = self.dictionary.factors(means.dtype)
+        # X̂ is linear in z, so its mean is that of the mean latents.
+        left, right = self.factors_of(self.dictionary, means.dtype)
+        weights = self.used_weights(self.dictionary, means[None, :k])[0]
         rebuilt = (left * weights[:, None]).mT @ right
         rebuilt = (rebuilt + rebuilt.mT) / 2 if self.dictionary.symmetric else rebuilt
         return MeanForm(rebuilt, means[k:].view(width, width))
@@ -211,22 +242,6 @@ def plain_gram(left: Float[Tensor, "h w"], right: Float[Tensor, "h w"], symmetri
     """G, the inner products of the atoms ½(l rᵀ + r lᵀ), or of the printed l rᵀ."""
     straight = (left @ left.mT) * (right @ right.mT)
     return (straight + (left @ right.mT) * (right @ left.mT)) / 2 if symmetric else straight
-
-
-def plain_errors(
-    dictionary: "BilinearAutoencoder", tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]
-) -> "TokenErrors":
-    """Errors of x̃x̃ᵀ and of uuᵀ, for unit tokens u: zᵀKz − 2z·y + 1 with y_i = ⟨W_i, X⟩."""
-    from quadric.model.dictionary import TokenErrors
-
-    own = kernel_error(quadratic_form(latents, PlainStep.kernel_of(dictionary, latents.dtype)), latents)
-    if dictionary.lens.kind == "paper":
-        return TokenErrors(product_space=own, objective=own)
-    left, right = dictionary.factors(tokens.dtype, raw=True)
-    scaled = dictionary.at_own_scale(tokens, latents)
-    cross = ((tokens @ left.mT) * (tokens @ right.mT)) @ dictionary.mixing.matrix().to(tokens).mT
-    raw = quadratic_form(scaled, PlainStep.kernel_of(dictionary, latents.dtype, raw=True))
-    return TokenErrors(product_space=raw - 2 * (scaled * cross).sum(-1) + 1, objective=own)
 
 
 def step_class() -> type[PlainStep]:

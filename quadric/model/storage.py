@@ -9,7 +9,7 @@ import os
 import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError
@@ -216,14 +216,7 @@ def check_shapes(tensors: dict[str, Tensor], expected: dict[str, tuple[int, ...]
             )
 
 
-@runtime_checkable
-class HasTensors(Protocol):
-    """An autoencoder, as far as hashing needs it."""
-
-    def tensors(self) -> dict[str, Tensor]: ...
-
-
-def weights_sha256(autoencoder: HasTensors) -> str:
+def weights_sha256(autoencoder: "Dictionary") -> str:
     """Hash of an autoencoder's tensors, which identifies the weights that stored results belong to.
 
     Args:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 from quadric._io.progress import Progress, progress_bar
+from quadric._io.records import check_choice, check_positive
 from quadric.data import ActivationCache
 from quadric.data.sources import as_activations
 from quadric.data.storage import NAME as MANIFEST
@@ -16,7 +17,6 @@ from quadric.interop.export_folder import check_replaceable, read_record, replac
 from quadric.interop.passes import Reading, Side
 from quadric.interop.reading import read_dictionary
 from quadric.model import Dictionary
-from quadric.model.checks import check_choice, check_positive
 from quadric.model.storage import weights_sha256
 from quadric.run.evidence import BATCH_TOKENS, DEFAULT_TOKENS, evidence_of_run
 from quadric.run.folder import autoencoder_folder, local_folder

@@ -20,8 +20,7 @@ from quadric.run.config import FILE_NAME, RunConfig, read_run_config
 from quadric.run.folder import load
 from quadric.run.running import extend_run, is_finished, make_learners, new_run, train_run
 from quadric.train import Callback, Cell, Learner, Training, train
-from quadric.train.lenses import estimate_lenses
-from quadric.train.loop import remark
+from quadric.train.loop import estimate_lenses, remark
 
 
 def fit(

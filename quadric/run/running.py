@@ -33,7 +33,7 @@ from quadric.run.telemetry import METRICS, TENSORBOARD, open_sinks
 from quadric.train import Callback, Learner, resume, train
 from quadric.train.checkpoints import Damaged, newest_step, remove_old, remove_unfinished
 from quadric.train.distributed import barrier, current_processes
-from quadric.train.lenses import estimate_lenses
+from quadric.train.loop import estimate_lenses
 
 CHECKPOINTS = "checkpoints"
 

@@ -6,7 +6,6 @@ optimizers   which optimizer updates which parameters; Muon for dense and sparse
 loop         any number of learners on one stream
 checkpoints  the state that a run needs to continue exactly where it stopped
 distributed  means and barriers over several processes
-cost, plan   FLOPs, memory and disk of a run, predicted from its sizes
 """
 
 from quadric._io import attach

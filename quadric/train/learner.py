@@ -10,9 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from quadric.model import Dictionary, Term, values_of
-from quadric.model.products import gradient_products_in
 from quadric.train.distributed import average_gradients, current_processes
-from quadric.train.machine import emulates_bfloat16
 from quadric.train.optimizers import Optimizers
 from quadric.train.settings import ROWS, Training
 
@@ -84,8 +82,7 @@ class Learner:
         numbers = torch.stack([total, *values.values()]).tolist()
         self.report = dict(zip(values, numbers[1:], strict=True)) | dictionary.facts() | {"tokens": step.n_tokens}
         self._check_finite(numbers)
-        with gradient_products_in(self.training.gradient_dtype):
-            total.backward()  # type: ignore[no-untyped-call]
+        step.backward(total, self.training.gradient_dtype)
         average_gradients(dictionary, self.processes)
         self.optimizers.step(decay_at(index, steps, self.training.decay))
         dictionary.after_step(step)
@@ -138,6 +135,12 @@ def warn_of_emulation(training: Training, device: torch.device) -> None:
             "this CPU has no instructions for bfloat16, so gradient_dtype='bfloat16' makes steps slower; leave it out",
             stacklevel=3,
         )
+
+
+def emulates_bfloat16() -> bool:
+    """Whether this CPU is known to lack instructions for products in bfloat16."""
+    found: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+    return found.get("architecture") == "x86_64" and not (found.get("avx512_bf16") or found.get("amx_bf16"))
 
 
 def _optimizer_state(state: dict[str, Tensor], prefix: str) -> dict[int, dict[str, Any]]:

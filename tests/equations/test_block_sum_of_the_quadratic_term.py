@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from quadric.model.products import block_pairs
+from quadric.model.fast.products import block_pairs
 from tests import zoo
 
 

@@ -168,7 +168,7 @@ def test_forms_of_another_lens_are_brought_into_the_first_ones_coordinates():
 def test_a_raw_dictionary_and_one_with_a_lens_are_compared_on_the_raw_token():
     a = through(torch.full((5,), 0.3), 0.4)
     raw = BilinearAutoencoder(d_model=5, n_latents=4, prior="atomic", dtype=torch.float64)
-    left, right = (factors.detach() for factors in a.raw_factors())
+    left, right = (factors.detach() for factors in a.factors(a.left.dtype, raw=True))
     own = torch.stack([(left[i].outer(right[i]) + right[i].outer(left[i])) / 2 for i in range(7)])
     others = torch.stack([raw.form(i) for i in range(4)])
     cross = torch.einsum("ade,bde->ab", own, others)

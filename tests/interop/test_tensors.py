@@ -87,7 +87,7 @@ def test_mistakes_are_one_line(mistake: str) -> None:
 
 @pytest.mark.parametrize("kind", [ReLUAutoencoder, JumpReLUAutoencoder])
 def test_thresholds_and_a_number_of_latents_exclude_each_other(kind) -> None:
-    with pytest.raises(ValueError, match="n_active=3 has no meaning for a"):
+    with pytest.raises(ValueError, match="n_active=3 has no meaning for kind='"):
         kind(d_model=4, n_latents=8, n_active=3)
     ae = kind(d_model=4, n_latents=8)
     assert repr(ae) == f"{kind.__name__}(d_model=4, n_latents=8)"

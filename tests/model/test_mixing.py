@@ -5,17 +5,16 @@ import torch
 from torch.testing import assert_close
 
 from quadric import BilinearAutoencoder
+from quadric.model.fast.products import csr_pattern
+from quadric.model.fast.sparse import Sparse, scattered_mixing
 from quadric.model.mixing import (
     SPARSE_BELOW,
     Composite,
     Dense,
     Identity,
     Masked,
-    Sparse,
-    scattered_mixing,
     with_density,
 )
-from quadric.model.products import csr_pattern
 from tests.exactness import random
 
 

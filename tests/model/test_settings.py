@@ -231,6 +231,14 @@ def test_dictionaries_take_settings_or_keywords_and_not_both():
         (lambda: quadric.TopKAutoencoder(TopK(), d_model=4, n_active=9), "n_active=9 is given beside TopK"),
         (lambda: quadric.BilinearAutoencoder(d_model=4), "n_latents is missing; give the size of the dictionary"),
         (lambda: quadric.TopKAutoencoder(d_model=4), "n_latents is missing"),
+        (
+            lambda: quadric.TopKAutoencoder(d_model=4, n_latents=40, n_hidden=9),
+            "n_hidden=9 has no meaning for kind='topk', which has n_latents, .*n_active; leave it out",
+        ),
+        (
+            lambda: quadric.BilinearAutoencoder(d_model=4, n_latents=8, tied=True),
+            "tied=True has no meaning for kind='composite', which has n_latents, .*same_factors",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             make()

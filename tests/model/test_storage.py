@@ -165,7 +165,7 @@ def test_entries_out_of_place_are_refused():
         tensors = {**ae.tensors(), name: ae.tensors()[name].clone()}
         tensors[name][-1] = place
         with pytest.raises(ValueError, match="not distinct, sorted positions"):
-            type(ae).from_tensors(ae.settings, ae.d_model, tensors)
+            ae.settings.restore(ae.d_model, tensors)
 
 
 def test_missing_folders_name_the_remedy(tmp_path):

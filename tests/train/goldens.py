@@ -39,13 +39,13 @@ import torch
 from torch import Tensor
 
 from quadric.model import BilinearAutoencoder, Density, Dictionary, Error, Mean, Overlap, Settings, Term, settings
-from quadric.model.fast import kernel, latents, step
+from quadric.model.fast import kernel, latents, newton_schulz, step
+from quadric.model.fast.sparse import Sparse
 from quadric.model.fast.step import path_of
 from quadric.model.lens import affine_lens, token_moments
-from quadric.model.mixing import Sparse
 from quadric.model.settings import settings_class
 from quadric.run.fitting import continued
-from quadric.train import Learner, Training, optimizers
+from quadric.train import Learner, Training
 from quadric.train.distributed import join_job, leave_job
 from tests import fresh_process
 
@@ -483,8 +483,8 @@ def _lowered_thresholds(case: Case) -> Iterator[None]:
     places = {
         "largest_gram": [(step, "LARGEST_KERNEL"), (settings, "LARGEST_KERNEL")],
         "most_kept": [(kernel, "MOST_KEPT"), (latents, "MOST_KEPT")],
-        "most_pairs": [(optimizers, "MOST_PAIRS")],
-        "pairs_at_once": [(optimizers, "PAIRS_AT_ONCE")],
+        "most_pairs": [(newton_schulz, "MOST_PAIRS")],
+        "pairs_at_once": [(newton_schulz, "PAIRS_AT_ONCE")],
     }
     with ExitStack() as stack:
         for threshold, constants in places.items():

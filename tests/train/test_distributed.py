@@ -174,7 +174,7 @@ ORTHOGONALIZED = """
 import sys, torch
 from quadric.model.fast.shared import Share
 from quadric.train.distributed import join_job, leave_job
-from quadric.train.optimizers import orthogonalized
+from quadric.model.fast.newton_schulz import orthogonalized
 
 rank = join_job()
 saved = {}

@@ -15,7 +15,7 @@ from quadric import Composite, Training
 from quadric.evaluation import blocks
 from quadric.geometry.neighbours import redundancy
 from quadric.model import settings as settings_module
-from quadric.model.fast import lifted, sampled
+from quadric.model.fast import large, lifted
 from quadric.model.fast import step as fast_step
 from quadric.model.fast.step import path_of
 from quadric.model.step import values_of
@@ -55,7 +55,7 @@ def many_atoms(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(NEIGHBOURS, "LARGEST_KERNEL", H - 1)
     monkeypatch.setattr(blocks, "LARGEST_KERNEL", H - 1)
     monkeypatch.setattr(lifted, "NUMBERS_AT_ONCE", 1000)
-    monkeypatch.setattr(sampled, "SAMPLED_ENTRIES", 64)
+    monkeypatch.setattr(large, "SAMPLED_ENTRIES", 64)
 
 
 def tokens() -> torch.Tensor:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from quadric.model import Atomic, BatchTopK, Composite, Density, Error, Mean, Quadratic, Term
-from quadric.model.mixing import Sparse
+from quadric.model.fast.sparse import Sparse
 from quadric.train import DivergedError, Learner, Training
 from quadric.train.learner import decay_at
 from quadric.train.optimizers import Muon, SparseMuon

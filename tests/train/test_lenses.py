@@ -7,8 +7,8 @@ from torch.testing import assert_close
 from quadric.data.sources import rows_in_memory
 from quadric.model import Atomic
 from quadric.model.objective import unit_tokens
-from quadric.train import Learner, Training, lenses
-from quadric.train.lenses import estimate_lenses
+from quadric.train import Learner, Training, loop
+from quadric.train.loop import estimate_lenses
 
 ROWS = torch.randn(600, 6, generator=torch.Generator().manual_seed(0)) + torch.linspace(0, 2, 6)
 
@@ -22,7 +22,7 @@ def stream(batch: int = 100):
 
 
 def test_it_is_that_of_whole_batches_until_there_are_enough_tokens(monkeypatch):
-    monkeypatch.setattr(lenses, "LENS_TOKENS", 250)
+    monkeypatch.setattr(loop, "LENS_TOKENS", 250)
     one, other, raw = learner(), learner(seed=1), learner("paper")
     estimate_lenses([one, other, raw], stream())
     assert int(one.dictionary.lens.n_tokens) == 300
@@ -33,7 +33,7 @@ def test_it_is_that_of_whole_batches_until_there_are_enough_tokens(monkeypatch):
 
 
 def test_the_stream_begins_again(monkeypatch):
-    monkeypatch.setattr(lenses, "LENS_TOKENS", 250)
+    monkeypatch.setattr(loop, "LENS_TOKENS", 250)
     batches = stream()
     next(iter(batches))
     before = batches.state_dict()
@@ -52,7 +52,7 @@ def test_a_known_lens_is_kept_and_nothing_is_read(monkeypatch):
     one = learner()
     estimate_lenses([one], stream())
     known = one.dictionary.lens
-    monkeypatch.setattr(lenses, "_first_moments", lambda *_: pytest.fail("the stream was read"))
+    monkeypatch.setattr(loop, "_first_moments", lambda *_: pytest.fail("the stream was read"))
     estimate_lenses([one, learner("paper")], stream())
     assert one.dictionary.lens is known
 

@@ -6,18 +6,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from quadric.model.products import csr_pattern
-from quadric.train import optimizers
-from quadric.train.optimizers import (
+from quadric.model.fast import newton_schulz
+from quadric.model.fast.newton_schulz import (
     COEFFICIENTS,
     ROUNDS,
-    Muon,
-    SparseMuon,
     column_pairs,
     count_pairs,
     orthogonalized_on_pattern,
     rounds_for,
 )
+from quadric.model.fast.products import csr_pattern
+from quadric.train.optimizers import Muon, SparseMuon
 from tests.exactness import DTYPES, TOLERANCE, random
 
 
@@ -70,7 +69,7 @@ def test_the_rounds_are_those_of_the_masked_matrix(rows, columns, density, n_rou
 def test_blocks_of_columns_change_no_bit(rows, columns, density, monkeypatch):
     _, pattern, values = sparse(rows, columns, density, torch.float32)
     whole = column_pairs(pattern)
-    monkeypatch.setattr(optimizers, "PAIRS_AT_ONCE", 5)
+    monkeypatch.setattr(newton_schulz, "PAIRS_AT_ONCE", 5)
     cut = column_pairs(pattern)
     assert len(whole.blocks) == 1 < len(cut.blocks)
     assert torch.equal(*(orthogonalized_on_pattern(values[pattern.by_column], each, 3) for each in (whole, cut)))
@@ -78,7 +77,7 @@ def test_blocks_of_columns_change_no_bit(rows, columns, density, monkeypatch):
 
 @pytest.mark.parametrize("shape", [(5, 8), (8, 5)])
 def test_with_every_entry_and_every_round_it_is_muon(shape, monkeypatch):
-    monkeypatch.setattr(optimizers, "rounds_for", lambda pattern: ROUNDS)
+    monkeypatch.setattr(newton_schulz, "rounds_for", lambda pattern: ROUNDS)
     mask, pattern, start = sparse(*shape, 1.0)
     values, weight = torch.nn.Parameter(start.clone()), torch.nn.Parameter(dense_of(mask, start))
     both = SparseMuon(values, pattern, 0.03, 0.95), Muon([weight], 0.03, 0.95)
@@ -115,7 +114,7 @@ def test_an_ordinary_direction_comes_out_near_one_and_a_faint_one_stays_faint(n_
 
 
 def test_too_many_pairs_fall_back_to_scaled_rows(monkeypatch):
-    monkeypatch.setattr(optimizers, "MOST_PAIRS", 3)
+    monkeypatch.setattr(newton_schulz, "MOST_PAIRS", 3)
     mask, pattern, start = sparse(5, 8, 0.6)
     values = torch.nn.Parameter(start.clone())
     values.grad = random(len(start), seed=3)

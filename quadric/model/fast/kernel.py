@@ -13,6 +13,7 @@ Tied factors, L = R, have G = A∘A and ∂/∂L = 4(S∘A)L: two products in al
 """
 
 from collections.abc import Iterator
+from itertools import repeat
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from quadric.model.products import (
+from quadric.model.fast.products import (
     MOST_KEPT,
     CsrPattern,
     add_gradient_product,
@@ -44,9 +45,14 @@ def atom_gram(left: Float[Tensor, "h d"], right: Float[Tensor, "h d"], symmetric
 
     Factors that are one and the same tensor are tied, which takes fewer products.
     """
-    if right is left:
-        return _TiedGram.apply(left)  # type: ignore[no-untyped-call, no-any-return]
-    return _AtomGram.apply(left, right, symmetric)  # type: ignore[no-untyped-call, no-any-return]
+    return _AtomGram.apply(left, right, symmetric, None)  # type: ignore[no-untyped-call, no-any-return]
+
+
+def atom_gram_rows(
+    left: Float[Tensor, "h d"], right: Float[Tensor, "h d"], symmetric: bool, blocks: list[slice]
+) -> Float[Tensor, "1 numbers"]:
+    """Some rows of `atom_gram` in one piece, each block from its diagonal block on, which is halved."""
+    return _AtomGram.apply(left, right, symmetric, blocks)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def cross_gram(
@@ -66,48 +72,53 @@ def cross_gram(
 
 class _AtomGram(torch.autograd.Function):
     """Stores M for the backward pass, which takes as much memory as G, and recomputes the upper halves of A and B
-    unless they are small."""
+    unless they are small. Given blocks of rows, it computes those alone; otherwise all of G."""
 
     @staticmethod
-    def forward(ctx: Any, left: Tensor, right: Tensor, symmetric: bool) -> Tensor:
-        gram = torch.empty(len(left), len(left), dtype=left.dtype, device=left.device)
-        kept = upper_rows(n_kept_overlaps(len(left), symmetric), row_blocks(len(left)), left)
-        for rows, overlaps in by_rows(kept, row_blocks(len(left)), len(left)):
-            write_gram_rows(gram[rows, rows.start :], left, right, rows, overlaps)
-            mirror(gram, rows)
+    def forward(ctx: Any, left: Tensor, right: Tensor, symmetric: bool, blocks: list[slice] | None) -> Tensor:
+        size, is_tied, is_whole = len(left), right is left, blocks is None
+        blocks = row_blocks(size) if blocks is None else blocks
+        gram = left.new_empty(size, size) if is_whole else upper_rows(1, blocks, left)
+        upper = [gram[rows, rows.start :] for rows in blocks] if is_whole else _blocks_of(gram, blocks, size)
+        kept = upper_rows(0 if is_tied else n_kept_overlaps(size, symmetric), blocks, left)
+        for (rows, overlaps), block in zip(by_rows(kept, blocks, size), upper, strict=True):
+            write_gram_rows(block, left, right, rows, overlaps)
+            if is_whole:
+                mirror(gram, rows)
+            else:
+                _diagonal_block(block).mul_(0.5)
+        ctx.blocks, ctx.is_tied, ctx.is_whole = blocks, is_tied, is_whole
         ctx.save_for_backward(left, right, kept)
         return gram
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
         left, right, kept = ctx.saved_tensors
-        grad_left, grad_right = torch.zeros_like(left), torch.zeros_like(right)
-        for rows, overlaps in by_rows(kept, row_blocks(len(left)), len(left)):
-            add_gram_gradients(grad_left, grad_right, symmetric_part(grad, rows), left, right, rows, overlaps)
-        return grad_left, grad_right, None
+        right, blocks = left if ctx.is_tied else right, ctx.blocks
+        grad_left, grad_right = torch.zeros_like(left), None if ctx.is_tied else torch.zeros_like(right)
+        upper = repeat(None) if ctx.is_whole else _blocks_of(grad, blocks, len(left))
+        for (rows, overlaps), half in zip(by_rows(kept, blocks, len(left)), upper, strict=False):
+            share = symmetric_part(grad, rows) if half is None else _gradient_of_gram(half)
+            add_gram_gradients(grad_left, grad_right, share, left, right, rows, overlaps)
+        return grad_left, grad_right, None, None
 
 
-class _TiedGram(torch.autograd.Function):
-    """G = A∘A with A = LLᵀ, whose upper half is computed again in the backward pass."""
+def _blocks_of(numbers: Float[Tensor, "1 numbers"], blocks: list[slice], size: int) -> list[Tensor]:
+    return [block for _, (block,) in by_rows(numbers, blocks, size)]
 
-    @staticmethod
-    def forward(ctx: Any, left: Tensor) -> Tensor:
-        gram = torch.empty(len(left), len(left), dtype=left.dtype, device=left.device)
-        for rows in row_blocks(len(left)):
-            write_tied_gram_rows(gram[rows, rows.start :], left, rows)
-            mirror(gram, rows)
-        ctx.save_for_backward(left)
-        return gram
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        (left,) = ctx.saved_tensors
-        grad_left = torch.zeros_like(left)
-        for rows in row_blocks(len(left)):
-            add_tied_gram_gradient(grad_left, symmetric_part(grad, rows), left, rows)
-        return grad_left
+def _diagonal_block(half: Float[Tensor, "r c"]) -> Float[Tensor, "r r"]:
+    return half[:, : len(half)]
+
+
+def _gradient_of_gram(grad_half: Float[Tensor, "r c"]) -> Float[Tensor, "r c"]:
+    """Rows of the symmetric gradient of G, given that of rows with half of a diagonal block; off the diagonal they
+    stand for two blocks of G."""
+    share = grad_half * 0.5
+    diagonal = _diagonal_block(share)
+    diagonal.copy_(torch.add(diagonal, diagonal.mT).mul_(0.5))
+    return share
 
 
 def n_kept_overlaps(n_atoms: int, symmetric: bool) -> int:
@@ -125,6 +136,9 @@ def write_gram_rows(block: Tensor, left: Tensor, right: Tensor, rows: slice, kep
         rows: which rows.
         kept: memory for the same rows of as many of LRᵀ, RLᵀ, LLᵀ and RRᵀ as `n_kept_overlaps` says.
     """
+    if right is left:
+        _overlaps(left, left, rows, block).square_()
+        return
     left_left, right_right = kept[2:] or (None, None)
     torch.mul(_overlaps(left, left, rows, left_left), _overlaps(right, right, rows, right_right), out=block)
     if kept:
@@ -135,7 +149,7 @@ def write_gram_rows(block: Tensor, left: Tensor, right: Tensor, rows: slice, kep
 
 def add_gram_gradients(
     grad_left: Tensor,
-    grad_right: Tensor,
+    grad_right: Tensor | None,
     share: Tensor,
     left: Tensor,
     right: Tensor,
@@ -146,13 +160,16 @@ def add_gram_gradients(
 
     Args:
         grad_left: ∂/∂L, added to.
-        grad_right: ∂/∂R, added to.
+        grad_right: ∂/∂R, added to; None if L = R.
         share: the rows of S; their mirror image is taken into account.
         left: L.
         right: R.
         rows: which rows.
         kept: what `write_gram_rows` wrote.
     """
+    if grad_right is None:
+        _spread(grad_left, grad_left, _overlaps(left, left, rows).mul_(share), left, left, rows, 4.0)
+        return
     scale = 1.0 if kept else 2.0
     left_left, right_right = kept[2:] or (None, None)
     _spread(grad_left, grad_left, _weighted(share, right_right, right, rows), left, left, rows, scale)
@@ -167,17 +184,6 @@ def add_gram_gradients(
 def _weighted(share: Tensor, overlaps: Tensor | None, factor: Tensor, rows: slice) -> Tensor:
     """Rows of S∘FFᵀ, from the overlaps that were kept or computed again."""
     return _overlaps(factor, factor, rows).mul_(share) if overlaps is None else share * overlaps
-
-
-def write_tied_gram_rows(block: Tensor, left: Tensor, rows: slice) -> None:
-    """Like `write_gram_rows`, for L = R."""
-    torch.mm(left[rows], left[rows.start :].mT, out=block)
-    block.square_()
-
-
-def add_tied_gram_gradient(grad_left: Tensor, share: Tensor, left: Tensor, rows: slice) -> None:
-    """Like `add_gram_gradients`, for L = R."""
-    _spread(grad_left, grad_left, _overlaps(left, left, rows).mul_(share), left, left, rows, 4.0)
 
 
 def _overlaps(one: Tensor, other: Tensor, rows: slice, out: Tensor | None = None) -> Tensor:

@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from quadric.model.products import (
+from quadric.model.fast.products import (
     MOST_KEPT,
     CsrPattern,
     add_gradient_product,
@@ -117,25 +117,29 @@ class _SparseLatents(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, Tensor | None, Tensor, None]:
         tokens, left, right, values, *kept = ctx.saved_tensors
-        if ctx.is_tied:
-            return _tied_gradients(ctx, grad)
+        right = left if ctx.is_tied else right  # one input, which gets the whole gradient
         transposed = csr_matrix(values[ctx.pattern.by_column], ctx.pattern.transposed())
-        grad_left, grad_right, grad_values = (torch.zeros_like(each) for each in (left, right, values))
+        grad_left, grad_values = torch.zeros_like(left), torch.zeros_like(values)
+        grad_right = None if ctx.is_tied else torch.zeros_like(right)
         grad_tokens = torch.empty_like(tokens) if ctx.needs_input_grad[0] else None
-        memory = _Memory()
+        memory, n_factors = _Memory(), 1 if ctx.is_tied else 2
         for some in slices(len(tokens), TOKENS_AT_ONCE):
-            lefts, rights = (
-                (kept.pop(0), kept.pop(0)) if kept else _factor_activations(left, right, tokens[some], memory)
-            )
+            factors = [kept.pop(0) for _ in range(n_factors)] if kept else None
+            lefts, *rest = factors or _factor_activations(left, right, tokens[some], memory)
+            rights = rest[0] if rest else lefts
             share = grad[:, some].contiguous()
             product = torch.mul(lefts, rights, out=memory.take("product", lefts.shape, lefts))
             grad_values += sampled_product(share, product.mT, ctx.pattern)
             spread = csr_product(transposed, share, memory.take("spread", lefts.shape, lefts))
-            for_right, for_left = torch.mul(lefts, spread, out=product), spread.mul_(rights)
+            for_right = None if grad_right is None else torch.mul(lefts, spread, out=product)
+            for_left = spread.mul_(rights) if for_right is not None else spread.mul_(lefts).mul_(2)
             add_gradient_product(grad_left, for_left, tokens[some], 1.0)
-            add_gradient_product(grad_right, for_right, tokens[some], 1.0)
+            if grad_right is not None and for_right is not None:
+                add_gradient_product(grad_right, for_right, tokens[some], 1.0)
             if grad_tokens is not None:
-                grad_tokens[some] = for_left.mT @ left + for_right.mT @ right
+                grad_tokens[some] = for_left.mT @ left
+                if for_right is not None:
+                    grad_tokens[some] += for_right.mT @ right
         return grad_tokens, grad_left, grad_right, grad_values, None
 
 
@@ -162,25 +166,6 @@ def _factor_activations(left: Tensor, right: Tensor, tokens: Tensor, memory: _Me
         torch.mm(factor, tokens.mT, out=None if memory is None else memory.take(name, shape, factor))
         for name, factor in factors.items()
     ]
-
-
-def _tied_gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, None, Tensor, None]:
-    """The gradients of `_SparseLatents` for L = R: both factors are one input, which gets the whole gradient."""
-    tokens, left, _, values, *kept = ctx.saved_tensors
-    transposed = csr_matrix(values[ctx.pattern.by_column], ctx.pattern.transposed())
-    grad_left, grad_values = torch.zeros_like(left), torch.zeros_like(values)
-    grad_tokens = torch.empty_like(tokens) if ctx.needs_input_grad[0] else None
-    memory = _Memory()
-    for some in slices(len(tokens), TOKENS_AT_ONCE):
-        (lefts,) = (kept.pop(0),) if kept else _factor_activations(left, left, tokens[some], memory)
-        share = grad[:, some].contiguous()
-        square = torch.mul(lefts, lefts, out=memory.take("product", lefts.shape, lefts))
-        grad_values += sampled_product(share, square.mT, ctx.pattern)
-        for_left = csr_product(transposed, share, memory.take("spread", lefts.shape, lefts)).mul_(lefts).mul_(2)
-        add_gradient_product(grad_left, for_left, tokens[some], 1.0)
-        if grad_tokens is not None:
-            grad_tokens[some] = for_left.mT @ left
-    return grad_tokens, grad_left, None, grad_values, None
 
 
 @torch.no_grad()

@@ -15,7 +15,7 @@ A symmetric matrix is packed into the p entries on and above its diagonal, those
 products. Printed atoms l rᵀ have forms without symmetry, which are not packed: p = w².
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import sqrt
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from quadric.model.fast.kernel import cross_gram
-from quadric.model.products import MOST_KEPT, CsrPattern
+from quadric.model.fast.products import MOST_KEPT, CsrPattern
 
 NUMBERS_AT_ONCE = 2**22
 """Entries of forms, and of the factors that they are made from, that are held at once: 16 MiB each in float32."""
@@ -93,35 +93,60 @@ def packed_forms(
     return forms
 
 
-class _FormBlock(NamedTuple):
-    """Some latents with about equally many atoms."""
+class _Block(NamedTuple):
+    """Some tokens with about equally many atoms in their latents, or some latents with about equally many atoms."""
 
     places: Int[Tensor, " b"]
-    """Where the latents stand among those that were asked for; among all, they are the latents."""
+    """Where they stand among those that were asked for."""
     entries: Int[Tensor, "b s"]
-    """Positions of their entries among those of C; 0 where a latent has fewer."""
+    """Positions among the entries of C of their latents' atoms."""
+    slots: Int[Tensor, "b s"]
+    """Which of the token's latents the atom is of."""
     exists: Bool[Tensor, "b s"]
 
-    def terms(self, rows: SparseRows) -> _Terms:
-        return _Terms(rows.pattern.columns[self.entries], rows.values[self.entries] * self.exists)
+    def terms(self, rows: SparseRows, latents: Float[Tensor, "b c"] | None = None) -> _Terms:
+        """Their sums of outer products: of the latents times C, or forms."""
+        values = rows.values[self.entries]
+        weights = values if latents is None else latents.gather(1, self.slots) * values
+        return _Terms(rows.pattern.columns[self.entries], weights * self.exists)
 
 
-def _form_blocks(pattern: CsrPattern, width: int, latents: Tensor | None = None) -> Iterator[_FormBlock]:
-    """Latents that have atoms, those with most atoms first, as many at once as `NUMBERS_AT_ONCE` allows."""
-    starts, lengths = pattern.row_starts[:-1], pattern.row_starts.diff()
-    if latents is not None:
-        starts, lengths = starts[latents], lengths[latents]
-    order = lengths.argsort(descending=True, stable=True)
-    order = order[: int(lengths.count_nonzero())]
+def _blocks(indices: Int[Tensor, "n c"], pattern: CsrPattern, n_numbers: Callable[[int], int]) -> Iterator[_Block]:
+    """All tokens, those with most atoms first, as many at once as `NUMBERS_AT_ONCE` allows."""
+    ends = pattern.row_starts.diff()[indices].cumsum(1)
+    order = ends[:, -1].argsort(descending=True, stable=True)
     start = 0
     while start < len(order):
-        longest = int(lengths[order[start]])
-        n_numbers = 2 * width * longest + max(width, longest) ** 2  # factors; a form, or the Gram matrix of its atoms
-        some = order[start : start + max(1, NUMBERS_AT_ONCE // n_numbers)]
-        numbers = torch.arange(longest, device=order.device)
-        exists = numbers < lengths[some, None]
-        yield _FormBlock(some, torch.where(exists, starts[some, None] + numbers, 0), exists)
-        start += len(some)
+        longest = max(1, int(ends[order[start], -1]))
+        tokens = order[start : start + max(1, NUMBERS_AT_ONCE // n_numbers(longest))]
+        yield _block(tokens, indices[tokens], ends[tokens], longest, pattern)
+        start += len(tokens)
+
+
+def _token_blocks(indices: Int[Tensor, "n c"], pattern: CsrPattern, width: int) -> Iterator[_Block]:
+    """Tokens by their latents."""
+    return _blocks(indices, pattern, lambda longest: width * (width + 2 * longest))
+
+
+def _block(tokens: Tensor, indices: Tensor, ends: Tensor, longest: int, pattern: CsrPattern) -> _Block:
+    """Lays the entries of a token's latents one after the other; `ends` are where each latent's stop."""
+    places = torch.arange(longest, device=ends.device).expand(len(tokens), -1).contiguous()
+    exists = places < ends[:, -1:]
+    slots = torch.searchsorted(ends, places, right=True).clamp_(max=ends.shape[1] - 1)
+    # The k-th entry of a token is the one that many places after its latent's first, less those of latents before it.
+    from_end = ends.gather(1, slots) - places
+    entries = pattern.row_starts[indices.gather(1, slots) + 1] - from_end
+    return _Block(tokens, torch.where(exists, entries, 0), slots, exists)
+
+
+def _form_blocks(pattern: CsrPattern, width: int, latents: Tensor | None = None) -> Iterator[_Block]:
+    """Latents that have atoms, as blocks of tokens with one latent each."""
+    latents = torch.arange(pattern.shape[0], device=pattern.columns.device) if latents is None else latents
+
+    def n_numbers(longest: int) -> int:  # factors; a form, or the Gram matrix of its atoms
+        return 2 * width * longest + max(width, longest) ** 2
+
+    return (block for block in _blocks(latents[:, None], pattern, n_numbers) if block.exists.any())
 
 
 @torch.no_grad()
@@ -166,44 +191,6 @@ def few_latents_form(
     return _FewLatentsForm.apply(chosen, indices, left, right, rows.values, rows.pattern, symmetric)  # type: ignore[no-untyped-call, no-any-return]
 
 
-class _TokenBlock(NamedTuple):
-    """Some tokens with about equally many atoms in their latents."""
-
-    tokens: Int[Tensor, " b"]
-    entries: Int[Tensor, "b s"]
-    """Positions among the entries of C of their latents' atoms."""
-    slots: Int[Tensor, "b s"]
-    """Which of the token's latents the atom is of."""
-    exists: Bool[Tensor, "b s"]
-
-    def terms(self, latents: Float[Tensor, "b c"], rows: SparseRows) -> _Terms:
-        weights = latents.gather(1, self.slots) * rows.values[self.entries] * self.exists
-        return _Terms(rows.pattern.columns[self.entries], weights)
-
-
-def _token_blocks(indices: Int[Tensor, "n c"], pattern: CsrPattern, width: int) -> Iterator[_TokenBlock]:
-    """All tokens, those with most atoms first, as many at once as `NUMBERS_AT_ONCE` allows."""
-    ends = pattern.row_starts.diff()[indices].cumsum(1)
-    order = ends[:, -1].argsort(descending=True, stable=True)
-    start = 0
-    while start < len(order):
-        longest = max(1, int(ends[order[start], -1]))
-        tokens = order[start : start + max(1, NUMBERS_AT_ONCE // (width * (width + 2 * longest)))]
-        yield _token_block(tokens, indices[tokens], ends[tokens], longest, pattern)
-        start += len(tokens)
-
-
-def _token_block(tokens: Tensor, indices: Tensor, ends: Tensor, longest: int, pattern: CsrPattern) -> _TokenBlock:
-    """Lays the entries of a token's latents one after the other; `ends` are where each latent's stop."""
-    places = torch.arange(longest, device=ends.device).expand(len(tokens), -1).contiguous()
-    exists = places < ends[:, -1:]
-    slots = torch.searchsorted(ends, places, right=True).clamp_(max=ends.shape[1] - 1)
-    # The k-th entry of a token is the one that many places after its latent's first, less those of latents before it.
-    from_end = ends.gather(1, slots) - places
-    entries = pattern.row_starts[indices.gather(1, slots) + 1] - from_end
-    return _TokenBlock(tokens, torch.where(exists, entries, 0), slots, exists)
-
-
 class _FewLatentsForm(torch.autograd.Function):
     """Reconstructions are kept for the backward pass where they are small, and computed again there otherwise: those of
     2,048 tokens take 8 GiB at d = 1,024. With D = 2g X̂ per token, the gradient of a weight z_i C_ij is l_jᵀ D r_j."""
@@ -223,8 +210,8 @@ class _FewLatentsForm(torch.autograd.Function):
         norms = torch.empty(len(chosen), dtype=chosen.dtype, device=chosen.device)
         kept, keeps = [], len(chosen) * width**2 < MOST_KEPT
         for block in _token_blocks(indices, pattern, width):
-            sums = _rebuilt(block.terms(chosen[block.tokens], rows), left, right, symmetric)
-            norms[block.tokens] = torch.linalg.vector_norm(sums.flatten(1), dim=1)
+            sums = _rebuilt(block.terms(rows, chosen[block.places]), left, right, symmetric)
+            norms[block.places] = torch.linalg.vector_norm(sums.flatten(1), dim=1)
             kept += [sums] if keeps else []
         ctx.pattern, ctx.symmetric = pattern, symmetric
         ctx.save_for_backward(chosen, indices, left, right, values, *kept)
@@ -237,13 +224,13 @@ class _FewLatentsForm(torch.autograd.Function):
         rows = SparseRows(values, ctx.pattern)
         grad_chosen, grad_left, grad_right, grad_values = map(torch.zeros_like, (chosen, left, right, values))
         for block in _token_blocks(indices, ctx.pattern, left.shape[1]):
-            latents = chosen[block.tokens]
-            terms = block.terms(latents, rows)
+            latents = chosen[block.places]
+            terms = block.terms(rows, latents)
             sums = kept.pop(0) if kept else _rebuilt(terms, left, right, ctx.symmetric)
-            share = sums * (2 * grad[block.tokens, None, None])
+            share = sums * (2 * grad[block.places, None, None])
             grad_weights = terms.add_gradients(share, left, right, grad_left, grad_right) * block.exists
             for_latents = torch.zeros_like(latents).scatter_add_(1, block.slots, grad_weights * values[block.entries])
-            grad_chosen[block.tokens] = for_latents
+            grad_chosen[block.places] = for_latents
             grad_weights.mul_(latents.gather(1, block.slots))
             grad_values.index_add_(0, block.entries.flatten(), grad_weights.flatten())
         return grad_chosen, None, grad_left, grad_right, grad_values, None, None

@@ -6,43 +6,20 @@ are a matrix H, and those of all processes make up the Gram matrix and the kerne
     G = Σ (H + Hᵀ),    K = Σ (C H Cᵀ + C Hᵀ Cᵀ),    both over processes.
 
 Only the k×k parts of K are exchanged; no process ever holds G. In the backward pass the gradients of K with respect to
-the tokens of every process are added up to S. From there on every process differentiates its own part of K, and the
-gradients of L, R and C are added up over processes like those of the tokens. With the rows I of a block, the columns
-J from I on, Y = H C_Jᵀ and V = S C_I,
-
-    ∂/∂H = 2 Vᵀ C_J,    ∂/∂C_I = 2 S Yᵀ,    ∂/∂C_J = 2 V H.
+the tokens of every process are added up. From there on every process differentiates its own part of K, and the
+gradients of L, R and C are added up over processes like those of the tokens.
 """
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from quadric.model.fast.kernel import (
-    add_gram_gradients,
-    add_tied_gram_gradient,
-    by_rows,
-    count_upper,
-    n_kept_overlaps,
-    upper_rows,
-    write_gram_rows,
-    write_tied_gram_rows,
-)
-from quadric.model.products import (
-    CsrPattern,
-    csr_matrix,
-    csr_pattern,
-    csr_product,
-    mirror,
-    row_blocks,
-    sampled_product,
-    symmetric_part,
-    transposed_csr_product,
-)
+from quadric.model.fast.kernel import atom_gram_rows, by_rows, count_upper
+from quadric.model.fast.products import CsrPattern, csr_matmul, csr_pattern, mirror, row_blocks
 
 
 class Share(NamedTuple):
@@ -106,190 +83,43 @@ def gram_rows(left: Float[Tensor, "h d"], right: Float[Tensor, "h d"], symmetric
         6
     """
     blocks = share.row_blocks(len(left))
-    inputs = (left, blocks) if right is left else (left, right, symmetric, blocks)
-    function = _TiedGramRows if right is left else _GramRows
-    return GramRows(function.apply(*inputs), blocks, len(left))  # type: ignore[no-untyped-call]
-
-
-class _GramRows(torch.autograd.Function):
-    """As `atom_gram`, on some rows."""
-
-    @staticmethod
-    def forward(ctx: Any, left: Tensor, right: Tensor, symmetric: bool, blocks: list[slice]) -> Tensor:
-        numbers = upper_rows(1, blocks, left)
-        kept = upper_rows(n_kept_overlaps(len(left), symmetric), blocks, left)
-        kept_by_rows = by_rows(kept, blocks, len(left))
-        for (rows, (half,)), (_, overlaps) in zip(by_rows(numbers, blocks, len(left)), kept_by_rows, strict=True):
-            write_gram_rows(half, left, right, rows, overlaps)
-            _diagonal_block(half).mul_(0.5)
-        ctx.blocks = blocks
-        ctx.save_for_backward(left, right, kept)
-        return numbers
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
-        left, right, kept = ctx.saved_tensors
-        grad_left, grad_right = torch.zeros_like(left), torch.zeros_like(right)
-        kept_by_rows = by_rows(kept, ctx.blocks, len(left))
-        for (rows, (half,)), (_, overlaps) in zip(by_rows(grad, ctx.blocks, len(left)), kept_by_rows, strict=True):
-            add_gram_gradients(grad_left, grad_right, _gradient_of_gram(half), left, right, rows, overlaps)
-        return grad_left, grad_right, None, None
-
-
-class _TiedGramRows(torch.autograd.Function):
-    """As `atom_gram` of tied factors, on some rows."""
-
-    @staticmethod
-    def forward(ctx: Any, left: Tensor, blocks: list[slice]) -> Tensor:
-        numbers = upper_rows(1, blocks, left)
-        for rows, (half,) in by_rows(numbers, blocks, len(left)):
-            write_tied_gram_rows(half, left, rows)
-            _diagonal_block(half).mul_(0.5)
-        ctx.blocks = blocks
-        ctx.save_for_backward(left)
-        return numbers
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        (left,) = ctx.saved_tensors
-        grad_left = torch.zeros_like(left)
-        for rows, (half,) in by_rows(grad, ctx.blocks, len(left)):
-            add_tied_gram_gradient(grad_left, _gradient_of_gram(half), left, rows)
-        return grad_left, None
-
-
-def _diagonal_block(half: Float[Tensor, "r c"]) -> Float[Tensor, "r r"]:
-    return half[:, : len(half)]
-
-
-def _gradient_of_gram(grad_half: Float[Tensor, "r c"]) -> Float[Tensor, "r c"]:
-    """Rows of the symmetric gradient of G, given that of H: H holds half of a diagonal block, and off the diagonal it
-    stands for two blocks of G."""
-    share = grad_half * 0.5
-    diagonal = _diagonal_block(share)
-    diagonal.copy_(torch.add(diagonal, diagonal.mT).mul_(0.5))
-    return share
+    return GramRows(atom_gram_rows(left, right, symmetric, blocks), blocks, len(left))
 
 
 def atomic_kernel_part(rows: GramRows) -> Float[Tensor, "h h"]:
     """H + Hᵀ of one process, the part of K for C = I."""
-    return _AtomicKernelPart.apply(rows.numbers, rows.blocks, rows.size)  # type: ignore[no-untyped-call, no-any-return]
-
-
-class _AtomicKernelPart(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, numbers: Tensor, blocks: list[slice], size: int) -> Tensor:
-        kernel = numbers.new_zeros(size, size)
-        for rows, (half,) in by_rows(numbers, blocks, size):
-            kernel[rows, rows.start :] = half
-            kernel[rows.start :, rows] += half.mT
-        ctx.blocks = blocks
-        return kernel
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        grad_numbers = upper_rows(1, ctx.blocks, grad)
-        for rows, (half,) in by_rows(grad_numbers, ctx.blocks, len(grad)):
-            torch.mul(symmetric_part(grad, rows), 2, out=half)
-        return grad_numbers, None, None
+    half = rows.numbers.new_zeros(rows.size, rows.size)
+    for some, block in rows.by_block():
+        half[some, some.start :] = block
+    return half + half.mT
 
 
 def dense_kernel_part(weight: Float[Tensor, "k h"], rows: GramRows) -> Float[Tensor, "k k"]:
     """C(H + Hᵀ)Cᵀ of one process, for dense C."""
-    return _DenseKernelPart.apply(weight, rows.numbers, rows.blocks)  # type: ignore[no-untyped-call, no-any-return]
-
-
-class _DenseKernelPart(torch.autograd.Function):
-    """Stores Y for every block, and H, which is 1/P of the upper half of G."""
-
-    @staticmethod
-    def forward(ctx: Any, weight: Tensor, numbers: Tensor, blocks: list[slice]) -> Tensor:
-        n_latents, size = weight.shape
-        product = weight.new_zeros(n_latents, n_latents)
-        mixed = []
-        for rows, (half,) in by_rows(numbers, blocks, size):
-            mixed.append(half @ weight[:, rows.start :].mT)
-            torch.addmm(product, weight[:, rows], mixed[-1], out=product)
-        ctx.blocks = blocks
-        ctx.save_for_backward(weight, numbers, *mixed)
-        return torch.add(product, product.mT)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        weight, numbers, *mixed = ctx.saved_tensors
-        share = torch.add(grad, grad.mT)  # 2S
-        grad_weight, grad_numbers = torch.zeros_like(weight), torch.empty_like(numbers)
-        grads, halves = (by_rows(each, ctx.blocks, weight.shape[1]) for each in (grad_numbers, numbers))
-        for (rows, (grad_half,)), (_, (half,)), y in zip(grads, halves, mixed, strict=True):
-            spread = share @ weight[:, rows]  # 2V
-            torch.mm(spread.mT, weight[:, rows.start :], out=grad_half)
-            if ctx.needs_input_grad[0]:
-                own, beyond = grad_weight[:, rows], grad_weight[:, rows.start :]
-                torch.addmm(own, share, y.mT, out=own)
-                torch.addmm(beyond, spread, half, out=beyond)
-        return grad_weight, grad_numbers, None
+    product = weight.new_zeros(len(weight), len(weight))
+    for some, half in rows.by_block():
+        product = torch.addmm(product, weight[:, some], half @ weight[:, some.start :].mT)
+    return product + product.mT
 
 
 def sparse_kernel_part(values: Float[Tensor, " nnz"], pattern: CsrPattern, rows: GramRows) -> Float[Tensor, "k k"]:
     """C(H + Hᵀ)Cᵀ of one process, for sparse C, differentiable in C's values and in H."""
-    return _SparseKernelPart.apply(values, pattern, rows.numbers, rows.blocks)  # type: ignore[no-untyped-call, no-any-return]
+    product = values.new_zeros(pattern.shape[0], pattern.shape[0])
+    for some, half in rows.by_block():
+        beyond = _times_columns(values, pattern, slice(some.start, pattern.shape[1]), half.mT)
+        product = product + _times_columns(values, pattern, some, beyond.mT)
+    return product + product.mT
 
 
-class _SparseKernelPart(torch.autograd.Function):
-    """Stores Y for every block, and H."""
-
-    @staticmethod
-    def forward(ctx: Any, values: Tensor, pattern: CsrPattern, numbers: Tensor, blocks: list[slice]) -> Tensor:
-        product = values.new_zeros(pattern.shape[0], pattern.shape[0])
-        mixed, columns = [], []
-        for rows, (half,) in by_rows(numbers, blocks, pattern.shape[1]):
-            own = _columns(pattern, rows)
-            beyond = _columns(pattern, slice(rows.start, pattern.shape[1]))
-            mixed.append(transposed_csr_product(beyond.matrix(values), half.mT))
-            product += csr_product(own.matrix(values), mixed[-1])
-            columns.append((own, beyond))
-        ctx.blocks, ctx.columns, ctx.size = blocks, columns, pattern.shape[1]
-        ctx.save_for_backward(values, numbers, *mixed)
-        return torch.add(product, product.mT)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, Tensor, None]:
-        values, numbers, *mixed = ctx.saved_tensors
-        share = torch.add(grad, grad.mT)  # 2S
-        grad_values, grad_numbers = torch.zeros_like(values), torch.empty_like(numbers)
-        grads, halves = (by_rows(each, ctx.blocks, ctx.size) for each in (grad_numbers, numbers))
-        for (_, (grad_half,)), (_, (half,)), y, (own, beyond) in zip(grads, halves, mixed, ctx.columns, strict=True):
-            spread = transposed_csr_product(own.transposed_matrix(values), share)  # 2V
-            grad_half.copy_(transposed_csr_product(beyond.transposed_matrix(values), spread))
-            grad_values[own.entries] += sampled_product(share, y.mT, own.pattern)
-            grad_values[beyond.entries] += sampled_product(spread, half, beyond.pattern)
-        return grad_values, None, grad_numbers, None
-
-
-class _Columns(NamedTuple):
-    """Some columns of a sparse matrix."""
-
-    pattern: CsrPattern
-    entries: Int[Tensor, " some"]
-    """Their entries, among those of the whole matrix."""
-
-    def matrix(self, values: Float[Tensor, " nnz"]) -> Tensor:
-        return csr_matrix(values[self.entries], self.pattern)
-
-    def transposed_matrix(self, values: Float[Tensor, " nnz"]) -> Tensor:
-        return csr_matrix(values[self.entries][self.pattern.by_column], self.pattern.transposed())
-
-
-def _columns(pattern: CsrPattern, columns: slice) -> _Columns:
+def _times_columns(
+    values: Float[Tensor, " nnz"], pattern: CsrPattern, columns: slice, dense: Float[Tensor, "some m"]
+) -> Float[Tensor, "rows m"]:
+    """Some columns of a sparse matrix times a dense one."""
     inside = ((pattern.columns >= columns.start) & (pattern.columns < columns.stop)).nonzero()[:, 0]
     rows = torch.arange(pattern.shape[0], device=inside.device).repeat_interleave(pattern.row_starts.diff())
     shape = (pattern.shape[0], columns.stop - columns.start)
-    return _Columns(csr_pattern(rows[inside], pattern.columns[inside] - columns.start, shape), inside)
+    some = csr_pattern(rows[inside], pattern.columns[inside] - columns.start, shape)
+    return csr_matmul(values[inside], some, dense.contiguous())
 
 
 # Products of matrices that every process holds, each computed in part by every process. The parts are copied to the

@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from quadric._io.progress import Progress, no_progress
+from quadric._io.records import check_choice
 from quadric.data.forward import predictions, replace_at
 from quadric.data.hook_points import HookPoint, HookPointError, parse_hook_point
 from quadric.data.models import LanguageModel, model_in_memory
@@ -22,7 +23,6 @@ from quadric.evaluation.record import Predictions, PredictionSums
 from quadric.evidence import Evidence
 from quadric.interventions.latents import Latent
 from quadric.model import Dictionary, Provenance
-from quadric.model.checks import check_choice
 from quadric.model.linear import LinearAutoencoder
 from quadric.model.storage import weights_sha256
 from quadric.studies.steering.measures import CorpusSpace, LatentTokens, divergence, hellinger, latent_tokens, mass

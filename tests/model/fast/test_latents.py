@@ -6,7 +6,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from quadric.model.fast import latents
 from quadric.model.fast.latents import kept_latents, latent_errors, sparse_latents, strongest
-from quadric.model.products import csr_pattern
+from quadric.model.fast.products import csr_pattern
 from tests.exactness import DTYPES, random
 
 

@@ -16,7 +16,7 @@ from quadric.model.fast.lifted import (
     product_width,
     unpacked,
 )
-from quadric.model.fast.storage import sparse_rows_of
+from quadric.model.fast.step import FastStep, sparse_rows_of
 from tests import naive
 from tests.exactness import random
 from tests.model.fast.test_step import SPARSE, make
@@ -41,7 +41,7 @@ def test_forms_norms_and_reconstructions_are_the_materialized_ones(variety, numb
     monkeypatch.setattr(lifted, "NUMBERS_AT_ONCE", numbers_at_once)
     ae = make(variety).requires_grad_(False)
     forms, z = naive.forms(ae), random(6, ae.n_latents)
-    given = (*ae.used_factors(torch.float64), sparse_rows_of(ae.mixing, ae.left), ae.symmetric)
+    given = (*FastStep.factors_of(ae, torch.float64), sparse_rows_of(ae.mixing, ae.left), ae.symmetric)
     some = torch.tensor([5, 0, 2])  # of the uneven dictionary the last one is empty
     assert_close(unpacked(packed_forms(some, *given), forms.shape[1], ae.symmetric), forms[some])
     assert_close(form_norms(*given), forms.flatten(1).norm(dim=1))

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
-from quadric.model import products
+from quadric.model.fast import products
 from quadric.model.fast.kernel import atom_gram, dense_kernel
 from quadric.model.fast.shared import Share, atomic_kernel_part, dense_kernel_part, gram_rows
-from quadric.model.fast.storage import kernel_of, kernel_part_of
+from quadric.model.fast.step import FastStep, kernel_of, kernel_part_of
 from tests.exactness import random, small_blocks  # noqa: F401
 from tests.model.fast.test_step import VARIETIES, make
 from tests.model.test_step import assert_same_gradients
@@ -47,9 +47,9 @@ def test_areas_are_equal(size, n_processes):
 def test_parts_of_every_kind_of_kernel_add_up(variety, n_processes, small_blocks):  # noqa: F811
     """Value and gradients of all parameters, through the mixing."""
     ae = make(variety)
-    left, right = ae.used_factors(torch.float64)
+    left, right = FastStep.factors_of(ae, torch.float64)
     parts = (kernel_part_of(ae.mixing, gram_rows(left, right, ae.symmetric, each)) for each in shares(n_processes))
-    ours, expected = sum(parts), kernel_of(ae.mixing, atom_gram(*ae.used_factors(torch.float64), ae.symmetric))
+    ours, expected = sum(parts), kernel_of(ae.mixing, atom_gram(*FastStep.factors_of(ae, torch.float64), ae.symmetric))
     torch.testing.assert_close(ours, expected, rtol=1e-10, atol=1e-12)
     weight = random(*ours.shape, seed=9)
     assert_same_gradients((ours * weight).sum(), (expected * weight).sum(), ae, 1e-10)

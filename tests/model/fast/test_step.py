@@ -4,11 +4,12 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from quadric.model import Density, Error, Mean, Overlap, PlainStep, products, values_of
-from quadric.model.fast import kernel, latents, lifted
+from quadric.model import Density, Error, Mean, Overlap, PlainStep, values_of
+from quadric.model.fast import kernel, latents, lifted, products
 from quadric.model.fast import step as fast_step
+from quadric.model.fast.sparse import Sparse
 from quadric.model.fast.step import FastStep, error_path, path_of
-from quadric.model.mixing import Entries, Masked, Sparse
+from quadric.model.mixing import Entries, Masked
 from tests import naive, zoo
 from tests.exactness import random
 from tests.model.test_step import TERMS, assert_same_gradients, gradients

@@ -12,15 +12,15 @@ from typing import Literal, NamedTuple
 
 from quadric.model.bilinear import mixing_density_at
 from quadric.model.fast.kernel import count_upper, n_kept_overlaps
+from quadric.model.fast.large import SAMPLED_ENTRIES
 from quadric.model.fast.latents import TOKENS_AT_ONCE, keeps_activations
 from quadric.model.fast.lifted import NUMBERS_AT_ONCE, product_width
-from quadric.model.fast.sampled import SAMPLED_ENTRIES
+from quadric.model.fast.newton_schulz import MOST_PAIRS, ROUNDS
+from quadric.model.fast.products import MOST_KEPT, row_blocks
 from quadric.model.fast.step import DEFAULT_BLOCK, ErrorPath, error_path
 from quadric.model.mixing import SPARSE_BELOW
-from quadric.model.products import MOST_KEPT, row_blocks
 from quadric.model.settings import Bilinear, Composite, Linear, Quadratic, Settings
 from quadric.model.terms import Term
-from quadric.train.optimizers import MOST_PAIRS, ROUNDS
 
 FLOAT = 4
 ALLOCATOR_OVERHEAD = 1.2

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
-from quadric.model import products
-from quadric.model.products import (
+from quadric.model.fast import products
+from quadric.model.fast.products import (
     block_pairs,
     csr_matmul,
     csr_pattern,

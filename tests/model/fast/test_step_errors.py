@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from quadric.model.fast.errors import token_errors
-from quadric.model.step import plain_errors
+from quadric.model import PlainStep
+from quadric.model.fast.step import FastStep
 from tests import naive, zoo
 from tests.model.fast.test_step import BOTH, CASES, make, paths  # noqa: F401
 
@@ -17,7 +17,7 @@ def test_both_errors_and_their_gradients(variety, way, blocks):
     leaves = [x, ae.left, ae.right]
     expected = naive.errors(ae, x)
     wanted = torch.autograd.grad(expected.sum(), leaves)
-    for errors in (token_errors, plain_errors):
+    for errors in (FastStep.errors_of, PlainStep.errors_of):
         unit = ae.prepare(x)
         found = errors(ae, unit, ae.encode_prepared(unit))
         assert_close(found.product_space, expected, rtol=1e-9, atol=1e-12)
@@ -35,5 +35,5 @@ def test_errors_of_changed_latents_are_those_of_what_they_rebuild(variety):
     latents = ae.encode_prepared(unit) * (torch.arange(ae.n_latents) % 2)
     inputs = torch.nn.functional.normalize(naive.seen(ae, unit))
     residual = torch.einsum("nk,kde->nde", latents, naive.forms(ae)) - naive.lift(inputs)
-    for errors in (token_errors, plain_errors):
+    for errors in (FastStep.errors_of, PlainStep.errors_of):
         assert_close(errors(ae, unit, latents).objective, residual.square().sum((1, 2)))

@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from quadric.model.fast import sampled
+from quadric.model.fast import large
 from quadric.model.fast.kernel import atom_gram, kernel_overlap
+from quadric.model.fast.large import sampled_latents, sampled_overlap
 from quadric.model.fast.lifted import SparseRows
-from quadric.model.fast.sampled import sampled_latents, sampled_overlap
-from quadric.model.products import csr_pattern
+from quadric.model.fast.products import csr_pattern
 from tests.exactness import assert_same, random
 
 # Latents of very different lengths, two of them empty, and atoms that resemble each other.
@@ -36,7 +36,7 @@ def test_with_all_latents_in_the_sample_it_is_exact_with_its_gradients():
 
 @pytest.mark.parametrize("entries", [1, 20, 60])
 def test_a_sample_is_right_on_average(entries, monkeypatch):
-    monkeypatch.setattr(sampled, "SAMPLED_ENTRIES", entries)
+    monkeypatch.setattr(large, "SAMPLED_ENTRIES", entries)
     n_seeds = 300
     found = torch.cat([estimate(*INPUTS, seed=seed) for seed in range(n_seeds)])
     assert len(sampled_latents(PATTERN, 0)) < 12

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 import torch
 
+from benchmarks.measure import counted_flops
 from quadric import Atomic, BatchTopK, Composite, Quadratic, Settings, TopK
 from quadric.model.fast import step as fast_step
+from quadric.model.fast.sparse import Sparse
 from quadric.model.lens import affine_lens, token_moments
-from quadric.model.mixing import Sparse
 from quadric.model.settings import KINDS
 from quadric.model.terms import Density, Error, Overlap, Term
+from quadric.run.cost import ALLOCATOR_OVERHEAD, FormsStep, Phase, half_share, phases
 from quadric.train import Learner, Training
 from quadric.train.checkpoints import Checkpoint, write_checkpoint
-from quadric.train.cost import ALLOCATOR_OVERHEAD, FormsStep, Phase, half_share, phases
-from quadric.train.counting import counted_flops
 
 STEPS, FROZEN = 100, 90  # and a step at which the mask no longer changes
 
