@@ -17,8 +17,8 @@ from torch import Tensor
 from quadric.evaluation.blocks import BlockAccumulator, BlockErrors, can_be_split
 from quadric.geometry.neighbours import redundancy
 from quadric.model import Dictionary
-from quadric.model.objective import density_from_norms, density_norms
 from quadric.model.fast.products import slices
+from quadric.model.objective import density_from_norms, density_norms
 
 DENSE = 0.5
 """A latent is dense if its Hoyer density exceeds this; Gaussian noise has 0.8."""

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from quadric._io.files import read_json, shown
 from quadric.model import LinearAutoencoder, Provenance
-from quadric.model.linear import class_of
 from quadric.model.settings import Input, JumpReLU, Linear, ReLU, TopK
 
 BY_TENSORS = "or give its tensors to quadric.linear_dictionary"
