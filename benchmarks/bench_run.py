@@ -27,7 +27,7 @@ from quadric.model.fast.sparse import scattered_mixing
 from quadric.model.lens import affine_lens, token_moments
 from quadric.model.objective import hoyer_density, unit_tokens
 from quadric.model.terms import Term
-from quadric.run.cost import phases
+from quadric.studies.planning.costs import phases
 from quadric.train import Cell, Learner, Training
 
 ATOMS, ALPHA = 16, 0.3

@@ -38,7 +38,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from quadric.model import BilinearAutoencoder, Density, Error
-from quadric.run.cost import phases
+from quadric.studies.planning.costs import phases
 from quadric.train import Learner, Training
 from quadric.train.learner import emulates_bfloat16
 

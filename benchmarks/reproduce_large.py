@@ -52,9 +52,9 @@ from quadric.data import describe, find_model
 from quadric.data.corpus import CorpusConfig
 from quadric.data.models import load_shape
 from quadric.run.config import RunConfig
-from quadric.run.cost import LinearStep, phases
-from quadric.run.planning import matmul_rate
 from quadric.run.recipes import PAPER
+from quadric.studies.planning.costs import LinearStep, phases
+from quadric.studies.planning.planning import matmul_rate
 from quadric.studies.sweep.rows import row_path
 from quadric.train import Learner
 from quadric.train.settings import GradientDtype

@@ -9,7 +9,6 @@ latent_form(ae, i)       a latent as a `Form`, which can be added, subtracted, s
 shape_of, level_set      which quadric a spectrum describes, and its axes and radii
 read(ae, i, centre)      a latent as a quadric about the centre of the tokens: its linear part, shape and curvature
 redundancy(ae)           which latents are empty, and which are copies of others
-log_receptive_field_share    how much of the unit sphere a latent fires on
 neighbours(ae)           the latents that live in nearly the same subspace
 frobenius_similarity, hungarian_similarity, compare    how much two autoencoders agree
 without_mean(ae)         the quadratic blocks alone: do two autoencoders agree in more than the mean token?
@@ -24,7 +23,6 @@ from quadric.geometry.dictionary_geometry import DictionaryGeometry, dictionary_
 from quadric.geometry.forms import Form, combination, latent_form, spectrum
 from quadric.geometry.neighbours import Neighbours, Redundancy, neighbours, redundancy
 from quadric.geometry.quadrics import Quadric, read
-from quadric.geometry.receptive_field import log_half_space_share, log_receptive_field_share, log_slab_share
 from quadric.geometry.shapes import SHAPES, LevelSet, Shape, level_set, shape_of
 from quadric.geometry.similarity import (
     HungarianSimilarity,
@@ -62,9 +60,6 @@ __all__ = [
     "kept_geometry",
     "latent_form",
     "level_set",
-    "log_half_space_share",
-    "log_receptive_field_share",
-    "log_slab_share",
     "neighbours",
     "read",
     "redundancy",

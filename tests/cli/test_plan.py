@@ -5,8 +5,8 @@ import json
 import pytest
 
 from quadric.cli import main
-from quadric.run import planning
-from quadric.run.planning import RunPlan
+from quadric.studies.planning import planning
+from quadric.studies.planning.planning import RunPlan
 from tests.data.tiny import save_tiny
 from tests.tiny_runs import flags, make_tiny_world
 

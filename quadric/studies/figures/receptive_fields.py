@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quadric.geometry import log_half_space_share, log_slab_share
 from quadric.studies.figures.figure_data import FigureData
 from quadric.studies.figures.style import BLACK, BLUE, GREEN, GREY, VERMILION, Drawn, panels
+from quadric.studies.receptive_field import log_half_space_share, log_slab_share
 from quadric.studies.sweep.rows import Row
 
 FIRST, SECOND = (0.94, 0.34), (-0.34, 0.94)

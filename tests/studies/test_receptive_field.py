@@ -8,8 +8,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quadric.geometry import log_half_space_share, log_receptive_field_share, log_slab_share
-from quadric.geometry.receptive_field import _log_positive_share
+from quadric.studies.receptive_field import (
+    _log_positive_share,
+    log_half_space_share,
+    log_receptive_field_share,
+    log_slab_share,
+)
 
 WIDTHS = [2, 3, 5, 64, 1024, 16384]
 THRESHOLDS = [1e-9, 1e-4, 0.01, 0.25, 0.5, 0.9, 0.999999]

@@ -17,7 +17,7 @@ from quadric.model.fast.sparse import Sparse
 from quadric.model.lens import affine_lens, token_moments
 from quadric.model.settings import KINDS
 from quadric.model.terms import Density, Error, Overlap, Term
-from quadric.run.cost import ALLOCATOR_OVERHEAD, FormsStep, Phase, half_share, phases
+from quadric.studies.planning.costs import ALLOCATOR_OVERHEAD, FormsStep, Phase, half_share, phases
 from quadric.train import Learner, Training
 from quadric.train.checkpoints import Checkpoint, write_checkpoint
 

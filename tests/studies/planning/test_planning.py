@@ -8,9 +8,9 @@ import pytest
 
 from quadric import Atomic, Composite, Quadratic, TopK, Training
 from quadric.model.settings import Settings
-from quadric.run import planning
-from quadric.run.cost import Phase, phases
-from quadric.run.planning import RunPlan, matmul_rate, measured_seconds, plan_run
+from quadric.studies.planning import planning
+from quadric.studies.planning.costs import Phase, phases
+from quadric.studies.planning.planning import RunPlan, matmul_rate, measured_seconds, plan_run
 from quadric.train import Cell, Learner
 
 TRAINING, SHORT = Training(steps=300), Training(steps=40)

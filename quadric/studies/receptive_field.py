@@ -38,7 +38,8 @@ def log_slab_share(threshold: float, d_model: int) -> float:
         The natural logarithm, finite where the share is too small for a float.
 
     Example:
-        >>> round(geometry.log_slab_share(0.5, 1024))
+        >>> from quadric.studies.receptive_field import log_slab_share
+        >>> round(log_slab_share(0.5, 1024))
         -358
     """
     _check_width(d_model)
@@ -60,7 +61,8 @@ def log_half_space_share(threshold: float, d_model: int) -> float:
         The natural logarithm.
 
     Example:
-        >>> round(geometry.log_half_space_share(0.5, 1024))
+        >>> from quadric.studies.receptive_field import log_half_space_share
+        >>> round(log_half_space_share(0.5, 1024))
         -151
     """
     if threshold >= 0:
@@ -80,8 +82,8 @@ def log_receptive_field_share(eigenvalues: Float[Tensor, " r"], threshold: float
         The natural logarithm of the share.
 
     Example:
-        >>> import torch
-        >>> round(geometry.log_receptive_field_share(torch.tensor([1.0, 1.0]), 0.5, 64), 2)
+        >>> from quadric.studies.receptive_field import log_receptive_field_share
+        >>> round(log_receptive_field_share(torch.tensor([1.0, 1.0]), 0.5, 64), 2)
         -21.49
     """
     _check_width(d_model)

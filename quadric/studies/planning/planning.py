@@ -11,7 +11,7 @@ from quadric._io.progress import Progress, no_progress
 from quadric.model import Composite, Dictionary, Settings
 from quadric.model.lens import affine_lens, token_moments
 from quadric.model.settings import Bilinear
-from quadric.run.cost import FormsStep, Phase, StepSize, phases
+from quadric.studies.planning.costs import FormsStep, Phase, StepSize, phases
 from quadric.train.learner import Learner
 from quadric.train.settings import Cell, Training
 
