@@ -18,18 +18,19 @@ import re
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from quadric._io.files import NotWritableError, remove_leftovers
 from quadric._io.locks import BusyError, only_writer, writer_of
 from quadric._io.progress import Progress, no_progress
-from quadric.geometry import DictionaryGeometry, dictionary_geometry, kept_geometry
-from quadric.geometry.centring import CentreLike
-from quadric.geometry.dictionary_geometry import stored_geometry
 from quadric.interop.reading import check_complete, dictionary_folders, is_dictionary, read_dictionary
 from quadric.model import Dictionary
 from quadric.model.storage import CONFIG_NAME
 from quadric.run.hub import download
+
+if TYPE_CHECKING:
+    from quadric.geometry import DictionaryGeometry
+    from quadric.geometry.centring import CentreLike
 
 AUTOENCODERS = "autoencoders"
 RUN_CONFIG_NAME = "run.json"
@@ -179,8 +180,8 @@ def geometry_of_run(
     autoencoder: Dictionary,
     on_progress: Progress = no_progress,
     *,
-    moments: CentreLike | None = None,
-) -> DictionaryGeometry:
+    moments: "CentreLike | None" = None,
+) -> "DictionaryGeometry":
     """The geometry of one autoencoder of a run, from the run folder or computed and kept there.
 
     Args:
@@ -194,6 +195,10 @@ def geometry_of_run(
     Returns:
         The geometry of exactly these weights about exactly this centre.
     """
+    # Imported here: training loads runs, and needs no geometry.
+    from quadric.geometry import dictionary_geometry, kept_geometry
+    from quadric.geometry.dictionary_geometry import stored_geometry
+
     folder = geometry_folder(run, name)
     if (known := stored_geometry(autoencoder, folder, moments=moments)) is not None:
         return known
@@ -206,7 +211,7 @@ def geometry_of_run(
         return kept_geometry(autoencoder, folder, on_progress, moments=moments)
 
 
-def known_geometry(run: str | Path, autoencoder: Dictionary, name: str | None = None) -> DictionaryGeometry | None:
+def known_geometry(run: str | Path, autoencoder: Dictionary, name: str | None = None) -> "DictionaryGeometry | None":
     """The geometry that a run folder holds for an autoencoder, about whichever centre; None if it holds none.
 
     Args:
@@ -217,6 +222,8 @@ def known_geometry(run: str | Path, autoencoder: Dictionary, name: str | None = 
     Returns:
         The geometry, or None.
     """
+    from quadric.geometry.dictionary_geometry import stored_geometry
+
     folder = Path(run)
     if not folder.is_dir():
         return None
