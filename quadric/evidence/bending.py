@@ -287,7 +287,8 @@ def _gauss_newton(
     matrix = (moved @ moved.mT).double()
     damping = DAMPING * matrix.diagonal(dim1=1, dim2=2).mean(1).clamp(min=1e-30)
     matrix = matrix + damping[:, None, None] * torch.eye(places.shape[1], dtype=torch.float64)
-    return torch.linalg.solve(matrix, (moved @ residuals[..., None]).double())[..., 0].float()
+    change: Tensor = torch.linalg.solve(matrix, (moved @ residuals[..., None]).double())
+    return change[..., 0].float()
 
 
 def _explained(truth: Float32[Array, "b n"], predicted: Float64[Array, "b n"]) -> Float64[Array, " b"]:

@@ -67,7 +67,8 @@ class Curve(NamedTuple):
 
 def bin_sizes(n: int) -> Int64[Array, " b"]:
     """Tokens per bin: small at both ends, growing towards the middle, n in all."""
-    largest, side, size = max(SMALLEST_BIN, n // MIDDLE_BINS), [], float(SMALLEST_BIN)
+    largest, size = max(SMALLEST_BIN, n // MIDDLE_BINS), float(SMALLEST_BIN)
+    side: list[int] = []
     while size < largest and 2 * (sum(side) + round(size)) <= n // 2:
         side.append(round(size))
         size *= GROWTH
