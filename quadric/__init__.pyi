@@ -30,6 +30,7 @@ from .model import Dictionary as Dictionary
 from .model import LossTerms as LossTerms
 from .model import Quadratic as Quadratic
 from .model import Settings as Settings
+from .model import Subspaces as Subspaces
 from .model import Term as Term
 from .model import TopK as TopK
 from .model import TopKAutoencoder as TopKAutoencoder

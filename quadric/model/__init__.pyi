@@ -21,6 +21,7 @@ from .settings import JumpReLU as JumpReLU
 from .settings import Quadratic as Quadratic
 from .settings import ReLU as ReLU
 from .settings import Settings as Settings
+from .settings import Subspaces as Subspaces
 from .settings import TopK as TopK
 from .settings import register as register
 from .step import LossTerms as LossTerms
@@ -28,6 +29,7 @@ from .step import PlainStep as PlainStep
 from .step import Step as Step
 from .step import values_of as values_of
 from .storage import load_pretrained as load_pretrained
+from .subspaces import SubspaceAutoencoder as SubspaceAutoencoder
 from .terms import Density as Density
 from .terms import Error as Error
 from .terms import Mean as Mean

@@ -6,6 +6,7 @@ classes. This file imports no torch, so that flags and help are there at once; `
     atomic      each latent is one atom                         C = I
     composite   each latent mixes a few of all atoms            only the globally largest |C|
     quadratic   each latent mixes all atoms                     C dense
+    subspaces   each latent is a small subspace                 P_iᵀP_i, decoded linearly
     topk, batch_topk, relu, jumprelu                            linear dictionaries
 """
 
@@ -509,6 +510,48 @@ class BatchTopK(WithActive):
     """
 
     trains_in_one_process = True
+
+
+@register("subspaces")
+@dataclass(frozen=True, kw_only=True)
+class Subspaces(Settings):
+    """Each latent is a subspace of a few dimensions; the `n_active` with most energy in a token rebuild it linearly.
+
+    Example:
+        >>> quadric.Subspaces(n_latents=64, rank=2, n_active=4).build(16)
+        SubspaceAutoencoder(kind='subspaces', d_model=16, n_latents=64, rank=2, n_active=4)
+    """
+
+    rank: int = 4
+    """Dimensions of a subspace."""
+    n_active: int = 8
+    """Subspaces that fire per token."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("rank", "n_active"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} is not positive; give at least 1")
+        if self.n_active > self.n_latents:
+            raise ValueError(f"n_active={self.n_active} exceeds n_latents={self.n_latents}; lower n_active")
+
+    @property
+    def lens_name(self) -> str:
+        return "affine"
+
+    def default_loss(self) -> tuple[Term, ...]:
+        """Squared error; the product-space error and the density are reported and not trained."""
+        return (SquaredError(), Error(weight=0.0), Density(0.0))
+
+    def build(self, d_model: int, *, lens: "Lens | None" = None, seed: int = 0) -> "Dictionary":
+        from quadric.model.subspaces import SubspaceAutoencoder
+
+        return SubspaceAutoencoder(self, d_model, lens=lens, seed=seed)
+
+    def restore(self, d_model: int, tensors: "dict[str, torch.Tensor]", *, seed: int = 0) -> "Dictionary":
+        from quadric.model.subspaces import SubspaceAutoencoder
+
+        return SubspaceAutoencoder.from_tensors(self, d_model, tensors, seed=seed)
 
 
 @register("relu")
