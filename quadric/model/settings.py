@@ -40,6 +40,9 @@ STRONGEST = 32
 MOST_WITHOUT_MEAN = 600
 """Latents up to which those that are left out of the error do not add up to much: without the penalty on the mean, the
 error of the constant block is 0.03 with 576 latents and 1.1 with 4,608 (docs/results/large, large-128)."""
+LONGEST_USUAL_STEP = 0.4
+"""Part of an atom's initial length that a step may move it by default, where there are many atoms: errors rose at 0.6
+and more (`quadric.train.loop.LONGEST_STEP`)."""
 PAPER_ATOMS = 16.0
 """Atoms per latent in the paper, 16.384 of 16,384."""
 
@@ -145,6 +148,10 @@ class Settings(ABC):
     def default_loss(self) -> tuple[Term, ...]:
         """What training minimizes unless it is told otherwise."""
         return (SquaredError(), Error(weight=0.0))
+
+    def learning_rate(self, d_model: int) -> float:
+        """Of Muon, unless `Training` gives one."""
+        return 0.06
 
     def check_loss(self, loss: tuple[Term, ...]) -> None:
         """Raise for a term that a dictionary with these settings cannot compute, before anything is trained."""
@@ -265,6 +272,13 @@ class Bilinear(Settings):
     def has_kernel(self) -> bool:
         """Whether G and K are held in memory."""
         return self.atoms <= LARGEST_KERNEL
+
+    def learning_rate(self, d_model: int) -> float:
+        """0.1, or what moves an atom of a C that starts sparse by a third of its initial length."""
+        rate = 0.1
+        if not self.starts_sparse or self.atoms <= d_model:
+            return rate
+        return min(rate, LONGEST_USUAL_STEP / (self.atoms / d_model) ** 0.5)
 
     def default_loss(self) -> tuple[Term, ...]:
         """The paper's loss for the paper's lens; else that of the strongest latents, with a penalty on copies and, if
@@ -538,6 +552,9 @@ class Subspaces(Settings):
     @property
     def lens_name(self) -> str:
         return "affine"
+
+    def learning_rate(self, d_model: int) -> float:
+        return 0.2
 
     def default_loss(self) -> tuple[Term, ...]:
         """Squared error; the product-space error and the density are reported and not trained."""

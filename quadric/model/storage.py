@@ -32,7 +32,7 @@ OLDEST_VERSION = 3
 """Of 0.2; `_as_version_4` reads it."""
 CONFIG_NAME = "config.json"
 KEYS = {"format", "format_version", "package_version", "kind", "settings", "d_model", "seed", "provenance", "weights"}
-UNSET_BEFORE_TRAINING = ("threshold",)
+UNSET_BEFORE_TRAINING = ("threshold", "lens_centre", "lens_constant", "lens_covariance")
 """Tensors that are NaN until training sets them."""
 WEIGHTS_NAME = re.compile(r"weights-[0-9a-f]{12}\.safetensors")
 """Files of such names are deleted when others take their place; what config.json says does not matter."""

@@ -205,7 +205,7 @@ def _reporter(config: RunConfig, on_progress: Progress) -> Callback:
         words = ", ".join(["steps", *(f"{name} {learner.report[name]:.3f}" for name in shown)])
         on_progress("fit", learner.step_index, config.training.steps, words)
         is_last = learner.step_index == config.training.steps
-        if is_last and (remarked := remark("the dictionary", learner.report, config.training)):
+        if is_last and (remarked := remark("the dictionary", learner.report, learner.training.rate)):
             warnings.warn(remarked, stacklevel=2)
 
     return report

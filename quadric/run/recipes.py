@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from quadric.data.settings import ActivationConfig, CorpusConfig
 from quadric.model.settings import Settings, field_names, settings_class
 from quadric.model.terms import Density, Term, term_class
-from quadric.train.settings import Cell, Training
+from quadric.train.settings import PAPER_RATE, Cell, Training
 
 if TYPE_CHECKING:
     from quadric.run.config import RunConfig
@@ -40,7 +40,7 @@ class Recipe:
 PAPER = Recipe(
     # The paper names 2¹¹ steps of 32 × 256 tokens and "8M tokens"; the steps make 16.8 M. We keep the steps.
     settings={"n_latents": 8192, "lens": "paper", "atoms_per_latent": 16.384, "initial_density": 1.0},
-    training=Training(steps=2048),
+    training=Training(steps=2048, learning_rate=PAPER_RATE, learning_rate_decay=0.0),
 )
 """The paper's sizes and its method as printed."""
 LARGE = Recipe(settings={"n_latents": 8192}, training=Training(steps=2048))

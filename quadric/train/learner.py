@@ -53,7 +53,7 @@ class Learner:
     ) -> None:
         self.loss = dictionary.settings.default_loss() if loss is None else tuple(loss)
         dictionary.settings.check_loss(self.loss)
-        self.training = training or Training()
+        self.training = (training or Training()).resolved(dictionary.settings, dictionary.d_model)
         self.training.check_loss(self.loss)
         if taken := dictionary.facts().keys() & {term.name for term in self.loss}:
             raise ValueError(f"a {dictionary.kind} reports a {', '.join(taken)} of its own; give the term another name")

@@ -116,7 +116,7 @@ def train(
             batch: Batch | None = next(batches, None)
             if batch is None:
                 raise ValueError(f"the text ended at step {step} of {training.steps}; give more text or fewer steps")
-            _step_all(learners, batch, training)
+            _step_all(learners, batch)
             step += 1
             answers = [callback(learner) is True for learner in learners for callback in callbacks]
             ends, number = _agreed(any(answers), stop_requested())
@@ -126,16 +126,16 @@ def train(
                 raise InterruptedTraining(f"stopped after step {step} of {training.steps}", number)
 
 
-def _step_all(learners: list[Learner], batch: Batch, training: Training) -> None:
+def _step_all(learners: list[Learner], batch: Batch) -> None:
     """One step of every learner on the same batch; a loss that is not finite is reported with its documents."""
-    try:
-        for learner in learners:
+    for learner in learners:
+        try:
             learner.step(batch.activations[learner.hook_point])
-    except DivergedError as problem:
-        raise DivergedError(
-            f"{problem}, on documents {int(batch.documents.min())} to {int(batch.documents.max())}; the last "
-            f"checkpoint is untouched: lower learning_rate={training.rate:g}, or look at that text"
-        ) from None
+        except DivergedError as problem:
+            raise DivergedError(
+                f"{problem}, on documents {int(batch.documents.min())} to {int(batch.documents.max())}; the last "
+                f"checkpoint is untouched: lower learning_rate={learner.training.rate:g}, or look at that text"
+            ) from None
 
 
 def remark_before(learner: Learner) -> str | None:
@@ -157,13 +157,13 @@ def remark_before(learner: Learner) -> str | None:
     )
 
 
-def remark(name: str, report: Mapping[str, float], training: Training) -> str | None:
+def remark(name: str, report: Mapping[str, float], rate: float) -> str | None:
     """What to say about a training that ends far worse than reconstructing nothing, whose error is 1; None if well."""
     if not report.get("error", 0.0) > EXPLODED:
         return None
     return (
         f"the error of {name} is {report['error']:.2g} after training, where reconstructing nothing has 1; "
-        f"lower learning_rate={training.rate:g} and train again"
+        f"lower learning_rate={rate:g} and train again"
     )
 
 

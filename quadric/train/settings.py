@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
 from quadric._io.records import check_fields, check_keys, record_from_json
@@ -11,6 +11,8 @@ from quadric.model.terms import Term, as_loss, term_from_json
 
 GradientDtype = Literal["auto", "float32", "bfloat16"]
 PAPER_RATE = 0.03
+DECAY = 0.5
+"""Share of the steps over which learning rates fall unless it is given."""
 ROWS = "rows"
 """Hook point of activations that were given as rows."""
 
@@ -20,17 +22,18 @@ class Training:
     """How the dictionaries of a run are trained.
 
     Example:
-        >>> quadric.Training(steps=500).rate
-        0.03
+        >>> quadric.Training(steps=500).resolved(quadric.Composite(), d_model=576).learning_rate
+        0.1
     """
 
     steps: int = 300
     """Batches to train on."""
     learning_rate: float | None = None
-    """Learning rate of Muon; the paper's 0.03 by default."""
+    """Learning rate of Muon; by default that of the kind, several times the paper's 0.03
+    (benchmarks/results/learning_rate.md)."""
     learning_rate_decay: float | None = None
-    """Share of the steps, the last ones, over which all learning rates fall linearly to 0; 0 by default, which keeps
-    them constant, as in the paper."""
+    """Share of the steps, the last ones, over which all learning rates fall linearly to 0; half of them by default. 0
+    keeps them constant, as in the paper."""
     momentum: float = 0.95
     """Momentum of Muon."""
     gradient_dtype: GradientDtype = "auto"
@@ -47,26 +50,37 @@ class Training:
         for name in ("steps", "checkpoint_every", "keep_checkpoints"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise ValueError(f"{name}={value} is not positive; give at least 1")
-        if not self.rate > 0 or not 0 <= self.momentum < 1:
+        if (self.learning_rate is not None and not self.learning_rate > 0) or not 0 <= self.momentum < 1:
             raise ValueError(
                 f"learning_rate={self.learning_rate} must exceed 0 and momentum={self.momentum} lie in [0, 1); "
                 "the paper uses 0.03 and 0.95"
             )
-        if not 0 <= self.decay <= 1:
+        if self.learning_rate_decay is not None and not 0 <= self.learning_rate_decay <= 1:
             raise ValueError(
                 f"learning_rate_decay={self.learning_rate_decay} is outside [0, 1]; it is the share of the steps over "
                 "which the learning rate falls to 0, and 0 for a constant one"
             )
 
+    def resolved(self, settings: Settings, d_model: int) -> "Training":
+        """The same with the learning rate and its decay filled in, as a dictionary of these settings is trained."""
+        rate, decay = self.learning_rate, self.learning_rate_decay
+        return replace(
+            self,
+            learning_rate=settings.learning_rate(d_model) if rate is None else rate,
+            learning_rate_decay=DECAY if decay is None else decay,
+        )
+
     @property
     def rate(self) -> float:
-        """The learning rate that is used."""
-        return PAPER_RATE if self.learning_rate is None else self.learning_rate
+        """The learning rate; `resolved` has filled it in."""
+        assert self.learning_rate is not None
+        return self.learning_rate
 
     @property
     def decay(self) -> float:
-        """The share of falling steps that is used."""
-        return 0.0 if self.learning_rate_decay is None else self.learning_rate_decay
+        """The share of falling steps; `resolved` has filled it in."""
+        assert self.learning_rate_decay is not None
+        return self.learning_rate_decay
 
     @property
     def steps_between_checkpoints(self) -> int:

@@ -22,6 +22,7 @@ from quadric.model import (
     Quadratic,
     ReLU,
     Settings,
+    Subspaces,
     Term,
     TopK,
     load_pretrained,
@@ -32,7 +33,7 @@ from quadric.model.settings import KINDS, Bilinear, field_names, override, setti
 from quadric.train import Learner, Training
 from tests import zoo
 
-OURS = (Atomic, Composite, Quadratic, TopK, BatchTopK, ReLU, JumpReLU)
+OURS = (Atomic, Composite, Quadratic, TopK, BatchTopK, Subspaces, ReLU, JumpReLU)
 
 
 @register("projection")
@@ -76,12 +77,13 @@ def test_ours_are_registered_and_have_no_settings_of_others():
     assert set(field_names(Quadratic)) == bilinear | {"n_hidden"}
     assert set(field_names(Composite)) == bilinear | {"n_hidden", "atoms_per_latent", "initial_density"}
     assert set(field_names(TopK)) == {"n_latents", "n_active", "input", "subtract_decoder_bias"}
+    assert set(field_names(Subspaces)) == {"n_latents", "rank", "n_active"}
     assert "n_active" not in field_names(ReLU)
 
 
 @pytest.mark.parametrize("kind", [*OURS, Projection, SharperTopK])
 def test_settings_come_back_from_json_and_make_their_dictionary(kind, tmp_path):
-    settings = kind(n_latents=40, **({"lens": "paper"} if "lens" in field_names(kind) else {}))
+    settings = kind(n_latents=40)
     stored = json.loads(json.dumps(asdict(settings)))
     assert record_from_json(settings_class(kind.kind), stored, "settings") == settings
     settings.check_loss(settings.default_loss())

@@ -179,8 +179,9 @@ def test_a_loss_that_is_not_finite_updates_nothing():
 def test_latents_outside_the_strongest_add_up_to_nothing_with_a_mean():
     """Many latents, and an error of three of them: without the term all latents together miss the mean."""
     x, missed = rows(512, 12) + 2, []
+    training = Training(steps=60, learning_rate=0.03, learning_rate_decay=0.0)
     for loss in ((Error(top=3),), (Mean(), Error(top=3))):
-        learner = Learner(Atomic(n_latents=96, lens="paper").build(12), loss, Training(steps=60))
+        learner = Learner(Atomic(n_latents=96, lens="paper").build(12), loss, training)
         reports = [learner.step(x) for _ in range(60)]
         assert reports[-1]["error"] < 0.5 * reports[0]["error"]
         missed.append(float(learner.dictionary.error(x).mean().detach()))

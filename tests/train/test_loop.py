@@ -97,6 +97,6 @@ def test_steps_longer_than_the_atoms_are_remarked_on_before_training(n_hidden, r
 
 
 def test_an_error_that_exploded_is_remarked_on_after_training():
-    assert remark("it", {"error": 0.5}, Training()) is remark("it", {"squared_error": 99.0}, Training()) is None
-    words = remark("it", {"error": 12.3}, Training(learning_rate=3))
+    assert remark("it", {"error": 0.5}, 0.1) is remark("it", {"squared_error": 99.0}, 0.1) is None
+    words = remark("it", {"error": 12.3}, 3.0)
     assert words.startswith("the error of it is 12 after training, where reconstructing nothing has 1; lower")

@@ -25,10 +25,23 @@ from tests.model.test_terms import Sparse
 
 
 def test_what_is_left_out_follows_from_the_rest():
-    assert (Training().rate, Training().momentum, Training().decay) == (0.03, 0.95, 0.0)
-    assert (Training(learning_rate=0.1).rate, Training(learning_rate_decay=0.5).decay) == (0.1, 0.5)
+    assert Training().momentum == 0.95
     assert [Training(steps=n).steps_between_checkpoints for n in (1, 8, 300, 2048)] == [1, 2, 75, 256]
     assert Training(checkpoint_every=7).steps_between_checkpoints == 7
+
+
+def test_the_learning_rate_is_that_of_the_kind_and_falls_unless_it_is_given():
+    training, kind = Training().resolved(TopK(), 576), Composite()
+    assert (training.rate, training.decay) == (0.06, 0.5)
+    assert Training().resolved(kind, 576).rate == 0.1
+    assert Training(learning_rate=0.3).resolved(kind, 576) == Training(learning_rate=0.3, learning_rate_decay=0.5)
+    assert Training(learning_rate_decay=0.0).resolved(kind, 576).decay == 0
+
+
+def test_many_atoms_lower_the_learning_rate():
+    large = Composite(n_latents=65_536)
+    assert large.starts_sparse
+    assert Training().resolved(large, 1024).rate * (large.atoms / 1024) ** 0.5 == pytest.approx(0.4)
 
 
 @pytest.mark.parametrize(
