@@ -34,8 +34,8 @@ class LinearDecoder(NamedTuple):
 
 
 def is_linear(autoencoder: Dictionary) -> bool:
-    """Whether decoding is linear in the latents: always but for forms without a lens."""
-    return autoencoder.is_linear or autoencoder.lens.kind == "affine"
+    """Whether decoding is linear in the latents: that of directions, and of forms with an affine lens."""
+    return autoencoder.is_linear or (autoencoder.rebuilds_products and autoencoder.lens.kind == "affine")
 
 
 def encode(autoencoder: Dictionary, tokens: Float[Tensor, "*shape d"]) -> tuple[Float[Tensor, "*shape k"], Carried]:

@@ -171,7 +171,9 @@ class Cell:
                 loss=tuple(term_from_json(each, f"{where}: loss") for each in values["loss"]),
                 seed=values["seed"],
             )
-        except TypeError as problem:
+        except (TypeError, ValueError) as problem:
+            if where in str(problem):
+                raise
             raise ValueError(f"{where} is damaged ({problem}); restore the file") from None
 
 
