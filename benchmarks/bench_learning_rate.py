@@ -1,9 +1,9 @@
-"""Learning rates: the paper's constant one, and rates that fall to 0. Does the one of `make reproduce` favour a kind?
+"""Learning rates: the paper's constant one, and rates that fall to 0 over the last half. Which is right by default?
 
-Trains TopK, two of the paper's priors and the default on tokens of `make reproduce-large`, at the size of `make
-reproduce`. Finished trainings are kept in the work folder, so an interrupted benchmark goes on.
+Trains every kind on tokens of `make reproduce-large`. Finished trainings are kept in the work folder, so an interrupted
+benchmark goes on. `settings.learning_rate` in quadric/model/settings.py has the rule that follows.
 
-    python benchmarks/bench_learning_rate.py [--k 288] [--steps 256] [--seeds 0 1 2]
+    python benchmarks/bench_learning_rate.py [--k 512] [--steps 100 300] [--kinds …] [--seeds 0 1 2]
 """
 
 import argparse
@@ -23,12 +23,14 @@ from quadric._io.progress import no_progress
 from quadric.studies.sweep.rows import error_at
 
 KINDS: dict[str, dict[str, Any]] = {
-    "topk": {"prior": "topk"},
-    "quadratic, as printed": {"prior": "quadratic", "lens": "paper"},
-    "composite, as printed": {"lens": "paper"},
     "default": {},
+    "topk": {"prior": "topk"},
+    "subspaces": {"prior": "subspaces"},
+    "composite, as printed": {"lens": "paper"},
+    "atomic, as printed": {"prior": "atomic", "lens": "paper"},
+    "quadratic, as printed": {"prior": "quadratic", "lens": "paper"},
 }
-RATES = ((0.03, 0.0), (0.015, 0.5), (0.03, 0.5), (0.06, 0.5), (0.1, 0.5))
+RATES = ((0.03, 0.0), (0.03, 0.5), (0.06, 0.5), (0.1, 0.5), (0.2, 0.5))
 """Learning rates, and the share of the steps over which they fall to 0; the paper's first."""
 BATCH_TOKENS, HELD_OUT_TOKENS = 2048, 8192
 OF_32 = "error_of_32_active"
@@ -82,8 +84,9 @@ def table(found: dict[Cell, dict[str, float]]) -> list[list[str]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--k", type=int, default=288)
-    parser.add_argument("--steps", type=int, nargs="+", default=[256])
+    parser.add_argument("--k", type=int, default=512)
+    parser.add_argument("--steps", type=int, nargs="+", default=[100, 300])
+    parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=list(KINDS))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--work", type=Path, default=Path("runs/reproduce-large"), help="that of make reproduce-large")
     options = parser.parse_args()
@@ -92,7 +95,7 @@ def main() -> None:
     folder = options.work / "learning_rate"
     folder.mkdir(parents=True, exist_ok=True)
     found: dict[Cell, dict[str, float]] = {}
-    for steps, kind, (rate, decay), seed in product(options.steps, KINDS, RATES, options.seeds):
+    for steps, kind, (rate, decay), seed in product(options.steps, options.kinds, RATES, options.seeds):
         cell = Cell(options.k, steps, kind, rate, decay, seed)
         path = folder / f"{cell.name}.json"
         if not path.is_file():

@@ -554,7 +554,8 @@ class Subspaces(Settings):
         return "affine"
 
     def learning_rate(self, d_model: int) -> float:
-        return 0.2
+        """0.2, and less the more rows there are per dimension: a step moves all of them at once."""
+        return 0.2 / max(1.0, self.n_latents * self.rank / d_model) ** 0.5
 
     def default_loss(self) -> tuple[Term, ...]:
         """Squared error; the product-space error and the density are reported and not trained."""
