@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+import quadric
 from benchmarks.planted import PlantedConfig, PlantedStream, plant
 from quadric.model import Composite, paper_loss
 from quadric.train import Learner, Training, train
@@ -35,3 +36,21 @@ def test_circles_and_spheres_are_found_each_in_one_latent(tmp_path):
         assert chance[name] < 0.15
         if name.startswith(("circle", "sphere")):
             assert found[name] > 0.75
+
+
+@pytest.mark.slow
+def test_a_small_dictionary_finds_ten_circles_with_defaults():
+    """Three of ten circles add up to each token; the two strongest axes of some latent lie in the plane of each."""
+    generator = torch.Generator().manual_seed(0)
+    planes = torch.linalg.qr(torch.randn(10, 64, 2, generator=generator)).Q
+    angles = 2 * torch.pi * torch.rand(20_000, 10, generator=generator)
+    chosen = torch.rand(20_000, 10, generator=generator).argsort(1) < 3
+    points = torch.stack([angles.cos(), angles.sin()], dim=-1) * chosen[..., None]
+    x = torch.einsum("ncp,cdp->nd", points, planes) + 0.05 * torch.randn(20_000, 64, generator=generator)
+
+    ae = quadric.fit(x, 32, progress=False)
+    values, vectors = torch.linalg.eigh(torch.stack([ae.form(i)[:-1, :-1].detach() for i in range(32)]))
+    strongest = values.abs().topk(2, dim=1).indices
+    bases = vectors.gather(2, strongest[:, None].expand(-1, 64, -1))
+    overlaps = torch.einsum("cdp,kdq->ckpq", planes, bases).square().sum((-1, -2)) / 2
+    assert overlaps.amax(1).mean() > 0.9
