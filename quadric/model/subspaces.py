@@ -151,7 +151,5 @@ class SubspaceStep(Step):
 def orthogonal_rows(n_rows: int, width: int, seed: int) -> Float[Tensor, "n_rows width"]:
     """Rows of random rotations, one rotation after the other, so that those of one block are orthonormal."""
     generator = torch.Generator().manual_seed(seed)
-    rotations = [
-        torch.linalg.qr(torch.randn(width, width, generator=generator)).Q for _ in range(-(-n_rows // width))
-    ]
+    rotations = [torch.linalg.qr(torch.randn(width, width, generator=generator)).Q for _ in range(-(-n_rows // width))]
     return torch.cat(rotations)[:n_rows]
