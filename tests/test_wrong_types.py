@@ -53,7 +53,8 @@ def test_wrong_types_are_named_with_the_remedy_and_numbers_of_numpy_are_numbers(
         "d_model=2.5 is not a whole number from 1 to 4294967295; give one",
         "d_model=True is not a whole number from 1 to 4294967295; give one",
         "'cubic' is not a known kind of dictionary (atomic, composite, quadratic, topk, batch_topk, subspaces, relu, "
-        "jumprelu); if it is your own, import the module that registers it first (--import my_kind.py on the command line)",
+        "jumprelu); if it is your own, import the module that registers it first (--import my_kind.py on the command "
+        "line)",
         "init='normal' is not 'orthogonal' or 'xavier'; give one, or leave it out",
         "mixing density '0.1' is outside (0, 1]; the paper keeps 0.001 of the entries",
         "this dictionary has no use for TopK(n_latents=512, input='unit', subtract_decoder_bias=True, n_active=32); "

@@ -13,6 +13,7 @@ classes. This file imports no torch, so that flags and help are there at once; `
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from math import sqrt
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from quadric._io.records import check_fields
@@ -278,7 +279,7 @@ class Bilinear(Settings):
         rate = 0.1
         if not self.starts_sparse or self.atoms <= d_model:
             return rate
-        return min(rate, LONGEST_USUAL_STEP / (self.atoms / d_model) ** 0.5)
+        return min(rate, LONGEST_USUAL_STEP / sqrt(self.atoms / d_model))
 
     def default_loss(self) -> tuple[Term, ...]:
         """The paper's loss for the paper's lens; else that of the strongest latents, with a penalty on copies and, if
@@ -555,7 +556,7 @@ class Subspaces(Settings):
 
     def learning_rate(self, d_model: int) -> float:
         """0.2, and less the more rows there are per dimension: a step moves all of them at once."""
-        return 0.2 / max(1.0, self.n_latents * self.rank / d_model) ** 0.5
+        return 0.2 / sqrt(max(1.0, self.n_latents * self.rank / d_model))
 
     def default_loss(self) -> tuple[Term, ...]:
         """Squared error; the product-space error and the density are reported and not trained."""

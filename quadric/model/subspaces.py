@@ -58,6 +58,8 @@ class SubspaceAutoencoder(Autoencoder):
         super().__init__(settings, d_model, seed=seed, provenance=provenance)
         if settings.rank > d_model:
             raise ValueError(f"rank={settings.rank} exceeds d_model={d_model}; give at most the width of the tokens")
+        if lens is not None and lens.kind != "affine":
+            raise ValueError(f"subspaces are of centred tokens, and lens={lens.kind!r} has no centre; leave it out")
         self.lens = AffineLens.unknown(d_model) if lens is None else lens
         initial = orthogonal_rows(settings.n_latents * settings.rank, d_model, seed) if rows is None else rows
         self.rows = nn.Parameter(initial)
@@ -74,13 +76,20 @@ class SubspaceAutoencoder(Autoencoder):
     def tensors(self) -> dict[str, Tensor]:
         return {"rows": self.rows} | self.lens.tensors()
 
+    @property
+    def centre(self) -> Float[Tensor, " d"]:
+        """μ."""
+        assert self.lens.centre is not None
+        return self.lens.centre
+
     def centred(self, tokens: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
         """v of unit tokens."""
-        return tokens - self.lens.centre.to(tokens)
+        return tokens - self.centre.to(tokens)
 
     def coordinates(self, tokens: Float[Tensor, "n d"]) -> Float[Tensor, "n k r"]:
         """P_i v of unit tokens: their place in every block."""
-        return (self.centred(tokens) @ self.rows.to(tokens.dtype).mT).unflatten(1, (-1, self.settings.rank))
+        flat = self.centred(tokens) @ self.rows.to(tokens.dtype).mT
+        return flat.view(len(tokens), -1, self.settings.rank)
 
     def fires(self, energies: Float[Tensor, "n k"]) -> Bool[Tensor, "n k"]:
         """Whether a block is among the strongest of its token."""
@@ -104,7 +113,7 @@ class SubspaceAutoencoder(Autoencoder):
 
     def rebuilt(self, coordinates: Float[Tensor, "n k r"]) -> Float[Tensor, "n d"]:
         """x̂ = μ + Σ P_iᵀy_i of unit tokens."""
-        return coordinates.flatten(1) @ self.rows.to(coordinates.dtype) + self.lens.centre.to(coordinates)
+        return coordinates.flatten(1) @ self.rows.to(coordinates.dtype) + self.centre.to(coordinates)
 
     def vectors_of(self, tokens: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> Float[Tensor, "n d"]:
         """x̂ of unit tokens, each block's share scaled so that its energy is the given latent."""

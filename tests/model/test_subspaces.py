@@ -6,7 +6,7 @@ from torch.testing import assert_close
 
 import quadric
 from quadric.model import SubspaceAutoencoder, Subspaces, unit_tokens
-from quadric.model.lens import affine_lens, token_moments
+from quadric.model.lens import PaperLens, affine_lens, token_moments
 from quadric.model.storage import load_pretrained
 from quadric.model.terms import SquaredError
 from tests import zoo
@@ -117,32 +117,34 @@ def test_it_can_be_moved_along_and_within_a_block():
         ({"n_active": 30}, "n_active=30 exceeds n_latents=20; lower n_active"),
         ({"rank": 0}, "rank=0 is not positive"),
         ({"rank": 13}, "rank=13 exceeds d_model=12"),
+        ({"rank": 2, "lens": PaperLens(D)}, "subspaces are of centred tokens, and lens='paper' has no centre"),
     ],
 )
 def test_impossible_settings_are_refused(settings, said):
+    rest = {name: value for name, value in settings.items() if name != "lens"}
     with pytest.raises(ValueError, match=said):
-        Subspaces(**{"n_latents": K, **settings}).build(D)
+        Subspaces(**{"n_latents": K, **rest}).build(D, lens=settings.get("lens"))
 
 
 def planted_circles(seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Tokens with about a fifth of 12 off-centre circles each, and the planes of these."""
+    """Tokens with about a fifth of 12 circles each, whose centres are off the origin, and their planes."""
     generator = torch.Generator().manual_seed(seed)
-    frames = torch.linalg.qr(torch.randn(12, 40, 3, generator=generator)).Q
+    planes = torch.linalg.qr(torch.randn(12, 40, 2, generator=generator)).Q
     angles = 2 * torch.pi * torch.rand(20_000, 12, generator=generator)
-    on = torch.rand(20_000, 12, generator=generator) < 0.2
-    points = torch.stack([angles.cos(), angles.sin(), torch.full_like(angles, 0.5)], dim=-1) * on[..., None]
-    x = torch.einsum("ncp,cdp->nd", points, frames) + 0.05 * torch.randn(20_000, 40, generator=generator)
-    return x, frames[..., :2]
+    present = torch.rand(20_000, 12, generator=generator) < 0.2
+    points = torch.stack([angles.cos() + 0.7, angles.sin()], dim=-1) * present[..., None]
+    return torch.einsum("ncp,cdp->nd", points, planes) + 0.05 * torch.randn(20_000, 40, generator=generator), planes
 
 
 @pytest.mark.slow
-def test_planted_circles_are_found_whole():
-    found = []
+def test_planted_circles_are_found_each_in_one_latent():
+    """A direction holds at most half of a plane (benchmarks/bench_subspaces.py has controls and more seeds)."""
+    means = []
     for seed in range(3):
         x, planes = planted_circles(seed)
-        kind = Subspaces(n_latents=16, rank=2, n_active=3)
+        kind = Subspaces(n_latents=16, rank=3, n_active=3)
         ae = quadric.fit(x, kind, steps=400, batch_tokens=512, seed=seed, progress=False)
-        bases = torch.linalg.qr(ae.rows.detach().view(16, 2, 40).mT).Q
+        bases = torch.linalg.qr(ae.rows.detach().view(16, 3, 40).mT).Q
         overlaps = torch.einsum("cdp,kdq->ckpq", planes, bases).square().sum((-1, -2)) / 2
-        found.append(overlaps.amax(1).mean().item())
-    assert sum(found) / 3 >= 0.75, found
+        means.append(overlaps.amax(1).mean().item())
+    assert sum(means) / 3 > 0.8, means
