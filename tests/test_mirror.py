@@ -49,7 +49,6 @@ COVERED_BY: dict[str, str] = {
     "cli/figures": "studies/figures/test_drawing",
     "cli/imports": "cli/test_run_flags",
     "evidence/concepts/finding": "cli/test_concepts",
-    "evidence/concepts/reading": "cli/test_concepts",
     "evaluation/evaluating": "cli/test_evaluate",
     "evaluation/files": "cli/test_evaluate",
     "run/evidence": "run/test_demonstration",
