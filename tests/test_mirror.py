@@ -25,7 +25,7 @@ COVERED_BY: dict[str, str] = {
     "data/corpus/config": "data/corpus/test_local_files",
     "evaluation/record": "evaluation/test_measures",
     "evaluation/settings": "cli/test_flags",
-    "evidence/labels/endpoints": "evidence/labels/test_labelling",
+    "evidence/endpoints": "evidence/test_labelling",
     "version": "cli/test_main",
     # Parts of one function, which is tested as a whole.
     "evidence/finishing": "evidence/test_collecting",

@@ -10,7 +10,7 @@ from quadric.data import ActivationCache
 from quadric.data.sources import as_activations
 from quadric.data.storage import NAME as MANIFEST
 from quadric.evidence import Evidence, open_live, text_behind
-from quadric.evidence.on_activations import length_of, text_of
+from quadric.evidence.text import length_of, text_of
 from quadric.interop.reading import read_dictionary
 from quadric.interop.writing import delphi, neuronpedia, saebench, saelens
 from quadric.interop.writing.folders import check_replaceable, read_record, replaced_folder
