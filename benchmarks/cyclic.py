@@ -25,8 +25,8 @@ from quadric.data import TokenRules
 from quadric.data.forward import Replacement, capture, predictions
 from quadric.data.hook_points import HookPoint
 from quadric.data.models import LanguageModel
-from quadric.evidence.concepts.capturing import Capture, capture_by_forms, concept_variance
-from quadric.evidence.concepts.reading import concept_vectors
+from quadric.evidence.concepts.finding import concept_vectors
+from quadric.evidence.concepts.measures import Capture, best_captures, concept_variance
 from quadric.evidence.concepts.words import CONCEPTS, Concept
 from quadric.interventions.latents import Latent
 from quadric.model import Dictionary
@@ -161,7 +161,7 @@ def cyclic_study(
 def captured_by(model: LanguageModel, point: HookPoint, autoencoder: Dictionary, concept: Concept) -> Capture:
     """The latent whose eigenspace has most of the concept's variance; as `quadric concepts` finds it."""
     vectors = concept_vectors(model, [point], TokenRules(), concept)[str(point)]
-    return capture_by_forms(autoencoder, [concept_variance(unit_tokens(vectors))])[0]
+    return best_captures(autoencoder, [concept_variance(unit_tokens(vectors))])[0]
 
 
 def drawn_pairs(n_words: int, n_pairs: int, seed: int) -> list[tuple[int, int]]:

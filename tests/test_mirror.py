@@ -22,7 +22,7 @@ COVERED_BY: dict[str, str] = {
     "model/provenance": "model/test_storage",
     "evidence/concepts/words": "cli/test_concepts",
     "evaluation/settings": "cli/test_flags",
-    "evidence/labels/endpoints": "evidence/labels/test_labelling",
+    "evidence/endpoints": "evidence/test_labelling",
     "version": "cli/test_main",
     # Parts of one function, which is tested as a whole.
     "evidence/finishing": "evidence/test_collecting",
@@ -39,7 +39,6 @@ COVERED_BY: dict[str, str] = {
     "cli/demo": "run/test_demonstration",
     "cli/figures": "studies/figures/test_drawing",
     "evidence/concepts/finding": "cli/test_concepts",
-    "evidence/concepts/reading": "cli/test_concepts",
     "run/evidence": "run/test_demonstration",
     "studies/probing/files": "cli/test_probe",
     "studies/steering/of_run": "cli/test_steer",

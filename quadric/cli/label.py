@@ -13,8 +13,7 @@ from quadric.cli.output import say
 
 if TYPE_CHECKING:
     from quadric.evidence import Evidence
-    from quadric.evidence.labels.judging import ScoringReport
-    from quadric.evidence.labels.labelling import LabellingReport
+    from quadric.evidence.labelling import LabellingReport, ScoringReport
     from quadric.evidence.record import LabelScore
 
 KEYS = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
@@ -56,9 +55,8 @@ class Label:
     def run(self) -> int:
         from quadric.cli.progress import progress
         from quadric.evidence import Evidence
-        from quadric.evidence.labels.endpoints import Endpoint
-        from quadric.evidence.labels.judging import score_labels
-        from quadric.evidence.labels.labelling import label_latents, prompt_for
+        from quadric.evidence.endpoints import Endpoint
+        from quadric.evidence.labelling import label_latents, prompt_for, score_labels
         from quadric.run.folder import autoencoder_folder, evidence_folder
 
         if self.top < 1:

@@ -14,7 +14,6 @@ structure at all. So two things are asked of groups before they are called clust
    tokens with heavier tails than Gaussian ones separate more clearly than the control does.
 """
 
-from collections.abc import Callable
 from importlib.util import find_spec
 from typing import NamedTuple
 
@@ -22,7 +21,7 @@ import numpy as np
 from jaxtyping import Float, Float32, Float64, Int64
 
 from quadric._io.progress import Progress, no_progress
-from quadric.evidence.labels.stored import SignTokens, Spellings, distinct_labels, preferences, sign_tokens, spellings
+from quadric.evidence.labels import SignTokens, Spellings, distinct_labels, preferences, sign_tokens, spellings
 from quadric.evidence.ranking import worth
 from quadric.evidence.record import MISSING, Evidence, TextRead
 from quadric.geometry import DictionaryGeometry
@@ -121,15 +120,12 @@ def clusters_of(
     ranking = worth(evidence, geometry.redundancy, is_linear=geometry.is_linear)
     chosen = [int(latent) for latent in np.argsort(-ranking, kind="stable")[:count] if ranking[latent] > 0]
     names = ClusterNames(evidence.text)
-    tokens = np.random.default_rng(seed).standard_normal(
-        (GAUSSIAN_CONTROLS, min(evidence.n_tokens, MOST_CONTROL_TOKENS), evidence.settings.n_axes), dtype=np.float32
-    )
+    tokens = control_tokens(evidence, GAUSSIAN_CONTROLS, seed)
     found: dict[int, LatentClusters] = {}
     on_progress("clusters", 0, len(chosen), "")
     for latent in chosen:
-        found[latent] = latent_clusters(
-            evidence, geometry, latent, names, tokens, np.random.default_rng((seed, latent))
-        )
+        generator = np.random.default_rng((seed, latent))
+        found[latent] = latent_clusters(evidence, geometry, latent, names, tokens, generator)
         on_progress("clusters", len(found), len(chosen), "")
     return found
 
@@ -147,9 +143,13 @@ def latent_clusters(
     held = np.flatnonzero(drawn.places[latent] != MISSING)
     own = grouping(np.asarray(drawn.coordinates[latent][held]), generator)
     n_control = 0
-    for control in _controls(evidence, geometry, latent, tokens, generator):
-        if own.n_stable > max(MADE_BY_DRAW, n_control):  # else it has no clusters, whatever further controls say
-            n_control = max(n_control, stable_groups(control(), own.n_stable, generator))
+    for draw in (None, *tokens):
+        if own.n_stable <= max(MADE_BY_DRAW, n_control):
+            break  # no clusters, whatever further controls say
+        points = drawn.control[latent][held]  # on random directions: the cheapest control comes first
+        if draw is not None:
+            points = gaussian_points(evidence, geometry, latent, draw, len(held), generator)
+        n_control = max(n_control, stable_groups(np.asarray(points), own.n_stable, generator))
     n_clusters = own.n_stable if own.n_stable > max(MADE_BY_DRAW, n_control) else 0
     kept = np.flatnonzero(own.stability >= SMALLEST_STABILITY)[:n_clusters]
     rank = np.full(len(own.stability) + 1, MISSING)  # the last entry is for points in no group, whose member is -1
@@ -177,14 +177,9 @@ def grouping(points: Float[Array, "m a"], generator: np.random.Generator) -> Gro
 
 
 def groups(points: Float[Array, "m a"], share: float = 1.0) -> Int64[Array, " m"]:
-    """The group of every point by HDBSCAN, largest group first; −1 for noise.
+    """The group of every point by HDBSCAN, largest group first; −1 for noise. Columns of zeros are no axes.
 
-    Args:
-        points: Coordinates; columns that are all zero are no axes and are ignored.
-        share: Of all points, where these are a part of them; the smallest group shrinks with it.
-
-    Returns:
-        The groups.
+    `share` is that of all points, where these are a part of them; the smallest group shrinks with it.
     """
     from sklearn.cluster import HDBSCAN  # imported here: an optional package, and slow to import
 
@@ -224,21 +219,10 @@ def stable_groups(points: Float[Array, "m a"], limit: int, generator: np.random.
     return n_groups if n_groups < limit else grouping(points, generator).n_stable
 
 
-def _controls(
-    evidence: Evidence,
-    geometry: DictionaryGeometry,
-    latent: int,
-    tokens: Float32[Array, "r n a"],
-    generator: np.random.Generator,
-) -> list[Callable[[], Float[Array, "m a"]]]:
-    """How to make the points of each control; the cheapest first."""
-    held = evidence.points.places[latent] != MISSING
-    random_directions = np.asarray(evidence.points.control[latent][held])
-
-    def gaussian(draw: Float32[Array, "n a"]) -> Callable[[], Float[Array, "m a"]]:
-        return lambda: gaussian_points(evidence, geometry, latent, draw, int(held.sum()), generator)
-
-    return [lambda: random_directions, *(gaussian(draw) for draw in tokens)]
+def control_tokens(evidence: Evidence, n_draws: int, seed: int) -> Float32[Array, "r n a"]:
+    """Standard normal numbers from which Gaussian controls are made; a larger number of draws begins with the same."""
+    shape = (n_draws, min(evidence.n_tokens, MOST_CONTROL_TOKENS), evidence.settings.n_axes)
+    return np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
 
 
 def gaussian_points(
@@ -249,18 +233,9 @@ def gaussian_points(
     n_points: int,
     generator: np.random.Generator,
 ) -> Float32[Array, "m a"]:
-    """Points that the latent would have if tokens were Gaussian with their own covariance.
+    """Coordinates of points that the latent would have if tokens were Gaussian with their own covariance.
 
-    Args:
-        evidence: For the covariance of the tokens and the weights of the draw.
-        geometry: For the axes of the latent and its form on them.
-        latent: The latent.
-        tokens: Standard normal numbers.
-        n_points: How many are drawn, with weights (|z − rest| + ε)⁴.
-        generator: Makes the draw.
-
-    Returns:
-        Their coordinates on the latent's axes.
+    `tokens` are standard normal numbers, of which `n_points` are drawn with weights (|z − rest| + ε)⁴.
     """
     shown = tokens.shape[1]
     axes = geometry.axes[latent, :, :shown].double().numpy()
@@ -282,10 +257,7 @@ class ClusterNames:
 
     def __init__(self, text: TextRead) -> None:
         self.text = text
-        self.frequencies = np.bincount(text.token_ids, minlength=len(text.vocabulary)) / len(text.token_ids)
-        self.groups: Spellings = spellings(text.vocabulary, self.frequencies, fold_case=False)
-        self.starts = np.zeros(len(text.token_ids), dtype=bool)
-        self.starts[text.sequence_starts] = True
+        self.groups: Spellings = spellings(text.vocabulary, text.frequencies(), fold_case=False)
 
     def of(self, clusters: list[Array]) -> list[str]:
         """A name for each cluster, given the places of its points; equal names get further tokens."""
@@ -294,8 +266,9 @@ class ClusterNames:
 
     def _tokens(self, places: Int64[Array, " n"]) -> SignTokens:
         groups, ids = self.groups, self.text.token_ids
-        each = np.ones(len(places))
-        own = preferences(groups.group[ids[places]], each, groups.frequencies)
-        later = places[~self.starts[places]]
-        before = preferences(groups.group[ids[later - 1]], each[: len(later)], groups.frequencies)
+        previous = self.text.window(places, 1)[:, 0]
+        previous = previous[previous != MISSING]
+        own, before = (
+            preferences(groups.group[ids[some]], np.ones(len(some)), groups.frequencies) for some in (places, previous)
+        )
         return sign_tokens(own, before, groups, 1.0)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,18 +17,21 @@ import torch
 
 from quadric._io.array_file import read_arrays, sha256_of_arrays, write_arrays
 from quadric._io.locks import only_writer
-from quadric._io.progress import Progress, no_progress
+from quadric._io.progress import Progress, no_progress, progress_bar
 from quadric.data.batches import ActivationBatch, ActivationStream
+from quadric.data.sources import as_activations
 from quadric.evidence.collector import Collector, GeometryOf
 from quadric.evidence.finishing import evidence_of
 from quadric.evidence.places import POSITION_BITS, place_of, window_hashes
 from quadric.evidence.record import Evidence, EvidenceSettings
 from quadric.evidence.streams import hook_point_here, provenance_here
-from quadric.evidence.text import TextSource, text_behind
+from quadric.evidence.text import TextSource, length_of, text_behind, text_of
 from quadric.geometry import Decomposition
 from quadric.model import Dictionary
 
 STATE = "collecting.safetensors"
+BATCH_TOKENS = 4096
+"""Rows per batch of activations that a user gave."""
 
 
 class Job(NamedTuple):
@@ -59,6 +63,54 @@ def collect(autoencoder: Dictionary, stream: ActivationStream, folder: Path, **o
         500
     """
     (evidence,) = collect_together([Job(autoencoder, folder)], stream, **options)
+    return evidence
+
+
+def collect_evidence(
+    autoencoder: Dictionary,
+    x: Any,
+    *,
+    texts: Sequence[str] | None = None,
+    tokens: int | None = None,
+    points: int = 2000,
+    tokenizer: Any = None,
+    out: str | Path | None = None,
+    progress: bool = True,
+) -> Evidence:
+    """Show activations to every latent and keep what they say: points, contexts, firing statistics, labels.
+
+    Args:
+        autoencoder: Any dictionary: of a linear one, z are the activations after its gate.
+        x: A tensor (n, d), an iterable of such tensors, a cache folder, or what `quadric.harvest` returned.
+        texts: One string for every row of a tensor, shown where a token's text would be; by default its number.
+        tokens: Rows to read; all by default.
+        points: Points to keep per latent, drawn with weights (|z − rest| + ε)⁴.
+        tokenizer: The tokenizer behind a cache folder whose language model cannot be found by its recorded name.
+        out: A folder to save the evidence in; `quadric.Evidence.load` reads it.
+        progress: Show a progress bar in terminals and notebooks.
+
+    Returns:
+        The evidence, for `quadric.latents`, `show`, `export_site` and `view`.
+
+    Example:
+        >>> evidence = quadric.collect_evidence(ae, torch.randn(500, 32))
+        >>> evidence.n_tokens
+        500
+    """
+    source = as_activations(x, texts)
+    n_tokens = tokens if tokens is not None else length_of(source)
+    stream = source.stream(batch_tokens=BATCH_TOKENS, seed=None)
+    with progress_bar(shown=progress) as report:
+        evidence = collect_in_memory(
+            autoencoder,
+            stream,
+            text_of(source, stream, n_tokens, tokenizer),
+            n_tokens=n_tokens,
+            settings=EvidenceSettings(n_points=points),
+            on_progress=report,
+        )
+    if out is not None:
+        evidence.save(out)
     return evidence
 
 
@@ -138,14 +190,15 @@ def collect_together(
     provenances = [provenance_here(job.autoencoder, stream) for job in jobs]
     text = text or text_behind(stream)
     collectors = [Collector(job.autoencoder, settings or EvidenceSettings(), job.geometry) for job in jobs]
-    states = [
-        State(job.folder, collector, stream, seconds_between_saves)
-        for job, collector in zip(jobs, collectors, strict=True)
-    ]
+    states = [State(job.folder, collector, stream) for job, collector in zip(jobs, collectors, strict=True)]
+    last = time.monotonic()
 
     def after_batch(position: int) -> None:
-        for state in states:
-            state.save_if_due(position)
+        nonlocal last
+        if time.monotonic() - last >= seconds_between_saves:
+            for state in states:
+                state.save(position)
+            last = time.monotonic()
 
     with ExitStack() as locks:
         for job in jobs:
@@ -154,7 +207,7 @@ def collect_together(
         gather_together(collectors, stream, text, n_tokens, position, after_batch=after_batch, on_progress=on_progress)
         for job, collector, provenance, state in zip(jobs, collectors, provenances, states, strict=True):
             evidence_of(collector, text, provenance, _notes(collector.n_tokens, n_tokens)).save(job.folder)
-            state.remove()
+            state.path.unlink(missing_ok=True)
     return [Evidence.load(job.folder) for job in jobs]
 
 
@@ -198,9 +251,10 @@ def gather_together(
     on_progress("evidence", position, n_tokens, "tokens")
     if min(collector.n_tokens for collector in collectors) >= n_tokens:
         return
-    with opened_batches(stream) as opened:
-        batches = _Calibrating(opened, collectors, hook_points, n_tokens - position)
-        for batch in batches:
+    with opened_batches(stream) as batches:
+        held = _calibrate(collectors, hook_points, batches, n_tokens - position)
+        calibrated_at = position + sum(map(len, held))
+        for batch in chain((held.pop(0) for _ in range(len(held))), batches):
             batch = batch.rows(0, n_tokens - position)
             for collector, hook_point in zip(collectors, hook_points, strict=True):
                 _update(collector, batch.rows(collector.n_tokens - position, len(batch)), hook_point, text)
@@ -208,32 +262,22 @@ def gather_together(
             on_progress("evidence", position, n_tokens, "tokens")
             if position >= n_tokens:
                 return
-            if not batches.held:  # else the stream's cursor is ahead of what was gathered
+            if position >= calibrated_at:  # before, the stream's cursor is ahead of what was gathered
                 after_batch(position)
 
 
-class _Calibrating:
-    """The batches of a stream; the first ones are held back until all collectors are calibrated by their tokens."""
-
-    def __init__(
-        self, batches: Iterator[ActivationBatch], collectors: Sequence[Collector], hook_points: Sequence[str], most: int
-    ) -> None:
-        self.batches, self.most = batches, most
-        self.pending = [pair for pair in zip(collectors, hook_points, strict=True) if not pair[0].is_calibrated]
-        self.held: list[ActivationBatch] = []
-        """Batches that the stream has yielded, and the collectors have not seen."""
-
-    def __iter__(self) -> Iterator[ActivationBatch]:
-        wanted = max((each.settings.n_calibration_tokens for each, _ in self.pending), default=0)
-        while sum(map(len, self.held)) < min(wanted, self.most):
-            if (batch := next(self.batches, None)) is None:
-                break
-            self.held.append(batch)
-        for collector, hook_point in self.pending if self.held else ():
-            collector.calibrate(torch.cat([batch.activations[hook_point] for batch in self.held])[: self.most])
-        while self.held:
-            yield self.held.pop(0)
-        yield from self.batches
+def _calibrate(
+    collectors: Sequence[Collector], hook_points: Sequence[str], batches: Iterator[ActivationBatch], most: int
+) -> list[ActivationBatch]:
+    """Calibrate all collectors by the first tokens of a stream; returns its batches that they have not seen."""
+    pending = [pair for pair in zip(collectors, hook_points, strict=True) if not pair[0].is_calibrated]
+    wanted = min(most, max((each.settings.n_calibration_tokens for each, _ in pending), default=0))
+    held: list[ActivationBatch] = []
+    while sum(map(len, held)) < wanted and (batch := next(batches, None)) is not None:
+        held.append(batch)
+    for collector, hook_point in pending if held else ():
+        collector.calibrate(torch.cat([batch.activations[hook_point] for batch in held])[:most])
+    return held
 
 
 def _update(collector: Collector, batch: ActivationBatch, hook_point: str, text: TextSource) -> None:
@@ -268,71 +312,55 @@ def _notes(scored: int, wanted: int) -> list[str]:
     return [f"The text ended after {scored:,} of the {wanted:,} tokens requested."]
 
 
-class Saved(NamedTuple):
-    """Where the stream was when a state was saved."""
-
-    position: int
-    """Tokens that it had yielded."""
-    cursor: dict[str, Any]
-
-
-class State:
+class State(NamedTuple):
     """A pass in progress, on disk: one file, so that what was gathered and the cursor always agree."""
 
-    def __init__(self, folder: Path, collector: Collector, stream: ActivationStream, seconds: float) -> None:
-        self.path = folder / STATE
-        self.collector, self.stream, self.seconds = collector, stream, seconds
-        self.last = time.monotonic()
+    folder: Path
+    collector: Collector
+    stream: ActivationStream
 
-    def restore(self) -> Saved | None:
-        """Restore what was gathered from the file, if there is one."""
+    @property
+    def path(self) -> Path:
+        return self.folder / STATE
+
+    def restore(self) -> tuple[int, dict[str, Any]] | None:
+        """Restore what was gathered, if there is a file; returns where the stream was, as tokens and as its cursor."""
         if not self.path.is_file():
             return None
         arrays, metadata = read_arrays(self.path)
-        own = json.loads(self._identity())
         described = [metadata.get(name, "") for name in ("identity", "saved")]
         if metadata.get("sha256") != sha256_of_arrays(arrays, *described):
             raise ValueError(f"{self.path} is damaged; delete it to start again")
-        found, saved = json.loads(described[0]), Saved(**json.loads(described[1]))
-        if found != own:
-            differing = [name for name in own if found.get(name) != own[name]]
+        before, here = json.loads(described[0]), json.loads(self._identity())
+        if differing := [name for name in here if before.get(name) != here[name]]:
             raise ValueError(
                 f"{self.path} was begun with other {' and '.join(differing)}; "
                 "delete it to start again, or give the same"
             )
         self.collector.restore(arrays)
-        return saved
-
-    def save_if_due(self, position: int) -> None:
-        """Save if the last time is long enough ago."""
-        if time.monotonic() - self.last >= self.seconds:
-            self.save(position)
-            self.last = time.monotonic()
+        saved = json.loads(described[1])
+        return saved["position"], saved["cursor"]
 
     def save(self, position: int) -> None:
         """Write what was gathered and the stream's cursor."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        saved = Saved(position, self.stream.state_dict())
-        metadata = {"identity": self._identity(), "saved": json.dumps(saved._asdict())}
+        saved = {"position": position, "cursor": self.stream.state_dict()}
+        metadata = {"identity": self._identity(), "saved": json.dumps(saved)}
         arrays = self.collector.arrays()
         metadata["sha256"] = sha256_of_arrays(arrays, *metadata.values())
         write_arrays(self.path, arrays, metadata)
 
-    def remove(self) -> None:
-        """Delete the file."""
-        self.path.unlink(missing_ok=True)
-
     def _identity(self) -> str:
         known: Any = self.stream.provenance
-        stream = {"stream": None if known is None else asdict(known)}
-        return json.dumps({**self.collector.identity(), **stream})
+        return json.dumps({**self.collector.identity(), "stream": None if known is None else asdict(known)})
 
 
 def resume(states: Sequence[State], stream: ActivationStream) -> int:
     """Restore what was gathered and move the stream to where the slowest collector was; returns its token number."""
     saved = [state.restore() for state in states]
-    if any(each is None for each in saved):
+    known = [each for each in saved if each is not None]
+    if len(known) < len(saved):
         return 0
-    position, cursor = min((each for each in saved if each is not None), key=lambda each: each.position)
+    position, cursor = min(known, key=lambda each: each[0])
     stream.load_state_dict(cursor)
     return position

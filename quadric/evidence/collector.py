@@ -10,10 +10,16 @@ from jaxtyping import Float32, Int64, UInt64
 from torch import Tensor
 
 from quadric.evidence.calibration import MEDIAN_TOKENS, TOKENS_AT_ONCE, Calibration, calibrate
-from quadric.evidence.contexts import StrongestContexts
 from quadric.evidence.firing import BINS_PER_SIGN, SUMS, FiringSums
 from quadric.evidence.record import EvidenceSettings
-from quadric.evidence.reservoir import CONTROL_AXES, Block, Reservoir, control_frame, token_counters
+from quadric.evidence.reservoir import (
+    CONTROL_AXES,
+    Block,
+    Reservoir,
+    StrongestContexts,
+    control_frame,
+    token_counters,
+)
 from quadric.geometry import Centre, Decomposition
 from quadric.geometry.centring import Centring, as_read, given_sha256, prepared
 from quadric.geometry.decomposition import leading_axes
@@ -25,9 +31,12 @@ Array = np.ndarray
 BLOCK_NUMBERS = 1 << 18
 """Values of z that are processed together: few enough to stay in the processor's cache from one step to the next."""
 
-_RESERVOIR = ("keys", "places", "values", "coordinates")
-_CONTEXTS = ("strengths", "places", "windows", "coordinates")
-_FIRING = (*SUMS, "lowest", "highest", "histogram")
+_PARTS = {
+    "reservoir": ("keys", "places", "values", "coordinates"),
+    "contexts": ("strengths", "places", "windows", "coordinates"),
+    "firing": (*SUMS, "lowest", "highest", "histogram"),
+}
+"""What is saved of a pass in progress."""
 
 GeometryOf = Callable[[Centre], Decomposition]
 """Gives the geometry about the centre of the tokens, once it is known."""
@@ -123,7 +132,8 @@ class Collector:
         known = self.calibration
         given = prepared(self.autoencoder, tokens)
         signed = self.autoencoder.encode(given).float().cpu() * torch.from_numpy(np.array(known.signs))
-        scales = density_scales(self.autoencoder, given)
+        # The density is that of x̃ at unit norm.
+        scales = self.autoencoder.latent_scale(given)[:, 0].reciprocal().float().cpu().numpy()
         v = self.centring.coordinates(as_read(self.autoencoder, given).float().cpu())
         predicted = v @ self.axes[..., -1].mT
         offset = self.autoencoder.density_offset()
@@ -182,9 +192,7 @@ class Collector:
         seen = self.seen()
         return {
             **{f"calibration.{name}": array for name, array in self.calibration.arrays().items()},
-            **{f"reservoir.{name}": getattr(self.reservoir, name) for name in _RESERVOIR},
-            **{f"contexts.{name}": getattr(self.contexts, name) for name in _CONTEXTS},
-            **{f"firing.{name}": getattr(self.firing, name) for name in _FIRING},
+            **{f"{part}.{name}": getattr(getattr(self, part), name) for part in _PARTS for name in _PARTS[part]},
             "seen.places": seen.places,
             "seen.control": seen.control,
         }
@@ -192,19 +200,14 @@ class Collector:
     def restore(self, arrays: dict[str, Array]) -> None:
         """Continue from what `arrays` returned."""
         prefix = "calibration."
-        known = {name.removeprefix(prefix): each for name, each in arrays.items() if name.startswith(prefix)}
-        self.use(Calibration.from_arrays({name: each.copy() for name, each in known.items()}))
-        for part, names in (("reservoir", _RESERVOIR), ("contexts", _CONTEXTS), ("firing", _FIRING)):
+        known = {name.removeprefix(prefix): arrays[name].copy() for name in arrays if name.startswith(prefix)}
+        self.use(Calibration.from_arrays(known))
+        for part, names in _PARTS.items():
             for name in names:
                 setattr(getattr(self, part), name, arrays[f"{part}.{name}"].copy())
         self.reservoir.thresholds = self.reservoir.keys.max(1)
         self._seen = [Seen(arrays["seen.places"].copy(), arrays["seen.control"].copy())]
         self.firing.n_tokens = len(arrays["seen.places"])
-
-
-def density_scales(autoencoder: Dictionary, given: Tensor) -> Float32[Array, " n"]:
-    """By which z is multiplied for the density: that of x̃ at unit norm, of which a quadratic z is divided by ‖x̃‖²."""
-    return np.asarray(autoencoder.latent_scale(given)[:, 0].reciprocal().float().cpu().numpy())
 
 
 def merge(first: Collector, *others: Collector) -> Collector:

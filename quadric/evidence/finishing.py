@@ -1,20 +1,16 @@
 """From what a pass gathered to complete evidence: text, points, contexts, statistics and labels."""
 
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float32, Float64, Int64
+from jaxtyping import Float32, Int64
 
 from quadric.data.corpus.sources import CORPORA
 from quadric.evidence.collector import Collector, Seen
-from quadric.evidence.contexts import SIGNS
 from quadric.evidence.firing import PROBABILITIES
-from quadric.evidence.labels.scoring import held_out, score_rules
-from quadric.evidence.labels.stored import (
+from quadric.evidence.labels import (
     METHOD,
     SignTokens,
-    Spellings,
     distinct_labels,
     energies,
     preferences,
@@ -22,7 +18,9 @@ from quadric.evidence.labels.stored import (
     spellings,
 )
 from quadric.evidence.places import NumberedText, position_of, sequence_of, text_read
-from quadric.evidence.record import MISSING, Contexts, Evidence, FiringStatistics, Labels, Points, TextRead
+from quadric.evidence.record import MISSING, Contexts, Evidence, FiringStatistics, Labels, Points
+from quadric.evidence.reservoir import SIGNS
+from quadric.evidence.scoring import held_out, score_rules
 from quadric.evidence.text import TextSource
 from quadric.model import Provenance
 from quadric.model.storage import weights_sha256
@@ -58,7 +56,7 @@ def evidence_of(collector: Collector, source: TextSource, provenance: Provenance
     seen = collector.seen()
     text = text_read(source, np.unique(sequence_of(seen.places)))
     points = _points(collector, text, seen)
-    tokens = _token_account(collector, text, seen)
+    tokens = _PreferredTokens(collector, text, seen)
     evidence = Evidence(
         settings=collector.settings,
         n_tokens=collector.n_tokens,
@@ -132,72 +130,55 @@ def _control(places: Int64[Array, "*shape"], seen: Seen) -> Float32[Array, "*sha
     return np.asarray(seen.control[rows] * (places != MISSING)[..., None].astype(np.float32))
 
 
-class _TokenAccount(NamedTuple):
-    """Preferred tokens of every latent and sign."""
+class _PreferredTokens:
+    """Tokens that every latent prefers on each side, against their frequencies among all tokens scored."""
 
-    lift_tokens: Array
-    lifts: Array
-    signs: list[tuple[SignTokens, SignTokens]]
+    def __init__(self, collector: Collector, text: NumberedText, seen: Seen) -> None:
+        self.collector, self.text = collector, text
+        ids = text.read.token_ids
+        scored = ids[text.indices_of(seen.places)]
+        self.frequencies = np.bincount(scored, minlength=len(text.read.vocabulary)) / len(scored)
+        self.groups = spellings(text.read.vocabulary, self.frequencies)
+        follows = position_of(seen.places) > 0
+        previous = self.groups.group[ids[text.indices_of(seen.places[follows]) - 1]]
+        self.before = np.bincount(previous, minlength=len(self.groups.texts)) / max(1, len(previous))
+        apart = held_out(text.read.documents)
+        self.held_out = apart & ~apart.all()
+        """Positions whose documents labels are not made from; none if there would be no others."""
+        shape = (len(collector.reservoir.keys), 2, collector.settings.n_lift_tokens)
+        self.lift_tokens = np.full(shape, MISSING, dtype=np.int32)
+        self.lifts = np.zeros(shape, dtype=np.float32)
+        limits = collector.settings.firing_rms * np.sqrt(collector.firing.mean_square())
+        self.signs = [self._signs(latent, float(limit)) for latent, limit in enumerate(limits)]
 
-
-class _Frequencies(NamedTuple):
-    """Frequencies of tokens, of groups of spellings, and of groups that precede a token, among all tokens scored."""
-
-    text: TextRead
-    tokens: Float64[Array, " v"]
-    groups: Spellings
-    before: Float64[Array, " g"]
-    held_out: Bool[Array, " n"]
-    """Positions whose documents labels are not made from; none if there would be no others."""
-
-
-def _token_account(collector: Collector, text: NumberedText, seen: Seen) -> _TokenAccount:
-    scored = text.read.token_ids[text.indices_of(seen.places)]
-    frequencies = np.bincount(scored, minlength=len(text.read.vocabulary)) / len(scored)
-    groups = spellings(text.read.vocabulary, frequencies)
-    follows = position_of(seen.places) > 0
-    previous = groups.group[text.read.token_ids[text.indices_of(seen.places[follows]) - 1]]
-    before = np.bincount(previous, minlength=len(groups.texts)) / max(1, len(previous))
-    apart = held_out(text.read.documents)
-    usual = _Frequencies(text.read, frequencies, groups, before, apart & ~apart.all())
-    shape = (len(collector.reservoir.keys), 2, collector.settings.n_lift_tokens)
-    account = _TokenAccount(np.full(shape, MISSING, dtype=np.int32), np.zeros(shape, dtype=np.float32), [])
-    limits = collector.settings.firing_rms * np.sqrt(collector.firing.mean_square())
-    for latent, limit in enumerate(limits):
-        _account_for(collector, latent, float(limit), text, usual, account)
-    return account
-
-
-def _account_for(
-    collector: Collector, latent: int, limit: float, text: NumberedText, usual: _Frequencies, account: _TokenAccount
-) -> None:
-    drawn = collector.reservoir
-    held = drawn.places[latent] != MISSING
-    values = drawn.values[latent][held]
-    energy = energies(values, drawn.keys[latent][held], drawn.epsilon, collector.n_tokens <= drawn.keys.shape[1])
-    places = text.indices_of(drawn.places[latent][held])
-    tokens = usual.text.token_ids[places]
-    follows = position_of(drawn.places[latent][held]) > 0
-    fires = np.abs(values) > limit
-    total = energy[fires].sum()
-    found = []
-    for sign, factor in enumerate(SIGNS):
-        chosen = fires & (values * factor > 0)
-        best = preferences(tokens[chosen], energy[chosen], usual.tokens)
-        count = min(account.lifts.shape[2], len(best.tokens))
-        account.lift_tokens[latent, sign, :count] = best.tokens[:count]
-        account.lifts[latent, sign, :count] = best.lifts[:count]
-        share = float(energy[chosen].sum() / total) if total > 0 else 0.0
-        group = usual.groups.group
-        named = chosen & ~usual.held_out[places]
-        grouped = preferences(group[tokens[named]], energy[named], usual.groups.frequencies)
-        later = named & follows
-        before = preferences(group[usual.text.token_ids[places[later] - 1]], energy[later], usual.before)
-        found.append(sign_tokens(grouped, before, usual.groups, share))
-    account.signs.append((found[0], found[1]))
+    def _signs(self, latent: int, limit: float) -> tuple[SignTokens, SignTokens]:
+        """What a label names for each sign of a latent, whose lifts are filled in."""
+        drawn, ids, group = self.collector.reservoir, self.text.read.token_ids, self.groups.group
+        held = drawn.places[latent] != MISSING
+        values = drawn.values[latent][held]
+        is_complete = self.collector.n_tokens <= drawn.keys.shape[1]
+        energy = energies(values, drawn.keys[latent][held], drawn.epsilon, is_complete)
+        places = self.text.indices_of(drawn.places[latent][held])
+        follows = position_of(drawn.places[latent][held]) > 0
+        fires = np.abs(values) > limit
+        total = energy[fires].sum()
+        signs = []
+        for sign, factor in enumerate(SIGNS):
+            chosen = fires & (values * factor > 0)
+            best = preferences(ids[places[chosen]], energy[chosen], self.frequencies)
+            count = min(self.lifts.shape[2], len(best.tokens))
+            self.lift_tokens[latent, sign, :count] = best.tokens[:count]
+            self.lifts[latent, sign, :count] = best.lifts[:count]
+            share = float(energy[chosen].sum() / total) if total > 0 else 0.0
+            named = chosen & ~self.held_out[places]
+            grouped = preferences(group[ids[places[named]]], energy[named], self.groups.frequencies)
+            later = named & follows
+            before = preferences(group[ids[places[later] - 1]], energy[later], self.before)
+            signs.append(sign_tokens(grouped, before, self.groups, share))
+        return signs[0], signs[1]
 
 
-def _statistics(collector: Collector, tokens: _TokenAccount) -> FiringStatistics:
+def _statistics(collector: Collector, tokens: _PreferredTokens) -> FiringStatistics:
     firing, rest = collector.firing, collector.calibration.rest
     empty = (firing.square == 0) & (rest == 0)
     return FiringStatistics(

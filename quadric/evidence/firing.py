@@ -21,16 +21,7 @@ PROBABILITIES = (0.001, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.999)
 
 _SHIFT = 23 - PARTS_BITS
 _FIRST = (127 + LOWEST_OCTAVE) << PARTS_BITS
-SUMS = (
-    "l1",
-    "l2_squared",
-    "total",
-    "square",
-    "positive_square",
-    "predicted",
-    "predicted_square",
-    "product",
-)
+SUMS = ("l1", "l2_squared", "total", "square", "positive_square", "predicted", "predicted_square", "product")
 """Sums over tokens."""
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from jaxtyping import Float32, Int32, Int64
+from jaxtyping import Bool, Float32, Float64, Int32, Int64
 
 from quadric.evidence.calibration import Calibration
 from quadric.model import Provenance
@@ -84,6 +84,18 @@ class TextRead:
     """Index of each position's document in its corpus."""
     vocabulary: list[bytes]
     """The bytes of every token; a token may be a part of a character."""
+
+    def window(self, places: Int64[Array, "*shape"], reach: int) -> Int64[Array, "*shape w"]:
+        """Places from `reach` before to `reach` after each place; -1 beyond its sequence."""
+        number = np.searchsorted(self.sequence_starts, places, side="right") - 1
+        ends = np.append(self.sequence_starts[1:], len(self.token_ids))
+        around = places[..., None] + np.arange(-reach, reach + 1)
+        inside = (around >= self.sequence_starts[number][..., None]) & (around < ends[number][..., None])
+        return np.where(inside, around, MISSING)
+
+    def frequencies(self) -> Float64[Array, " v"]:
+        """Share of every token of the vocabulary in this text."""
+        return np.bincount(self.token_ids, minlength=len(self.vocabulary)) / max(1, len(self.token_ids))
 
     def __repr__(self) -> str:
         return (
@@ -164,7 +176,7 @@ class FiringStatistics:
 
 @dataclass(frozen=True, kw_only=True)
 class LabelScore:
-    """How well a label tells where its latent fires, see `quadric.evidence.labels.scoring`; chance is 0.5."""
+    """How well a label tells where its latent fires, see `quadric.evidence.scoring`; chance is 0.5."""
 
     detection: float
     """Balanced accuracy of telling texts in which the latent fires from others."""
@@ -256,6 +268,12 @@ class Evidence:
     @property
     def n_latents(self) -> int:
         return len(self.points.values)
+
+    def fires(self, latent: int) -> Bool[Array, " m"]:
+        """Which points of a latent are tokens on which it fires."""
+        away = np.abs(self.points.values[latent] - self.calibration.rest[latent])
+        limit = self.settings.firing_rms * np.sqrt(self.statistics.mean_square[latent])
+        return np.asarray((self.points.places[latent] != MISSING) & (away > limit))
 
     def __repr__(self) -> str:
         source = self.provenance.corpus or "rows of a tensor"

@@ -1,10 +1,13 @@
-"""A weighted draw of tokens for every latent at once, without replacement, in one pass, and their coordinates.
+"""The tokens that one pass keeps for every latent: a weighted draw, and the strongest of each sign.
 
 With z the deviation from rest, token t has weight w_t = (|z_t| + ε)⁴ and the key E_t / w_t with E_t a standard
-exponential variable; the m tokens with the smallest keys are the draw. The first of them is token t with probability
-w_t / Σw, the next is drawn in the same way from the others, and so on (Efraimidis and Spirakis, 2006). A key depends
-only on the seed, the latent and the token, so the draw of a union is the smallest keys of the draws: parts can be read
-in any order, in any batches, anywhere.
+exponential variable; the m tokens with the smallest keys are the draw, without replacement. The first of them is token
+t with probability w_t / Σw, the next is drawn in the same way from the others, and so on (Efraimidis and Spirakis,
+2006). A key depends only on the seed, the latent and the token, so the draw of a union is the smallest keys of the
+draws: parts can be read in any order, in any batches, anywhere.
+
+The strongest tokens have different text around them: of all tokens with the same window (the token ids from `window`
+before to `window` after), only the one with the largest |z| counts. They, too, depend only on the set of tokens.
 """
 
 from typing import NamedTuple
@@ -21,6 +24,7 @@ Array = np.ndarray
 
 TWO_TO_MINUS_32 = 2.0**-32
 CONTROL_AXES = 3
+SIGNS = (np.float32(1), np.float32(-1))
 DENSE_SHARE = 0.25
 """Share of all (latent, token) pairs above which projecting every token costs less than gathering the chosen ones."""
 ROUNDING = np.float32(1 + 1e-5)
@@ -170,6 +174,104 @@ def _exchange(kept: Float64[Array, "b m"], found: _Candidates) -> tuple[Int64[Ar
     entering = candidates[chosen[:, size:]]
     real = entering >= 0  # a free slot may have been exchanged for another
     return entering[real], (rows[real], columns[real])
+
+
+class _Ranked(NamedTuple):
+    """Candidates of some latents side by side; strength 0 marks an empty slot."""
+
+    strengths: Float32[Array, "r c"]
+    places: Int64[Array, "r c"]
+    windows: UInt64[Array, "r c"]
+    tokens: Int64[Array, "r c"]
+    """Row of the batch, or −1 − the index in the list where the candidate was kept before."""
+
+    def take(self, order: Int64[Array, "r q"]) -> "_Ranked":
+        return _Ranked(*(np.take_along_axis(column, order, axis=1) for column in self))
+
+    def beside(self, other: "_Ranked") -> "_Ranked":
+        return _Ranked(*(np.concatenate(pair, axis=1) for pair in zip(self, other, strict=True)))
+
+
+class StrongestContexts:
+    """The lists so far, strongest first; the second axis is the sign."""
+
+    def __init__(self, n_latents: int, n_contexts: int, n_axes: int) -> None:
+        shape = (n_latents, 2, n_contexts)
+        self.strengths = np.zeros(shape, dtype=np.float32)
+        self.places = np.full(shape, MISSING, dtype=np.int64)
+        self.windows = np.zeros(shape, dtype=np.uint64)
+        self.coordinates = np.zeros((*shape, n_axes), dtype=np.float32)
+
+    def update(self, block: Block, windows: UInt64[Array, " n"]) -> None:
+        """Add a batch to the lists of some latents."""
+        for sign, factor in enumerate(SIGNS):
+            strengths = block.values * factor
+            weakest = self.strengths[block.latents, sign, -1]
+            wanted: Bool[Array, "b n"] = (strengths >= weakest[:, None]) & (strengths > 0)
+            rows = np.flatnonzero(wanted.any(axis=1))
+            if len(rows):
+                self._enter(block, sign, rows, np.where(wanted[rows], strengths[rows], 0), windows)
+
+    def absorb(self, other: "StrongestContexts") -> None:
+        """Make these the lists of both parts."""
+        n_contexts = self.strengths.shape[2]
+        for sign in range(2):
+            mine, theirs = self._kept(slice(None), sign), other._kept(slice(None), sign)
+            theirs = theirs._replace(tokens=theirs.tokens - n_contexts)
+            coordinates = np.concatenate([self.coordinates[:, sign], other.coordinates[:, sign]], axis=1)
+            best = _strongest_distinct(mine.beside(theirs), n_contexts)
+            self._store(np.arange(len(self.places)), sign, best)
+            self.coordinates[:, sign] = np.take_along_axis(coordinates, (-1 - best.tokens)[..., None], axis=1)
+
+    def _enter(
+        self, block: Block, sign: int, rows: Int64[Array, " r"], strengths: Float32[Array, "r n"], windows: Array
+    ) -> None:
+        latents = rows + block.latents.start
+        candidates = self._kept(latents, sign).beside(_positive(strengths, block.places, windows))
+        best = _strongest_distinct(candidates, self.places.shape[2])
+        before = self.coordinates[latents, sign]
+        coordinates = np.take_along_axis(before, np.clip(-1 - best.tokens, 0, None)[..., None], axis=1)
+        fresh = np.nonzero(best.tokens >= 0)
+        coordinates[fresh] = project(block.tokens, block.axes[rows], fresh[0], best.tokens[fresh])
+        self._store(latents, sign, best)
+        self.coordinates[latents, sign] = coordinates
+
+    def _kept(self, latents: slice | Int64[Array, " r"], sign: int) -> _Ranked:
+        places = self.places[latents, sign]
+        tokens = np.broadcast_to(-1 - np.arange(places.shape[1]), places.shape)
+        return _Ranked(self.strengths[latents, sign], places, self.windows[latents, sign], tokens)
+
+    def _store(self, latents: Int64[Array, " r"], sign: int, best: _Ranked) -> None:
+        self.strengths[latents, sign] = best.strengths
+        self.places[latents, sign] = np.where(best.strengths > 0, best.places, MISSING)
+        self.windows[latents, sign] = best.windows
+
+
+def _positive(strengths: Float32[Array, "r n"], places: Int64[Array, " n"], windows: UInt64[Array, " n"]) -> _Ranked:
+    """The tokens of every row with a strength, in order."""
+    rows, columns = np.nonzero(strengths)
+    counts = (strengths > 0).sum(1)
+    within = places_within(counts)
+    chosen = np.zeros((len(strengths), int(counts.max())), dtype=np.int64)
+    kept = np.zeros(chosen.shape, dtype=np.float32)
+    chosen[rows, within], kept[rows, within] = columns, strengths[rows, columns]
+    return _Ranked(kept, places[chosen], windows[chosen], chosen)
+
+
+def _strongest_distinct(candidates: _Ranked, count: int) -> _Ranked:
+    """The strongest of each window, and of those the strongest; ties go to the one that was read first."""
+    ranked = candidates.take(np.lexsort((candidates.places, -candidates.strengths), axis=1))
+    by_window = np.argsort(ranked.windows, axis=1, kind="stable")
+    windows = np.take_along_axis(ranked.windows, by_window, axis=1)
+    is_first: Bool[Array, "r c"] = np.ones(windows.shape, dtype=bool)
+    np.put_along_axis(is_first, by_window[:, 1:], windows[:, 1:] != windows[:, :-1], axis=1)
+    usable = is_first & (ranked.strengths > 0)
+    best = ranked.take(np.argsort(~usable, axis=1, kind="stable")[:, :count])
+    beyond = np.arange(count) >= usable.sum(1)[:, None]
+    best.strengths[beyond] = 0
+    best.windows[beyond] = 0
+    best.tokens[beyond] = -1
+    return best
 
 
 def control_frame(d_model: int, seed: int) -> Float[Tensor, "d c"]:

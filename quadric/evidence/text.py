@@ -9,7 +9,7 @@ to a number of tokens. The rows of a bare tensor are sequences of one token each
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Int32
@@ -18,7 +18,7 @@ from quadric.data import ActivationCache, CachedStream, LiveStream
 from quadric.data.batches import ActivationStream
 from quadric.data.corpus import Block, TokenBlocks
 from quadric.data.models import find_model, load_shape
-from quadric.data.sources import ActivationsInMemory
+from quadric.data.sources import Activations, ActivationsInMemory, ActivationsOnDisk
 from quadric.data.tokenizer import Tokenizer
 
 Array = np.ndarray
@@ -40,7 +40,14 @@ class TextSource(Protocol):
     def token_bytes(self, token_ids: list[int]) -> list[bytes]: ...
 
 
-class CorpusText:
+class _TokenizedText:
+    tokenizer: Tokenizer
+
+    def token_bytes(self, token_ids: list[int]) -> list[bytes]:
+        return self.tokenizer.token_bytes(token_ids)
+
+
+class CorpusText(_TokenizedText):
     """The text of a live stream, cut from its corpus as far as needed."""
 
     def __init__(self, blocks: TokenBlocks, tokenizer: Tokenizer) -> None:
@@ -54,11 +61,8 @@ class CorpusText:
             self._read.append(ReadSequence(np.array(tokens, dtype=np.int32), np.array(documents, dtype=np.int32)))
         return self._read[number]
 
-    def token_bytes(self, token_ids: list[int]) -> list[bytes]:
-        return self.tokenizer.token_bytes(token_ids)
 
-
-class CachedText:
+class CachedText(_TokenizedText):
     """The text of a cache; the module's docstring says what it knows about documents."""
 
     def __init__(self, cache: ActivationCache, tokenizer: Tokenizer) -> None:
@@ -75,22 +79,15 @@ class CachedText:
         nearest = np.searchsorted(shard.columns["positions"][kept].numpy(), np.arange(len(tokens)), side="right") - 1
         return ReadSequence(tokens.astype(np.int32), documents[nearest.clip(min=0)])
 
-    def token_bytes(self, token_ids: list[int]) -> list[bytes]:
-        return self.tokenizer.token_bytes(token_ids)
 
-
-class HarvestedText:
+class HarvestedText(_TokenizedText):
     """The text of activations in memory, which hold the sequences that the language model read."""
 
     def __init__(self, activations: ActivationsInMemory) -> None:
-        self.activations = activations
+        self.activations, self.tokenizer = activations, activations.tokenizer
 
     def sequence(self, number: int) -> ReadSequence:
         return ReadSequence(*self.activations.sequences[number])
-
-    def token_bytes(self, token_ids: list[int]) -> list[bytes]:
-        found: list[bytes] = self.activations.tokenizer.token_bytes(token_ids)
-        return found
 
 
 class RowText:
@@ -160,6 +157,26 @@ def text_behind(stream: ActivationStream, model: str | None = None) -> CorpusTex
     raise ValueError(
         f"a {type(stream).__name__} does not say which text it reads; give text=, e.g. RowText for rows of a tensor"
     )
+
+
+def length_of(source: Activations) -> int:
+    """How many rows there are."""
+    if isinstance(source, ActivationsInMemory | ActivationsOnDisk):
+        return len(source)
+    raise ValueError("an iterable of tensors does not say how many rows it has; give tokens=")
+
+
+def text_of(source: Activations, stream: Any, n_tokens: int, tokenizer: Any = None) -> TextSource:
+    """The text behind activations that a user gave."""
+    if isinstance(source, ActivationsOnDisk):
+        return text_behind(stream) if tokenizer is None else CachedText(source.cache, Tokenizer(tokenizer))
+    if tokenizer is not None:
+        raise ValueError("tokenizer= is for a cache folder; leave it out")
+    if isinstance(source, ActivationsInMemory) and source.sequences:
+        return HarvestedText(source)
+    if isinstance(source, ActivationsInMemory):
+        return RowText(len(source), source.texts)
+    return RowText(n_tokens)
 
 
 def _tokenizer_of(cache: ActivationCache, model: str | None) -> Tokenizer:

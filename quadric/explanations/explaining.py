@@ -1,19 +1,17 @@
 """`quadric.explain`: the strongest latents of every token of a text."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, overload
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float32, Float64
+from jaxtyping import Float32, Float64
 from torch import Tensor
 
 from quadric.data.models import LanguageModel, find_model, load_model, model_in_memory
 from quadric.data.provenance import check_same_model
 from quadric.evidence import Evidence
 from quadric.evidence.reservoir import control_frame
-from quadric.explanations.quantiles import quantiles_of, surprise
 from quadric.explanations.reading import Reading, TextReader
 from quadric.explanations.record import Explanation, Firing, TextLatent, Token, TokenLatent
 from quadric.geometry.centring import as_read, prepared
@@ -28,8 +26,6 @@ DEFAULT_TOP = 5
 MOST_LATENTS = 24
 """Latents of a whole text that are listed."""
 TOKENS_AT_ONCE = 256
-BOTH_SIDES = " ↔ "
-"""Between the two sides of an offline label."""
 RANKING = (
     "share of the token's rebuilt energy · log₂(0.5 / p), with p the share of the evidence's tokens at least as far "
     "out on the same side of the latent's own distribution (no smaller than 0.1 %)"
@@ -157,78 +153,50 @@ class Explainer:
         self.evidence = evidence
         self.kernel = reconstruction_gram(autoencoder).float().cpu()
 
-    @property
-    def ranking(self) -> str:
-        """How strength is defined."""
-        return RANKING if self.evidence is not None else RANKING_WITHOUT_EVIDENCE
-
     def explain(self, texts: Sequence[str], top: int = DEFAULT_TOP) -> list[Explanation]:
-        """Explain some texts; see `quadric.explain`.
-
-        Args:
-            texts: The texts.
-            top: Latents per token.
-
-        Returns:
-            One explanation per text.
-        """
+        """Explain some texts, with the strongest `top` latents of every token; see `quadric.explain`."""
         if top < 1:
             raise ValueError(f"top={top} is not positive; give how many latents to show per token")
         return [self.explanation_of(reading, top) for reading in self.reader.read(texts)]
 
     def explanation_of(self, reading: Reading, top: int = DEFAULT_TOP) -> Explanation:
         """Explain a text that was read before."""
-        found = [
-            entry
-            for start in range(0, len(reading.kept), TOKENS_AT_ONCE)
-            for entry in self._strongest(reading, slice(start, start + TOKENS_AT_ONCE), top)
-        ]
-        by_token: dict[int, list[_Entry]] = {}
-        by_latent: dict[int, list[_Entry]] = {}
-        for entry in found:
-            if entry.rank < top:
-                by_token.setdefault(entry.token, []).append(entry)
-            if entry.fires:
-                by_latent.setdefault(entry.latent, []).append(entry)
+        strongest: dict[int, list[TokenLatent]] = {}
+        firings: dict[int, list[Firing]] = {}
+        for start in range(0, len(reading.kept), TOKENS_AT_ONCE):
+            self._add_tokens(reading, slice(start, start + TOKENS_AT_ONCE), top, strongest, firings)
+        read = zip(reading.words, reading.token_ids, reading.dropped, strict=True)
         tokens = [
-            Token(
-                text=reading.words[place],
-                token_id=reading.token_ids[place],
-                dropped=reading.dropped[place],
-                latents=[self._token_latent(entry) for entry in by_token.get(place, [])],
-            )
-            for place in range(len(reading.token_ids))
+            Token(text=text, token_id=number, dropped=why, latents=strongest.get(place, []))
+            for place, (text, number, why) in enumerate(read)
         ]
-        latents = sorted(
-            (self._text_latent(entries) for entries in by_latent.values()), key=lambda each: -each.strength
-        )
+        latents = [
+            TextLatent(
+                latent=latent,
+                label="" if self.evidence is None else self.evidence.labels.of(latent),
+                strength=sum(firing.strength for firing in where),
+                firings=where,
+            )
+            for latent, where in firings.items()
+        ]
         return Explanation(
             text=reading.text,
             tokens=tokens,
-            latents=latents[:MOST_LATENTS],
-            ranking=self.ranking,
+            latents=sorted(latents, key=lambda each: -each.strength)[:MOST_LATENTS],
+            ranking=RANKING_WITHOUT_EVIDENCE if self.evidence is None else RANKING,
             notes=self._notes(reading),
         )
 
     def coordinates(self, reading: Reading, latent: int, n_axes: int) -> "TokenCoordinates":
-        """Kept tokens in the frame of one latent, about the centre, as the points of its site are.
-
-        Args:
-            reading: The text.
-            latent: Index of the latent.
-            n_axes: Number of axes.
-
-        Returns:
-            Coordinates on the latent's axes and on the two controls.
-        """
+        """Kept tokens in the frame of one latent, about the centre, as the points of its site are."""
         if self.evidence is None:
             raise ValueError("without evidence there is no picture to place tokens in; collect it with quadric site")
-        known, seed = self.evidence.calibration, self.evidence.settings.seed
+        known = self.evidence.calibration
         frame = latent_frame(self.autoencoder, latent, n_axes, known.tokens_centre())
         given = prepared(self.autoencoder, reading.vectors)
         v = frame.centring.coordinates(as_read(self.autoencoder, given).double().cpu())
         shown = (v @ frame.axes).float().numpy()
-        random = control_frame(self.autoencoder.d_model, seed).double()
+        random = control_frame(self.autoencoder.d_model, self.evidence.settings.seed).double()
         return TokenCoordinates(
             axes=np.asarray(np.pad(shown, ((0, 0), (0, n_axes - shown.shape[1])))),
             linear=np.asarray((v @ torch.from_numpy(np.array(known.linear[latent])).double()).float().numpy()),
@@ -247,66 +215,44 @@ class Explainer:
             return np.ones(self.autoencoder.n_latents, dtype=np.float32)
         return np.asarray(self.evidence.calibration.signs)
 
-    def _strongest(self, reading: Reading, some: slice, top: int) -> list["_Entry"]:
-        """The entries of some kept tokens: the strongest of each, and all that fire."""
+    def _add_tokens(
+        self,
+        reading: Reading,
+        some: slice,
+        top: int,
+        strongest: dict[int, list[TokenLatent]],
+        firings: dict[int, list[Firing]],
+    ) -> None:
+        """Add the strongest latents of some kept tokens, by token, and all that fire on them, by latent."""
         places = reading.kept[some]
-        scored = self._score(self.values(reading.vectors[some]))
-        order = np.argsort(-scored.strength, axis=1, kind="stable")
-        ranks = np.argsort(order, axis=1, kind="stable")
-        wanted = scored.fires | (ranks < top)
-        found = [
-            _Entry(
-                token=places[row],
-                latent=latent,
-                rank=int(ranks[row, latent]),
-                fires=bool(scored.fires[row, latent]),
-                value=float(scored.values[row, latent]),
-                quantile=None if scored.quantiles is None else float(scored.quantiles[row, latent]),
-                share=float(scored.share[row, latent]),
-                strength=float(scored.strength[row, latent]),
-            )
-            for row, latent in zip(*(each.tolist() for each in wanted.nonzero()), strict=True)
-        ]
-        return sorted(found, key=lambda entry: (entry.token, entry.rank))
-
-    def _score(self, values: Float32[Array, "m k"]) -> "_Scores":
+        values = self.values(reading.vectors[some])
         share = energy_shares(torch.from_numpy(values * self.signs()), self.kernel).numpy()
+        quantiles, strength = None, share
         if self.evidence is None:
-            fires = np.zeros_like(share, dtype=bool)
-            np.put_along_axis(fires, np.argsort(-share, axis=1)[:, :DEFAULT_TOP], True, axis=1)
-            return _Scores(values, None, share, share, fires)
-        known, rest = self.evidence.statistics, self.evidence.calibration.rest
-        quantiles = quantiles_of(values, np.asarray(known.quantiles), known.probabilities)
-        fires = np.abs(values - rest) > self.evidence.settings.firing_rms * np.sqrt(known.mean_square)
-        return _Scores(values, quantiles, share, share.clip(min=0) * surprise(quantiles), fires)
-
-    def _token_latent(self, entry: "_Entry") -> TokenLatent:
-        return TokenLatent(
-            latent=entry.latent,
-            label=self.side_label(entry.latent, entry.value),
-            value=entry.value,
-            quantile=entry.quantile,
-            share=entry.share,
-            strength=entry.strength,
-        )
-
-    def _text_latent(self, entries: "list[_Entry]") -> TextLatent:
-        latent = entries[0].latent
-        return TextLatent(
-            latent=latent,
-            label="" if self.evidence is None else self.evidence.labels.of(latent),
-            strength=sum(entry.strength for entry in entries),
-            firings=[
-                Firing(
-                    token=entry.token,
-                    value=entry.value,
-                    quantile=entry.quantile,
-                    share=entry.share,
-                    strength=entry.strength,
-                )
-                for entry in entries
-            ],
-        )
+            away = np.zeros_like(share, dtype=bool)
+            np.put_along_axis(away, np.argsort(-share, axis=1)[:, :DEFAULT_TOP], True, axis=1)
+        else:
+            known, rest = self.evidence.statistics, self.evidence.calibration.rest
+            quantiles = quantiles_of(values, np.asarray(known.quantiles), known.probabilities)
+            strength = share.clip(min=0) * surprise(quantiles)
+            away = np.abs(values - rest) > self.evidence.settings.firing_rms * np.sqrt(known.mean_square)
+        order = np.argsort(-strength, axis=1, kind="stable")
+        fires = np.take_along_axis(away, order, axis=1)
+        wanted = fires.copy()
+        wanted[:, :top] = True
+        for row, rank in zip(*(each.tolist() for each in wanted.nonzero()), strict=True):
+            place, latent = places[row], int(order[row, rank])
+            numbers: dict[str, Any] = {
+                "value": float(values[row, latent]),
+                "quantile": None if quantiles is None else float(quantiles[row, latent]),
+                "share": float(share[row, latent]),
+                "strength": float(strength[row, latent]),
+            }
+            if rank < top:
+                label = self.side_label(latent, numbers["value"])
+                strongest.setdefault(place, []).append(TokenLatent(latent=latent, label=label, **numbers))
+            if fires[row, rank]:
+                firings.setdefault(latent, []).append(Firing(token=place, **numbers))
 
     def side_label(self, latent: int, value: float) -> str:
         """Name of the side of a latent on which a value lies."""
@@ -318,7 +264,7 @@ class Explainer:
         if value < rest:
             return f"− {' · '.join(labels.negative[latent]) or f'({labels.of(latent)})'}"
         # The whole label may have further words that tell the latent from others with the same tokens.
-        is_positive_only = BOTH_SIDES not in labels.of(latent) and not labels.of(latent).startswith("− ")
+        is_positive_only = " ↔ " not in labels.of(latent) and not labels.of(latent).startswith("− ")
         return labels.of(latent) if is_positive_only else " · ".join(labels.positive[latent]) or labels.of(latent)
 
     def _notes(self, reading: Reading) -> list[str]:
@@ -348,29 +294,6 @@ class TokenCoordinates(NamedTuple):
     """v·q on the random frame that all latents share."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """One latent on one token, in the order of strength."""
-
-    token: int
-    latent: int
-    rank: int
-    fires: bool
-    value: float
-    quantile: float | None
-    share: float
-    strength: float
-
-
-@dataclass(frozen=True, eq=False)
-class _Scores:
-    values: Float32[Array, "m k"]
-    quantiles: Float64[Array, "m k"] | None
-    share: Float32[Array, "m k"]
-    strength: Array
-    fires: Bool[Array, "m k"]
-
-
 def energy_shares(latents: Tensor, kernel: Tensor) -> Tensor:
     """Each latent's share of the energy of the rebuilt token, z_i (Kz)_i / zᵀKz, since ‖Σ z_i W_i‖² = zᵀKz.
 
@@ -379,3 +302,33 @@ def energy_shares(latents: Tensor, kernel: Tensor) -> Tensor:
     parts = latents * (latents @ kernel)
     total = parts.sum(-1, keepdim=True)
     return torch.where(total > 0, parts / torch.where(total > 0, total, 1), 0)
+
+
+def quantiles_of(
+    values: Float32[Array, "n k"], stored: Float32[Array, "k q"], probabilities: Sequence[float]
+) -> Float64[Array, "n k"]:
+    """Share of tokens with a smaller value, for every token and latent, from values `stored` at some probabilities.
+
+    Between two stored quantiles the log-odds log(p / (1 − p)) are linear in the value, which follows the tails better
+    than p itself. Beyond the outermost ones nothing is known but the bound, so shares stay within 0.1 % … 99.9 %. Where
+    stored values are equal, a value on them has the middle of their probabilities.
+    """
+    odds = np.log(np.asarray(probabilities)) - np.log1p(-np.asarray(probabilities))
+    below = _interpolated(values, stored, odds, (values[..., None] > stored).sum(-1))
+    above = _interpolated(values, stored, odds, (values[..., None] >= stored).sum(-1))
+    return np.asarray(1 / (1 + np.exp(-(below + above) / 2)))
+
+
+def _interpolated(values: Array, stored: Array, odds: Array, reached: Array) -> Array:
+    """Log-odds between the last of the `reached` quantiles and the next one."""
+    low, high = np.clip(reached - 1, 0, len(odds) - 1), np.clip(reached, 0, len(odds) - 1)
+    latents = np.arange(stored.shape[0])
+    first, last = stored[latents, low].astype(np.float64), stored[latents, high].astype(np.float64)
+    step = last - first
+    part = np.where(step > 0, (values - first) / np.where(step > 0, step, 1), 0)
+    return np.asarray(odds[low] + part.clip(0, 1) * (odds[high] - odds[low]))
+
+
+def surprise(quantiles: Float64[Array, "n k"]) -> Float64[Array, "n k"]:
+    """Bits by which a value is rarer than the median on its side: 0 at the median, 9 at 0.1 % and at 99.9 %."""
+    return np.asarray(np.log2(0.5 / np.minimum(quantiles, 1 - quantiles)).clip(min=0))

@@ -8,6 +8,7 @@ not packed.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -79,9 +80,8 @@ class TextReader:
         own = {field.name for field in fields(TokenRules)}
         self.rules = TokenRules(**{name: value for name, value in (known.token_rules or {}).items() if name in own})
         self.block_length = known.block_length or DEFAULT_BLOCK
-        packed = known.packing != "separate"
         bos = self.rules.bos_of(model.tokenizer)
-        self.first = bos if bos is not None or not packed else model.tokenizer.separator
+        self.first = bos if bos is not None or known.packing == "separate" else model.tokenizer.separator
         """Token before every block."""
 
     def read(
@@ -102,8 +102,10 @@ class TextReader:
         rows: dict[int, _Row] = {}
         for group in length_groups([len(each.tokens) for each in blocks], pass_cost(self.model.device), sequences):
             rows |= zip(group.places, self._run([blocks[place] for place in group.places]), strict=True)
-        in_order = [rows[place] for place in range(len(blocks))]
-        return [self._reading(number, texts[number], ids, in_order) for number, ids in enumerate(encoded)]
+        by_text: list[list[_Row]] = [[] for _ in texts]
+        for place, block in enumerate(blocks):
+            by_text[block.documents[0]].append(rows[place])
+        return [self._reading(*parts) for parts in zip(texts, encoded, by_text, strict=True)]
 
     def _encoded(self, texts: Sequence[str]) -> list[list[int]]:
         for number, text in enumerate(texts):
@@ -132,11 +134,10 @@ class TextReader:
         for block, keep, own in zip(some, kept.mask.cpu(), parts, strict=True):
             skipped = int(self.first is not None)
             own = own[int(keep[:skipped].sum()) :]  # the token before the text may be kept; it is not part of it
-            yield _Row(block.documents[0], keep[skipped : len(block.tokens)].tolist(), own)
+            yield _Row(keep[skipped : len(block.tokens)].tolist(), own)
 
-    def _reading(self, number: int, text: str, ids: list[int], rows: list["_Row"]) -> Reading:
-        own = [row for row in rows if row.text == number]
-        keep = [each for row in own for each in row.keep]
+    def _reading(self, text: str, ids: list[int], rows: list["_Row"]) -> Reading:
+        keep = [each for row in rows for each in row.keep]
         special = self.model.tokenizer.special
         return Reading(
             text=text,
@@ -145,16 +146,14 @@ class TextReader:
             dropped=[
                 None if kept else SPECIAL if token in special else SINK for token, kept in zip(ids, keep, strict=True)
             ],
-            vectors=torch.cat([row.vectors for row in own]),
-            n_blocks=len(own),
+            vectors=torch.cat([row.vectors for row in rows]),
+            n_blocks=len(rows),
         )
 
 
-@dataclass(frozen=True, eq=False)
-class _Row:
+class _Row(NamedTuple):
     """One sequence without the token before it."""
 
-    text: int
     keep: list[bool]
     vectors: Tensor
 

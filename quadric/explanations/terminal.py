@@ -4,8 +4,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from quadric.evidence.labels.stored import readable
-from quadric.explanations.record import Explanation, Firing, TextLatent, Token, TokenLatent
+from quadric.evidence.labels import readable
+from quadric.explanations.record import Explanation, Firing, Token
 
 SHOWN_LATENTS = 8
 LONGEST_LABEL = 44
@@ -32,17 +32,15 @@ def quantile_words(quantile: float | None) -> str:
 def _tokens(found: Explanation) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0))
     for name in ("token", "latent", "label", "quantile", "energy"):
-        table.add_column(name, justify="right" if name in ("latent", "quantile", "energy") else "left", no_wrap=True)
+        width = LONGEST_LABEL if name == "label" else None
+        table.add_column(name, justify="left" if name in ("token", "label") else "right", no_wrap=True, max_width=width)
     for token in found.tokens:
         if token.dropped:
             table.add_row(token_words(token), "", Text(f"({token.dropped})", style="dim"), "", "")
         for rank, each in enumerate(token.latents):
-            table.add_row(token_words(token) if rank == 0 else "", *_cells(each))
+            cells = (str(each.latent), each.label, quantile_words(each.quantile), f"{each.share:.0%}")
+            table.add_row(token_words(token) if rank == 0 else "", *cells)
     return table
-
-
-def _cells(each: TokenLatent) -> tuple[str, str, str, str]:
-    return str(each.latent), shortened(each.label), quantile_words(each.quantile), f"{each.share:.0%}"
 
 
 def token_words(token: Token) -> str:
@@ -50,23 +48,14 @@ def token_words(token: Token) -> str:
     return readable(token.text.encode()) if token.text else "‥"
 
 
-def shortened(label: str, most: int = LONGEST_LABEL) -> str:
-    """At most so many characters."""
-    return label if len(label) <= most else label[: most - 1] + "…"
-
-
 def _latents(found: Explanation) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("latent", justify="right", no_wrap=True)
-    table.add_column("label", no_wrap=True)
+    table.add_column("label", no_wrap=True, max_width=LONGEST_LABEL)
     table.add_column("fires on (quantile)")
     for each in found.latents[:SHOWN_LATENTS]:
-        table.add_row(str(each.latent), shortened(each.label), ", ".join(_firings(found, each)))
+        table.add_row(str(each.latent), each.label, ", ".join(_firing(found, firing) for firing in each.firings))
     return table
-
-
-def _firings(found: Explanation, latent: TextLatent) -> list[str]:
-    return [_firing(found, firing) for firing in latent.firings]
 
 
 def _firing(found: Explanation, firing: Firing) -> str:

@@ -20,7 +20,7 @@ from quadric.evaluation.evaluating import Candidate
 from quadric.evaluation.record import keep_in_runs, kept_in_run
 from quadric.evaluation.settings import EvaluationSettings
 from quadric.evidence import Evidence
-from quadric.evidence.labels.stored import MIXED
+from quadric.evidence.labels import MIXED
 from quadric.evidence.ranking import worth
 from quadric.geometry import DictionaryGeometry
 from quadric.run.config import FILE_NAME, RunConfig, read_run_config, write_run_config

@@ -11,7 +11,7 @@ from quadric.data import ActivationCache
 from quadric.data.sources import as_activations
 from quadric.data.storage import NAME as MANIFEST
 from quadric.evidence import Evidence, open_live, text_behind
-from quadric.evidence.on_activations import length_of, text_of
+from quadric.evidence.text import length_of, text_of
 from quadric.interop import delphi, neuronpedia, saebench, saelens_format
 from quadric.interop.export_folder import check_replaceable, read_record, replaced_folder
 from quadric.interop.passes import Reading, Side

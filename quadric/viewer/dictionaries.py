@@ -13,10 +13,18 @@ from jaxtyping import Float32
 from quadric._io.progress import Progress, no_progress
 from quadric.evidence import Evidence, clusters, record
 from quadric.evidence.calibration import METHOD
-from quadric.evidence.labels.scoring import METHOD as LABEL_SCORES
-from quadric.evidence.patterns.controls import controls_of, is_exceeded
-from quadric.evidence.patterns.record import CHANCE, MEANINGS, PATTERNS, STATISTICS, DictionaryPatterns, PatternTest
+from quadric.evidence.patterns.record import (
+    CHANCE,
+    MEANINGS,
+    PATTERNS,
+    STATISTICS,
+    DictionaryPatterns,
+    PatternTest,
+    controls_of,
+    is_exceeded,
+)
 from quadric.evidence.ranking import RANKING, RANKING_OF_DIRECTIONS, worth
+from quadric.evidence.scoring import METHOD as LABEL_SCORES
 from quadric.geometry import DictionaryGeometry, Neighbours, decompose, dictionary_geometry, with_signs
 from quadric.geometry.centring import given_sha256
 from quadric.geometry.dictionary import as_forms

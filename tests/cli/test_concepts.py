@@ -20,7 +20,7 @@ from quadric.data import (
 from quadric.data.corpus import CorpusConfig
 from quadric.data.forward import capture
 from quadric.evidence.concepts import CONCEPTS, Concept
-from quadric.evidence.concepts.reading import concept_vectors, corpus_vectors, word_tokens
+from quadric.evidence.concepts.finding import concept_vectors, corpus_vectors, word_tokens
 from tests.tiny_runs import make_tiny_world, train_command
 
 pytestmark = pytest.mark.slow  # whole commands

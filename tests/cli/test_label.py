@@ -9,10 +9,10 @@ from quadric.cli import main
 from quadric.evidence import Collector, Evidence, evidence_of, gather
 from quadric.geometry import statistics
 from tests.evidence.fake_endpoint import Reply, Request, openai_reply, serving
-from tests.evidence.labels.test_judging import a_judge_who_knows
-from tests.evidence.labels.test_scoring import LOWER, MONDAY, planted
 from tests.evidence.streams import HOOK, PROVENANCE, RandomStream, RandomText, small_autoencoder
 from tests.evidence.test_collector import SETTINGS
+from tests.evidence.test_judging import a_judge_who_knows
+from tests.evidence.test_scoring import LOWER, MONDAY, planted
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from quadric import BilinearAutoencoder
 from quadric.cli import main
 from quadric.cli.label import _said
 from quadric.cli.output import say, say_error
-from quadric.evidence.labels.labelling import LabellingReport
+from quadric.evidence.labelling import LabellingReport
 
 pytestmark = pytest.mark.slow  # whole commands
 

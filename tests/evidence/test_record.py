@@ -1,7 +1,10 @@
-"""Summaries of evidence and its parts: short, and without arrays."""
+"""Summaries of evidence and its parts are short and without arrays; windows of text stay in their sequence."""
 
-from quadric.evidence import ModelLabels
-from quadric.evidence.labels.labelling import LabellingReport
+import numpy as np
+
+from quadric.evidence import ModelLabels, TextRead
+from quadric.evidence.labelling import LabellingReport
+from quadric.evidence.record import MISSING
 from tests.evidence.test_collector import collected, finished
 
 EVIDENCE = finished(collected())
@@ -26,3 +29,15 @@ def test_summaries_of_labels_count_them() -> None:
     assert repr(labels) == "ModelLabels(1,000 labels by some-model, unevaluated)"
     report = LabellingReport(texts, 10, {3: "no label"})
     assert repr(report) == "LabellingReport(1,000 labels, 10 of them from an earlier run, 1 failures)"
+
+
+def test_windows_stay_in_their_sequence() -> None:
+    text = TextRead(
+        token_ids=np.array([4, 1, 2, 3, 0], dtype=np.int32),
+        sequence_starts=np.array([0, 3]),
+        documents=np.zeros(5, dtype=np.int32),
+        vocabulary=[b"a", b"b", b"c", b"d", b"e"],
+    )
+    windows = [[MISSING, 0, 1], [0, 1, 2], [1, 2, MISSING], [MISSING, 3, 4], [3, 4, MISSING]]
+    assert text.window(np.arange(5), 1).tolist() == windows
+    assert text.window(np.array(4), 2).tolist() == [MISSING, 3, 4, MISSING, MISSING]

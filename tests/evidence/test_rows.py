@@ -11,7 +11,7 @@ from quadric import BilinearAutoencoder
 from quadric.data import ActivationBatch
 from quadric.data.sources import as_activations
 from quadric.evidence import Evidence, EvidenceSettings, RowText, collect, collect_in_memory
-from quadric.evidence.labels.labelling import prompt_for
+from quadric.evidence.labelling import prompt_for
 from quadric.evidence.streams import hook_point_here, provenance_here
 from quadric.geometry import dictionary_geometry
 from quadric.model import Provenance

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from quadric.evidence.firing import PROBABILITIES
-from quadric.explanations.quantiles import quantiles_of, surprise
+from quadric.explanations.explaining import quantiles_of, surprise
 
 STORED = np.array([np.linspace(-4, 4, 9), np.linspace(0, 1, 9) ** 3], dtype=np.float32)
 

@@ -53,7 +53,7 @@ def label(places: Places) -> int:
 
     with serving(answer) as server:
         # The address of the server is stored with the labels, so it has to be the same every time.
-        from quadric.evidence.labels.endpoints import Endpoint
+        from quadric.evidence.endpoints import Endpoint
 
         post = Endpoint._request
         Endpoint._request = lambda self, prompt: _to(post(self, prompt), server.url)  # type: ignore[method-assign]

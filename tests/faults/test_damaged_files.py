@@ -21,7 +21,8 @@ from quadric.evaluation.record import kept_in_run
 from quadric.evidence import Evidence
 from quadric.evidence.collecting import STATE, State
 from quadric.evidence.collector import Collector
-from quadric.evidence.labels.labelling import ANSWERS, AnswerError, label_in, stored_answers
+from quadric.evidence.endpoints import AnswerError, stored_answers
+from quadric.evidence.labelling import ANSWERS, label_in
 from quadric.evidence.record import EvidenceSettings
 from quadric.geometry.dictionary_geometry import stored_geometry
 from quadric.model.storage import read_folder, weights_sha256
@@ -170,7 +171,7 @@ def test_a_collection_that_was_interrupted(whole: Path, autoencoder: Path, count
 
     def state() -> State:
         ae: Any = quadric.load(autoencoder)
-        return State(tmp_path, Collector(ae, settings_), stream, 60.0)
+        return State(tmp_path, Collector(ae, settings_), stream)
 
     begun = state()
     begun.collector.calibrate(next(iter(stream)).activations[stream.hook_points[0]])
@@ -178,7 +179,7 @@ def test_a_collection_that_was_interrupted(whole: Path, autoencoder: Path, count
 
     def check() -> None:
         found = outcome(lambda: state().restore(), tmp_path / STATE)
-        assert refused(found) or found.position == 50
+        assert refused(found) or found[0] == 50
 
     each_damage(tmp_path / STATE, check, count)
 

@@ -16,7 +16,7 @@ from quadric import BilinearAutoencoder
 from quadric.cli import main
 from quadric.data import ActivationCache, BatchSize, CachedStream
 from quadric.evidence import Evidence
-from quadric.evidence.labels.labelling import replace_labels
+from quadric.evidence.labelling import replace_labels
 from quadric.train.checkpoints import Checkpoint, newest_checkpoint, write_checkpoint
 from tests.faults.stages import Places, evidence_and_site, harvest, result, train
 

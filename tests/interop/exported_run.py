@@ -10,7 +10,7 @@ import quadric
 from quadric import BilinearAutoencoder, Evidence
 from quadric.data.sources import ActivationsInMemory
 from quadric.evidence import EvidenceSettings, collect_in_memory
-from quadric.evidence.on_activations import text_of
+from quadric.evidence.text import text_of
 from quadric.interop.passes import Reading
 from quadric.model.lens import affine_lens, token_moments
 from tests.data.tiny import D_MODEL, SIZES, tiny_tokenizer

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from quadric.evidence.patterns.controls import controls_of
-from quadric.evidence.patterns.record import PATTERNS
-from quadric.evidence.patterns.subsets import SMALLEST_GAIN
+from quadric.evidence.patterns.record import PATTERNS, controls_of
+from quadric.evidence.patterns.statistics import SMALLEST_GAIN
 from quadric.viewer.dictionaries import latent_patterns, pattern_search
 from quadric.viewer.schema import LatentPattern
 from tests.evidence.patterns.test_record import FOUND, NAN, shown

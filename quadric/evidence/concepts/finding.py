@@ -1,27 +1,31 @@
-"""Find all concepts in all autoencoders of some runs, loading the language model once."""
+"""Find all concepts in all autoencoders of some runs, at the activations of a language model that is loaded once."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from quadric._io.progress import Progress, no_progress
-from quadric.data import BatchSize, LiveStream, find_model, load_model, parse_hook_point
+from quadric.data import (
+    BatchSize,
+    LanguageModel,
+    LiveStream,
+    TokenRules,
+    find_model,
+    load_model,
+    parse_hook_point,
+)
+from quadric.data.forward import capture
+from quadric.data.hook_points import HookPoint
 from quadric.data.models import ModelSource, load_shape
 from quadric.data.provenance import ProvenanceError, config_from, provenance_of
-from quadric.evidence.concepts.capturing import (
-    Capture,
-    Directions,
-    capture_by_directions,
-    capture_by_forms,
-    concept_variance,
-)
-from quadric.evidence.concepts.detecting import Detection, detect
-from quadric.evidence.concepts.reading import CorpusTokens, concept_vectors, corpus_vectors
+from quadric.data.tokenizer import Tokenizer
+from quadric.evidence.concepts.measures import Capture, Detection, best_captures, concept_variance, detect
 from quadric.evidence.concepts.words import CONCEPTS, Concept
 from quadric.model import Dictionary
-from quadric.model.forms import Directions as LinearLatents
 from quadric.model.objective import unit_tokens
 
 CORPUS_TOKENS = 8192
@@ -46,19 +50,20 @@ class Finding:
     autoencoder: str
     kind: str
     hook_point: str
-    best: Capture | Directions
+    best: Capture
     detection: Detection | None = None
     """How well a single latent, not necessarily the same one, detects the concept among corpus tokens."""
 
     @property
     def link(self) -> str | None:
         """Address of the latent in the viewer; None for a linear dictionary, which has no pages."""
-        return f"#/latent/{self.best.latent}" if isinstance(self.best, Capture) else None
+        return None if self.best.untrained is None else f"#/latent/{self.best.latent}"
 
     def as_row(self) -> dict[str, Any]:
         """One flat table row."""
         own = {name: getattr(self, name) for name in ("concept", "words", "autoencoder", "kind", "hook_point")}
-        captured = {"rank": 1, "untrained": None} | self.best._asdict() | {"link": self.link}
+        first = {"rank": self.best.rank, "untrained": self.best.untrained}
+        captured = first | self.best._asdict() | {"link": self.link}
         found = self.detection or (None,) * len(DETECTION_COLUMNS)
         return own | captured | dict(zip(DETECTION_COLUMNS, found, strict=True))
 
@@ -70,6 +75,14 @@ class ConceptTokens(NamedTuple):
     """Activations (prompts, words, d), at their own length."""
     corpus: Tensor | None
     """Activations (n, d) of corpus tokens other than the concept's words; None if no corpus was read."""
+
+
+class CorpusTokens(NamedTuple):
+    """Activations of corpus tokens, keyed by hook point, and which of them end a word of each concept."""
+
+    vectors: dict[str, Tensor]
+    """(n, d) each."""
+    is_word: Bool[Tensor, "c n"]
 
 
 def find_concepts(
@@ -102,13 +115,14 @@ def find_concepts(
         >>> found.concept, found.words, found.kind
         ('weekdays', 7, 'composite')
     """
-    tokens = _read(autoencoders, concepts, model, corpus, corpus_tokens, device)
+    tokens = _tokens(autoencoders, concepts, model, corpus, corpus_tokens, device)
     found = []
     on_progress("autoencoders", 0, len(autoencoders), "")
     for number, (name, autoencoder) in enumerate(autoencoders, 1):
         hook_point = autoencoder.provenance.hook_point
         assert hook_point is not None
-        captured = _captured(autoencoder, [concept_variance(unit_tokens(each.vectors)) for each in tokens[hook_point]])
+        variances = [concept_variance(unit_tokens(each.vectors)) for each in tokens[hook_point]]
+        captured = best_captures(autoencoder, variances)
         for concept, best, each in zip(concepts, captured, tokens[hook_point], strict=True):
             finding = Finding(
                 concept=concept.name,
@@ -125,14 +139,7 @@ def find_concepts(
     return sorted(found, key=lambda each: order.index(each.concept))
 
 
-def _captured(autoencoder: Dictionary, variances: list[Tensor]) -> list[Capture | Directions]:
-    forms = autoencoder.forms()
-    if isinstance(forms, LinearLatents):
-        return [*capture_by_directions(forms.writes.detach().cpu(), variances)]
-    return [*capture_by_forms(autoencoder, variances)]
-
-
-def _read(
+def _tokens(
     autoencoders: Sequence[Named],
     concepts: Sequence[Concept],
     model: str | None,
@@ -157,7 +164,11 @@ def _read(
     if provenance is None:
         return {str(point): [ConceptTokens(each[str(point)], None) for each in vectors] for point in points}
     stream = LiveStream(config, loaded, batch=BatchSize(tokens=corpus_tokens), provenance=provenance)
-    return _with_corpus(vectors, corpus_vectors(stream, list(concepts), corpus_tokens))
+    read = corpus_vectors(stream, list(concepts), corpus_tokens)
+    return {
+        name: [ConceptTokens(each[name], corpus[~is_word]) for each, is_word in zip(vectors, read.is_word, strict=True)]
+        for name, corpus in read.vectors.items()
+    }
 
 
 def _check_model(autoencoders: Sequence[Named], source: ModelSource) -> None:
@@ -170,9 +181,61 @@ def _check_model(autoencoders: Sequence[Named], source: ModelSource) -> None:
             )
 
 
-def _with_corpus(vectors: list[dict[str, Tensor]], read: CorpusTokens) -> dict[str, list[ConceptTokens]]:
-    """Every concept with the corpus tokens that are not its words."""
-    return {
-        name: [ConceptTokens(each[name], corpus[~is_word]) for each, is_word in zip(vectors, read.is_word, strict=True)]
-        for name, corpus in read.vectors.items()
-    }
+def concept_vectors(
+    model: LanguageModel, points: list[HookPoint], rules: TokenRules, concept: Concept
+) -> dict[str, Float[Tensor, "b w d"]]:
+    """Activations of the last token of every word after every prompt, in float64, keyed by hook point.
+
+    They have their own length, which some dictionaries of other libraries read.
+    """
+    found = [_word_vectors(model, points, rules, sentences) for sentences in concept.sentences()]
+    return {name: torch.stack([vectors[name] for vectors in found]) for name in found[0]}
+
+
+def _word_vectors(
+    model: LanguageModel, points: list[HookPoint], rules: TokenRules, sentences: list[str]
+) -> dict[str, Float[Tensor, "w d"]]:
+    bos = rules.bos_of(model.tokenizer)
+    ids = [[*([] if bos is None else [bos]), *each] for each in model.tokenizer.encode(sentences)]
+    lengths = torch.tensor([len(each) for each in ids])
+    tokens = torch.nn.utils.rnn.pad_sequence([torch.tensor(each) for each in ids], batch_first=True)
+    mask = torch.arange(tokens.shape[1]) < lengths[:, None]
+    found = capture(model, points, tokens.to(model.device), mask.to(model.device))
+    rows = torch.arange(len(ids))
+    return {name: vectors[rows, lengths - 1].double().cpu() for name, vectors in found.items()}
+
+
+def corpus_vectors(stream: LiveStream, concepts: list[Concept], n_tokens: int) -> CorpusTokens:
+    """The first kept tokens of a corpus, fewer if it is shorter."""
+    words = [word_tokens(stream.model.tokenizer, concept) for concept in concepts]
+    vectors: dict[str, list[Tensor]] = {name: [] for name in stream.hook_points}
+    is_word, done = [], 0
+    for forward in stream.passes():
+        batch = forward.batch
+        for name, rows in batch.activations.items():
+            vectors[name].append(rows.double().cpu())
+        place = (batch.sequences - forward.sequences.first, batch.positions)
+        is_word.append(torch.stack([ends_with(forward.sequences.tokens, each)[place] for each in words]).cpu())
+        done += len(batch)
+        if done >= n_tokens:
+            break
+    together = {name: torch.cat(parts)[:n_tokens] for name, parts in vectors.items()}
+    return CorpusTokens(together, torch.cat(is_word, dim=1)[:, :n_tokens])
+
+
+def word_tokens(tokenizer: Tokenizer, concept: Concept) -> list[list[int]]:
+    """The tokens of every word inside a sentence."""
+    beginning = concept.beginnings[0]
+    n_before = len(tokenizer.encode([beginning])[0])
+    return [ids[n_before:] for ids in tokenizer.encode([f"{beginning} {word}" for word in concept.words])]
+
+
+def ends_with(tokens: Int[Tensor, "s l"], words: list[list[int]]) -> Bool[Tensor, "s l"]:
+    """Where the tokens read so far end with one of the words."""
+    found = torch.zeros_like(tokens, dtype=torch.bool)
+    for word in words:
+        size = len(word)
+        if size <= tokens.shape[1]:
+            matches = tokens.unfold(1, size, 1) == torch.tensor(word, device=tokens.device)
+            found[:, size - 1 :] |= matches.all(-1)
+    return found

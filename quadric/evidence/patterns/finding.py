@@ -6,23 +6,20 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float32, Float64, Int64
+from jaxtyping import Float32, Float64
 
 from quadric._io.progress import Progress, no_progress
 from quadric.evidence.clusters import (
     GAUSSIAN_CONTROLS,
-    MOST_CONTROL_TOKENS,
     UNAVAILABLE,
     ClusterNames,
     LatentClusters,
+    control_tokens,
     gaussian_points,
     is_available,
     latent_clusters,
 )
-from quadric.evidence.labels.stored import readable
-from quadric.evidence.patterns.chance import corrected, p_values
-from quadric.evidence.patterns.cones import HEAVY_TAILS, Ray, excess, leading_ray, with_heavy_tails
-from quadric.evidence.patterns.interpolations import Interpolation, interpolation
+from quadric.evidence.labels import readable
 from quadric.evidence.patterns.record import (
     CLUSTER,
     CONE,
@@ -31,8 +28,22 @@ from quadric.evidence.patterns.record import (
     DictionaryPatterns,
     PatternTest,
 )
-from quadric.evidence.patterns.subsets import SMALLEST_GAIN, Firing, Subset, subset
-from quadric.evidence.record import MISSING, Evidence, TextRead
+from quadric.evidence.patterns.statistics import (
+    HEAVY_TAILS,
+    SMALLEST_GAIN,
+    Firing,
+    Interpolation,
+    Ray,
+    Subset,
+    corrected,
+    excess,
+    interpolation,
+    leading_ray,
+    p_values,
+    subset,
+    with_heavy_tails,
+)
+from quadric.evidence.record import MISSING, Evidence
 from quadric.geometry import DictionaryGeometry
 
 Array = np.ndarray
@@ -50,8 +61,8 @@ class _Measured(NamedTuple):
 
     ray: Ray
     ray_tokens: str
-    control_elongations: list[float]
-    heavy_tailed_elongation: float
+    elongations: list[float]
+    """Of the controls; the last one has heavy tails."""
     clusters: LatentClusters
     interpolation: Interpolation
     subset: Subset
@@ -98,14 +109,13 @@ def find_patterns(
         raise ValueError(UNAVAILABLE)
     if not 0 < rate < 1:
         raise ValueError(f"rate={rate} is not a share between 0 and 1; give e.g. 0.05")
-    chosen = [int(each) for each in (_distinct(geometry) if latents is None else latents)]
+    distinct = ~(geometry.redundancy.empty | geometry.redundancy.copy).numpy()
+    chosen = [int(each) for each in (np.flatnonzero(distinct) if latents is None else latents)]
     for latent in chosen:
         if not 0 <= latent < evidence.n_latents:
             raise ValueError(f"latent {latent} is outside 0 … {evidence.n_latents - 1}; give latents of this evidence")
-    tokens = np.random.default_rng(seed).standard_normal(
-        (CONE_CONTROLS, min(evidence.n_tokens, MOST_CONTROL_TOKENS), evidence.settings.n_axes), dtype=np.float32
-    )
-    heavy_tailed = with_heavy_tails(tokens[0], HEAVY_TAILS, np.random.default_rng((seed, HEAVY_TAILS)))
+    tokens = control_tokens(evidence, CONE_CONTROLS, seed)
+    draws = [*tokens, with_heavy_tails(tokens[0], HEAVY_TAILS, np.random.default_rng((seed, HEAVY_TAILS)))]
     names, measured = ClusterNames(evidence.text), []
     on_progress("patterns", 0, len(chosen), "")
     for latent in chosen:
@@ -114,13 +124,9 @@ def find_patterns(
             evidence, geometry, latent, names, tokens[:GAUSSIAN_CONTROLS], np.random.default_rng((seed, latent))
         )
         generator = np.random.default_rng((seed, latent, 1))
-        measured.append(_measure(evidence, geometry, latent, names, groups, tokens, heavy_tailed, generator))
+        measured.append(_measure(evidence, geometry, latent, names, groups, draws, generator))
         on_progress("patterns", len(measured), len(chosen), "")
     return _judge(chosen, measured, evidence.text.vocabulary, rate)
-
-
-def _distinct(geometry: DictionaryGeometry) -> Int64[Array, " n"]:
-    return np.flatnonzero(~(geometry.redundancy.empty | geometry.redundancy.copy).numpy())
 
 
 def _measure(
@@ -129,25 +135,18 @@ def _measure(
     latent: int,
     names: ClusterNames,
     clusters: LatentClusters,
-    tokens: Float32[Array, "r n a"],
-    heavy_tailed: Float32[Array, "n a"],
+    draws: list[Float32[Array, "n a"]],
     generator: np.random.Generator,
 ) -> _Measured:
     places = np.asarray(evidence.points.places[latent])
     held = places != MISSING
     points = np.asarray(evidence.points.coordinates[latent])[held][:, :SHOWN_AXES]
     ray = leading_ray(points)
-    elongations = [
-        leading_ray(
-            gaussian_points(evidence, geometry, latent, draw, int(held.sum()), generator)[:, :SHOWN_AXES]
-        ).elongation
-        for draw in (*tokens, heavy_tailed)
-    ]
+    controls = (gaussian_points(evidence, geometry, latent, draw, len(points), generator) for draw in draws)
     return _Measured(
         ray=ray,
+        elongations=[leading_ray(control[:, :SHOWN_AXES]).elongation for control in controls],
         ray_tokens=names.of([places[held][ray.members]])[0],
-        control_elongations=elongations[:-1],
-        heavy_tailed_elongation=elongations[-1],
         clusters=clusters,
         interpolation=interpolation(points, evidence.text.token_ids[places[held]].astype(np.int64), generator),
         subset=subset(firing_of(evidence, latent), generator),
@@ -156,35 +155,26 @@ def _measure(
 
 def firing_of(evidence: Evidence, latent: int) -> Firing:
     """The points on which a latent fires, strongest first, with their neighbours in the text."""
-    places = np.asarray(evidence.points.places[latent])
-    away = np.asarray(evidence.points.values[latent]) - evidence.calibration.rest[latent]
-    threshold = evidence.settings.firing_rms * np.sqrt(evidence.statistics.mean_square[latent])
-    fires = np.flatnonzero((places != MISSING) & (np.abs(away) > threshold))
+    text, away = evidence.text, evidence.points.values[latent] - evidence.calibration.rest[latent]
+    fires = np.flatnonzero(evidence.fires(latent))
     fires = fires[np.argsort(-np.abs(away[fires]), kind="stable")]
-    text, own = evidence.text, places[fires]
+    places = evidence.points.places[latent][fires]
+    around = text.window(places, 1)
+    tokens = np.where(around == MISSING, MISSING, text.token_ids[around]).astype(np.int64)
     return Firing(
-        tokens=text.token_ids[own].astype(np.int64),
+        tokens=tokens[:, 1],
         positive=away[fires] > 0,
-        documents=text.documents[own].astype(np.int64),
-        before=neighbour(text, own, -1),
-        after=neighbour(text, own, 1),
+        documents=text.documents[places].astype(np.int64),
+        before=tokens[:, 0],
+        after=tokens[:, 2],
     )
-
-
-def neighbour(text: TextRead, places: Int64[Array, " n"], step: int) -> Int64[Array, " n"]:
-    """The token before (−1) or after (1) each place; −1 where the sequence ends."""
-    sequence = np.searchsorted(text.sequence_starts, places, side="right")
-    other = places + step
-    inside = np.clip(other, 0, len(text.token_ids) - 1)
-    same = (inside == other) & (np.searchsorted(text.sequence_starts, inside, side="right") == sequence)
-    return np.where(same, text.token_ids[inside], MISSING).astype(np.int64)
 
 
 def _judge(latents: list[int], measured: list[_Measured], vocabulary: list[bytes], rate: float) -> DictionaryPatterns:
     """Decide for all latents together which tests pass."""
-    controls = np.array([each.control_elongations for each in measured]).reshape(-1, CONE_CONTROLS)
-    cones = _cones([each.ray.elongation for each in measured], controls, rate)
-    heavy_tailed = _cones([each.heavy_tailed_elongation for each in measured], controls, rate)
+    controls = np.array([each.elongations for each in measured]).reshape(-1, CONE_CONTROLS + 1)
+    cones = _cones([each.ray.elongation for each in measured], controls[:, :-1], rate)
+    heavy_tailed = _cones(controls[:, -1].tolist(), controls[:, :-1], rate)
     between = _column([(each.interpolation.stretch, each.interpolation.p_value) for each in measured], -np.inf, rate)
     senses = _column([(each.subset.gain, each.subset.p_value) for each in measured], SMALLEST_GAIN, rate)
     tests = {}

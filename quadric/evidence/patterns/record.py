@@ -1,7 +1,7 @@
-"""The patterns of one latent and of a dictionary, and their tables."""
+"""The patterns of one latent and of a dictionary, their table, and how often tests pass where nothing was learned."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from quadric._io.results import csv_of_rows
 from quadric.evidence.record import Evidence
@@ -28,6 +28,18 @@ CHANCE = {
     SUBSET: "permutations of the signs, with one point per document",
 }
 """With what each statistic is compared to get its p-value; clusters have none, they have to outnumber the controls."""
+RANDOM, UNTRAINED = "the same spectra in random directions", "an untrained dictionary"
+PERMUTED, HEAVY = "permuted tokens", "structureless tokens with heavy tails"
+MEASURED: dict[str, dict[str, tuple[int, int]]] = {
+    CONE: {RANDOM: (2, 512), UNTRAINED: (0, 512)},
+    CLUSTER: {RANDOM: (11, 512), UNTRAINED: (52, 512), HEAVY: (2, 512)},
+    INTERPOLATION: {RANDOM: (0, 184), UNTRAINED: (0, 306)},
+    SUBSET: {RANDOM: (4, 6), UNTRAINED: (46, 62), PERMUTED: (0, 85)},
+}
+"""Latents that pass and latents tested in controls of the demo's dictionary (docs/decisions.md). They are
+too slow to make for every dictionary, so these stand in for its own."""
+LEVEL = 0.05
+"""Level of the test by which a dictionary shows a pattern more often than a control does."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,3 +127,35 @@ def patterns_csv(found: DictionaryPatterns, evidence: Evidence) -> str:
                     }
                 )
     return csv_of_rows(rows)
+
+
+class Control(NamedTuple):
+    """How often a pattern is found where it should not be."""
+
+    name: str
+    shown: int
+    tested: int
+    is_own: bool
+    """Whether it was made with this dictionary; else with the demo's."""
+
+
+def controls_of(found: DictionaryPatterns, pattern: str) -> list[Control]:
+    """The controls of a pattern: those of this dictionary, then those measured once on the demo's.
+
+    Controls in which no latent could be tested are left out.
+    """
+    own = [Control(HEAVY, found.n_heavy_tailed_cones, found.n_tested()[CONE], True)] if pattern == CONE else []
+    measured = [Control(name, *counts, False) for name, counts in MEASURED[pattern].items()]
+    return [each for each in own + measured if each.tested]
+
+
+def is_exceeded(control: Control, found: DictionaryPatterns, pattern: str) -> bool:
+    """Whether a dictionary shows a pattern more often than a control does; if not, its examples prove little.
+
+    The share of latents that show it must be larger by Fisher's exact test at 5 %.
+    """
+    from scipy.stats import fisher_exact  # imported here: the import takes longer than most of what imports this
+
+    shown, tested = found.counts()[pattern], found.n_tested()[pattern]
+    table = [[shown, tested - shown], [control.shown, control.tested - control.shown]]
+    return bool(fisher_exact(table, alternative="greater").pvalue <= LEVEL)

@@ -1,16 +1,16 @@
-"""Planted patterns are found by name in evidence, and the neighbours of a point are those of its text."""
+"""Planted patterns are found by name in evidence."""
 
 import dataclasses
 
 import numpy as np
 import pytest
 
-from quadric.evidence import TextRead, find_patterns
+from quadric.evidence import find_patterns
 from quadric.evidence.clusters import clusters_of
-from quadric.evidence.patterns.finding import firing_of, neighbour
+from quadric.evidence.patterns.finding import firing_of
 from quadric.evidence.record import MISSING
-from tests.evidence.patterns.test_cones import cluster, ray
-from tests.evidence.test_clusters import BASE, GEOMETRY, N_POINTS, WORDS, blobs, with_points
+from tests.evidence.patterns.test_statistics import cluster, ray
+from tests.evidence.test_clusters import BASE, GEOMETRY, N_POINTS, blobs, with_points
 
 pytestmark = pytest.mark.slow
 
@@ -115,18 +115,6 @@ def test_firing_points_are_the_strongest_first_and_those_above_the_threshold() -
     np.testing.assert_array_equal(found.tokens, BASE.text.token_ids[places[chosen]])
     np.testing.assert_array_equal(found.positive, away[chosen] > 0)
     np.testing.assert_array_equal(found.documents, BASE.text.documents[places[chosen]])
-
-
-def test_neighbours_stay_in_their_sequence() -> None:
-    text = TextRead(
-        token_ids=np.array([4, 1, 2, 3, 0], dtype=np.int32),
-        sequence_starts=np.array([0, 3]),
-        documents=np.zeros(5, dtype=np.int32),
-        vocabulary=WORDS,
-    )
-    places = np.arange(5)
-    assert neighbour(text, places, -1).tolist() == [MISSING, 4, 1, MISSING, 3]
-    assert neighbour(text, places, 1).tolist() == [1, 2, MISSING, 0, MISSING]
 
 
 def test_bad_input_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:

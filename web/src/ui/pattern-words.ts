@@ -3,7 +3,7 @@ import type { LatentPattern, PatternControl, PatternKind } from "../data/schema.
 import { visible } from "../data/vocabulary.ts";
 import { percent } from "./format.ts";
 
-/** As in quadric/evidence/patterns/subsets.py. */
+/** As in quadric/evidence/patterns/statistics.py. */
 const SMALLEST_GAIN = 0.1;
 const JOINTS: Record<string, string> = { cluster: "; ", interpolation: " – " };
 

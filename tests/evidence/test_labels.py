@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from quadric.evidence import Collector, EvidenceSettings, evidence_of, gather
-from quadric.evidence.labels.stored import (
+from quadric.evidence.labels import (
     LONGEST_TOKEN,
     MIXED,
     PRIOR_TOKENS,

@@ -10,8 +10,8 @@ import torch
 
 from quadric.data.sources import as_activations
 from quadric.evidence import Evidence, Points, RowText, TextRead, collect_in_memory
-from quadric.evidence.labels.scoring import FEWEST_CONTEXTS, HELD_OUT, HeldOutText, balanced, held_out, score_rules
 from quadric.evidence.record import MISSING, LabelScore
+from quadric.evidence.scoring import FEWEST_CONTEXTS, HELD_OUT, HeldOutText, balanced, held_out, score_rules
 from tests.evidence.streams import small_autoencoder
 from tests.evidence.test_collector import SETTINGS, collected, finished
 

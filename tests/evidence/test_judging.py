@@ -8,14 +8,20 @@ from pathlib import Path
 import pytest
 
 from quadric.evidence import Evidence
-from quadric.evidence.labels.endpoints import Endpoint, EndpointError
-from quadric.evidence.labels.judging import ANSWERS, CONTEXTS, matches_in, score_labels
-from quadric.evidence.labels.labelling import ANSWERS as LABELS
-from quadric.evidence.labels.labelling import AnswerError, label_latents, prompt_for
-from quadric.evidence.labels.scoring import held_out
+from quadric.evidence.endpoints import AnswerError, Endpoint, EndpointError
+from quadric.evidence.labelling import (
+    ANSWERS,
+    CONTEXTS,
+    SCORE_ANSWERS,
+    label_latents,
+    matches_in,
+    prompt_for,
+    score_labels,
+)
 from quadric.evidence.record import LabelScore, ModelLabels
+from quadric.evidence.scoring import held_out
 from tests.evidence.fake_endpoint import Reply, Request, openai_reply, serving
-from tests.evidence.labels.test_scoring import BASE, LOWER, MONDAY, planted
+from tests.evidence.test_scoring import BASE, LOWER, MONDAY, planted
 
 PERFECT = LabelScore(detection=1.0, fuzzing=1.0, n_contexts=CONTEXTS)
 
@@ -102,7 +108,7 @@ def test_a_refusal_keeps_the_scores_that_are_complete(folder: Path) -> None:
     with serving(refuse) as server, pytest.raises(EndpointError, match="check the key"):
         score_labels(folder, [0, 1], Endpoint(url=server.url, model="m"), concurrency=1)
     assert list(Evidence.load(folder).labels.from_model.scores) == [0]  # type: ignore[union-attr]
-    assert (folder / ANSWERS).read_text(encoding="utf-8").count("\n") == 2
+    assert (folder / SCORE_ANSWERS).read_text(encoding="utf-8").count("\n") == 2
 
 
 def test_evidence_without_held_out_documents_is_refused(folder: Path) -> None:
@@ -124,7 +130,7 @@ def test_a_new_label_loses_the_score_of_the_old_one_and_others_keep_theirs(folde
         endpoint = Endpoint(url=server.url, model="m")
         label_latents(folder, [0, 1], endpoint)
         score_labels(folder, [0, 1], endpoint)
-        (folder / LABELS).unlink()  # else the old labels would be found there
+        (folder / ANSWERS).unlink()  # else the old labels would be found there
         label_latents(folder, [1], endpoint)
     written = Evidence.load(folder).labels.from_model
     assert written is not None

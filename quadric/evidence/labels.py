@@ -175,12 +175,8 @@ def label(positive: SignTokens, negative: SignTokens) -> str:
 def distinct_labels(signs: list[tuple[SignTokens, SignTokens]], order: Int64[Array, " k"] | None = None) -> list[str]:
     """A label for every latent; one that another latent already has gets its next best words until it differs.
 
-    Args:
-        signs: The tokens of both signs of every latent.
-        order: Which latents choose first; by default in their order.
-
-    Returns:
-        The labels. Latents that fire on nothing share the empty one, and latents without further words keep theirs.
+    Latents choose in the given order. Those that fire on nothing share the empty label, and those without further words
+    keep theirs.
     """
     found = [""] * len(signs)
     taken: set[str] = set()

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Int, Int64
 
-from quadric.evidence.labels.stored import ELLIPSIS, MIXED, Spellings, spellings
+from quadric.evidence.labels import ELLIPSIS, MIXED, Spellings, spellings
 from quadric.evidence.record import MISSING, Evidence, LabelScore
 
 Array = np.ndarray
@@ -61,16 +61,11 @@ class HeldOutText:
         text = evidence.text
         self.evidence, self.text, self.reach = evidence, text, evidence.settings.window
         self.held_out = held_out(np.asarray(text.documents))
-        n = len(text.token_ids)
-        lengths = np.diff(text.sequence_starts, append=n)
-        self.starts = np.repeat(text.sequence_starts, lengths)
-        self.ends = np.repeat(text.sequence_starts + lengths, lengths)
-        scored = np.zeros(n, dtype=bool)  # what token rules dropped is in the text, but has no z
+        scored = np.zeros(len(text.token_ids), dtype=bool)  # what token rules dropped is in the text, but has no z
         for places in evidence.points.places:
             scored[places[places != MISSING]] = True
         self.candidates = np.flatnonzero(scored & self.held_out)
-        frequencies = np.bincount(text.token_ids, minlength=len(text.vocabulary)) / max(1, n)
-        self.groups: Spellings = spellings(text.vocabulary, frequencies)
+        self.groups: Spellings = spellings(text.vocabulary, text.frequencies())
         self.group_at = self.groups.group[text.token_ids]
         self.groups_of: dict[str, list[int]] = {}
         for group, name in enumerate(self.groups.texts):
@@ -81,20 +76,15 @@ class HeldOutText:
         """Whether there are documents of both kinds; else labels are made from all, and none is scored."""
         return bool(self.held_out.any() and not self.held_out.all())
 
-    def window(self, places: Int64[Array, " n"]) -> Int64[Array, "n w"]:
-        """Places from `reach` before to `reach` after each, MISSING beyond its sequence."""
-        around = places[:, None] + np.arange(-self.reach, self.reach + 1)
-        inside = (around >= self.starts[places][:, None]) & (around < self.ends[places][:, None])
-        return np.where(inside, around, MISSING)
-
     def any_in_window(self, mask: Bool[Array, " t"], places: Int64[Array, " n"]) -> Bool[Array, " n"]:
         """Whether a mask over the text holds anywhere in the window of each place."""
-        around = self.window(places)
+        around = self.text.window(places, self.reach)
         return np.asarray((mask[around] & (around != MISSING)).any(axis=1))
 
     def trials(self, latent: int, count: int, generator: np.random.Generator) -> Trials | None:
         """Up to `count` places of each kind; None if there are too few."""
-        fires = self._fires(latent)
+        fires = np.zeros(len(self.text.token_ids), dtype=bool)
+        fires[self.evidence.points.places[latent][self.evidence.fires(latent)]] = True
         firing = np.flatnonzero(fires & self.held_out)
         firing = generator.permutation(firing)[:count]
         drawn = generator.permutation(self.candidates)[: 4 * len(firing) + 4 * FEWEST_CONTEXTS]
@@ -103,21 +93,12 @@ class HeldOutText:
         if n < FEWEST_CONTEXTS:
             return None
         firing, quiet = firing[:n], quiet[:n]
-        around = self.window(firing)
+        around = self.text.window(firing, self.reach)
         possible = (around != MISSING) & ~fires[around]
         usable = possible.any(axis=1)
         chance = generator.random(around.shape) * possible
         wrong = np.take_along_axis(around, chance.argmax(axis=1)[:, None], axis=1)[:, 0]
         return Trials(firing, quiet, firing[usable], wrong[usable])
-
-    def _fires(self, latent: int) -> Bool[Array, " t"]:
-        """The places of the latent's points that fire."""
-        evidence, fires = self.evidence, np.zeros(len(self.text.token_ids), dtype=bool)
-        places = evidence.points.places[latent]
-        away = np.abs(evidence.points.values[latent] - evidence.calibration.rest[latent])
-        limit = evidence.settings.firing_rms * np.sqrt(evidence.statistics.mean_square[latent])
-        fires[places[(places != MISSING) & (away > limit)]] = True
-        return fires
 
     def matches(self, label: str) -> Bool[Array, " t"]:
         """Where in the text an offline label's rule holds."""
@@ -129,7 +110,8 @@ class HeldOutText:
             matched = self._is_one_of(words) if words else np.ones_like(found)
             if before:
                 follows = np.append(False, self._is_one_of(before)[:-1])
-                matched = matched & follows & (np.arange(len(found)) != self.starts)
+                follows[self.text.sequence_starts] = False
+                matched = matched & follows
             found |= matched
         return found
 
@@ -164,16 +146,10 @@ def balanced(accepted: Bool[Array, " n"], accepted_others: Bool[Array, " m"]) ->
 
 
 def score_rules(evidence: Evidence, labels: list[str], *, seed: int = 0) -> list[LabelScore | None] | None:
-    """Score offline labels by their own rules.
+    """Score the offline label of every latent by its own rule; labels must not be made from the held-out documents.
 
-    Args:
-        evidence: What data says about the latents; its labels must not have been made from the held-out documents.
-        labels: The label of every latent.
-        seed: Seed of the draw of contexts.
-
-    Returns:
-        One score per latent, None where it has no label or fires on too few held-out tokens; None instead of a list if
-        the text cannot be split, because it has too few documents.
+    None for a latent without a label or that fires on too few held-out tokens; None instead of a list if the text
+    cannot be split, because it has too few documents.
     """
     text = HeldOutText(evidence)
     if not text.is_split:
