@@ -18,7 +18,6 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int64
 from measure import RESULTS, environment
-from quadric.evidence.labels import readable
 from torch import Tensor
 
 import quadric
@@ -28,6 +27,7 @@ from quadric.data.batches import concatenated
 from quadric.data.models import find_model, load_shape
 from quadric.evidence.bending import beyond_one_direction, beyond_two_directions
 from quadric.evidence.calibration import RIDGE
+from quadric.evidence.labels import readable
 from quadric.evidence.structure import Structure, gaussian_like, leading_axes, random_axes, structure
 from quadric.geometry import decompose
 from quadric.model import Dictionary, TopKAutoencoder

@@ -27,6 +27,6 @@ evidence = collect(autoencoder, stream, folder, n_tokens=200_000)
 evidence.labels.of(17), evidence.points.coordinates[17]
 """
 
-from quadric._io.lazy import attach
+from quadric._io import attach
 
 __getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -6,6 +6,6 @@ explaining   `quadric.explain`, and `Explainer`, which keeps the model for many 
 terminal     explanations as tables
 """
 
-from quadric._io.lazy import attach
+from quadric._io import attach
 
 __getattr__, __dir__, __all__ = attach(__name__, __file__)
