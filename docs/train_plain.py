@@ -13,6 +13,7 @@ import quadric
 from quadric.data.sources import as_activations
 from quadric.model import PlainStep
 from quadric.model.lens import AffineLens, affine_lens, token_moments
+from quadric.train.learner import decay_at
 from quadric.train.optimizers import Muon
 
 
@@ -37,12 +38,15 @@ def train(
     """A trained dictionary, and the value of every term of its loss in the last step."""
     dictionary = settings.build(x.shape[1], lens=estimated_lens(x, size, seed), seed=seed)
     step_of = PlainStep if plain else type(dictionary).step
-    loss, report = settings.default_loss(), {}
+    loss, report, rate = settings.default_loss(), {}, settings.learning_rate(x.shape[1])
     optimizers = [
         torch.optim.AdamW(group.parameters, lr=1e-3, weight_decay=0.0)
         if group.name == "vectors"
-        else Muon(group.parameters, lr=0.03, momentum=0.95)
+        else Muon(group.parameters, lr=rate, momentum=0.95)
         for group in dictionary.parameter_groups()
+    ]
+    falling = [
+        torch.optim.lr_scheduler.LambdaLR(each, lambda index: decay_at(index, steps, 0.5)) for each in optimizers
     ]
     for index, batch in zip(range(steps), batches(x, size, seed), strict=False):
         # Lowers the density of C. While that is above 1 %, C stays the same parameter, and optimizers need not follow.
@@ -51,9 +55,10 @@ def train(
         values = {term.name: term(step) for term in loss}
         total = sum(term.weight_at(index, steps) * values[term.name] for term in loss)
         total.backward()
-        for optimizer in optimizers:
+        for optimizer, schedule in zip(optimizers, falling, strict=True):
             optimizer.step()
             optimizer.zero_grad()
+            schedule.step()
         dictionary.after_step(step)
         report = {name: value.item() for name, value in values.items()}
     return dictionary.eval(), report
