@@ -11,7 +11,6 @@ from .collecting import gather as gather
 from .collector import Collector as Collector
 from .collector import MemoryNeed as MemoryNeed
 from .collector import memory_need as memory_need
-from .collector import merge as merge
 from .finishing import evidence_of as evidence_of
 from .patterns.finding import find_patterns as find_patterns
 from .patterns.record import DictionaryPatterns as DictionaryPatterns

@@ -9,7 +9,6 @@ A latent of a linear dictionary is z ≥ 0 after its gate. Its sign is part of i
 its signs are +1 and its values at rest 0, whatever the tokens.
 """
 
-import hashlib
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -76,13 +75,6 @@ class Calibration:
     def from_arrays(cls, arrays: dict[str, Array]) -> "Calibration":
         """Undo `arrays`."""
         return cls(**{**arrays, "n_tokens": int(arrays["n_tokens"][0])})  # type: ignore[arg-type]
-
-    def sha256(self) -> str:
-        """Identifies it: parts of a pass can be merged only if they share one."""
-        digest = hashlib.sha256()
-        for name, array in sorted(self.arrays().items()):
-            digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
-        return digest.hexdigest()
 
 
 @torch.no_grad()

@@ -8,14 +8,12 @@ import torch
 
 from quadric import BilinearAutoencoder
 from quadric.evidence import (
-    Calibration,
     Collector,
     Evidence,
     EvidenceSettings,
     evidence_of,
     gather,
     memory_need,
-    merge,
 )
 from quadric.evidence.firing import SUMS
 from quadric.geometry import Centre, Decomposition, decompose, with_signs
@@ -30,15 +28,11 @@ LENSES = ["paper", "affine"]
 
 def collected(
     batch: int = 64,
-    rank: int = 0,
-    world_size: int = 1,
     settings: EvidenceSettings = SETTINGS,
     lens: str = "paper",
-    calibration: Calibration | None = None,
 ) -> Collector:
-    collector = Collector(small_autoencoder(lens=lens), settings, calibration=calibration)
-    stream = RandomStream(TEXT, batch, rank=rank, world_size=world_size)
-    gather(collector, stream, TEXT, n_tokens=10**9)
+    collector = Collector(small_autoencoder(lens=lens), settings)
+    gather(collector, RandomStream(TEXT, batch), TEXT, n_tokens=10**9)
     return collector
 
 
@@ -226,27 +220,6 @@ def test_the_size_of_batches_changes_nothing(batch: int) -> None:
     assert_same(finished(collected(batch)), finished(collected(64)))
 
 
-@pytest.mark.parametrize("world_size", [2, 3])
-def test_merged_parts_are_one_pass(world_size: int) -> None:
-    whole = collected()
-    known = whole.calibration
-    parts = [collected(rank=rank, world_size=world_size, calibration=known) for rank in range(world_size)]
-    assert_same(finished(merge(*parts)), finished(whole))
-    ranks = reversed(range(world_size))
-    backwards = [collected(rank=rank, world_size=world_size, calibration=known) for rank in ranks]
-    assert_same(finished(merge(*backwards)), finished(whole))
-
-
-def test_parts_that_share_tokens_or_differ_in_settings_are_refused() -> None:
-    with pytest.raises(ValueError, match="different calibrations"):
-        merge(collected(rank=0, world_size=2), collected(rank=1, world_size=2))
-    with pytest.raises(ValueError, match="tokens are in both parts"):
-        merge(collected(), collected())
-    other = collected(settings=dataclasses.replace(SETTINGS, seed=1))
-    with pytest.raises(ValueError, match="different settings"):
-        merge(collected(), other)
-
-
 def test_a_latent_that_never_fires_has_points_and_no_label() -> None:
     ae = small_autoencoder(4, prior="atomic")
     with torch.no_grad():
@@ -292,11 +265,13 @@ def test_a_geometry_is_used_only_if_it_is_about_the_centre_of_the_tokens() -> No
         asked.append(centre)
         return decompose(ae, SETTINGS.n_axes, centre=centre)
 
-    about_origin = Collector(ae, SETTINGS, decompose(ae, SETTINGS.n_axes), known)
-    by_function = Collector(ae, SETTINGS, geometry_of, known)
+    geometries = (decompose(ae, SETTINGS.n_axes), geometry_of, None)
+    about_origin, by_function, without = (Collector(ae, SETTINGS, geometry) for geometry in geometries)
+    for collector in (about_origin, by_function, without):
+        collector.use(known)
     assert len(asked) == 1
     assert torch.equal(about_origin.axes, by_function.axes)
-    assert torch.equal(about_origin.axes, Collector(ae, SETTINGS, calibration=known).axes)
+    assert torch.equal(about_origin.axes, without.axes)
     assert not torch.equal(about_origin.axes[..., :-1], decompose(ae, SETTINGS.n_axes).axes)
 
 
