@@ -79,21 +79,7 @@ class Calibration:
 
 @torch.no_grad()
 def calibrate(autoencoder: Dictionary, tokens: Float[Tensor, "n d"]) -> Calibration:
-    """Estimate what a pass must know from some tokens; the result does not depend on how they were batched.
-
-    Args:
-        autoencoder: The autoencoder whose latents are observed.
-        tokens: Raw activations (n, d), the first ones of the pass.
-
-    Returns:
-        The calibration.
-
-    Example:
-        >>> from quadric.evidence import calibrate
-        >>> calibration = calibrate(ae, x)
-        >>> calibration.signs.shape, calibration.rest.shape
-        ((24,), (24,))
-    """
+    """Estimate what a pass must know from its first activations (n, d); how they were batched changes nothing."""
     given = prepared(autoencoder, tokens).float().cpu()
     read = as_read(autoencoder, given)
     moments = _moments(autoencoder, read)

@@ -62,14 +62,6 @@ class Collector:
         settings: How much is kept.
         geometry: The autoencoder's geometry, or how to get it once the centre of the tokens is known; if it has that
             centre, no latent is decomposed for its axes.
-
-    Example:
-        >>> from quadric.evidence import Collector, EvidenceSettings, gather, open_live, text_behind
-        >>> collector = Collector(ae, EvidenceSettings(n_points=50))
-        >>> stream = open_live(ae.provenance, batch_tokens=256)
-        >>> gather(collector, stream, text_behind(stream), n_tokens=500)
-        >>> collector.n_tokens, collector.is_calibrated
-        (500, True)
     """
 
     axes: Tensor

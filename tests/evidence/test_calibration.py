@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from quadric.evidence import Calibration, calibrate
+from quadric.evidence import Calibration
+from quadric.evidence.calibration import calibrate
 from quadric.geometry.centring import centring_of
 from tests import zoo
 from tests.evidence.streams import small_autoencoder

@@ -7,14 +7,10 @@ import pytest
 import torch
 
 from quadric import BilinearAutoencoder
-from quadric.evidence import (
-    Collector,
-    Evidence,
-    EvidenceSettings,
-    evidence_of,
-    gather,
-    memory_need,
-)
+from quadric.evidence import Evidence, EvidenceSettings, memory_need
+from quadric.evidence.collecting import gather
+from quadric.evidence.collector import Collector
+from quadric.evidence.finishing import evidence_of
 from quadric.evidence.firing import SUMS
 from quadric.geometry import Centre, Decomposition, decompose, with_signs
 from quadric.model.objective import hoyer_density
@@ -32,7 +28,7 @@ def collected(
     lens: str = "paper",
 ) -> Collector:
     collector = Collector(small_autoencoder(lens=lens), settings)
-    gather(collector, RandomStream(TEXT, batch), TEXT, n_tokens=10**9)
+    gather([collector], RandomStream(TEXT, batch), TEXT, n_tokens=10**9)
     return collector
 
 
@@ -75,7 +71,7 @@ def test_the_side_with_more_energy_is_positive() -> None:
     ae = small_autoencoder()
     whole = dataclasses.replace(SETTINGS, n_calibration_tokens=10**6)
     collector = Collector(ae, whole)
-    gather(collector, RandomStream(TEXT, 64), TEXT, n_tokens=10**9)
+    gather([collector], RandomStream(TEXT, 64), TEXT, n_tokens=10**9)
     found = finished(collector)
     assert set(found.calibration.signs.tolist()) == {1.0, -1.0}
     assert (found.statistics.positive_share >= 0.5 - 1e-4).all()
@@ -84,7 +80,7 @@ def test_the_side_with_more_energy_is_positive() -> None:
         (turned.mixing.weight if hasattr(turned.mixing, "weight") else turned.mixing.values).neg_()
         turned.offset.neg_()
     other = Collector(turned, whole)
-    gather(other, RandomStream(TEXT, 64), TEXT, n_tokens=10**9)
+    gather([other], RandomStream(TEXT, 64), TEXT, n_tokens=10**9)
     np.testing.assert_array_equal(finished(other).calibration.signs, -found.calibration.signs)
     assert_same(finished(other), found)
 
@@ -119,7 +115,7 @@ def test_many_copies_of_one_text_hide_no_other_context() -> None:
     text.tokens[:] = text.tokens[0]
     text.tokens[3, 5] = 2 if text.tokens[0, 5] != 2 else 1
     collector = Collector(small_autoencoder(), SETTINGS)
-    gather(collector, RandomStream(text, 10_000), text, n_tokens=10**9)
+    gather([collector], RandomStream(text, 10_000), text, n_tokens=10**9)
     evidence, stream = evidence_of(collector, text, PROVENANCE.for_hook_point(HOOK), []), RandomStream(text, 1)
     values = naive.all_values(small_autoencoder(), stream, SETTINGS)
     for latent in range(evidence.n_latents):
@@ -198,7 +194,7 @@ def test_a_linear_latent_is_measured_as_one() -> None:
         ae.left[1, 0], ae.right[1, 0] = 1, 1
     settings = dataclasses.replace(SETTINGS, n_calibration_tokens=10_000)
     collector = Collector(ae, settings)
-    gather(collector, RandomStream(RandomText(300), 500), RandomText(300), n_tokens=10**9)
+    gather([collector], RandomStream(RandomText(300), 500), RandomText(300), n_tokens=10**9)
     found = evidence_of(collector, RandomText(300), PROVENANCE.for_hook_point(HOOK), [])
     assert found.statistics.curvature[0] < 1e-3
     assert abs(found.calibration.linear[0, 3]) > 0.999
@@ -225,7 +221,7 @@ def test_a_latent_that_never_fires_has_points_and_no_label() -> None:
     with torch.no_grad():
         ae.left[2] = 0
     collector = Collector(ae, SETTINGS)
-    gather(collector, RandomStream(TEXT, 50), TEXT, n_tokens=10**9)
+    gather([collector], RandomStream(TEXT, 50), TEXT, n_tokens=10**9)
     evidence = finished(collector)
     assert (evidence.points.places[2] >= 0).all()
     assert (evidence.points.values[2] == 0).all()
