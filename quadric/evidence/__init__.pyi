@@ -4,7 +4,6 @@ from .calibration import Calibration as Calibration
 from .collecting import Job as Job
 from .collecting import collect as collect
 from .collecting import collect_evidence as collect_evidence
-from .collecting import collect_in_memory as collect_in_memory
 from .collecting import collect_together as collect_together
 from .collector import MemoryNeed as MemoryNeed
 from .collector import memory_need as memory_need

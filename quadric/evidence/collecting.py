@@ -124,27 +124,7 @@ def collect_in_memory(
     geometry: Decomposition | None = None,
     on_progress: Progress = no_progress,
 ) -> Evidence:
-    """Score tokens of a stream and return what they say about every latent, without writing anything to disk.
-
-    Args:
-        autoencoder: The autoencoder whose latents are observed.
-        stream: Activations in batches, read once; `provenance` may be None where no language model made them.
-        text: The text behind the stream; `RowText` for the rows of a bare tensor.
-        n_tokens: Tokens to score at most.
-        settings: How much is kept per latent.
-        geometry: The autoencoder's geometry, if it was computed before; then no latent is decomposed again.
-        on_progress: Called after every batch.
-
-    Returns:
-        The evidence; `save` writes it to a folder.
-
-    Example:
-        >>> from quadric.evidence import collect_in_memory, open_live, text_behind
-        >>> stream = open_live(ae.provenance, batch_tokens=256)
-        >>> found = collect_in_memory(ae, stream, text_behind(stream), n_tokens=500)
-        >>> found.n_tokens
-        500
-    """
+    """What tokens of a stream say about every latent, without a file; `geometry` spares their decomposition."""
     _check_count(n_tokens)
     provenance = provenance_here(autoencoder, stream)
     collector = Collector(autoencoder, settings or EvidenceSettings(), geometry)

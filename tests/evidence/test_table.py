@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from quadric import BilinearAutoencoder
-from quadric.evidence import EvidenceSettings, ModelLabels, RowText, collect_evidence, collect_in_memory
+from quadric.evidence import EvidenceSettings, ModelLabels, RowText, collect_evidence
+from quadric.evidence.collecting import collect_in_memory
 from quadric.evidence.table import EVIDENCE_COLUMNS, GEOMETRY_COLUMNS, LatentTable, latents
 from quadric.geometry import dictionary_geometry, statistics
 from tests.evidence.test_rows import CLUSTERS, TensorStream, clustered_rows, names, one_latent_per_cluster
