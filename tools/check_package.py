@@ -67,7 +67,8 @@ def build(folder: Path) -> Path:
     (wheel,) = (folder / "dist").glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     assert "quadric/viewer/static/index.html" in names, "the wheel has no viewer"
-    assert {"quadric/py.typed", "quadric/studies/probing/catalogue.toml"} <= set(names)
+    data = {"quadric/evidence/concepts/words.toml", "quadric/studies/probing/catalogue.toml"}
+    assert {"quadric/py.typed", *data} <= set(names)
     outside = [name for name in names if not name.startswith(("quadric/", "quadric-"))]
     assert not outside, f"the wheel installs {outside[:3]}"
     return wheel

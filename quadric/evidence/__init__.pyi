@@ -1,18 +1,12 @@
 """The names of the room, imported on first use (`quadric._io.lazy`)."""
 
 from .calibration import Calibration as Calibration
-from .calibration import calibrate as calibrate
 from .collecting import Job as Job
 from .collecting import collect as collect
 from .collecting import collect_evidence as collect_evidence
-from .collecting import collect_in_memory as collect_in_memory
 from .collecting import collect_together as collect_together
-from .collecting import gather as gather
-from .collector import Collector as Collector
 from .collector import MemoryNeed as MemoryNeed
 from .collector import memory_need as memory_need
-from .collector import merge as merge
-from .finishing import evidence_of as evidence_of
 from .patterns.finding import find_patterns as find_patterns
 from .patterns.record import DictionaryPatterns as DictionaryPatterns
 from .patterns.record import PatternTest as PatternTest

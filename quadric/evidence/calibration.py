@@ -9,7 +9,6 @@ A latent of a linear dictionary is z ≥ 0 after its gate. Its sign is part of i
 its signs are +1 and its values at rest 0, whatever the tokens.
 """
 
-import hashlib
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -77,31 +76,10 @@ class Calibration:
         """Undo `arrays`."""
         return cls(**{**arrays, "n_tokens": int(arrays["n_tokens"][0])})  # type: ignore[arg-type]
 
-    def sha256(self) -> str:
-        """Identifies it: parts of a pass can be merged only if they share one."""
-        digest = hashlib.sha256()
-        for name, array in sorted(self.arrays().items()):
-            digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
-        return digest.hexdigest()
-
 
 @torch.no_grad()
 def calibrate(autoencoder: Dictionary, tokens: Float[Tensor, "n d"]) -> Calibration:
-    """Estimate what a pass must know from some tokens; the result does not depend on how they were batched.
-
-    Args:
-        autoencoder: The autoencoder whose latents are observed.
-        tokens: Raw activations (n, d), the first ones of the pass.
-
-    Returns:
-        The calibration.
-
-    Example:
-        >>> from quadric.evidence import calibrate
-        >>> calibration = calibrate(ae, x)
-        >>> calibration.signs.shape, calibration.rest.shape
-        ((24,), (24,))
-    """
+    """Estimate what a pass must know from its first activations (n, d); how they were batched changes nothing."""
     given = prepared(autoencoder, tokens).float().cpu()
     read = as_read(autoencoder, given)
     moments = _moments(autoencoder, read)

@@ -124,31 +124,11 @@ def collect_in_memory(
     geometry: Decomposition | None = None,
     on_progress: Progress = no_progress,
 ) -> Evidence:
-    """Score tokens of a stream and return what they say about every latent, without writing anything to disk.
-
-    Args:
-        autoencoder: The autoencoder whose latents are observed.
-        stream: Activations in batches, read once; `provenance` may be None where no language model made them.
-        text: The text behind the stream; `RowText` for the rows of a bare tensor.
-        n_tokens: Tokens to score at most.
-        settings: How much is kept per latent.
-        geometry: The autoencoder's geometry, if it was computed before; then no latent is decomposed again.
-        on_progress: Called after every batch.
-
-    Returns:
-        The evidence; `save` writes it to a folder.
-
-    Example:
-        >>> from quadric.evidence import collect_in_memory, open_live, text_behind
-        >>> stream = open_live(ae.provenance, batch_tokens=256)
-        >>> found = collect_in_memory(ae, stream, text_behind(stream), n_tokens=500)
-        >>> found.n_tokens
-        500
-    """
+    """What tokens of a stream say about every latent, without a file; `geometry` spares their decomposition."""
     _check_count(n_tokens)
     provenance = provenance_here(autoencoder, stream)
     collector = Collector(autoencoder, settings or EvidenceSettings(), geometry)
-    gather_together([collector], stream, text, n_tokens, 0, on_progress=on_progress)
+    gather([collector], stream, text, n_tokens, on_progress=on_progress)
     return evidence_of(collector, text, provenance, _notes(collector.n_tokens, n_tokens))
 
 
@@ -204,47 +184,24 @@ def collect_together(
         for job in jobs:
             locks.enter_context(only_writer(job.folder, "quadric site (evidence)"))
         position = resume(states, stream)
-        gather_together(collectors, stream, text, n_tokens, position, after_batch=after_batch, on_progress=on_progress)
+        gather(collectors, stream, text, n_tokens, position, after_batch=after_batch, on_progress=on_progress)
         for job, collector, provenance, state in zip(jobs, collectors, provenances, states, strict=True):
             evidence_of(collector, text, provenance, _notes(collector.n_tokens, n_tokens)).save(job.folder)
             state.path.unlink(missing_ok=True)
     return [Evidence.load(job.folder) for job in jobs]
 
 
-def gather(collector: Collector, stream: ActivationStream, text: TextSource, *, n_tokens: int) -> None:
-    """Update a collector from the stream until it has seen `n_tokens` tokens or the stream ends.
-
-    Args:
-        collector: What is updated.
-        stream: Activations of the collector's autoencoder.
-        text: The text behind the stream.
-        n_tokens: Tokens that the collector has seen at the end.
-
-    Returns:
-        Nothing; `evidence_of` makes evidence of the collector.
-
-    Example:
-        >>> from quadric.evidence import Collector, EvidenceSettings, gather, open_live, text_behind
-        >>> collector = Collector(ae, EvidenceSettings(n_points=50))
-        >>> stream = open_live(ae.provenance, batch_tokens=256)
-        >>> gather(collector, stream, text_behind(stream), n_tokens=500)
-        >>> collector.n_tokens
-        500
-    """
-    gather_together([collector], stream, text, n_tokens, collector.n_tokens)
-
-
-def gather_together(
+def gather(
     collectors: Sequence[Collector],
     stream: ActivationStream,
     text: TextSource,
     n_tokens: int,
-    position: int,
+    position: int = 0,
     *,
     after_batch: Callable[[int], None] = lambda _: None,
     on_progress: Progress = no_progress,
 ) -> None:
-    """Update collectors from a stream that is at token number `position`; some may have seen more tokens already."""
+    """Update collectors from a stream at token `position` up to `n_tokens`; some may have seen more than `position`."""
     if getattr(stream, "repeat", False):
         raise ValueError("the stream repeats its text, but evidence counts every token once; give repeat=False")
     hook_points = [hook_point_here(collector.autoencoder, stream) for collector in collectors]

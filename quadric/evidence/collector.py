@@ -1,4 +1,4 @@
-"""Everything that one pass gathers about every latent: updated by batches, merged with other parts, saved, restored."""
+"""Everything that one pass gathers about every latent: updated by batches, saved, restored."""
 
 from collections.abc import Callable
 from dataclasses import asdict
@@ -62,16 +62,6 @@ class Collector:
         settings: How much is kept.
         geometry: The autoencoder's geometry, or how to get it once the centre of the tokens is known; if it has that
             centre, no latent is decomposed for its axes.
-        calibration: What is known about the tokens. By default the pass estimates it from its first tokens; parts of
-            one pass that are to be merged need the same.
-
-    Example:
-        >>> from quadric.evidence import Collector, EvidenceSettings, gather, open_live, text_behind
-        >>> collector = Collector(ae, EvidenceSettings(n_points=50))
-        >>> stream = open_live(ae.provenance, batch_tokens=256)
-        >>> gather(collector, stream, text_behind(stream), n_tokens=500)
-        >>> collector.n_tokens, collector.is_calibrated
-        (500, True)
     """
 
     axes: Tensor
@@ -83,7 +73,6 @@ class Collector:
         autoencoder: Dictionary,
         settings: EvidenceSettings,
         geometry: Decomposition | GeometryOf | None = None,
-        calibration: Calibration | None = None,
     ) -> None:
         self.autoencoder, self.settings, self._geometry = autoencoder, settings, geometry
         n_latents, n_axes = autoencoder.n_latents, settings.n_axes
@@ -93,8 +82,6 @@ class Collector:
         self.firing = FiringSums(n_latents)
         self._seen: list[Seen] = []
         self._calibration: Calibration | None = None
-        if calibration is not None:
-            self.use(calibration)
 
     @property
     def is_calibrated(self) -> bool:
@@ -163,28 +150,8 @@ class Collector:
         order = places.argsort(kind="stable")
         return Seen(places[order], np.concatenate([part.control for part in self._seen])[order])
 
-    def absorb(self, other: "Collector") -> None:
-        """Make this what one pass over both parts would have gathered."""
-        mine, theirs = self.identity(), other.identity()
-        if mine != theirs:
-            differing = [name for name in mine if mine[name] != theirs[name]]
-            raise ValueError(
-                f"two parts with different {' and '.join(differing)} cannot be merged; collect all parts alike"
-            )
-        if self.calibration.sha256() != other.calibration.sha256():
-            raise ValueError(
-                "two parts with different calibrations cannot be merged; give every part the calibration of the first"
-            )
-        shared = np.intersect1d(self.seen().places, other.seen().places)
-        if len(shared):
-            raise ValueError(f"{len(shared)} tokens are in both parts; give each part its own rank of the stream")
-        self.reservoir.absorb(other.reservoir)
-        self.contexts.absorb(other.contexts)
-        self.firing.absorb(other.firing)
-        self._seen += other._seen
-
     def identity(self) -> dict[str, Any]:
-        """What parts must have in common to be merged."""
+        """What the state of a pass must share with the pass that continues it."""
         return {"settings": asdict(self.settings), "weights": weights_sha256(self.autoencoder)}
 
     def arrays(self) -> dict[str, Array]:
@@ -208,32 +175,6 @@ class Collector:
         self.reservoir.thresholds = self.reservoir.keys.max(1)
         self._seen = [Seen(arrays["seen.places"].copy(), arrays["seen.control"].copy())]
         self.firing.n_tokens = len(arrays["seen.places"])
-
-
-def merge(first: Collector, *others: Collector) -> Collector:
-    """Merge parts that read different tokens; the first is changed and returned.
-
-    Args:
-        first: A part.
-        others: The other parts: same autoencoder, settings and calibration, and no token in two parts.
-
-    Returns:
-        What one pass over all of these tokens would have gathered.
-
-    Example:
-        >>> from quadric.data import ActivationCache, BatchSize, CachedStream
-        >>> from quadric.evidence import Collector, EvidenceSettings, calibrate, gather, merge, text_behind
-        >>> stored = quadric.harvest("my-model", "texts.jsonl", layer=2, tokens=1000, out="cache")
-        >>> parts = [Collector(ae, EvidenceSettings(), calibration=calibrate(ae, x)) for _ in range(2)]
-        >>> for rank, part in enumerate(parts):
-        ...     stream = CachedStream(ActivationCache("cache"), batch=BatchSize(tokens=250), rank=rank, world_size=2)
-        ...     gather(part, stream, text_behind(stream), n_tokens=500)
-        >>> merge(*parts).n_tokens
-        1000
-    """
-    for other in others:
-        first.absorb(other)
-    return first
 
 
 class MemoryNeed(NamedTuple):

@@ -11,7 +11,6 @@ import socket
 import ssl
 import threading
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -58,11 +57,13 @@ class _BusyError(Exception):
         self.seconds = seconds
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Refuse redirects: they would send the key to another host."""
+class _AnyStatus(urllib.request.HTTPErrorProcessor):
+    """Return every answer as it is: no exception for a status, and no redirect, which would send the key elsewhere."""
 
-    def redirect_request(self, *arguments: Any) -> None:
-        return None
+    def http_response(self, request: urllib.request.Request, response: Any) -> Any:
+        return response
+
+    https_response = http_response
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,24 +108,36 @@ class Endpoint:
 
     def _ask_once(self, prompt: str) -> str:
         proxies = [urllib.request.ProxyHandler({})] if self.is_local else []
-        opener = urllib.request.build_opener(_NoRedirect, *proxies)
+        opener = urllib.request.build_opener(_AnyStatus, *proxies)
         ends = time.monotonic() + self.deadline
         content = b""
         try:
             with opener.open(self._request(prompt), timeout=min(TIMEOUT, self.deadline)) as response:
-                while len(content) < LARGEST_ANSWER and (part := response.read1(LARGEST_ANSWER)):
+                # The socket's own timeout starts again with every byte.
+                while (in_time := time.monotonic() < ends) and len(content) < LARGEST_ANSWER:
+                    if not (part := response.read1(LARGEST_ANSWER)):
+                        break
                     content += part
-                    # The socket's own timeout starts again with every byte.
-                    if time.monotonic() > ends:
-                        raise EndpointError(f"{self.url} did not finish an answer in {self.deadline:g} s; try later")
-        except EndpointError:
-            raise
-        except urllib.error.HTTPError as refusal:
-            with refusal:  # it keeps the connection open
-                raise _meaning(refusal, self) from None
         except (OSError, HTTPException) as failure:
             raise _unreachable(failure, self) from None
+        if not in_time:
+            raise EndpointError(f"{self.url} did not finish an answer in {self.deadline:g} s; try later")
+        if response.status in TEMPORARY:
+            raise _BusyError(f"status {response.status}", _seconds(response.headers.get("retry-after")))
+        if not 200 <= response.status < 300:
+            raise self._refusal(response.status, content[:300])
         return self._text_in(content)
+
+    def _refusal(self, status: int, content: bytes) -> EndpointError:
+        reason = one_line(content.decode(errors="replace"))
+        if self.key:
+            reason = reason.replace(self.key, "…")  # some servers repeat the key that they reject
+        remedy = {
+            401: "check the key in the environment",
+            403: "check the key in the environment",
+            404: "check the endpoint's address and the model's name",
+        }.get(status, "check the endpoint, --api and --model")
+        return EndpointError(f"{self.url} refused with status {status} ({reason.strip()}); {remedy}")
 
     def _request(self, prompt: str) -> urllib.request.Request:
         path = "/chat/completions" if self.api == "openai" else "/messages"
@@ -158,30 +171,6 @@ def _unreachable(failure: Exception, endpoint: Endpoint) -> Exception:
     return EndpointError(
         f"no connection to {endpoint.url} ({one_line(str(reason))}); check the address, and proxies in the environment"
     )
-
-
-def _meaning(refusal: urllib.error.HTTPError, endpoint: Endpoint) -> Exception:
-    """The error for an HTTP status: temporary or final."""
-    if refusal.code in TEMPORARY:
-        return _BusyError(f"status {refusal.code}", _seconds(refusal.headers.get("retry-after")))
-    said = one_line(_body(refusal))
-    if endpoint.key:
-        said = said.replace(endpoint.key, "…")  # some servers repeat the key that they reject
-    remedy = {
-        401: "check the key in the environment",
-        403: "check the key in the environment",
-        404: "check the endpoint's address and the model's name",
-    }.get(refusal.code, "check the endpoint, --api and --model")
-    return EndpointError(f"{endpoint.url} refused with status {refusal.code} ({said.strip()}); {remedy}")
-
-
-def _body(refusal: urllib.error.HTTPError) -> str:
-    """The beginning of what a server said; nothing if it breaks off."""
-    try:
-        content: bytes = refusal.read1(300)
-    except (OSError, HTTPException):
-        return ""
-    return content.decode(errors="replace")
 
 
 def _seconds(value: str | None) -> float | None:

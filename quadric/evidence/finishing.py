@@ -31,26 +31,7 @@ LATENTS_AT_ONCE = 128
 
 
 def evidence_of(collector: Collector, source: TextSource, provenance: Provenance, notes: list[str]) -> Evidence:
-    """Complete what was gathered with its text, statistics and labels.
-
-    Args:
-        collector: What a pass has gathered.
-        source: The text behind the stream.
-        provenance: Where the activations come from.
-        notes: Sentences that are shown with the evidence, such as that the text ended early.
-
-    Returns:
-        The evidence.
-
-    Example:
-        >>> from quadric.evidence import Collector, EvidenceSettings, evidence_of, gather, open_live, text_behind
-        >>> collector = Collector(ae, EvidenceSettings(n_points=50))
-        >>> stream = open_live(ae.provenance, batch_tokens=256)
-        >>> gather(collector, stream, text_behind(stream), n_tokens=500)
-        >>> found = evidence_of(collector, text_behind(stream), ae.provenance, notes=[])
-        >>> found.points.values.shape
-        (24, 50)
-    """
+    """Complete what was gathered with its text, statistics and labels; `notes` are shown with the evidence."""
     if collector.n_tokens == 0:
         raise ValueError("no token was scored; give a stream that yields at least one batch")
     seen = collector.seen()

@@ -70,14 +70,6 @@ class FiringSums:
         self.highest[latents] = np.maximum(self.highest[latents], values.max(1))
         self.histogram[latents] += _counts(values)
 
-    def absorb(self, other: "FiringSums") -> None:
-        """Make these the sums over both parts."""
-        for name in (*SUMS, "histogram"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.lowest = np.minimum(self.lowest, other.lowest)
-        self.highest = np.maximum(self.highest, other.highest)
-        self.n_tokens += other.n_tokens
-
     def density(self) -> Float32[Array, " k"]:
         """The Hoyer density of z − b over all tokens; 0 for a latent that is 0 on all of them."""
         norms = torch.from_numpy(self.l1), torch.from_numpy(self.l2_squared)

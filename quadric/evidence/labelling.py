@@ -78,18 +78,7 @@ def label_latents(
     concurrency: int = 4,
     on_progress: Progress = no_progress,
 ) -> LabellingReport:
-    """Request a label for each latent, and store the labels in the evidence, marked unevaluated.
-
-    Args:
-        folder: Folder of the evidence.
-        latents: The latents to label.
-        endpoint: The language model.
-        concurrency: Requests that may be open at once.
-        on_progress: Called after every label.
-
-    Returns:
-        The labels, and the reasons for those that are missing.
-    """
+    """Request a label for each latent, `concurrency` at once, and store them in the evidence, marked unevaluated."""
     if concurrency < 1:
         raise ValueError(
             f"concurrency={concurrency} is not positive; give the number of requests that may be open at once"
@@ -201,18 +190,9 @@ def score_labels(
     seed: int = 0,
     on_progress: Progress = no_progress,
 ) -> ScoringReport:
-    """Let a language model judge labels on held-out contexts, and store the scores with the labels.
+    """Let a language model judge the labels of a model on held-out contexts, and store the scores with the labels.
 
-    Args:
-        folder: Folder of the evidence, whose latents have labels by a model.
-        latents: The latents whose labels are scored; those without one are left out.
-        endpoint: The judge.
-        concurrency: Requests that may be open at once.
-        seed: Seed of the draw of contexts and of their order.
-        on_progress: Called after every answer, of which there are at most two per label.
-
-    Returns:
-        The scores, and the reasons for those that are missing.
+    Latents without such a label are left out. `seed` draws contexts and their order; each label takes two answers.
     """
     with only_writer(folder, "quadric label"):
         evidence = Evidence.load(folder)

@@ -18,16 +18,7 @@ RANKING_OF_DIRECTIONS = RANKING.removeprefix("measured curvature · ")
 
 
 def worth(evidence: Evidence, redundancy: Redundancy, *, is_linear: bool = False) -> Float32[np.ndarray, " k"]:
-    """How much a latent is worth a look, larger first; `RANKING` and `RANKING_OF_DIRECTIONS` state the rule.
-
-    Args:
-        evidence: What data says about the latents.
-        redundancy: Which of them are empty, and which are copies.
-        is_linear: Whether they are directions of a linear dictionary.
-
-    Returns:
-        One number per latent.
-    """
+    """How much each latent is worth a look, by the rule of `RANKING`, or of `RANKING_OF_DIRECTIONS`."""
     found = evidence.statistics
     left_out = redundancy.empty.numpy() | redundancy.copy.numpy() | (found.density > DENSE)
     squares = np.asarray(found.mean_square, dtype=np.float64)

@@ -4,7 +4,7 @@ With z the deviation from rest, token t has weight w_t = (|z_t| + ε)⁴ and the
 exponential variable; the m tokens with the smallest keys are the draw, without replacement. The first of them is token
 t with probability w_t / Σw, the next is drawn in the same way from the others, and so on (Efraimidis and Spirakis,
 2006). A key depends only on the seed, the latent and the token, so the draw of a union is the smallest keys of the
-draws: parts can be read in any order, in any batches, anywhere.
+draws: tokens can be read in any order and in any batches.
 
 The strongest tokens have different text around them: of all tokens with the same window (the token ids from `window`
 before to `window` after), only the one with the largest |z| counts. They, too, depend only on the set of tokens.
@@ -125,17 +125,6 @@ class Reservoir:
         self.coordinates[target] = project(block.tokens, block.axes, latents, tokens)
         self.thresholds[block.latents] = self.keys[block.latents].max(1)
 
-    def absorb(self, other: "Reservoir") -> None:
-        """Make this the draw from both parts."""
-        for latent in range(len(self.keys)):
-            keys = np.concatenate([self.keys[latent], other.keys[latent]])
-            kept = np.argpartition(keys, self.keys.shape[1] - 1)[: self.keys.shape[1]]
-            self.keys[latent] = keys[kept]
-            for name in ("places", "values", "coordinates"):
-                mine, theirs = getattr(self, name), getattr(other, name)
-                mine[latent] = np.concatenate([mine[latent], theirs[latent]])[kept]
-        self.thresholds = self.keys.max(1)
-
     def _candidates(self, block: Block, counters: TokenCounters) -> _Candidates:
         """Tokens whose key is below the largest one kept; since E ≥ u, the cheap test u ≤ w · threshold comes first."""
         hashes = pair_hashes(self.counters[block.latents], counters)
@@ -212,17 +201,6 @@ class StrongestContexts:
             if len(rows):
                 self._enter(block, sign, rows, np.where(wanted[rows], strengths[rows], 0), windows)
 
-    def absorb(self, other: "StrongestContexts") -> None:
-        """Make these the lists of both parts."""
-        n_contexts = self.strengths.shape[2]
-        for sign in range(2):
-            mine, theirs = self._kept(slice(None), sign), other._kept(slice(None), sign)
-            theirs = theirs._replace(tokens=theirs.tokens - n_contexts)
-            coordinates = np.concatenate([self.coordinates[:, sign], other.coordinates[:, sign]], axis=1)
-            best = _strongest_distinct(mine.beside(theirs), n_contexts)
-            self._store(np.arange(len(self.places)), sign, best)
-            self.coordinates[:, sign] = np.take_along_axis(coordinates, (-1 - best.tokens)[..., None], axis=1)
-
     def _enter(
         self, block: Block, sign: int, rows: Int64[Array, " r"], strengths: Float32[Array, "r n"], windows: Array
     ) -> None:
@@ -236,7 +214,7 @@ class StrongestContexts:
         self._store(latents, sign, best)
         self.coordinates[latents, sign] = coordinates
 
-    def _kept(self, latents: slice | Int64[Array, " r"], sign: int) -> _Ranked:
+    def _kept(self, latents: Int64[Array, " r"], sign: int) -> _Ranked:
         places = self.places[latents, sign]
         tokens = np.broadcast_to(-1 - np.arange(places.shape[1]), places.shape)
         return _Ranked(self.strengths[latents, sign], places, self.windows[latents, sign], tokens)

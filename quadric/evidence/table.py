@@ -1,16 +1,12 @@
 """One row per latent: what the weights say about it and, with evidence, what data says.
 
-The table is small and plain. `to_pandas`, `to_csv` and `to_parquet` hand it to other tools; pandas and pyarrow are
-optional and only imported by the methods that need them.
+The table is small and plain. `to_pandas` and `to_csv` hand it to other tools; pandas is optional.
 """
 
-import io
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -115,32 +111,22 @@ class LatentTable:
         Raises:
             ValueError: If pandas is not installed.
         """
-        return _optional("pandas").DataFrame(dict(self.columns))
+        try:
+            import pandas
+        except ImportError:
+            raise ValueError("this needs pandas; install it with: pip install 'quadric[tables]'") from None
+        return pandas.DataFrame(dict(self.columns))
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write the table as a CSV file in UTF-8 with a header line; text is quoted, numbers are not.
 
-        A label that a spreadsheet would run as a formula gets an apostrophe in front; parquet keeps it as it is.
+        A label that a spreadsheet would run as a formula gets an apostrophe in front.
 
         Args:
             path: The file to write.
         """
         rows = zip(*(values.tolist() for values in self.columns.values()), strict=True)
         write_atomically(Path(path), csv_text(list(self.columns), rows, quote_text=True).encode())
-
-    def to_parquet(self, path: str | os.PathLike[str]) -> None:
-        """Write the table as a parquet file.
-
-        Args:
-            path: The file to write.
-
-        Raises:
-            ValueError: If pyarrow is not installed.
-        """
-        pyarrow, parquet = _optional("pyarrow"), _optional("pyarrow.parquet")
-        buffer = io.BytesIO()
-        parquet.write_table(pyarrow.table({name: values.tolist() for name, values in self.columns.items()}), buffer)
-        write_atomically(Path(path), buffer.getvalue())
 
 
 def latents(
@@ -182,14 +168,6 @@ def _evidence_columns(evidence: "Evidence") -> dict[str, Array]:
     numbers = {name: np.array(getattr(evidence.statistics, name)) for name in EVIDENCE_COLUMNS[2:]}
     curvature = np.array(evidence.statistics.curvature)
     return {"label": np.array(labels, dtype=object), "measured_curvature": curvature, **numbers}
-
-
-def _optional(package: str) -> ModuleType:
-    try:
-        return import_module(package)
-    except ImportError:
-        name = package.partition(".")[0]
-        raise ValueError(f"this needs {name}; install it with: pip install 'quadric[tables]'") from None
 
 
 def _cell(value: object) -> str:

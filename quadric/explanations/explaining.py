@@ -1,7 +1,7 @@
 """`quadric.explain`: the strongest latents of every token of a text."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -36,33 +36,9 @@ RANKING_WITHOUT_EVIDENCE = (
 )
 
 
-@overload
 def explain(
     autoencoder: Dictionary,
     text: str,
-    evidence: Evidence | None = ...,
-    *,
-    top: int = ...,
-    model: Any = ...,
-    tokenizer: Any = ...,
-    device: str = ...,
-    check_model: bool = ...,
-) -> Explanation: ...
-@overload
-def explain(
-    autoencoder: Dictionary,
-    text: list[str] | tuple[str, ...],
-    evidence: Evidence | None = ...,
-    *,
-    top: int = ...,
-    model: Any = ...,
-    tokenizer: Any = ...,
-    device: str = ...,
-    check_model: bool = ...,
-) -> list[Explanation]: ...
-def explain(
-    autoencoder: Dictionary,
-    text: str | list[str] | tuple[str, ...],
     evidence: Evidence | None = None,
     *,
     top: int = DEFAULT_TOP,
@@ -70,7 +46,7 @@ def explain(
     tokenizer: Any = None,
     device: str = "auto",
     check_model: bool = True,
-) -> Explanation | list[Explanation]:
+) -> Explanation:
     """The strongest latents of every token of a text, and where in it each latent fires.
 
     Latents are ranked against their own distribution: strength is the latent's share of the token's rebuilt energy
@@ -79,8 +55,8 @@ def explain(
 
     Args:
         autoencoder: A dictionary of a language model, bilinear or linear.
-        text: A text, or several. Each is read as the dictionary's training text was: in blocks, after the separator
-            between documents, without special tokens and attention sinks.
+        text: Read as the dictionary's training text was: in blocks, after the separator between documents, without
+            special tokens and attention sinks. For several, `quadric.explanations.Explainer` keeps the model.
         evidence: What data says about the latents, from `collect_evidence` or `Evidence.load`: quantiles and labels.
         top: Latents per token.
         model: The language model: a name, a folder, or a `transformers` model in memory; by default the one that the
@@ -90,7 +66,7 @@ def explain(
         check_model: Whether to refuse a model that is not the one of the dictionary.
 
     Returns:
-        An `Explanation`, or one per text.
+        The explanation.
 
     Example:
         >>> found = quadric.explain(ae, "Monday comes after Sunday", evidence, top=3)
@@ -106,10 +82,9 @@ def explain(
     was_training = loaded.causal.training
     loaded.causal.eval()
     try:
-        found = explainer.explain([text] if isinstance(text, str) else text, top)
+        return explainer.explain([text], top)[0]
     finally:
         loaded.causal.train(was_training)
-    return found[0] if isinstance(text, str) else found
 
 
 def language_model_of(autoencoder: Dictionary, model: Any, tokenizer: Any, device: str) -> LanguageModel:

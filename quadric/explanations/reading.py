@@ -52,20 +52,7 @@ class Reading:
 
 
 class TextReader:
-    """Reads texts at the hook point of a dictionary.
-
-    Args:
-        model: The dictionary's language model.
-        autoencoder: The dictionary, which records hook point, token rules and how its text was packed.
-
-    Example:
-        >>> from quadric.data import find_model, load_model
-        >>> from quadric.explanations.reading import TextReader
-        >>> reader = TextReader(load_model(find_model("my-model")), ae)
-        >>> (reading,) = reader.read(["Monday comes"])
-        >>> reading.words[:3], reading.vectors.shape
-        (['M', 'o', 'n'], torch.Size([12, 32]))
-    """
+    """Reads texts at the hook point of a dictionary, which records it, the token rules and how its text was packed."""
 
     def __init__(self, model: LanguageModel, autoencoder: Dictionary) -> None:
         known = autoencoder.provenance
@@ -87,15 +74,9 @@ class TextReader:
     def read(
         self, texts: Sequence[str], *, last_tokens: int | None = None, sequences: int = SEQUENCES_AT_ONCE
     ) -> list[Reading]:
-        """Run the language model over some texts.
+        """Run the language model over some texts, at most `sequences` at once; those of similar length together.
 
-        Args:
-            texts: Any texts with at least one token each.
-            last_tokens: Read only so many tokens at the end of each text; all by default.
-            sequences: Sequences per forward pass, at most; those of similar length are read together.
-
-        Returns:
-            One reading per text, in the order of the texts.
+        `last_tokens` reads only so many tokens at the end of each text.
         """
         encoded = [ids if last_tokens is None else ids[-last_tokens:] for ids in self._encoded(texts)]
         blocks = [block for number, ids in enumerate(encoded) for block in self._blocks(number, ids)]

@@ -6,7 +6,7 @@ spectrum(ae, i)          eigenvalues and eigenvectors of one latent's whole form
 statistics(ae)           the table of all latents: importance, effective rank, captured, support, shape …
 dictionary_geometry(ae)  every latent decomposed once, for all of these; kept in a run by `kept_geometry`
 latent_form(ae, i)       a latent as a `Form`, which can be added, subtracted, scaled and evaluated
-shape_of, level_set      which quadric a spectrum describes, and its axes and radii
+shape_of                 which quadric a spectrum describes
 read(ae, i, centre)      a latent as a quadric about the centre of the tokens: its linear part, shape and curvature
 redundancy(ae)           which latents are empty, and which are copies of others
 neighbours(ae)           the latents that live in nearly the same subspace
@@ -20,10 +20,10 @@ from quadric.geometry.centring import Centre
 from quadric.geometry.comparison import Agreement, Comparison, compare
 from quadric.geometry.decomposition import Decomposition, decompose, with_signs
 from quadric.geometry.dictionary_geometry import DictionaryGeometry, dictionary_geometry, kept_geometry
-from quadric.geometry.forms import Form, combination, latent_form, spectrum
+from quadric.geometry.forms import Form, latent_form, spectrum
 from quadric.geometry.neighbours import Neighbours, Redundancy, neighbours, redundancy
 from quadric.geometry.quadrics import Quadric, read
-from quadric.geometry.shapes import SHAPES, LevelSet, Shape, level_set, shape_of
+from quadric.geometry.shapes import SHAPES, Shape, shape_of
 from quadric.geometry.similarity import (
     HungarianSimilarity,
     frobenius_similarity,
@@ -45,12 +45,10 @@ __all__ = [
     "Form",
     "HungarianSimilarity",
     "LatentStatistics",
-    "LevelSet",
     "Neighbours",
     "Quadric",
     "Redundancy",
     "Shape",
-    "combination",
     "compare",
     "decompose",
     "description_length",
@@ -59,7 +57,6 @@ __all__ = [
     "hungarian_similarity",
     "kept_geometry",
     "latent_form",
-    "level_set",
     "neighbours",
     "read",
     "redundancy",

@@ -94,15 +94,9 @@ class Centring(NamedTuple):
 
 
 def centring_of(autoencoder: Dictionary | Forms, centre: CentreLike | None = None) -> Centring:
-    """How to split the latents of a dictionary: about its lens's own centre, else about the given one or the origin.
+    """How to split the latents of a dictionary: about an affine lens's own centre, else about the given one.
 
-    Args:
-        autoencoder: Any dictionary.
-        centre: Of the unit tokens that a raw or linear dictionary reads; an affine lens has its own, which is used. A
-            linear dictionary without is read about its decoder's bias.
-
-    Returns:
-        The split.
+    Without one, forms are read about the origin, and a linear dictionary about its decoder's bias.
     """
     latents, d_model = forms_or_directions(autoencoder), autoencoder.d_model
     if isinstance(latents, Directions):  # v = u − μ: it subtracts what it is centred on, like an affine lens
@@ -196,16 +190,7 @@ class CentredDirections(NamedTuple):
 def directions_of(
     directions: Directions, centre: Float[Tensor, " d"], latents: slice = slice(None)
 ) -> CentredDirections:
-    """What latents write and read, and their value before the gate at a centre.
-
-    Args:
-        directions: Of a linear dictionary.
-        centre: Of the tokens that its encoder reads.
-        latents: Which of them.
-
-    Returns:
-        Rows of decoder and encoder, and constants.
-    """
+    """What latents write and read, and their value before the gate at a centre of the tokens that the encoder reads."""
     tensors = (directions.writes, directions.reads, directions.constants, directions.bias)
     writes, encoder, constants, bias = (each.detach().cpu().double() for each in tensors)
     reads, centre = encoder[latents], centre.cpu().double()

@@ -248,15 +248,7 @@ def _direction_readings(found: CentredDirections) -> Readings:
 
 
 def centred_spectra(autoencoder: Dictionary | Forms, centre: CentreLike | None = None) -> Iterator[SpectrumBatch]:
-    """The eigenpairs of every latent's quadratic part Q, batch by batch; eigenvectors are directions of the token.
-
-    Args:
-        autoencoder: A bilinear autoencoder.
-        centre: As for `decompose`.
-
-    Yields:
-        Latents, eigenvalues (b, r) by |λ| descending and eigenvectors (b, d, r).
-    """
+    """The eigenpairs of every latent's quadratic part Q, batch by batch; eigenvectors are directions of the token."""
     bilinear = require_forms(autoencoder)
     for terms in term_batches(bilinear, centred_factors(bilinear, centring_of(bilinear, centre))):
         yield SpectrumBatch(terms.latents, *_quadratic_part(terms))
@@ -265,17 +257,7 @@ def centred_spectra(autoencoder: Dictionary | Forms, centre: CentreLike | None =
 def leading_axes(
     autoencoder: Dictionary, n_axes: int, geometry: Decomposition | None = None, *, centre: CentreLike | None = None
 ) -> Float32[Tensor, "k d a"]:
-    """The first axes of every latent, zero beyond what there is; the largest entry of each is positive.
-
-    Args:
-        autoencoder: Any dictionary.
-        n_axes: Axes per latent.
-        geometry: Its decomposition, if it was computed before; it is used if it holds enough axes.
-        centre: As for `decompose`; a geometry has its own.
-
-    Returns:
-        One column per axis, (k, d, n_axes).
-    """
+    """The first axes of every latent, zero beyond what there is, from a geometry that holds enough of them or anew."""
     if geometry is not None:
         geometry.check_weights(autoencoder)
         if (known := geometry.leading(n_axes)) is not None:

@@ -55,17 +55,6 @@ def as_forms(latents: Dictionary | Forms) -> Forms:
 
     ddᵀ is the energy along d. Functions of whole forms use it: spectra, inner products, similarity. Where latents are
     read about the centre of the tokens, a direction is affine instead, see `quadric.geometry.centring`.
-
-    Args:
-        latents: Any dictionary, or forms.
-
-    Returns:
-        The forms.
-
-    Example:
-        >>> topk = quadric.TopKAutoencoder(d_model=8, n_latents=16, n_active=4)
-        >>> as_forms(topk).form(3).shape
-        torch.Size([8, 8])
     """
     forms = forms_or_directions(latents)
     return forms_of(forms.writes.detach()) if isinstance(forms, Directions) else require_forms(latents)

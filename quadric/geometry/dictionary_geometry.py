@@ -129,14 +129,7 @@ def stored_geometry(
 ) -> DictionaryGeometry | None:
     """The geometry in the folder, or None unless it is complete and that of exactly these weights and this centre.
 
-    Args:
-        autoencoder: Any dictionary.
-        folder: Where its geometry may be.
-        moments: Mean and covariance of the unit tokens that a raw dictionary reads.
-        any_centre: Accept whichever centre it was computed about, for readers that have no data to know one.
-
-    Returns:
-        The geometry, or None.
+    `any_centre` accepts whichever centre it was computed about, for readers that have no data to know one.
     """
     try:
         geometry = load_geometry(folder)
@@ -148,12 +141,7 @@ def stored_geometry(
 
 
 def save_geometry(geometry: DictionaryGeometry, folder: Path) -> None:
-    """Write into the folder; if it is interrupted, the folder holds the old geometry or the new one, complete.
-
-    Args:
-        geometry: What `dictionary_geometry` returned.
-        folder: Where to write; it need not exist.
-    """
+    """Write into the folder; if it is interrupted, the folder holds the old geometry or the new one, complete."""
     with name_disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         arrays = {name: tensor.numpy() for name, tensor in _tensors(geometry).items()}

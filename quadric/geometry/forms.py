@@ -1,4 +1,4 @@
-"""A latent, or any combination of latents, as a factored symmetric matrix.
+"""A latent, or a sum of latents, as a factored symmetric matrix.
 
 Latents are nonlinear in the token but linear in their weights: w₁ + w₂ ("w₁ and w₂") and w₁ − w₂ ("w₁ and not w₂")
 are forms too, computed without data.
@@ -93,14 +93,6 @@ class Form:
         scale = self.norm() * other.norm()
         return self.inner(other) / scale if scale else 0.0
 
-    def restricted_to(self, basis: Float[Tensor, "d s"]) -> "Form":
-        """BᵀWB, the form on the coordinates of a subspace with the orthonormal basis B."""
-        basis = basis.double()
-        identity = torch.eye(basis.shape[1], dtype=basis.dtype, device=basis.device)
-        if not torch.allclose(basis.mT @ basis, identity, atol=1e-5):
-            raise ValueError("the columns of the basis are not orthonormal; take torch.linalg.qr(basis).Q")
-        return Form(self.left.double() @ basis, self.right.double() @ basis, self.weights)
-
     def matrix(self) -> Float[Tensor, "d d"]:
         """W itself."""
         half = self.left.double().mT @ (self.weights.double()[:, None] * self.right.double())
@@ -151,7 +143,9 @@ def latent_form(autoencoder: Dictionary | Forms, latent: int) -> Form:
         raise IndexError(f"latent {latent} is outside 0 … {bilinear.n_latents - 1}")
     atoms, weights = bilinear.mixing.row(latent)
     kept = weights != 0
-    return _atoms(bilinear.left, bilinear.right, atoms[kept], weights[kept])
+    atoms, weights = atoms[kept].to(bilinear.left.device), weights[kept].detach().to(bilinear.left.device).double()
+    dtype = torch.promote_types(bilinear.left.dtype, torch.float32)
+    return Form(bilinear.left.detach()[atoms].to(dtype), bilinear.right.detach()[atoms].to(dtype), weights)
 
 
 def spectrum(autoencoder: Dictionary | Forms, latent: int) -> Eigenpairs:
@@ -172,34 +166,3 @@ def spectrum(autoencoder: Dictionary | Forms, latent: int) -> Eigenpairs:
         True
     """
     return latent_form(autoencoder, latent).eigenpairs()
-
-
-@torch.no_grad()
-def combination(autoencoder: Dictionary | Forms, coefficients: Float[Tensor, " k"]) -> Form:
-    """Σ_i a_i W_i over all latents, with one term per atom: the weights of the atoms are aC.
-
-    Args:
-        autoencoder: Any dictionary.
-        coefficients: a_i of every latent.
-
-    Returns:
-        The form.
-
-    Example:
-        >>> import torch
-        >>> only_first = torch.eye(ae.n_latents)[0]
-        >>> round(geometry.combination(ae, only_first).cosine(geometry.latent_form(ae, 0)), 4)
-        1.0
-    """
-    bilinear = as_forms(autoencoder)
-    mixed = bilinear.mixing.unmix(coefficients.double()[None].to(bilinear.left.device))[0]
-    atoms = mixed.nonzero()[:, 0]
-    return _atoms(bilinear.left, bilinear.right, atoms, mixed[atoms])
-
-
-def _atoms(left: Tensor, right: Tensor, atoms: Tensor, weights: Tensor) -> Form:
-    atoms = atoms.to(left.device)
-    dtype = torch.promote_types(left.dtype, torch.float32)
-    return Form(
-        left.detach()[atoms].to(dtype), right.detach()[atoms].to(dtype), weights.detach().to(left.device).double()
-    )

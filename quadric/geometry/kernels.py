@@ -98,20 +98,9 @@ def inner(matrix: Float[Tensor, "k g"], other: Float[Tensor, "k g"]) -> float:
 def direction_overlaps(
     directions: Float[Tensor, "k d"], other: Dictionary | Forms | Float[Tensor, "g d"]
 ) -> Float[Tensor, "k g"]:
-    """How much each direction has in common with each latent of another dictionary.
+    """How much each direction has in common with each latent of another dictionary, or with other directions.
 
-    Args:
-        directions: Rows of a decoder, of any length.
-        other: Any dictionary that reads the same vectors, or directions.
-
-    Returns:
-        Numbers from 0 to 1; 0 where either is empty.
-
-    Example:
-        >>> topk = quadric.TopKAutoencoder(d_model=8, n_latents=16, n_active=4)
-        >>> bilinear = quadric.BilinearAutoencoder(d_model=8, n_latents=6, prior="atomic")
-        >>> direction_overlaps(topk.decoder, bilinear).shape
-        torch.Size([16, 6])
+    Numbers from 0 to 1; 0 where either is empty.
     """
     unit = _unit(directions)
     if isinstance(other, Dictionary) and isinstance(forms := other.forms(), Directions):

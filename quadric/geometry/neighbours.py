@@ -67,7 +67,6 @@ class _Bases(NamedTuple):
 def neighbours(
     autoencoder: Dictionary,
     count: int = DEFAULT_COUNT,
-    largest_rank: int = LARGEST_RANK,
     on_progress: Progress = no_progress,
     geometry: Decomposition | None = None,
     *,
@@ -76,12 +75,11 @@ def neighbours(
     """Find the `count` latents with the largest subspace overlap ‖U_iᵀU_j‖_F² / √(r_i r_j) with each latent.
 
     U_i holds as many leading eigenvectors of Q as its effective rank, rounded, and the direction along which the level
-    sets open, but at most `largest_rank` in all: the tail of a spectrum would make all latents of high rank look alike.
+    sets open, but at most 8 in all: the tail of a spectrum would make all latents of high rank look alike.
 
     Args:
         autoencoder: Any dictionary.
         count: Neighbours per latent.
-        largest_rank: The most axes that represent a latent.
         on_progress: Called as latents are decomposed, and again as their neighbours are found.
         geometry: The autoencoder's geometry, if it was computed before; it is used if it holds enough axes.
         centre: Of the unit tokens that a raw dictionary reads; the origin if left out. An affine lens has its own, and
@@ -95,27 +93,22 @@ def neighbours(
         >>> nearest.latents.shape
         torch.Size([24, 3])
     """
-    _check(count, largest_rank)
+    if count < 1:
+        raise ValueError(f"count={count} is not positive; give how many neighbours each latent has")
     if geometry is not None:
         geometry.check_weights(autoencoder)
-    if geometry is None or geometry.leading(largest_rank) is None:
+    if geometry is None or geometry.leading(LARGEST_RANK) is None:
         half = part_of(on_progress, "geometry", 0, 2 * autoencoder.n_latents)
-        geometry = decompose(autoencoder, largest_rank, half, centre=centre)
+        geometry = decompose(autoencoder, LARGEST_RANK, half, centre=centre)
         on_progress = part_of(on_progress, "geometry", autoencoder.n_latents, 2 * autoencoder.n_latents)
-    return closest(geometry, count, largest_rank, on_progress)
+    return closest(geometry, count, on_progress)
 
 
-def closest(
-    geometry: Decomposition,
-    count: int = DEFAULT_COUNT,
-    largest_rank: int = LARGEST_RANK,
-    on_progress: Progress = no_progress,
-) -> Neighbours:
+def closest(geometry: Decomposition, count: int = DEFAULT_COUNT, on_progress: Progress = no_progress) -> Neighbours:
     """The neighbours of every latent, from latents that are decomposed already."""
-    _check(count, largest_rank)
     n_latents = geometry.n_latents
     count = min(count, n_latents - 1)
-    ranks = subspace_ranks(geometry, largest_rank)
+    ranks = subspace_ranks(geometry)
     groups = _bases_by_rank(geometry, ranks)
     latents = torch.zeros(n_latents, count, dtype=torch.int64)
     overlaps = torch.zeros(n_latents, count, dtype=torch.float32)
@@ -129,7 +122,7 @@ def closest(
     return Neighbours(latents, overlaps, ranks)
 
 
-def subspace_ranks(geometry: Decomposition, largest_rank: int = LARGEST_RANK) -> Int[Tensor, " k"]:
+def subspace_ranks(geometry: Decomposition) -> Int[Tensor, " k"]:
     """Number of leading axes that represent each latent: they are ordered so that its subspace comes first."""
     found = geometry.readings
     ranks = effective_rank(geometry.eigenvalues).round().long()
@@ -137,12 +130,7 @@ def subspace_ranks(geometry: Decomposition, largest_rank: int = LARGEST_RANK) ->
     ranks = torch.where(found.opens, torch.maximum(ranks, (found.positive + found.negative).clamp(max=2)) + 1, ranks)
     # Where it opens inside the span of its own eigenvectors, that axis replaces one of them.
     present = (geometry.axis_kind != NO_AXIS).sum(-1)
-    return torch.where(found.shape == HALF_SPACE, 1, ranks).clamp(max=largest_rank).minimum(present)
-
-
-def _check(count: int, largest_rank: int) -> None:
-    if count < 1 or largest_rank < 1:
-        raise ValueError(f"count={count} and largest_rank={largest_rank} must both be at least 1")
+    return torch.where(found.shape == HALF_SPACE, 1, ranks).clamp(max=LARGEST_RANK).minimum(present)
 
 
 def _bases_by_rank(geometry: Decomposition, ranks: Int[Tensor, " k"]) -> dict[int, _Bases]:

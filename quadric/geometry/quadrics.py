@@ -105,7 +105,6 @@ def read(
     latent: int,
     centre: CentreLike | None = None,
     *,
-    covariance: Float[Tensor, "..."] | float | None = None,
     tolerance: float = DEFAULT_TOLERANCE,
 ) -> Quadric:
     """Read a latent as a quadric about the centre of the tokens.
@@ -114,9 +113,8 @@ def read(
         autoencoder: Any dictionary; a latent of a linear one is read before its gate, as a half-space.
         latent: Index of the latent.
         centre: Mean of the unit tokens that a raw dictionary reads, or a `Centre` with their covariance; the origin if
-            left out. An affine lens has its own centre, constant and covariance, which are used.
-        covariance: Of the unit tokens about the centre: a matrix (d, d), d variances, or one variance for all. By
-            default the lens's or the centre's; without, all directions have the same, (1 − ‖centre‖²)/d.
+            left out. An affine lens has its own, which is used. Without a covariance all directions have the same
+            variance, (1 − ‖centre‖²)/d.
         tolerance: Share of a latent's variance that each part left out of its shape may have.
 
     Returns:
@@ -135,7 +133,7 @@ def read(
         form = direction_form(directions, latent, centring)
     else:
         form = _centred_form(require_forms(autoencoder), latent, centring)
-    return read_quadric(form, centring.covariance if covariance is None else covariance, tolerance)
+    return read_quadric(form, centring.covariance, tolerance)
 
 
 def direction_form(directions: Directions, latent: int, centring: Centring) -> AffineForm:
@@ -161,23 +159,16 @@ def lens_affine_form(matrix: Float[Tensor, "w w"], scale: float) -> AffineForm:
 
 
 def read_quadric(
-    form: AffineForm,
-    covariance: Float[Tensor, "..."] | float = 1.0,
-    tolerance: float = DEFAULT_TOLERANCE,
+    form: AffineForm, covariance: Float[Tensor, "w w"] | float = 1.0, tolerance: float = DEFAULT_TOLERANCE
 ) -> Quadric:
-    """Shape, centre, axes and curvature of an affine form.
+    """Shape, centre, axes and curvature of an affine form, where v has a covariance or one variance for all directions.
 
-    Args:
-        form: Quadratic, linear and constant part in coordinates v.
-        covariance: Of the coordinates v: a matrix, their variances, or one variance for all. Whether a curved part
-            matters depends on how far tokens go along it.
-        tolerance: Share of the variance that each part left out of the shape may have.
-
-    Returns:
-        The quadric.
+    Whether a curved part matters depends on how far tokens go along it.
     """
     basis, values = _basis_with_linear_part(form)
-    spread = basis.mT @ _covariance(covariance, len(form.linear)) @ basis
+    if isinstance(covariance, float):
+        covariance = covariance * torch.eye(len(form.linear), dtype=torch.float64)
+    spread = basis.mT @ covariance.double() @ basis
     beta = form.linear @ basis
     constant = torch.tensor([form.constant], dtype=torch.float64)
     found = read_shapes(values[None], beta[None], constant, form.scale, spread[None], tolerance)
@@ -207,11 +198,6 @@ def _basis_with_linear_part(form: AffineForm) -> tuple[Float[Tensor, "w r"], Flo
         return form.eigenvectors, form.eigenvalues
     basis = torch.cat([form.eigenvectors, (beyond / length)[:, None]], dim=1)
     return basis, torch.nn.functional.pad(form.eigenvalues, (0, 1))
-
-
-def _covariance(given: Tensor | float, width: int) -> Float[Tensor, "w w"]:
-    values = torch.as_tensor(given, dtype=torch.float64)
-    return values if values.ndim == 2 else values.expand(width).diag()
 
 
 class LatentFrame(NamedTuple):
@@ -251,17 +237,7 @@ class LatentFrame(NamedTuple):
 def latent_frame(
     autoencoder: Dictionary, latent: int, n_axes: int = KEPT_AXES, centre: CentreLike | None = None
 ) -> LatentFrame:
-    """The axes and coefficients of one latent, without decomposing the others.
-
-    Args:
-        autoencoder: Any dictionary.
-        latent: Index of the latent.
-        n_axes: Axes to keep.
-        centre: As for `decompose`.
-
-    Returns:
-        Its eigenvalues, axes, coefficients and shape.
-    """
+    """The axes and coefficients of one latent, without decomposing the others; `centre` is that of `decompose`."""
     centring = centring_of(autoencoder, centre)
     directions = autoencoder.forms()
     if isinstance(directions, Directions):
@@ -276,15 +252,7 @@ def latent_frame(
 
 @torch.no_grad()
 def form_frame(form: Form, n_axes: int = KEPT_AXES) -> LatentFrame:
-    """The axes and coefficients of a form about the origin of its coordinates, without linear part.
-
-    Args:
-        form: Such as a sum of latents.
-        n_axes: Axes to keep.
-
-    Returns:
-        Its eigenvalues, axes, coefficients and shape.
-    """
+    """The axes and coefficients of a form, such as a sum of latents, about the origin and without linear part."""
     d_model = form.d_model
     centring = Centring(torch.zeros(d_model, dtype=torch.float64), 1.0, 1 / d_model, None, False, "")
     left, right = (centring.split(factors.double()) for factors in (form.left, form.right))

@@ -22,8 +22,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from quadric.geometry.spectra import Eigenpairs
-
 QuadricShape = Literal[
     "empty",
     "constant",
@@ -213,48 +211,3 @@ def check_tolerance(tolerance: float) -> None:
         raise ValueError(
             f"tolerance={tolerance} is not in [0, 1); it is a share of the variance, e.g. {DEFAULT_TOLERANCE}"
         )
-
-
-class LevelSet(NamedTuple):
-    """{x : xᵀWx = τ} in closed form: Σ_j ±(a_j·x / radius_j)² = 1 over the axes a_j, + where the axis meets it."""
-
-    axes: Float[Tensor, "d r"]
-    """The latent's eigenvectors, as columns."""
-    radii: Float[Tensor, " r"]
-    """√|τ/λ_j|: distance from the origin at which an axis meets the set, or the conjugate radius if it never does."""
-    meets: Bool[Tensor, " r"]
-    """Whether the set meets the axis: λ_j has the sign of τ."""
-
-    def __repr__(self) -> str:
-        radii = ", ".join(f"{radius:.3g}" for radius in self.radii[:5].tolist())
-        more = ", …" if len(self.radii) > 5 else ""
-        return f"LevelSet({len(self.radii)} axes, {int(self.meets.sum())} meet the set: radii {radii or 'none'}{more})"
-
-
-def level_set(pairs: Eigenpairs, threshold: float, tolerance: float = DEFAULT_TOLERANCE) -> LevelSet:
-    """Axes and radii of {x : xᵀWx = τ}; eigenvalues that the shape leaves out have no axis.
-
-    Args:
-        pairs: Eigenvalues and eigenvectors of the form.
-        threshold: τ.
-        tolerance: Share of Σλ² that the shape may leave out.
-
-    Returns:
-        Axes, radii √|τ/λ|, and which axes reach the surface.
-
-    Example:
-        >>> surface = geometry.level_set(geometry.spectrum(ae, 0), threshold=0.05)
-        >>> surface.radii.shape == surface.meets.shape
-        True
-    """
-    check_tolerance(tolerance)
-    if threshold == 0:
-        raise ValueError("the level set at threshold=0 is a cone, which has no radii; give a threshold ≠ 0")
-    weights = pairs.eigenvalues.square()[None]
-    counted = largest_shares(weights, tolerance * weights.sum(-1))[0]
-    values = pairs.eigenvalues[counted]
-    return LevelSet(
-        axes=pairs.eigenvectors[:, counted],
-        radii=torch.sqrt(abs(threshold) / values.abs()),
-        meets=(values > 0) == (threshold > 0),
-    )

@@ -177,14 +177,7 @@ def comparable(a: Dictionary | Forms, b: Dictionary | Forms, force: bool = False
 
 @torch.no_grad()
 def in_common_coordinates(autoencoders: Sequence[Forms]) -> list[Forms]:
-    """Autoencoders of one width with their forms in the same coordinates; unchanged if they have one lens.
-
-    Args:
-        autoencoders: Any number of them.
-
-    Returns:
-        Their forms in the coordinates of the first one's lens, or on the raw unit token if any of them is raw.
-    """
+    """Forms of one width in the coordinates of the first one's lens, or on the raw unit token if any of them is raw."""
     first = autoencoders[0]
     if all(same_lens(first, other) for other in autoencoders):
         return list(autoencoders)

@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 
 from quadric.cli import main
-from quadric.evidence import Collector, Evidence, evidence_of, gather
+from quadric.evidence import Evidence
+from quadric.evidence.collecting import gather
+from quadric.evidence.collector import Collector
+from quadric.evidence.finishing import evidence_of
 from quadric.geometry import statistics
 from tests.evidence.fake_endpoint import Reply, Request, openai_reply, serving
 from tests.evidence.streams import HOOK, PROVENANCE, RandomStream, RandomText, small_autoencoder
@@ -20,7 +23,7 @@ def run(tmp_path: Path) -> Path:
     ae, text = small_autoencoder(), RandomText(30)
     ae.save_pretrained(tmp_path / "run/autoencoders/only")
     collector = Collector(ae, SETTINGS)
-    gather(collector, RandomStream(text, 100), text, n_tokens=10**9)
+    gather([collector], RandomStream(text, 100), text, n_tokens=10**9)
     evidence_of(collector, text, PROVENANCE.for_hook_point(HOOK), []).save(tmp_path / "run/evidence/only")
     return tmp_path / "run"
 

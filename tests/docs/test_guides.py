@@ -15,7 +15,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def geometry(names: dict[str, Any], printed: str) -> None:
-    assert names["surface"].radii.numel() > 0
+    assert names["radii"].numel() > 0
     assert printed
 
 

@@ -54,15 +54,13 @@ class RandomStream:
     d_model = D_MODEL
     provenance = PROVENANCE
 
-    def __init__(self, text: RandomText, batch: int, *, rank: int = 0, world_size: int = 1, seed: int = 1) -> None:
+    def __init__(self, text: RandomText, batch: int, *, seed: int = 1) -> None:
         generator = np.random.default_rng(seed)
         shape = text.tokens.shape
         vectors = generator.standard_normal((*shape, D_MODEL)) * np.geomspace(3, 0.3, D_MODEL)
         vectors += np.linspace(-1, 1, D_MODEL)  # a mean that is not zero
         kept = generator.random(shape) > 1 / 3
-        sequences, positions = np.nonzero(kept)
-        own = sequences % world_size == rank
-        self.sequences, self.positions = sequences[own], positions[own]
+        self.sequences, self.positions = np.nonzero(kept)
         self.vectors = torch.from_numpy(vectors[self.sequences, self.positions]).float()
         self.token_ids = text.tokens[self.sequences, self.positions].astype(np.int64)
         self.batch, self.next = batch, 0

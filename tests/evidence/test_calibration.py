@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from quadric.evidence import Calibration, calibrate
+from quadric.evidence import Calibration
+from quadric.evidence.calibration import calibrate
 from quadric.geometry.centring import centring_of
 from tests import zoo
 from tests.evidence.streams import small_autoencoder
@@ -13,13 +14,11 @@ TOKENS = zoo.tokens(300).float() + 1
 
 
 @pytest.mark.parametrize("lens", ["paper", "affine"])
-def test_it_is_read_back_from_its_arrays_with_the_same_hash(lens: str) -> None:
+def test_it_is_read_back_from_its_arrays(lens: str) -> None:
     found = calibrate(small_autoencoder(lens=lens), TOKENS)
     again = Calibration.from_arrays(found.arrays())
-    assert again.sha256() == found.sha256()
     assert again.n_tokens == 300
-    other = calibrate(small_autoencoder(lens=lens), TOKENS[:299])
-    assert other.sha256() != found.sha256()
+    assert all(np.array_equal(array, again.arrays()[name]) for name, array in found.arrays().items())
     assert repr(found).startswith("Calibration(6 latents, 300 tokens, mean unit token of norm 0.")
 
 

@@ -7,16 +7,10 @@ import pytest
 import torch
 
 from quadric import BilinearAutoencoder
-from quadric.evidence import (
-    Calibration,
-    Collector,
-    Evidence,
-    EvidenceSettings,
-    evidence_of,
-    gather,
-    memory_need,
-    merge,
-)
+from quadric.evidence import Evidence, EvidenceSettings, memory_need
+from quadric.evidence.collecting import gather
+from quadric.evidence.collector import Collector
+from quadric.evidence.finishing import evidence_of
 from quadric.evidence.firing import SUMS
 from quadric.geometry import Centre, Decomposition, decompose, with_signs
 from quadric.model.objective import hoyer_density
@@ -30,15 +24,11 @@ LENSES = ["paper", "affine"]
 
 def collected(
     batch: int = 64,
-    rank: int = 0,
-    world_size: int = 1,
     settings: EvidenceSettings = SETTINGS,
     lens: str = "paper",
-    calibration: Calibration | None = None,
 ) -> Collector:
-    collector = Collector(small_autoencoder(lens=lens), settings, calibration=calibration)
-    stream = RandomStream(TEXT, batch, rank=rank, world_size=world_size)
-    gather(collector, stream, TEXT, n_tokens=10**9)
+    collector = Collector(small_autoencoder(lens=lens), settings)
+    gather([collector], RandomStream(TEXT, batch), TEXT, n_tokens=10**9)
     return collector
 
 
@@ -81,7 +71,7 @@ def test_the_side_with_more_energy_is_positive() -> None:
     ae = small_autoencoder()
     whole = dataclasses.replace(SETTINGS, n_calibration_tokens=10**6)
     collector = Collector(ae, whole)
-    gather(collector, RandomStream(TEXT, 64), TEXT, n_tokens=10**9)
+    gather([collector], RandomStream(TEXT, 64), TEXT, n_tokens=10**9)
     found = finished(collector)
     assert set(found.calibration.signs.tolist()) == {1.0, -1.0}
     assert (found.statistics.positive_share >= 0.5 - 1e-4).all()
@@ -90,7 +80,7 @@ def test_the_side_with_more_energy_is_positive() -> None:
         (turned.mixing.weight if hasattr(turned.mixing, "weight") else turned.mixing.values).neg_()
         turned.offset.neg_()
     other = Collector(turned, whole)
-    gather(other, RandomStream(TEXT, 64), TEXT, n_tokens=10**9)
+    gather([other], RandomStream(TEXT, 64), TEXT, n_tokens=10**9)
     np.testing.assert_array_equal(finished(other).calibration.signs, -found.calibration.signs)
     assert_same(finished(other), found)
 
@@ -125,7 +115,7 @@ def test_many_copies_of_one_text_hide_no_other_context() -> None:
     text.tokens[:] = text.tokens[0]
     text.tokens[3, 5] = 2 if text.tokens[0, 5] != 2 else 1
     collector = Collector(small_autoencoder(), SETTINGS)
-    gather(collector, RandomStream(text, 10_000), text, n_tokens=10**9)
+    gather([collector], RandomStream(text, 10_000), text, n_tokens=10**9)
     evidence, stream = evidence_of(collector, text, PROVENANCE.for_hook_point(HOOK), []), RandomStream(text, 1)
     values = naive.all_values(small_autoencoder(), stream, SETTINGS)
     for latent in range(evidence.n_latents):
@@ -204,7 +194,7 @@ def test_a_linear_latent_is_measured_as_one() -> None:
         ae.left[1, 0], ae.right[1, 0] = 1, 1
     settings = dataclasses.replace(SETTINGS, n_calibration_tokens=10_000)
     collector = Collector(ae, settings)
-    gather(collector, RandomStream(RandomText(300), 500), RandomText(300), n_tokens=10**9)
+    gather([collector], RandomStream(RandomText(300), 500), RandomText(300), n_tokens=10**9)
     found = evidence_of(collector, RandomText(300), PROVENANCE.for_hook_point(HOOK), [])
     assert found.statistics.curvature[0] < 1e-3
     assert abs(found.calibration.linear[0, 3]) > 0.999
@@ -226,33 +216,12 @@ def test_the_size_of_batches_changes_nothing(batch: int) -> None:
     assert_same(finished(collected(batch)), finished(collected(64)))
 
 
-@pytest.mark.parametrize("world_size", [2, 3])
-def test_merged_parts_are_one_pass(world_size: int) -> None:
-    whole = collected()
-    known = whole.calibration
-    parts = [collected(rank=rank, world_size=world_size, calibration=known) for rank in range(world_size)]
-    assert_same(finished(merge(*parts)), finished(whole))
-    ranks = reversed(range(world_size))
-    backwards = [collected(rank=rank, world_size=world_size, calibration=known) for rank in ranks]
-    assert_same(finished(merge(*backwards)), finished(whole))
-
-
-def test_parts_that_share_tokens_or_differ_in_settings_are_refused() -> None:
-    with pytest.raises(ValueError, match="different calibrations"):
-        merge(collected(rank=0, world_size=2), collected(rank=1, world_size=2))
-    with pytest.raises(ValueError, match="tokens are in both parts"):
-        merge(collected(), collected())
-    other = collected(settings=dataclasses.replace(SETTINGS, seed=1))
-    with pytest.raises(ValueError, match="different settings"):
-        merge(collected(), other)
-
-
 def test_a_latent_that_never_fires_has_points_and_no_label() -> None:
     ae = small_autoencoder(4, prior="atomic")
     with torch.no_grad():
         ae.left[2] = 0
     collector = Collector(ae, SETTINGS)
-    gather(collector, RandomStream(TEXT, 50), TEXT, n_tokens=10**9)
+    gather([collector], RandomStream(TEXT, 50), TEXT, n_tokens=10**9)
     evidence = finished(collector)
     assert (evidence.points.places[2] >= 0).all()
     assert (evidence.points.values[2] == 0).all()
@@ -292,11 +261,13 @@ def test_a_geometry_is_used_only_if_it_is_about_the_centre_of_the_tokens() -> No
         asked.append(centre)
         return decompose(ae, SETTINGS.n_axes, centre=centre)
 
-    about_origin = Collector(ae, SETTINGS, decompose(ae, SETTINGS.n_axes), known)
-    by_function = Collector(ae, SETTINGS, geometry_of, known)
+    geometries = (decompose(ae, SETTINGS.n_axes), geometry_of, None)
+    about_origin, by_function, without = (Collector(ae, SETTINGS, geometry) for geometry in geometries)
+    for collector in (about_origin, by_function, without):
+        collector.use(known)
     assert len(asked) == 1
     assert torch.equal(about_origin.axes, by_function.axes)
-    assert torch.equal(about_origin.axes, Collector(ae, SETTINGS, calibration=known).axes)
+    assert torch.equal(about_origin.axes, without.axes)
     assert not torch.equal(about_origin.axes[..., :-1], decompose(ae, SETTINGS.n_axes).axes)
 
 

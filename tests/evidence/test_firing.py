@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from quadric.evidence.firing import PROBABILITIES, FiringSums
 
@@ -49,18 +47,6 @@ def test_values_beyond_the_histogram_are_bounded_by_what_was_seen() -> None:
     sums = sums_of(np.array([1e6, -1e6, 1e-30, 0.0, 5.0]))
     assert sums.quantiles((0.0, 0.5, 1.0))[0].tolist() == [-64, 0, 64]
     assert sums_of(np.array([0.3, 0.31])).quantiles((0.0, 1.0))[0].tolist() == pytest.approx([0.3, 0.31])
-
-
-@settings(max_examples=30)
-@given(st.lists(st.floats(-10, 10, width=32), min_size=1, max_size=60), st.integers(1, 60))
-def test_parts_add_up(values: list[float], cut: int) -> None:
-    whole, first, second = (sums_of(np.array(part)) for part in (values, values[:cut], values[cut:]))
-    first.absorb(second)
-    np.testing.assert_array_equal(first.histogram, whole.histogram)
-    assert first.histogram.sum() == len(values) == first.n_tokens
-    np.testing.assert_allclose(first.square, whole.square)
-    np.testing.assert_allclose(first.positive_share(), whole.positive_share(), rtol=1e-5)
-    np.testing.assert_array_equal(first.lowest, whole.lowest)
 
 
 def test_curvature_is_what_the_predictor_leaves() -> None:

@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from quadric.evidence import Collector, EvidenceSettings, evidence_of, gather
+from quadric.evidence import EvidenceSettings
+from quadric.evidence.collecting import gather
+from quadric.evidence.collector import Collector
+from quadric.evidence.finishing import evidence_of
 from quadric.evidence.labels import (
     LONGEST_TOKEN,
     MIXED,
@@ -149,7 +152,7 @@ def test_a_latent_of_what_follows_a_token_is_labelled_so() -> None:
         ae.right.zero_()
         ae.left[0, 0] = ae.right[0, 0] = 1.0
     collector = Collector(ae, EvidenceSettings(n_points=200))
-    gather(collector, stream, text, n_tokens=10**9)
+    gather([collector], stream, text, n_tokens=10**9)
     evidence = evidence_of(collector, text, PROVENANCE.for_hook_point(HOOK), [])
     assert evidence.labels.texts[0].startswith("after a")
 

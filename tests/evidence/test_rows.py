@@ -10,7 +10,8 @@ import torch
 from quadric import BilinearAutoencoder
 from quadric.data import ActivationBatch
 from quadric.data.sources import as_activations
-from quadric.evidence import Evidence, EvidenceSettings, RowText, collect, collect_in_memory
+from quadric.evidence import Evidence, EvidenceSettings, RowText, collect
+from quadric.evidence.collecting import collect_in_memory
 from quadric.evidence.labelling import prompt_for
 from quadric.evidence.streams import hook_point_here, provenance_here
 from quadric.geometry import dictionary_geometry

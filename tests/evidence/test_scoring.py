@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from quadric.data.sources import as_activations
-from quadric.evidence import Evidence, Points, RowText, TextRead, collect_in_memory
+from quadric.evidence import Evidence, Points, RowText, TextRead
+from quadric.evidence.collecting import collect_in_memory
 from quadric.evidence.record import MISSING, LabelScore
 from quadric.evidence.scoring import FEWEST_CONTEXTS, HELD_OUT, HeldOutText, balanced, held_out, score_rules
 from tests.evidence.streams import small_autoencoder

@@ -9,10 +9,10 @@ import numpy as np
 import pandas
 import pytest
 import torch
-from pyarrow import parquet
 
 from quadric import BilinearAutoencoder
-from quadric.evidence import EvidenceSettings, ModelLabels, RowText, collect_evidence, collect_in_memory
+from quadric.evidence import EvidenceSettings, ModelLabels, RowText, collect_evidence
+from quadric.evidence.collecting import collect_in_memory
 from quadric.evidence.table import EVIDENCE_COLUMNS, GEOMETRY_COLUMNS, LatentTable, latents
 from quadric.geometry import dictionary_geometry, statistics
 from tests.evidence.test_rows import CLUSTERS, TensorStream, clustered_rows, names, one_latent_per_cluster
@@ -110,13 +110,6 @@ def test_csv_is_read_back_with_awkward_labels(tmp_path: Path) -> None:
     assert pandas.read_csv(tmp_path / "latents.csv")["mean_square"].tolist() == table["mean_square"].tolist()
 
 
-def test_parquet_is_read_back(tmp_path: Path) -> None:
-    table = table_with_awkward_label()
-    table.to_parquet(str(tmp_path / "latents.parquet"))
-    found = parquet.read_table(tmp_path / "latents.parquet").to_pydict()
-    assert found == {name: values.tolist() for name, values in table.columns.items()}
-
-
 def test_the_summary_is_a_small_table() -> None:
     lines = repr(latents(make("atomic"))).splitlines()
     assert lines[0] == "LatentTable of 24 latents"
@@ -128,15 +121,11 @@ def test_the_summary_is_a_small_table() -> None:
     assert len(repr(table_with_awkward_label()).splitlines()) == 5
 
 
-@pytest.mark.parametrize(("package", "write"), [("pandas", "to_pandas"), ("pyarrow", "to_parquet")])
-def test_a_missing_package_is_named_with_its_extra(
-    package: str, write: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_package_is_named_with_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = latents(one_latent_per_cluster())
-    monkeypatch.setitem(sys.modules, package, None)
-    arguments = [tmp_path / "x.parquet"] if write == "to_parquet" else []
-    with pytest.raises(ValueError, match=rf"needs {package}; install it with: pip install 'quadric\[tables\]'"):
-        getattr(table, write)(*arguments)
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ValueError, match=r"needs pandas; install it with: pip install 'quadric\[tables\]'"):
+        table.to_pandas()
     table.to_csv(tmp_path / "needs nothing.csv")
 
 

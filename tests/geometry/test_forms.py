@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quadric.geometry import Form, combination, latent_form, shape_of
+from quadric.geometry import Form, latent_form, shape_of
 from tests.geometry.examples import orthonormal, planted_shapes, trained
 from tests.zoo import VARIETIES, make, tokens
 
@@ -43,17 +43,8 @@ def test_sums_over_latents():
     ae = trained()
     matrix = sum(ae.form(i).double() for i in range(ae.n_latents))
     forms = [latent_form(ae, i) for i in range(ae.n_latents)]
-    for total in (sum(forms), Form.total(forms), combination(ae, torch.ones(ae.n_latents))):
+    for total in (sum(forms), Form.total(forms)):
         torch.testing.assert_close(total.matrix(), matrix, atol=1e-5, rtol=0)
-    assert combination(ae, torch.ones(ae.n_latents)).n_terms <= ae.n_hidden < sum(forms).n_terms
-
-
-@pytest.mark.parametrize("variety", VARIETIES)
-def test_a_combination_mixes_the_atoms_once(variety):
-    ae = make(variety)
-    coefficients = torch.randn(ae.n_latents, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    expected = sum(float(a) * ae.form(i) for i, a in enumerate(coefficients))
-    torch.testing.assert_close(combination(ae, coefficients).matrix(), expected, **CLOSE)
 
 
 def test_w1_and_w2_is_an_ellipse_and_w1_and_not_w2_a_hyperbola():
@@ -69,24 +60,6 @@ def test_w1_and_w2_is_an_ellipse_and_w1_and_not_w2_a_hyperbola():
     assert conjunction(points).tolist() == pytest.approx([5, 1, 4])
     assert exclusion(points).tolist() == pytest.approx([-3, 1, -4])
     assert (conjunction - conjunction).eigenpairs().eigenvalues.shape == (0,)
-
-
-def test_restriction_to_a_subspace():
-    ae = trained()
-    basis = orthonormal(12, 4, seed=3)
-    form = latent_form(ae, 5)
-    inside = form.restricted_to(basis)
-    assert inside.d_model == 4
-    torch.testing.assert_close(inside.matrix(), basis.mT @ form.matrix() @ basis, **CLOSE)
-    y = torch.randn(6, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    torch.testing.assert_close(inside(y), form(y @ basis.mT), **CLOSE)
-
-
-def test_the_own_subspace_holds_all_of_a_latent():
-    form = latent_form(trained(), 5)
-    values, vectors = form.eigenpairs()
-    assert form.restricted_to(vectors).norm() == pytest.approx(form.norm(), rel=1e-12)
-    assert float(values.square().sum().sqrt()) == pytest.approx(form.norm(), rel=1e-12)
 
 
 def test_cosine():
@@ -112,8 +85,6 @@ def test_mistakes_are_named():
         _ = narrow + wide
     with pytest.raises(ValueError, match="at least one form"):
         Form.total([])
-    with pytest.raises(ValueError, match="not orthonormal"):
-        narrow.restricted_to(2 * torch.eye(3))
     with pytest.raises(TypeError):
         _ = narrow + 1
     with pytest.raises(TypeError):

@@ -84,7 +84,8 @@ def test_the_same_quadric_in_a_raw_dictionary_with_an_offset(
     basis = frame(D + 1, seed=5)
     across, m = basis[:, :-1], basis[:, -1]
     raw = torch.cat([across, m[:, None]], 1) @ lifted @ torch.cat([across, m[:, None]], 1).mT
-    found = quadric.geometry.read(raw_dictionary_of(raw), 0, scale * m, covariance=1.0)
+    where = quadric.geometry.Centre(scale * m, torch.eye(D + 1, dtype=torch.float64))
+    found = quadric.geometry.read(raw_dictionary_of(raw), 0, where)
     assert found.shape == shape
     assert_close(found.centre, across @ v0)
     assert found.value_at_centre == pytest.approx(0.3)

@@ -14,7 +14,6 @@ RESULTS: dict[str, Callable[[BilinearAutoencoder], object]] = {
     "Eigenpairs": lambda ae: geometry.spectrum(ae, 0),
     "SpectrumBatch": lambda ae: next(iter(spectra(ae))),
     "Form": lambda ae: geometry.latent_form(ae, 0),
-    "LevelSet": lambda ae: geometry.level_set(geometry.spectrum(ae, 0), 0.1),
     "LatentStatistics": geometry.statistics,
     "Neighbours": geometry.neighbours,
     "Decomposition": geometry.decompose,

@@ -9,7 +9,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 import quadric
 from quadric import BilinearAutoencoder, Evidence
 from quadric.data.sources import ActivationsInMemory
-from quadric.evidence import EvidenceSettings, collect_in_memory
+from quadric.evidence import EvidenceSettings
+from quadric.evidence.collecting import collect_in_memory
 from quadric.evidence.text import text_of
 from quadric.interop.passes import Reading
 from quadric.model.lens import affine_lens, token_moments

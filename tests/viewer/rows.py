@@ -6,7 +6,9 @@ import numpy as np
 import torch
 
 from quadric import BilinearAutoencoder
-from quadric.evidence import Collector, Evidence, EvidenceSettings, evidence_of
+from quadric.evidence import Evidence, EvidenceSettings
+from quadric.evidence.collector import Collector
+from quadric.evidence.finishing import evidence_of
 from quadric.evidence.places import place_of
 from quadric.evidence.text import ReadSequence
 from quadric.model import Provenance

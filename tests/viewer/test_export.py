@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from quadric.evidence import Collector, ModelLabels, evidence_of, gather
+from quadric.evidence import ModelLabels
+from quadric.evidence.collecting import gather
+from quadric.evidence.collector import Collector
+from quadric.evidence.finishing import evidence_of
 from quadric.evidence.ranking import worth
 from quadric.evidence.record import LabelScore
 from quadric.geometry import Neighbours, dictionary_geometry, neighbours, redundancy, statistics
@@ -153,7 +156,7 @@ def test_the_surface_drawn_passes_through_the_points(lens: str) -> None:
     ae = small_autoencoder(6, lens=lens)
     settings = dataclasses.replace(SETTINGS, n_axes=12)
     collector = Collector(ae, settings)
-    gather(collector, RandomStream(TEXT, 100), TEXT, n_tokens=10**9)
+    gather([collector], RandomStream(TEXT, 100), TEXT, n_tokens=10**9)
     evidence = evidence_of(collector, TEXT, PROVENANCE.for_hook_point(HOOK), [])
     given = SiteInput(name="x", autoencoder=ae, evidence=evidence, source=None)
     _, (dictionary,) = site_parts([given], with_map=False)

@@ -9,7 +9,10 @@ import pytest
 import torch
 
 from quadric import TopKAutoencoder
-from quadric.evidence import Collector, Evidence, evidence_of, gather
+from quadric.evidence import Evidence
+from quadric.evidence.collecting import gather
+from quadric.evidence.collector import Collector
+from quadric.evidence.finishing import evidence_of
 from quadric.evidence.record import ModelLabels
 from quadric.evidence.storage import replace_labels
 from quadric.geometry import SHAPES, dictionary_geometry
@@ -118,7 +121,7 @@ def run(tmp_path: Path) -> Path:
     ae, text = small_autoencoder(), RandomText(30)
     ae.save_pretrained(tmp_path / "run/autoencoders/only")
     collector = Collector(ae, SETTINGS)
-    gather(collector, RandomStream(text, 100), text, n_tokens=10**9)
+    gather([collector], RandomStream(text, 100), text, n_tokens=10**9)
     evidence_of(collector, text, PROVENANCE.for_hook_point(HOOK), []).save(tmp_path / "run/evidence/only")
     return tmp_path / "run"
 
