@@ -137,6 +137,6 @@ class Sweep(RunFlags):
             config = self.activation_config()
         else:
             text = self.text.given(CorpusConfig)
-            config = self.activation_config(model=PAPER_MODELS[paper].hub_id, hook_points=EVEN)
+            config = self.activation_config(model=PAPER_MODELS[paper], hook_points=EVEN)
             config = config if "source" in text else replace(config, corpus=replace(FINEWEB, **text))
         return with_layers(config, config.hook_points)
