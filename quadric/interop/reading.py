@@ -81,13 +81,7 @@ def dictionary_folders(folder: Path) -> dict[str, Path]:
 
 
 def read_dictionary(folder: Path) -> Dictionary:
-    """The dictionary in a folder, whichever library wrote it.
-
-    Args:
-        folder: Written by save_pretrained, SAELens, sparsify or the code of the paper's authors.
-
-    Returns:
-        The dictionary, in eval mode.
+    """The dictionary in a folder, whichever library wrote it, in eval mode.
 
     Example:
         >>> quadric.TopKAutoencoder(d_model=8, n_latents=32, n_active=4).save_pretrained("dictionary")
