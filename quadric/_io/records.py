@@ -9,7 +9,8 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 from quadric._io.files import shown
 
 Record = TypeVar("Record")
-PLAIN = (int, float, bool, str, type(None))
+WORDS = {int: "a whole number", float: "a finite number", bool: "True or False", str: "text", type(None): "None"}
+"""Plain types, as errors name them."""
 
 
 def record_from_json(record: type[Record], values: object, where: str) -> Record:
@@ -41,9 +42,7 @@ def _field(value: object, hint: Any, where: str) -> object:
         return {
             _key(name, kind, where): _field(each, member, f"{where}[{shown(name)}]") for name, each in value.items()
         }
-    _check_type(where, value, hint)
-    types = get_args(hint) or (hint,)
-    return float(value) if isinstance(value, int) and float in types and int not in types else value
+    return _checked_value(where, value, _options(hint), "was the file edited?")
 
 
 def _key(name: str, kind: type, where: str) -> object:
@@ -53,19 +52,24 @@ def _key(name: str, kind: type, where: str) -> object:
     return kind(name)
 
 
-def _check_type(where: str, value: object, hint: Any) -> None:
-    """Raise if a JSON value has the wrong type for its field or is none of the choices of a Literal."""
-    options = get_args(hint) if get_origin(hint) is UnionType else (hint,)
-    types = [str if get_origin(each) is Literal else get_origin(each) or each for each in options]
-    fits = isinstance(value, (*types, int) if float in types else tuple(types))
-    if isinstance(value, int) and float in types and int not in types:
-        fits = fits and abs(value) <= sys.float_info.max
-    if not fits or (isinstance(value, bool) and bool not in types):
-        expected = " or ".join("null" if each is type(None) else each.__name__ for each in types)
-        raise ValueError(f"{where}={shown(value)} is not {expected}; was the file edited?")
-    choices = [choice for each in options if get_origin(each) is Literal for choice in get_args(each)]
-    if isinstance(value, str) and choices and str not in options and value not in choices:
-        raise ValueError(f"{where}={shown(value)} is unknown; choose one of {', '.join(map(str, choices))}")
+def _options(hint: Any) -> tuple[Any, ...]:
+    return get_args(hint) if get_origin(hint) is UnionType else (hint,)
+
+
+def _checked_value(name: str, value: object, options: tuple[Any, ...], remedy: str) -> object:
+    """The value as one of the types or choices; numbers of numpy become Python's, and whole ones floats if need be."""
+    choices = [choice for option in options if get_origin(option) is Literal for choice in get_args(option)]
+    kinds = [get_origin(option) or option for option in options]
+    if (type(value) not in (int, float) and type(value) in kinds) or (isinstance(value, str) and value in choices):
+        return value
+    if isinstance(value, Real) and not isinstance(value, bool):
+        number = int(value) if isinstance(value, Integral) else float(value)  # float32 has a smaller maximum
+        if isinstance(number, int) and int in options:
+            return number
+        if float in options and abs(number) <= sys.float_info.max:
+            return float(number)
+    expected = [WORDS.get(kind) or kind.__name__ for kind in kinds if kind is not Literal] + list(map(repr, choices))
+    raise ValueError(f"{name}={shown(value)} is not {' or '.join(expected)}; {remedy}")
 
 
 def check_keys(values: dict[str, Any], expected: set[str], where: str) -> None:
@@ -85,27 +89,10 @@ def check_fields(record: Any) -> None:
     hints = get_type_hints(type(record))
     for each in fields(record):
         value = getattr(record, each.name)
-        options = get_args(hints[each.name]) if get_origin(hints[each.name]) is UnionType else (hints[each.name],)
-        if not all(option in PLAIN or get_origin(option) is Literal for option in options):
-            continue  # a type of its own checks itself
-        object.__setattr__(record, each.name, _checked_value(each.name, value, options))
-
-
-def _checked_value(name: str, value: object, options: tuple[Any, ...]) -> object:
-    choices = [choice for option in options if get_origin(option) is Literal for choice in get_args(option)]
-    if (value is None and type(None) in options) or (isinstance(value, bool | str) and type(value) in options):
-        return value
-    if isinstance(value, str) and value in choices:
-        return value
-    if isinstance(value, Real) and not isinstance(value, bool):
-        number = int(value) if isinstance(value, Integral) else float(value)  # float32 has a smaller maximum
-        if isinstance(number, int) and int in options:
-            return number
-        if float in options and abs(number) <= sys.float_info.max:
-            return float(number)
-    words = {int: "a whole number", float: "a finite number", bool: "True or False", str: "text", type(None): "None"}
-    expected = [words[option] for option in options if option in words] + [repr(choice) for choice in choices]
-    raise ValueError(f"{name}={shown(value)} is not {' or '.join(expected)}; give one, or leave it out")
+        options = _options(hints[each.name])
+        if all(option in WORDS or get_origin(option) is Literal for option in options):  # others check themselves
+            value = _checked_value(each.name, value, options, "give one, or leave it out")
+            object.__setattr__(record, each.name, value)
 
 
 def check_positive(name: str, value: object) -> None:

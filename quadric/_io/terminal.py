@@ -59,16 +59,9 @@ def safe_console(*, stderr: bool = False) -> "Console":
 def number_table(
     headings: Sequence[str], rows: Iterable[Sequence[str]], *, n_words: int = 1, **options: Any
 ) -> "Table":
-    """A table of numbers, right-aligned, behind `n_words` columns of words; no cell is broken into lines.
+    """A table of numbers, right-aligned, behind `n_words` columns of words; `options` are those of `rich.table.Table`.
 
-    Args:
-        headings: Of the columns.
-        rows: The cells.
-        n_words: How many columns hold words.
-        options: Those of `rich.table.Table`.
-
-    Returns:
-        The table, for `safe_console().print`.
+    No cell is broken into lines.
     """
     from rich.table import Table
 

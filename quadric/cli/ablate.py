@@ -6,12 +6,12 @@ from typing import Annotated, Literal
 
 import tyro
 
-from quadric.cli.flags import Command, OptionalText, Paths
+from quadric.cli.flags import ModelCommand, OptionalText, Paths, RunCommand
 from quadric.cli.output import announce, say_json, write_results
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ablate(Command):
+class Ablate(ModelCommand, RunCommand):
     """Ablate the sparsest latents one by one: does it hurt the tokens on which they fire, and no others?
 
     Controls at the same tokens: another latent of similar density, and the same form turned by a random rotation. The
@@ -23,8 +23,6 @@ class Ablate(Command):
 
     run_folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """Run folder whose evidence has been collected, e.g. by quadric site."""
-    name: OptionalText = None
-    """Which autoencoder, if the run has several."""
     latents: int = 50
     """How many of the sparsest distinct latents."""
     mode: Literal["zero", "rest"] = "zero"
@@ -35,16 +33,10 @@ class Ablate(Command):
     """Held-out documents that they are chosen from."""
     seed: int = 0
     """Seed of the controls."""
-    model: OptionalText = None
-    """Location of the language model, if its recorded name is not enough to find it."""
     corpus: OptionalText = None
     """Location of the text, if its recorded name is not enough to find it."""
-    device: str = "auto"
-    """cpu, cuda, cuda:1 or mps; auto is an accelerator if there is one, else the CPU."""
     out: Paths = ()
     """Files to write, with one row per latent (.csv, .json)."""
-    json: bool = False
-    """Print everything as JSON instead of a table."""
 
     def run(self) -> int:
         announce("ablate", f"loading {self.run_folder}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from quadric._io.terminal import number_table, safe_console
-from quadric.cli.flags import Command, OptionalPath, OptionalText, Texts
+from quadric.cli.flags import ModelCommand, OptionalPath, OptionalText, Texts
 from quadric.cli.output import announce, say, say_json
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Concepts(Command):
+class Concepts(ModelCommand):
     """Find the latents that hold weekdays, months, years, numbers, letters and countries.
 
     A latent captures the share of the variance between a concept's words that lies in its eigenspace (effective rank,
@@ -35,14 +35,10 @@ class Concepts(Command):
     """Run folders, folders made by save_pretrained, SAELens or sparsify, or hub ids, all of one language model."""
     name: Texts = ()
     """Look only into the autoencoders of these names."""
-    model: OptionalText = None
-    """Location of the language model, if its recorded name is not enough to find it."""
     corpus: OptionalText = None
     """Another corpus for detection, or the location of the recorded one."""
     corpus_tokens: int = 8192
     """Number of held-out corpus tokens to detect concepts among; 0 skips detection."""
-    device: str = "auto"
-    """cpu, cuda, cuda:1 or mps; auto is an accelerator if there is one, else the CPU."""
     out: OptionalPath = None
     """File to write the table to (.csv)."""
     json: bool = False

@@ -30,9 +30,14 @@ TextGroup: TypeAlias = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class Output:
-    """What is counted and printed."""
+class Corpus:
+    """List the embedded corpora, or look into any corpus with --stats or --show.
 
+    Example: quadric corpus --corpus wiki-leads --stats --model smollm2
+    """
+
+    source: TextGroup = field(default_factory=TextFlags)
+    """The corpus, and how it is split into documents."""
     stats: bool = False
     """Count documents, words, topics, and tokens if a model is given."""
     show: int = 0
@@ -44,26 +49,13 @@ class Output:
     json: bool = False
     """Print the answer as JSON."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class Corpus:
-    """List the embedded corpora, or look into any corpus with --stats or --show.
-
-    Example: quadric corpus --corpus wiki-leads --stats --model smollm2
-    """
-
-    source: TextGroup = field(default_factory=TextFlags)
-    """The corpus, and how it is split into documents."""
-    output: Annotated[Output, tyro.conf.OmitArgPrefixes] = field(default_factory=Output)
-    """What is counted and printed."""
-
     def run(self) -> int:
-        if not self.output.stats and not self.output.show:
+        if not self.stats and not self.show:
             return self._list()
         config = CorpusConfig(**self.source.given(CorpusConfig))
-        if self.output.show:
+        if self.show:
             self._show(config)
-        if self.output.stats:
+        if self.stats:
             self._stats(config)
         return 0
 
@@ -71,7 +63,7 @@ class Corpus:
         from quadric.data.corpus.sources import CORPORA
 
         resources = [corpus.resource for corpus in CORPORA.values()]
-        if self.output.json:
+        if self.json:
             say_json([asdict(resource) for resource in resources], indent=1)
             return 0
         for resource in resources:
@@ -84,8 +76,8 @@ class Corpus:
 
         from quadric.data.corpus import ordered_documents
 
-        documents = list(islice(ordered_documents(config), self.output.show))
-        if self.output.json:
+        documents = list(islice(ordered_documents(config), self.show))
+        if self.json:
             say_json([asdict(document) for document in documents], indent=1)
             return
         for document in documents:
@@ -96,12 +88,12 @@ class Corpus:
         from quadric.data.corpus import corpus_statistics
 
         encoder = None
-        if self.output.model is not None:
+        if self.model is not None:
             from quadric.data.models import find_model, load_shape
 
-            encoder = load_shape(find_model(self.output.model)).tokenizer
-        statistics = corpus_statistics(config, encoder, self.output.limit)
-        if self.output.json:
+            encoder = load_shape(find_model(self.model)).tokenizer
+        statistics = corpus_statistics(config, encoder, self.limit)
+        if self.json:
             # asdict makes another counter of a counter's pairs
             say_json({"corpus": config.source, **asdict(statistics), "topics": dict(statistics.topics)}, indent=1)
         else:

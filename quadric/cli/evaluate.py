@@ -29,16 +29,6 @@ TextGroup: TypeAlias = Annotated[FlagGroup, tyro.conf.OmitArgPrefixes, tyro.conf
 
 
 @dataclass(frozen=True, kw_only=True)
-class Output:
-    """Where the result goes."""
-
-    out: Paths = ()
-    """Files to write: everything (.json), or the table (.csv)."""
-    json: bool = False
-    """Print everything as JSON instead of a table."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Evaluate:
     """Measure autoencoders on text that they were not trained on: error, density, predictions recovered.
 
@@ -55,8 +45,10 @@ class Evaluate:
     """Measure only the autoencoders of these names."""
     text: TextGroup = field(default_factory=TextFlags)
     """The text to measure on, and the model that reads it."""
-    output: Annotated[Output, tyro.conf.OmitArgPrefixes] = field(default_factory=Output)
-    """Where the result goes."""
+    out: Paths = ()
+    """Files to write: everything (.json), or the table (.csv)."""
+    json: bool = False
+    """Print everything as JSON instead of a table."""
 
     def run(self) -> int:
         settings = EvaluationSettings(**self.text.given(EvaluationSettings))
@@ -68,20 +60,20 @@ class Evaluate:
         from quadric.evaluation.record import write_evaluations
         from quadric.run.folder import load_all
 
-        check_endings(self.output.out)
+        check_endings(self.out)
         candidates = [Candidate(*each) for each in load_all(self.run_folders, self.name)]
         device = Computation(**self.text.given(Computation)).device
         with progress() as display:
             found = evaluate_on_text(candidates, settings, device=device, on_progress=display.report)
         self._show(found)
-        write_results(self.output.out, partial(write_evaluations, found))
+        write_results(self.out, partial(write_evaluations, found))
         _keep(found)
         return 0
 
     def _show(self, found: "list[Evaluation]") -> None:
         from quadric._io.terminal import safe_console
 
-        if self.output.json:
+        if self.json:
             say_json([each.as_json() for each in found], indent=1, allow_nan=True)
         else:
             _print(found, safe_console())

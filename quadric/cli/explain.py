@@ -8,14 +8,14 @@ from typing import Annotated
 
 import tyro
 
-from quadric.cli.flags import OptionalText, Paths
+from quadric.cli.flags import ModelCommand, Paths, RunCommand
 from quadric.cli.output import announce, say_json, write_results
 
 STDIN = "-"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Explain:
+class Explain(ModelCommand, RunCommand):
     """Show the strongest latents of every token of a text, and where in it each latent fires.
 
     A latent is strong on a token if it rebuilds much of it with a value that is rare in the latent's own distribution,
@@ -26,8 +26,6 @@ class Explain:
              cat lines.txt | quadric explain runs/demo - --lines --json
     """
 
-    run_folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """Run folder, folder made by save_pretrained, or a hub id."""
     text: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="TEXT", help_behavior_hint="")] = ()
     """Texts to explain; - reads one from standard input, which is also read if there is neither text nor file."""
     file: Paths = ()
@@ -36,16 +34,8 @@ class Explain:
     """Explain every line of the files and of standard input as a text of its own; empty lines are left out."""
     top: int = 3
     """Latents to show per token."""
-    name: OptionalText = None
-    """Which autoencoder, if the run has several."""
-    model: OptionalText = None
-    """Location of the language model, if its recorded name is not enough to find it."""
-    device: str = "auto"
-    """cpu, cuda, cuda:1 or mps; auto is an accelerator if there is one, else the CPU."""
     out: Paths = ()
     """Files to write: everything as JSON (.json), or one row per token and latent (.csv)."""
-    json: bool = False
-    """Print everything as JSON instead of tables."""
 
     def run(self) -> int:
         if self.top < 1:

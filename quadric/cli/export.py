@@ -6,12 +6,12 @@ from typing import Annotated, Literal
 
 import tyro
 
-from quadric.cli.flags import Command, OptionalFloat, OptionalInt, OptionalPath, OptionalText
+from quadric.cli.flags import OptionalFloat, OptionalInt, OptionalPath, OptionalText, RunCommand
 from quadric.cli.output import announce, say, say_json
 
 
 @dataclass(frozen=True, kw_only=True)
-class Export(Command):
+class Export(RunCommand):
     """Write a dictionary, or what data says about it, in the format of another tool, and print how to load it.
 
     saelens and saebench get the dictionary. neuronpedia gets contexts, histograms and labels, and delphi the tokens on
@@ -21,14 +21,10 @@ class Export(Command):
              quadric export runs/demo --to delphi --out exported/delphi --quantile 0.999
     """
 
-    run_folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """Run folder, folder of a dictionary, or a hub id."""
     to: Literal["saelens", "saebench", "neuronpedia", "delphi"]
     """The tool."""
     out: Path
     """Folder to write: new, empty, or an earlier export for the same tool, which is replaced."""
-    name: OptionalText = None
-    """Which autoencoder, if the run has several."""
     model_name: OptionalText = None
     """Name of the language model in that tool; by default the recorded one."""
     cache: OptionalPath = None

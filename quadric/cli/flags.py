@@ -42,6 +42,28 @@ class Command:
         return {name: value for name, value in vars(self).items() if name not in left_out}
 
 
+@dataclass(frozen=True, kw_only=True)
+class RunCommand(Command):
+    """A command about one dictionary of a run."""
+
+    run_folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """Run folder, folder made by save_pretrained, or a hub id."""
+    name: OptionalText = None
+    """Which autoencoder, if the run has several."""
+    json: bool = False
+    """Print everything as JSON instead of tables."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelCommand(Command):
+    """A command that runs the language model of trained dictionaries."""
+
+    model: OptionalText = None
+    """Location of the language model, if its recorded name is not enough to find it."""
+    device: str = "auto"
+    """cpu, cuda, cuda:1 or mps; auto is an accelerator if there is one, else the CPU."""
+
+
 class Origin(NamedTuple):
     """The config and the field of it that a flag sets."""
 

@@ -24,18 +24,6 @@ StorageGroup: TypeAlias = Annotated[FlagGroup, tyro.conf.OmitArgPrefixes, tyro.c
 
 
 @dataclass(frozen=True, kw_only=True)
-class Output:
-    """Where the activations go and what is printed."""
-
-    out: Path
-    """Folder of the cache."""
-    verify: bool = False
-    """Read all shards back in the end and compare their checksums."""
-    json: bool = False
-    """Print the result as JSON."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Harvest(ActivationFlags):
     """Write a language model's activations on some text to a folder; continue where an earlier call ended.
 
@@ -47,15 +35,19 @@ class Harvest(ActivationFlags):
     """The language model, and where its activations are read."""
     storage: StorageGroup
     """How many activations are stored, and in which format."""
-    output: Annotated[Output, tyro.conf.OmitArgPrefixes]
-    """Where they go, and what is printed."""
+    out: Path
+    """Folder of the cache."""
+    verify: bool = False
+    """Read all shards back in the end and compare their checksums."""
+    json: bool = False
+    """Print the result as JSON."""
 
     def run(self) -> int:
         announce("harvest", f"preparing to read {self.model_name}")
         from quadric.cli.progress import progress
         from quadric.data import ActivationCache, harvest_to_folder
 
-        storage, out = HarvestConfig(**self.storage.given(HarvestConfig)), self.output.out
+        storage, out = HarvestConfig(**self.storage.given(HarvestConfig)), self.out
         config = self.activation_config()
         announce_preparation(self.model_name)
         try:
@@ -64,9 +56,9 @@ class Harvest(ActivationFlags):
         except KeyboardInterrupt:
             say(f"\nthe shards in {out} stay valid; the same command continues from there", file=sys.stderr)
             raise
-        if self.output.verify:
+        if self.verify:
             ActivationCache(report.folder if report.joined is None else out).verify()
-        if self.output.json:
+        if self.json:
             say_json(_as_json(report, out, storage.shard), indent=1)
         else:
             _print(report, out, storage, config.rules.outliers)

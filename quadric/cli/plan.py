@@ -17,20 +17,6 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Planning:
-    """What is planned beyond the flags of train."""
-
-    d_model: OptionalInt = None
-    """Width of the activations, for training on tensors of your own; no language model is read then."""
-    batch_tokens: OptionalInt = None
-    """Tokens per step over all processes; by default --sequences-per-step times --block-length."""
-    processes: int = 1
-    """Processes that share every step (torchrun)."""
-    json: bool = False
-    """Print everything as JSON."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Plan(RunFlags):
     """Predict memory, operations, disk and time of a training run; nothing is trained and no weights are read.
 
@@ -49,8 +35,14 @@ class Plan(RunFlags):
 
     output: Annotated[Output, tyro.conf.OmitArgPrefixes] = field(default_factory=Output)
     """As in quadric train; of these only --cache makes a difference to the plan."""
-    planning: Annotated[Planning, tyro.conf.OmitArgPrefixes] = field(default_factory=Planning)
-    """What is planned beyond the flags of quadric train."""
+    d_model: OptionalInt = None
+    """Width of the activations, for training on tensors of your own; no language model is read then."""
+    batch_tokens: OptionalInt = None
+    """Tokens per step over all processes; by default --sequences-per-step times --block-length."""
+    processes: int = 1
+    """Processes that share every step (torchrun)."""
+    json: bool = False
+    """Print everything as JSON."""
 
     def run(self) -> int:
         from quadric._io.terminal import safe_console
@@ -68,14 +60,14 @@ class Plan(RunFlags):
                 reading_flops_per_token=0.0 if reading is None else reading.flops_per_token,
                 on_progress=display.report,
             )
-        if self.planning.json:
+        if self.json:
             per_token = 0.0 if reading is None else reading.flops_per_token
             say_json(plan.as_json() | {"d_model": width, "language_model_flops_per_token": per_token})
             return 0
         console = safe_console()
         for table in tables(plan):
             console.print(table)
-        console.print(account(plan, reading, self.planning.processes), highlight=False)
+        console.print(account(plan, reading, self.processes), highlight=False)
         return 0
 
     def _check(self) -> None:
@@ -85,15 +77,15 @@ class Plan(RunFlags):
         contradicting = [f"--{flag}" for flag, name in (("model", "model"), ("layers", "hook_points")) if name in given]
         if self.output.cache is not None:
             contradicting.append("--cache")
-        if self.planning.d_model is not None and contradicting:
+        if self.d_model is not None and contradicting:
             raise ValueError(
-                f"--d-model {self.planning.d_model} and {', '.join(contradicting)} contradict each other: the width "
+                f"--d-model {self.d_model} and {', '.join(contradicting)} contradict each other: the width "
                 "follows from the model or the cache; give one or the other"
             )
 
     def _reading(self) -> "ReadingCost | None":
         """The language model's part, unless activations are stored or the user's own."""
-        if self.output.cache is not None or self.planning.d_model is not None:
+        if self.output.cache is not None or self.d_model is not None:
             return None
         from quadric.data.forward import reading_cost
         from quadric.data.models import find_model
@@ -103,8 +95,8 @@ class Plan(RunFlags):
         return reading_cost(source, config.hook_points, config.corpus.block_length)
 
     def _width(self) -> int:
-        if self.planning.d_model is not None:
-            return self.planning.d_model
+        if self.d_model is not None:
+            return self.d_model
         from quadric.data import ActivationCache
 
         assert self.output.cache is not None
@@ -113,11 +105,11 @@ class Plan(RunFlags):
     def _asked(self) -> dict[str, Any]:
         """Arguments of `plan_run` that follow from the flags alone."""
         recipe, config, kinds = self.recipe(), self.activation_config(), self.combined().kinds
-        layers = config.hook_points.split(",") if self.planning.d_model is None else ["rows"]
-        tokens = self.planning.batch_tokens
+        layers = config.hook_points.split(",") if self.d_model is None else ["rows"]
+        tokens = self.batch_tokens
         return {
             "cells": cells(layers, kinds, recipe=recipe, **self.changes(kinds)),
             "training": recipe.training,
             "batch_tokens": recipe.sequences_per_step * config.corpus.block_length if tokens is None else tokens,
-            "processes": self.planning.processes,
+            "processes": self.processes,
         }

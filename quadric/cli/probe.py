@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from quadric.cli.flags import OptionalFloat, OptionalText, Paths, Texts
+from quadric.cli.flags import ModelCommand, OptionalFloat, OptionalText, Paths, Texts
 from quadric.cli.output import announce, say, say_json
 
 if TYPE_CHECKING:
@@ -39,17 +39,7 @@ class Data:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Output:
-    """Where the result goes."""
-
-    out: Path = Path("probing")
-    """Folder for tables (.csv, .md), everything (.json), the figure, and activations of texts that were read."""
-    json: bool = False
-    """Print everything as JSON instead of tables."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Probe:
+class Probe(ModelCommand):
     """Probe latents on labelled texts: AUC of the m best, R² of one latent's eigenspace; baselines on the same rows.
 
     Give a linear baseline as another run. An interrupted probing reads no text twice.
@@ -66,14 +56,12 @@ class Probe:
     """Probe only the autoencoders of these names."""
     layer: OptionalText = None
     """Probe only the autoencoders at this hook point, if the runs have several: 15, resid_mid.5 ..."""
-    model: OptionalText = None
-    """Location of the language model, if its recorded name is not enough to find it."""
-    device: str = "auto"
-    """cpu, cuda, cuda:1 or mps; auto is an accelerator if there is one, else the CPU."""
     data: Annotated[Data, tyro.conf.OmitArgPrefixes] = field(default_factory=Data)
     """What to probe on."""
-    output: Annotated[Output, tyro.conf.OmitArgPrefixes] = field(default_factory=Output)
-    """Where the result goes."""
+    out: Path = Path("probing")
+    """Folder for tables (.csv, .md), everything (.json), the figure, and activations of texts that were read."""
+    json: bool = False
+    """Print everything as JSON instead of tables."""
 
     def run(self) -> int:
         if self.data.list:
@@ -86,7 +74,7 @@ class Probe:
         from quadric.studies.probing.of_runs import dictionaries_of_runs
         from quadric.studies.probing.report import in_terminal, verdicts
 
-        check_folder(self.output.out)
+        check_folder(self.out)
         dictionaries, wanted = dictionaries_of_runs(self.run_folders, self.name, self.layer), self._wanted()
         with progress() as display:
             probing = probe(
@@ -97,16 +85,16 @@ class Probe:
                 tokens=self.data.tokens,
                 model=self.model,
                 device=self.device,
-                cache=self.output.out / VECTORS,
+                cache=self.out / VECTORS,
                 on_progress=display.report,
             )
-        if self.output.json:
+        if self.json:
             say_json(probing.as_json(), indent=1)
         else:
             safe_console().print(in_terminal(probing))
             for sentence in verdicts(probing):
                 say(sentence)
-        paths = write_probing(probing, self.output.out)
+        paths = write_probing(probing, self.out)
         for path in paths:
             say(f"wrote {path}", file=sys.stderr)
         if not any(path.suffix == ".png" for path in paths):
@@ -128,7 +116,7 @@ class Probe:
         from quadric.studies.probing.catalogue import described_sets
 
         rows = described_sets()
-        if self.output.json:
+        if self.json:
             say_json(rows, indent=1)
             return 0
         from rich.table import Table

@@ -2,16 +2,13 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated
 
-import tyro
-
-from quadric.cli.flags import Command, OptionalText, Paths
+from quadric.cli.flags import Paths, RunCommand
 from quadric.cli.output import say_json, write_results
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report(Command):
+class Report(RunCommand):
     """Describe the latents of a run from its weights alone; no language model and no data are needed.
 
     Labels are shown beside the numbers if the run has evidence (quadric site collects it).
@@ -20,14 +17,8 @@ class Report(Command):
              quadric report runs/grid --name resid_pre.15-composite-k1024-density0.002-alpha0.3-seed0
     """
 
-    run_folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """Run folder, folder made by save_pretrained, or a hub id."""
-    name: OptionalText = None
-    """Which autoencoder, if the run has several."""
     out: Paths = ()
     """Files to write: everything as JSON (.json), or the table of latents (.csv)."""
-    json: bool = False
-    """Print everything as JSON instead of tables."""
     top: int = 20
     """How many of the most important latents to print."""
     tolerance: float = 0.01

@@ -173,11 +173,7 @@ def _dictionary_flags(prior: str, kinds: tuple[type[Settings], ...]) -> type[Fla
 
 
 def dictionary_flags(prior: str = "composite") -> type[FlagGroup]:
-    """The flags of the dictionary, with those of kinds that were registered by now.
-
-    Args:
-        prior: what the help page says of the default of --prior, in which commands differ.
-    """
+    """The flags of the dictionary, of kinds registered by now; `prior` is the help's default of --prior."""
     return _dictionary_flags(prior, _kinds_to_train())
 
 
@@ -280,14 +276,7 @@ def _value(word: str) -> Any:
 
 
 def import_files(arguments: Sequence[str]) -> list[str]:
-    """Import every file that --import names, so that kinds and terms of the user's own have their flags.
-
-    Args:
-        arguments: of the command line.
-
-    Returns:
-        The other arguments.
-    """
+    """Import every file that --import names, so that its kinds and terms have flags; returns the other arguments."""
     parser = argparse.ArgumentParser(prog="quadric", add_help=False, allow_abbrev=False)
     parser.add_argument("--import", dest="files", metavar="FILE.py", action="append", type=Path, default=[])
     known, others = parser.parse_known_args(arguments)

@@ -7,12 +7,12 @@ from typing import Annotated
 
 import tyro
 
-from quadric.cli.flags import OptionalInt, OptionalPath, OptionalText, Texts
+from quadric.cli.flags import ModelCommand, OptionalInt, OptionalPath, OptionalText, Texts
 from quadric.cli.output import announce, say
 
 
 @dataclass(frozen=True, kw_only=True)
-class Site:
+class Site(ModelCommand):
     """Write a static site that shows every latent of some runs: no server, no network, any host.
 
     Evidence about the latents (what data activates them) is collected first where RUN/evidence lacks it; the same
@@ -36,12 +36,8 @@ class Site:
     """Points per latent; by default stored evidence is used, or 2000 if there is none."""
     cache: OptionalPath = None
     """Folder of `quadric harvest` with the activations; without it the language model reads its text again."""
-    model: OptionalText = None
-    """Location of the language model, if its recorded name is not enough to find it."""
     corpus: OptionalText = None
     """Text to show; by default the text that the autoencoder was trained on."""
-    device: str = "auto"
-    """cpu, cuda, cuda:1 or mps; auto is an accelerator if there is one, else the CPU."""
     map: bool = True
     """A map of all latents by UMAP; needs umap-learn (pip install 'quadric[site]')."""
     clusters: int = 100

@@ -7,14 +7,14 @@ from typing import Annotated, Literal
 
 import tyro
 
-from quadric.cli.flags import Command, OptionalPath, OptionalText, Paths
+from quadric.cli.flags import ModelCommand, OptionalPath, OptionalText, Paths, RunCommand
 from quadric.cli.output import announce, say_json, write_results
 
 Values = Annotated[tuple[float, ...], tyro.conf.arg(metavar="FLOAT ...", help_behavior_hint="(default: quantiles)")]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Steer(Command):
+class Steer(ModelCommand, RunCommand):
     """Steer the language model by one latent, and compare effect and damage with baselines of equal effect.
 
     The quadric moves every token, but the first of a sequence, to the nearest point at which the latent has the value.
@@ -32,8 +32,6 @@ class Steer(Command):
     """Text file with one prompt per line, at least four."""
     to: Values = ()
     """Values of the latent, with the sign of its weights; by default the quantiles 0.95, 0.99 and 0.999 of its side."""
-    name: OptionalText = None
-    """Which autoencoder, if the run has several."""
     topk: OptionalPath = None
     """Run with a TopK dictionary of the same hook point, for the baseline that clamps its best latent."""
     match: Annotated[
@@ -47,16 +45,10 @@ class Steer(Command):
     """Length of the sampled continuations."""
     corpus_tokens: int = 4096
     """Tokens of the training text that distances and directions are estimated from."""
-    model: OptionalText = None
-    """Location of the language model, if its recorded name is not enough to find it."""
     corpus: OptionalText = None
     """Location of the text, if its recorded name is not enough to find it."""
-    device: str = "auto"
-    """cpu, cuda, cuda:1 or mps; auto is an accelerator if there is one, else the CPU."""
     out: Paths = ()
     """Files to write: everything (.json), or one row per method, value and seed (.csv)."""
-    json: bool = False
-    """Print everything as JSON instead of tables."""
 
     def run(self) -> int:
         announce("steer", f"loading {self.run_folder}")

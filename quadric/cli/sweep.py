@@ -35,26 +35,6 @@ PaperModel: TypeAlias = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class Output:
-    """What is trained together, measured and kept."""
-
-    paper: PaperModel = None
-    """The paper's sweep on one of its models: its text, layers, priors and sizes where they are not given."""
-    out: OptionalPath = None
-    """Folder of the sweep."""
-    resume: OptionalPath = None
-    """Continue the sweep in this folder; only --device, --model, --corpus and --import may be given with it."""
-    live: bool = False
-    """Run the language model for every group of cells instead of storing its activations once: no disk, more passes."""
-    cells_together: int = 16
-    """Cells that are trained on the same batches, and are in memory together."""
-    held_out_tokens: int = 16384
-    """Held-out tokens to measure every cell on."""
-    spliced_tokens: int = 0
-    """Tokens to predict with reconstructed activations, for cross-entropy recovered; 0 skips this."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Sweep(RunFlags):
     """Train and measure a grid over layers, priors, alphas and seeds; the language model reads the text once.
 
@@ -74,8 +54,20 @@ class Sweep(RunFlags):
     """The language model, and where its activations are read; --layers even is every second layer."""
     dictionary: DictionaryGroup = field(default_factory=lambda: _dictionary_flags()())
     """What is trained; one cell for every combination of layer, prior, alpha and seed."""
-    output: Annotated[Output, tyro.conf.OmitArgPrefixes] = field(default_factory=Output)
-    """What is trained together, measured and kept."""
+    paper: PaperModel = None
+    """The paper's sweep on one of its models: its text, layers, priors and sizes where they are not given."""
+    out: OptionalPath = None
+    """Folder of the sweep."""
+    resume: OptionalPath = None
+    """Continue the sweep in this folder; only --device, --model, --corpus and --import may be given with it."""
+    live: bool = False
+    """Run the language model for every group of cells instead of storing its activations once: no disk, more passes."""
+    cells_together: int = 16
+    """Cells that are trained on the same batches, and are in memory together."""
+    held_out_tokens: int = 16384
+    """Held-out tokens to measure every cell on."""
+    spliced_tokens: int = 0
+    """Tokens to predict with reconstructed activations, for cross-entropy recovered; 0 skips this."""
 
     def run(self) -> int:
         folder = self._folder()
@@ -88,8 +80,8 @@ class Sweep(RunFlags):
             """The display as `sweep` asks for it."""
 
         moved = None
-        if self.output.resume is None:
-            if self.output.paper is None:
+        if self.resume is None:
+            if self.paper is None:
                 announce_preparation(self.model_name)
             start_sweep(self.sweep_config(), folder)
         else:
@@ -105,18 +97,18 @@ class Sweep(RunFlags):
         return 0
 
     def _folder(self) -> Path:
-        if self.output.resume is not None:
+        if self.resume is not None:
             check_resumes_with(self, "--resume", "--device", "--model", "--corpus", "--import")
-            return self.output.resume
-        if self.output.out is None:
+            return self.resume
+        if self.out is None:
             raise ValueError("no folder was given; say where the sweep goes, e.g. --out runs/layers")
-        return self.output.out
+        return self.out
 
     def sweep_config(self) -> "SweepConfig":
         """What the flags ask for, or the paper's choices where they ask for nothing."""
         from quadric.studies.sweep import SweepConfig
 
-        output, paper = self.output, self.output.paper
+        paper = self.paper
         kinds = self.dictionary.given(Combined).get("kinds", Combined.kinds if paper is None else PAPER_KINDS)
         activations = self._activations(paper)
         run = run_of(self.recipe("auto" if paper is None else "paper"), activations, kinds, **self.changes(kinds))
@@ -126,10 +118,10 @@ class Sweep(RunFlags):
             training=run.training,
             sequences_per_step=run.sequences_per_step,
             epochs=run.epochs,
-            live=output.live,
-            cells_together=output.cells_together,
-            held_out_tokens=output.held_out_tokens,
-            spliced_tokens=output.spliced_tokens,
+            live=self.live,
+            cells_together=self.cells_together,
+            held_out_tokens=self.held_out_tokens,
+            spliced_tokens=self.spliced_tokens,
         )
 
     def _activations(self, paper: str | None) -> ActivationConfig:
@@ -137,6 +129,6 @@ class Sweep(RunFlags):
             config = self.activation_config()
         else:
             text = self.text.given(CorpusConfig)
-            config = self.activation_config(model=PAPER_MODELS[paper].hub_id, hook_points=EVEN)
+            config = self.activation_config(model=PAPER_MODELS[paper], hook_points=EVEN)
             config = config if "source" in text else replace(config, corpus=replace(FINEWEB, **text))
         return with_layers(config, config.hook_points)

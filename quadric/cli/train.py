@@ -98,9 +98,8 @@ class Train(RunFlags):
     def _train(self, folder: Path, is_first: bool, device: str) -> int:
         from quadric.cli.progress import Display, TrainingProgress, progress
         from quadric.run.config import read_run_config
-        from quadric.run.running import Moved, is_finished, repeated_work, train_run
+        from quadric.run.running import Moved, is_finished, train_run
         from quadric.train import InterruptedTraining
-        from quadric.train.distributed import current_processes
 
         if is_finished(folder):
             say(f"Nothing is left to do: the run in {folder} is finished. Train it for longer with --steps.")
@@ -110,8 +109,6 @@ class Train(RunFlags):
             model, corpus = self.model.given(ActivationConfig), self.text.given(CorpusConfig)
             moved = Moved(model=model.get("model"), corpus=corpus.get("source"), cache=self.output.cache)
         config = moved.apply(read_run_config(folder))
-        if is_first and (note := repeated_work(config, current_processes().world_size)) is not None:
-            say(f"quadric: {note}", file=sys.stderr)
         try:
             with progress() as display:
                 shown = display if is_first else Display()

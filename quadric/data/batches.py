@@ -4,17 +4,13 @@ from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from quadric.data.provenance import StreamProvenance
-
-if TYPE_CHECKING:
-    from quadric.data.cache import CachedStream
-    from quadric.data.live_stream import LiveStream
 
 
 @dataclass(frozen=True)
@@ -115,46 +111,10 @@ class ActivationStream(Protocol):
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 
-class TokenShare:
-    """This process's share of the tokens of every batch: every n-th one.
-
-    For batches that cannot be divided into whole sequences, or whole forward passes, for every process. Every process
-    reads the whole stream, so only what follows is shared: harvest first if the language model is most of the work.
-    """
-
-    def __init__(self, stream: "CachedStream | LiveStream", rank: int, world_size: int) -> None:
-        check_rank(rank, world_size)
-        self.stream, self.rank, self.world_size = stream, rank, world_size
-        self.hook_points, self.d_model, self.provenance = stream.hook_points, stream.d_model, stream.provenance
-        self.state_dict, self.load_state_dict = stream.state_dict, stream.load_state_dict
-        self.load_cursors = stream.load_cursors
-
-    def __iter__(self) -> Iterator[ActivationBatch]:
-        for batch in self.stream:
-            if len(batch) < self.world_size:
-                raise ValueError(
-                    f"a batch of {len(batch)} tokens cannot be shared by {self.world_size} processes; "
-                    "give a larger sequences_per_step"
-                )
-            yield batch.take(slice(self.rank, None, self.world_size))
-
-
 def check_rank(rank: int, world_size: int) -> None:
     """Raise unless `rank` is one of `world_size` ranks."""
     if not 0 <= rank < world_size:
         raise ValueError(f"rank={rank} is not one of world_size={world_size} ranks; give 0 to {world_size - 1}")
-
-
-def check_same_batches(cursors: Sequence[dict[str, Any]], here: dict[str, Any]) -> None:
-    """Raise unless the streams of another number of processes had the same batches, all processes together."""
-    for saved in cursors:
-        check_same_setup(_of_all_processes(saved["setup"]), _of_all_processes(here))
-
-
-def _of_all_processes(setup: dict[str, Any]) -> dict[str, Any]:
-    count, unit = setup["batch"]
-    rest = {name: value for name, value in setup.items() if name not in ("rank", "world_size")}
-    return {**rest, "batch": [count * setup["world_size"], unit]}
 
 
 def check_same_setup(saved: dict[str, Any], here: dict[str, Any]) -> None:

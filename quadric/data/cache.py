@@ -5,7 +5,7 @@ rows, and rows are shuffled within each window. Only the row indices of a window
 pages that a batch needs are read from disk.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -23,7 +23,6 @@ from quadric.data.batches import (
     ActivationBatch,
     BatchSize,
     check_rank,
-    check_same_batches,
     check_same_setup,
     prefetched,
 )
@@ -212,17 +211,6 @@ class CachedStream:
         check_same_setup(state["setup"], self._setup())
         self._epoch, self._next = state["epoch"], state["batch"]
 
-    def load_cursors(self, cursors: Sequence[dict[str, Any]]) -> None:
-        """Continue after the steps of a job with another number of processes, whose cursors these are.
-
-        In the first epoch, and wherever an epoch is a whole number of steps, the next batch is that of the old job.
-        Elsewhere its processes may have ended their epochs at different steps; then a few batches are left out.
-        """
-        self._check_rows(cursors[0])
-        check_same_batches(cursors, self._setup())
-        self._epoch, steps = max((saved["epoch"], _steps_of(saved)) for saved in cursors)
-        self._next = steps * self.world_size
-
     def _check_rows(self, state: dict[str, Any]) -> None:
         if (rows := state["setup"].get("rows")) != len(self.cache):
             raise CacheError(
@@ -275,12 +263,6 @@ class CachedStream:
         ends = torch.stack([self.cache.shard(int(shard)).offsets[unit + 1] for shard, unit in units])
         shards = units[:, 0].repeat_interleave(ends - starts)
         return shards, torch.cat([torch.arange(int(a), int(b)) for a, b in zip(starts, ends, strict=True)])
-
-
-def _steps_of(cursor: dict[str, Any]) -> int:
-    """How many batches the stream of a process had yielded in its epoch."""
-    rank, world_size = cursor["setup"]["rank"], cursor["setup"]["world_size"]
-    return int((cursor["batch"] - rank - 1) // world_size + 1)
 
 
 class _Order:

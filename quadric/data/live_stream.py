@@ -19,7 +19,6 @@ from quadric.data.batches import (
     ActivationBatch,
     BatchSize,
     check_rank,
-    check_same_batches,
     check_same_setup,
     concatenated,
     prefetched,
@@ -172,18 +171,6 @@ class LiveStream:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         check_same_setup(state["setup"], self._setup())
         self._cursor = Cursor(state["epoch"], state["forward"], state["given"])
-
-    def load_cursors(self, cursors: Sequence[dict[str, Any]]) -> None:
-        """Continue after the steps of a job with another number of processes, whose cursors these are.
-
-        The next forward pass is the first one that no process had run. In the first epoch these are exactly the passes
-        that the old job would have run next. Later its processes may have ended their epochs at different steps; then
-        a few passes are left out, fewer than there were processes.
-        """
-        check_same_batches(cursors, self._setup())
-        if self.batch.unit != "sequences":
-            raise ValueError("batches of tokens cannot be divided again; resume with as many processes as before")
-        self._cursor = max(Cursor(saved["epoch"], saved["forward"], saved["given"]) for saved in cursors)
 
     def _setup(self) -> dict[str, Any]:
         return {

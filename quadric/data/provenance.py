@@ -218,12 +218,7 @@ class WrongModelError(ModelError):
 
 
 def check_same_model(model: LanguageModel | Any, provenance: Provenance) -> None:
-    """Raise unless the model has the revision that the provenance records, or none is recorded.
-
-    Args:
-        model: A `LanguageModel`, or a `transformers` model in memory.
-        provenance: Of the dictionary.
-    """
+    """Raise unless the model has the revision that the dictionary's provenance records, or none is recorded."""
     wanted = provenance.model_revision
     if wanted is None:
         return

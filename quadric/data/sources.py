@@ -284,14 +284,9 @@ class ActivationChunks(Activations):
 
 
 def as_activations(x: Any, texts: Sequence[str] | None = None) -> Activations:
-    """Turn a tensor, chunks of tensors or a cache folder into `Activations`.
+    """Turn a tensor or array (n, d), an iterable of tensors or a cache folder into `Activations`.
 
-    Args:
-        x: A tensor or array (n, d), an iterable of such tensors, the path of a cache folder, or `Activations`.
-        texts: One string per row of a tensor, shown in place of a token's text.
-
-    Returns:
-        The activations, ready to be streamed.
+    `texts` has one string per row of a tensor, shown in place of a token's text.
 
     Example:
         >>> as_activations(torch.randn(100, 8))

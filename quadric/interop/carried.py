@@ -79,13 +79,9 @@ def check_carried(carried: Carried | None, latents: Tensor, remedy: str) -> Carr
 
 @torch.no_grad()
 def linear_decoder(autoencoder: Dictionary) -> LinearDecoder:
-    """The decoder of a linear dictionary, or of forms with an affine lens: û = μ + Σ_i z_i b_i/(2c).
+    """The decoder of a linear dictionary, or of forms with an affine lens: û = μ + Σ_i z_i b_i/(2c); in float64.
 
-    Args:
-        autoencoder: A dictionary whose decoding is linear, see `is_linear`.
-
-    Returns:
-        One row per latent, what one unit of it adds to the reconstruction, and the bias; in float64.
+    One row per latent: what one unit of it adds to the reconstruction.
     """
     forms = autoencoder.forms()
     if isinstance(forms, Directions):

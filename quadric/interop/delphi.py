@@ -60,19 +60,10 @@ def write_delphi(
     rule: FiringRule | None = None,
     model_name: str | None = None,
 ) -> str:
-    """Read the activations once and write where each latent fires.
+    """Read the activations once and write where each latent fires; returns delphi's name of the hook point.
 
-    Args:
-        folder: Where to.
-        autoencoder: A bilinear or linear autoencoder.
-        reading: Its activations and their text.
-        evidence: Signs, values at rest and quantiles of a bilinear autoencoder; None for a linear one, whose latents
-            fire where they are not zero.
-        rule: When a quadratic latent fires.
-        model_name: Name of the language model on the hub, whose tokenizer delphi loads; by default the recorded one.
-
-    Returns:
-        The name of the hook point, as delphi calls it.
+    A bilinear autoencoder needs evidence, for signs, values at rest and quantiles. A linear one needs none: its latents
+    fire where they are not zero. `model_name` is that of the model on the hub whose tokenizer delphi loads.
     """
     if isinstance(reading.text, RowText):
         raise ValueError("rows of a tensor have no tokens of a language model, which delphi shows; harvest activations")

@@ -39,12 +39,6 @@ class HookName(NamedTuple):
 def transformer_lens_name(hook_point: str | None) -> HookName | None:
     """A hook point in TransformerLens's words; None if it is not known.
 
-    Args:
-        hook_point: Quadric's own name, e.g. resid_pre.15.
-
-    Returns:
-        The layer and kind, e.g. of blocks.15.hook_resid_pre.
-
     Example:
         >>> transformer_lens_name("resid_pre.15").name
         'blocks.15.hook_resid_pre'
@@ -55,12 +49,6 @@ def transformer_lens_name(hook_point: str | None) -> HookName | None:
 
 def module_name(hook_point: str | None) -> str | None:
     """The module of `transformers` whose output a hook point is; its own name where no module has it.
-
-    Args:
-        hook_point: Quadric's own name, e.g. resid_pre.15, the output of layer 14.
-
-    Returns:
-        E.g. layers.14.
 
     Example:
         >>> module_name("resid_pre.15"), module_name("resid_pre.0"), module_name("resid_mid.3")
@@ -77,13 +65,6 @@ def module_name(hook_point: str | None) -> str | None:
 
 def hook_point_of(name: str) -> str | None:
     """Quadric's name of a hook point of TransformerLens, or of the output of a module; None where it has none.
-
-    Args:
-        name: E.g. "blocks.8.hook_resid_pre" (TransformerLens), or "model.layers.8.mlp", which in SAELens and sparsify
-            means the output of the module.
-
-    Returns:
-        E.g. "resid_pre.8".
 
     Example:
         >>> hook_point_of("blocks.8.hook_resid_pre"), hook_point_of("layers.8")

@@ -82,19 +82,10 @@ def write_neuronpedia(
     model_name: str | None = None,
     creator: str = CREATOR,
 ) -> Path:
-    """Read the activations of the evidence again and write what Neuronpedia imports.
+    """Read the activations of the evidence again and write what Neuronpedia imports; returns the folder of the source.
 
-    Args:
-        folder: Where to.
-        autoencoder: A bilinear autoencoder.
-        reading: The activations that the evidence was collected from, and their text.
-        evidence: Contexts, statistics and labels of its latents.
-        side: Which side of a latent: the one with more energy, or the other.
-        model_name: Neuronpedia's id of the language model; by default the recorded name.
-        creator: Neuronpedia's id of the user to whom the import belongs.
-
-    Returns:
-        The folder of the source, relative to `folder`.
+    `model_name` is Neuronpedia's id of the language model, by default the recorded name; `creator` is its id of the
+    user to whom the import belongs.
     """
     check_evidence(autoencoder, evidence)
     place = _place(autoencoder, side, model_name, creator)

@@ -81,13 +81,7 @@ def dictionary_folders(folder: Path) -> dict[str, Path]:
 
 
 def read_dictionary(folder: Path) -> Dictionary:
-    """The dictionary in a folder, whichever library wrote it.
-
-    Args:
-        folder: Written by save_pretrained, SAELens, sparsify or the code of the paper's authors.
-
-    Returns:
-        The dictionary, in eval mode.
+    """The dictionary in a folder, whichever library wrote it, in eval mode.
 
     Example:
         >>> quadric.TopKAutoencoder(d_model=8, n_latents=32, n_active=4).save_pretrained("dictionary")
@@ -121,14 +115,7 @@ def _inside(folder: Path) -> list[Path]:
 
 
 def read_sparsify(folder: Path) -> LinearAutoencoder:
-    """The TopK dictionary of a sparsify folder.
-
-    Args:
-        folder: With cfg.json and sae.safetensors.
-
-    Returns:
-        A TopK dictionary that gives sparsify's latents and reconstructions.
-    """
+    """The TopK dictionary in a folder of sparsify, with its latents and reconstructions."""
     path = folder / FOREIGN_CONFIG
     config = read_config(path)
     _check_sparsify(config, path)
@@ -166,14 +153,7 @@ def _model_of_run(folder: Path) -> str | None:
 
 
 def read_published(folder: Path) -> Dictionary:
-    """The bilinear dictionary of a folder of the paper's authors.
-
-    Args:
-        folder: With config.json and model.safetensors.
-
-    Returns:
-        An atomic, composite or quadratic dictionary.
-    """
+    """The atomic, composite or quadratic dictionary in a folder of the paper's authors."""
     path = folder / CONFIG_NAME
     config = read_config(path)
     if "expansion" not in config or "d_model" not in config:

@@ -176,13 +176,7 @@ def load(folder: str | Path) -> BenchSAE:
 
 
 def write_saebench(folder: Path, autoencoder: Dictionary, *, model_name: str | None = None) -> None:
-    """Write the files that `quadric.interop.saebench.load` reads.
-
-    Args:
-        folder: Where to.
-        autoencoder: A bilinear or linear autoencoder.
-        model_name: Name of the language model in TransformerLens; by default the recorded one.
-    """
+    """Write the files that `load` reads; `model_name` is TransformerLens's, by default the recorded one."""
     record = bench_record(autoencoder, model_name)  # before anything is written
     autoencoder.save_pretrained(folder)
     write_json(folder / RECORD, record)
@@ -194,15 +188,7 @@ def load_lines(folder: Path) -> str:
 
 
 def bench_record(autoencoder: Dictionary, model_name: str | None) -> dict[str, Any]:
-    """The contents of saebench.json: where in which model the dictionary belongs.
-
-    Args:
-        autoencoder: The dictionary; its provenance must have a hook point.
-        model_name: Name of the language model; by default the recorded one.
-
-    Returns:
-        The record.
-    """
+    """The contents of saebench.json: where in which model the dictionary belongs."""
     hook = transformer_lens_name(autoencoder.provenance.hook_point)
     model = model_name or autoencoder.provenance.model
     if hook is None or model is None:

@@ -70,12 +70,8 @@ REFUSED = {
 def read_saelens(folder: Path) -> Dictionary:
     """The dictionary of a SAELens folder.
 
-    Args:
-        folder: With cfg.json and sae_weights.safetensors.
-
-    Returns:
-        A TopK, JumpReLU or ReLU dictionary that gives SAELens's latents and reconstructions, or the bilinear one that
-        `quadric.export` wrote.
+    A TopK, JumpReLU or ReLU dictionary that gives SAELens's latents and reconstructions, or the bilinear one that
+    `quadric.export` wrote.
     """
     path = folder / CONFIG
     config = read_config(path)
@@ -213,15 +209,7 @@ class SAELensFiles(NamedTuple):
 
 
 def saelens_files(autoencoder: Dictionary, *, model_name: str | None = None) -> SAELensFiles:
-    """What SAELens stores of a dictionary.
-
-    Args:
-        autoencoder: A bilinear or linear autoencoder.
-        model_name: Name of the language model for SAELens; by default the recorded one.
-
-    Returns:
-        The contents of cfg.json and of sae_weights.safetensors.
-    """
+    """What SAELens stores of a dictionary; `model_name` is the language model's, by default the recorded one."""
     if isinstance(autoencoder, BilinearAutoencoder):
         config, tensors = _bilinear(autoencoder)
     elif isinstance(autoencoder, LinearAutoencoder):

@@ -79,12 +79,7 @@ class Loaded(NamedTuple):
 
 
 def load_all(runs: Sequence[str], names: Sequence[str] = ()) -> list[Loaded]:
-    """Load the named autoencoders, or all, from runs, folders written by save_pretrained, or hub ids.
-
-    Args:
-        runs: Folders or hub ids.
-        names: Autoencoders to load from every run; all of them if empty.
-    """
+    """Load the named autoencoders, or all, from runs, folders written by save_pretrained, or hub ids."""
     if not runs:
         raise ValueError("no run was given; give at least one, e.g. runs/first")
     found = []
@@ -184,16 +179,8 @@ def geometry_of_run(
 ) -> "DictionaryGeometry":
     """The geometry of one autoencoder of a run, from the run folder or computed and kept there.
 
-    Args:
-        run: The run folder.
-        name: Name of the autoencoder in it.
-        autoencoder: The autoencoder.
-        on_progress: Called as by `dictionary_geometry`; not at all if the run folder holds the geometry.
-        moments: Mean and covariance of the unit tokens, about which a raw dictionary is read; those of the run's
-            evidence, `evidence.calibration.tokens_centre()`. An affine lens has its own.
-
-    Returns:
-        The geometry of exactly these weights about exactly this centre.
+    It is that of exactly these weights about exactly this centre: `moments` are mean and covariance of the unit tokens,
+    about which a raw dictionary is read, `evidence.calibration.tokens_centre()`. An affine lens has its own.
     """
     # Imported here: training loads runs, and needs no geometry.
     from quadric.geometry import dictionary_geometry, kept_geometry
@@ -214,13 +201,7 @@ def geometry_of_run(
 def known_geometry(run: str | Path, autoencoder: Dictionary, name: str | None = None) -> "DictionaryGeometry | None":
     """The geometry that a run folder holds for an autoencoder, about whichever centre; None if it holds none.
 
-    Args:
-        run: A run folder; anything else, such as a hub id, holds no geometry.
-        autoencoder: The autoencoder that was loaded from it.
-        name: Its name in the run; optional if it is the only one.
-
-    Returns:
-        The geometry, or None.
+    Anything else than a run folder, such as a hub id, holds none.
     """
     from quadric.geometry.dictionary_geometry import stored_geometry
 

@@ -7,7 +7,7 @@ hook points, kinds, weights and seeds. `auto` is resolved here, once; what a run
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import product
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from quadric.data.settings import ActivationConfig, CorpusConfig
 from quadric.model.settings import Settings, field_names, settings_class
@@ -197,21 +197,13 @@ def with_layers(activations: ActivationConfig, layers: str) -> ActivationConfig:
     return replace(activations, hook_points=layers)
 
 
-class PaperModel(NamedTuple):
-    """A language model of the paper, by its name on the hub."""
-
-    hub_id: str
-    d_model: int
-    n_layers: int
-
-
 # The paper prints the name Qwen3.5-0.8B-Base and links to Qwen/Qwen3.5-0.8B; we use the printed name. For Gemma and
 # Llama it swept "selected layers" without naming them; the even ones are used. Gemma's caption says k = 16k, the table
 # 8,192 latents and 16,384 hidden dimensions across models; the table is followed.
 PAPER_MODELS = {
-    "qwen": PaperModel("Qwen/Qwen3.5-0.8B-Base", 1024, 24),
-    "gemma": PaperModel("google/gemma-3-1b-pt", 1152, 26),
-    "llama": PaperModel("meta-llama/Llama-3.2-1B", 2048, 16),
+    "qwen": "Qwen/Qwen3.5-0.8B-Base",
+    "gemma": "google/gemma-3-1b-pt",
+    "llama": "meta-llama/Llama-3.2-1B",
 }
 PAPER_KINDS = ("atomic", "composite", "quadratic", "topk")
 
@@ -237,8 +229,8 @@ def paper(
     Returns:
         A run for `quadric.run.running.new_run`; `quadric sweep --paper` trains it.
     """
-    name = PAPER_MODELS[model].hub_id if model in PAPER_MODELS else model
-    activations = with_layers(ActivationConfig(model=name, hook_points=layers, corpus=corpus), layers)
+    config = ActivationConfig(model=PAPER_MODELS.get(model, model), hook_points=layers, corpus=corpus)
+    activations = with_layers(config, layers)
     return run_of(PAPER, activations, kinds, **combined)
 
 

@@ -21,11 +21,9 @@ from quadric.data import (
     LiveStream,
     describe,
 )
-from quadric.data.batches import TokenShare
 from quadric.data.models import chosen_device
 from quadric.data.provenance import ProvenanceError, StreamProvenance
 from quadric.model import Dictionary
-from quadric.model.processes import Processes
 from quadric.model.storage import CONFIG_NAME, WEIGHTS_NAME
 from quadric.run.config import RunConfig, check_enough, check_text_suffices, read_run_config, write_run_config
 from quadric.run.folder import AUTOENCODERS, RUN_CONFIG_NAME, autoencoder_folders
@@ -204,47 +202,21 @@ def _remove_leftovers(config: RunConfig, folder: Path, *, all_whole: bool) -> No
 
 
 def open_stream(config: RunConfig, *, device: str = "auto") -> ActivationStream:
-    """This process's share of the activations of a run: whole sequences, or tokens where these do not divide."""
+    """This process's share of the activations of a run."""
     here = current_processes()
-    if shares_sequences(config, here.world_size):
-        return _share_of_sequences(config, device, here)
-    return TokenShare(_share_of_sequences(config, device, Processes(0, 1)), here.number, here.world_size)
-
-
-def shares_sequences(config: RunConfig, n_processes: int) -> bool:
-    """Whether each process gets an equal share of a batch in whole sequences and, live, in whole forward passes."""
-    share, left = divmod(config.sequences_per_step, n_processes)
-    return not left and (
-        n_processes == 1 or config.cache is not None or share % config.reading.sequences_per_forward == 0
-    )
-
-
-def repeated_work(config: RunConfig, n_processes: int) -> str | None:
-    """What to say about processes that all run the language model on every batch; None if they share that work."""
-    if config.cache is not None or config.activations is None or shares_sequences(config, n_processes):
-        return None
-    share, left = divmod(config.sequences_per_step, n_processes)
-    remedy = "harvest the activations first" if left else f"give --sequences-per-forward {share}, or harvest first"
-    return (
-        f"{n_processes} processes cannot share {config.sequences_per_step} sequences per step in forward passes of "
-        f"{config.reading.sequences_per_forward}, so each of them runs the language model on all; {remedy}"
-    )
-
-
-def _share_of_sequences(config: RunConfig, device: str, rank: Processes) -> CachedStream | LiveStream:
-    batch = BatchSize(sequences=config.sequences_per_step // rank.world_size)
-    repeat = config.epochs > 1
+    batch = BatchSize(sequences=config.sequences_per_step // here.world_size)
+    rank, world_size, repeat = here.number, here.world_size, config.epochs > 1
     if config.cache is None:
         return LiveStream.open(
-            config.reading, device=device, batch=batch, rank=rank.number, world_size=rank.world_size, repeat=repeat
+            config.reading, device=device, batch=batch, rank=rank, world_size=world_size, repeat=repeat
         )
     return CachedStream(
         _open_cache(config, device),
         hook_points=describe(config.reading, device=device).hook_points,
         batch=batch,
         seed=config.reading.corpus.seed,
-        rank=rank.number,
-        world_size=rank.world_size,
+        rank=rank,
+        world_size=world_size,
         repeat=repeat,
     )
 
@@ -291,9 +263,23 @@ def _read_provenance(path: Path) -> StreamProvenance:
 
 
 def _check_processes(config: RunConfig) -> None:
-    """Raise if several processes are to train on rows in memory, which each of them would have to itself."""
+    """Raise unless the processes of this job can share every batch: in whole sequences and, live, in whole passes."""
     n = current_processes().world_size
-    if config.activations is None and n > 1:
+    if n == 1:
+        return
+    if config.activations is None:  # each process would have all the rows to itself
         raise ValueError(
             f"training on rows in memory needs a single process, but this job has {n}; run it without torchrun"
+        )
+    share, left = divmod(config.sequences_per_step, n)
+    if left:
+        raise ValueError(
+            f"{n} processes cannot share {config.sequences_per_step} sequences per step; give a multiple of {n} with "
+            "--sequences-per-step, or another number of processes"
+        )
+    per_forward = config.reading.sequences_per_forward
+    if config.cache is None and share % per_forward:
+        raise ValueError(
+            f"each of {n} processes reads {share} of the {config.sequences_per_step} sequences of a step, which are no "
+            f"whole forward passes of {per_forward}; give --sequences-per-forward {share}, or harvest first"
         )

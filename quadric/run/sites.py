@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from quadric._io.progress import Progress, no_progress
 from quadric.evaluation.record import kept_in_run
 from quadric.evidence import Evidence, Job
-from quadric.evidence.clusters import MOST_LATENTS
 from quadric.geometry import Centre, DictionaryGeometry
 from quadric.geometry.centring import given_sha256
 from quadric.interop.reading import read_dictionary
@@ -17,7 +16,6 @@ from quadric.run.folder import autoencoder_folder, autoencoder_folders, chosen_n
 from quadric.viewer import writer
 from quadric.viewer.export import SiteInput, build_site, unused_name
 from quadric.viewer.schema import Quality, SiteManifest
-from quadric.viewer.writer import HostingLimits
 
 SITE = "site"
 """Name of the site folder in a run."""
@@ -64,34 +62,19 @@ def site_of_runs(
     wanted: WantedEvidence,
     *,
     names: Sequence[str] = (),
-    title: str = "Quadric",
-    with_map: bool = True,
-    clustered: int = MOST_LATENTS,
-    compared: bool = True,
-    limits: HostingLimits | None = HostingLimits(),  # noqa: B008  (frozen)
     on_progress: Progress = no_progress,
     on_note: OnNote = lambda note: None,
+    **options: Any,
 ) -> SiteManifest:
     """Collect missing evidence, then write a site about the autoencoders of the runs.
 
-    `names` selects autoencoders by name in every run; by default all. `clustered` is how many latents of each are
-    searched for clusters of points and tested for patterns, and `compared` says whether latents of different
-    dictionaries are matched.
+    `names` selects autoencoders by name in every run; by default all. `options` are further arguments of `build_site`.
     """
     _check_apart(runs, out)
     writer.check_replaceable(out)
     writer.check_viewer_built(writer.STATIC)
     inputs = site_inputs(runs, wanted, names=names, on_progress=on_progress, on_note=on_note)
-    return build_site(
-        inputs,
-        out,
-        title=title,
-        with_map=with_map,
-        clustered=clustered,
-        compared=compared,
-        limits=limits,
-        on_progress=on_progress,
-    )
+    return build_site(inputs, out, on_progress=on_progress, **options)
 
 
 def _check_apart(runs: Sequence[Path], out: Path) -> None:

@@ -207,17 +207,7 @@ def route(folder: Path, name: str | None, latent: int | None) -> str:
 def run_explainer(
     run: str | Path, *, name: str | None = None, model: str | None = None, device: str = "auto"
 ) -> Explainer:
-    """What explains texts by one dictionary of a run, with the run's evidence if there is any; see `quadric.explain`.
-
-    Args:
-        run: A run folder, a folder made by save_pretrained, or a hub id.
-        name: Which autoencoder, if the run has several.
-        model: Location of the language model, if its recorded name is not enough to find it.
-        device: Device of the language model.
-
-    Returns:
-        The explainer, whose `explain` gives one explanation per text.
-    """
+    """Explain texts by one dictionary of a run, with the run's evidence if there is any; see `quadric.explain`."""
     folder = local_folder(run)
     own = autoencoder_folder(folder, name)
     autoencoder = read_dictionary(own)

@@ -2,7 +2,7 @@
 
 import signal
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from math import sqrt
 from pathlib import Path
@@ -52,13 +52,6 @@ class Stream(Protocol):
     def state_dict(self) -> dict[str, Any]: ...
 
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
-
-
-@runtime_checkable
-class DivisibleStream(Stream, Protocol):
-    """A stream that several processes share, and that can continue with another number of them."""
-
-    def load_cursors(self, cursors: Sequence[dict[str, Any]]) -> None: ...
 
 
 class InterruptedTraining(KeyboardInterrupt):
@@ -181,8 +174,7 @@ def save(checkpoints: Path | None, learners: list[Learner], stream: Stream, trai
 def resume(checkpoints: Path, learners: list[Learner], stream: Stream) -> list[Damaged]:
     """Restore learners and stream from the newest complete checkpoint.
 
-    With as many processes as the checkpoint was made by, training goes on to the bit. With another number it goes on
-    with the same batches, divided anew; sums over processes are then rounded differently.
+    Training goes on to the bit, in as many processes as the checkpoint was made by; another number is an error.
 
     Args:
         checkpoints: Folder that `train` has saved to; if it has no checkpoint, nothing changes.
@@ -210,23 +202,16 @@ def resume(checkpoints: Path, learners: list[Learner], stream: Stream) -> list[D
     checkpoint, damaged = newest_checkpoint(checkpoints)
     if checkpoint is None:
         return damaged
-    _restore_stream(stream, checkpoint.cursors)
+    cursors, here = checkpoint.cursors, current_processes()
+    if len(cursors) != here.world_size:
+        raise ValueError(
+            f"the checkpoint was made by {len(cursors)} processes and this job has {here.world_size}; "
+            f"resume with torchrun --nproc-per-node {len(cursors)}"
+        )
+    stream.load_state_dict(cursors[here.number])
     for learner in learners:
         learner.restore(checkpoint.learners[learner.name], checkpoint.step)
     return damaged
-
-
-def _restore_stream(stream: Stream, cursors: list[Any]) -> None:
-    here = current_processes()
-    if len(cursors) == here.world_size:
-        stream.load_state_dict(cursors[here.number])
-    elif isinstance(stream, DivisibleStream):
-        stream.load_cursors(cursors)
-    else:
-        raise ValueError(
-            f"the checkpoint was made by {len(cursors)} processes and this job has {here.world_size}, between which "
-            f"its rows cannot be divided again; resume with torchrun --nproc-per-node {len(cursors)}"
-        )
 
 
 def _agreed(ends: bool, number: int | None) -> tuple[bool, int | None]:

@@ -58,15 +58,7 @@ def _are_comparable(a: Dictionary, b: Dictionary) -> bool:
 def site_comparisons(
     dictionaries: Sequence[tuple[str, Dictionary]], on_progress: Progress = no_progress
 ) -> list[SiteComparison]:
-    """Compare every pair of dictionaries that read the same vectors.
-
-    Args:
-        dictionaries: Name and autoencoder of each.
-        on_progress: Called after every pair.
-
-    Returns:
-        One comparison per pair.
-    """
+    """Compare every pair of the named dictionaries that read the same vectors."""
     found, pairs = [], comparable_pairs(dictionaries)
     for one, other in pairs:
         found.append(compare_dictionaries(*dictionaries[one], *dictionaries[other]))

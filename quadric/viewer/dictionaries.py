@@ -222,15 +222,7 @@ def _shown_clusters(found: clusters.LatentClusters) -> schema.LatentClusters:
 
 
 def pattern_search(found: DictionaryPatterns, unit: str = TOKEN) -> schema.PatternSearch:
-    """Describe the search for the manifest.
-
-    Args:
-        found: The patterns of the latents that were tested.
-        unit: What a point is: token or row.
-
-    Returns:
-        Every pattern with its counts, controls and best examples.
-    """
+    """Every pattern with its counts, controls and best examples, for the manifest; `unit` is what a point is."""
     method = (
         f"the {len(found.tests):,} latents most worth a look were tested, on the three axes that are shown first; "
         f"p-values are corrected for the number of latents, so that at most {found.rate:.0%} of those that pass are "

@@ -113,13 +113,7 @@ def _check_servable(folder: Path) -> None:
 
 
 class SiteServer:
-    """A running server on the loopback address, in a thread of its own.
-
-    Args:
-        folder: The site.
-        port: Port to listen on; 0 selects a free one.
-        api: The questions that a live session answers; None for the files alone.
-    """
+    """A running server on the loopback address, in a thread of its own; port 0 selects a free one."""
 
     def __init__(self, folder: Path, port: int = DEFAULT_PORT, api: "Api | None" = None) -> None:
         self.api = api

@@ -308,27 +308,3 @@ def test_a_process_that_dies_ends_the_job_with_a_message_and_the_job_resumes(wor
     assert [rank.returncode for rank in resumed] == [0, 0], errors
     assert "continuing after step 4 of 8" in errors
     assert [line["step"] for line in read_metrics(tmp_path / "run")] == list(range(1, 9))
-
-
-@pytest.mark.parametrize(("sequences", "before", "after"), [("4", 2, 1), ("1", 1, 2)])
-def test_a_run_goes_on_with_another_number_of_processes(
-    world: Path, tmp_path: Path, sequences: str, before: int, after: int
-) -> None:
-    """Batches of 4 are shared as sequences, those of 1 as tokens."""
-    size = ("--sequences-per-step", sequences, "--prior", "composite", "topk")
-    for name, numbers in {"one": (1, 1), "other": (before, after)}.items():
-        commands = (
-            train_command(world, tmp_path / name, *size),
-            ["train", "--resume", str(tmp_path / name), "--steps", "12", "--device", "cpu"],
-        )
-        for command, n_ranks in zip(commands, numbers, strict=True):
-            job = fresh_process.run_job(QUADRIC, *command, n_ranks=n_ranks)
-            errors = "".join(each.stderr for each in job)
-            assert [each.returncode for each in job] == [0] * n_ranks, errors
-            repeated = "processes cannot share 1 sequences per step in forward passes of 2, so each of them runs"
-            assert (repeated in errors) == (sequences == "1" and n_ranks > 1)
-    alone, other = read_metrics(tmp_path / "one"), read_metrics(tmp_path / "other")
-    assert len(alone) == 2 * 12
-    assert [line["tokens"] for line in alone] == [line["tokens"] for line in other]
-    for one, two in zip(alone, other, strict=True):
-        assert one["error"] == pytest.approx(two["error"], rel=1e-3)

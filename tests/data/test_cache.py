@@ -140,47 +140,9 @@ def steps_of(streams: list[CachedStream], n: int) -> list[set[tuple[int, int]]]:
     return [{place for part in step for place in part} for step in zip(*taken, strict=True)]
 
 
-@pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2), (2, 3), (3, 4)])
-def test_another_number_of_processes_continues_with_the_next_batch(folder: Path, before: int, after: int) -> None:
-    undisturbed = steps_of(rank_streams(folder, 1), 2)
-    for n_steps in (0, 1):
-        old, new = rank_streams(folder, before), rank_streams(folder, after)
-        steps_of(old, n_steps)
-        for stream in new:
-            stream.load_cursors([json.loads(json.dumps(each.state_dict())) for each in old])
-        assert steps_of(new, 2 - n_steps) == undisturbed[n_steps:]
-
-
-@pytest.mark.parametrize(("before", "after"), [(2, 3), (1, 4), (3, 1)])
-def test_in_later_epochs_it_continues_with_the_furthest_process(folder: Path, before: int, after: int) -> None:
-    whole = sorted(places(list(stream_of(folder))))
-    for n_steps in range(1, 9):
-        old, new = (rank_streams(folder, n, repeat=True, seed=3) for n in (before, after))
-        steps_of(old, n_steps)
-        for stream in new:
-            stream.load_cursors([each.state_dict() for each in old])
-        assert {(stream._epoch, stream._next // after) for stream in new} == {
-            max((each._epoch, -(-each._next // before)) for each in old)
-        }
-        epoch = new[0]._epoch
-        rest = [place for stream in new for place in _rest_of(stream, epoch)]
-        assert len(rest) == len(set(rest)), "nothing twice in an epoch"
-        assert set(rest) <= set(whole)
-
-
-def _rest_of(stream: CachedStream, epoch: int) -> list[tuple[int, int]]:
-    batches = []
-    for batch in stream:
-        if stream._epoch > epoch:
-            break
-        batches.append(batch)
-    return places(batches)
-
-
-def test_processes_with_other_batches_are_refused(folder: Path) -> None:
-    cursors = [stream.state_dict() for stream in rank_streams(folder, 2)]
-    with pytest.raises(ValueError, match=r"another stream \(batch: saved \[12, 'sequences'\], here \[5, 'sequences'\]"):
-        stream_of(folder, BatchSize(sequences=5)).load_cursors(cursors)
+@pytest.mark.parametrize("n_processes", [2, 3, 4])
+def test_processes_together_read_the_batches_of_one(folder: Path, n_processes: int) -> None:
+    assert steps_of(rank_streams(folder, n_processes), 2) == steps_of(rank_streams(folder, 1), 2)
 
 
 def test_every_epoch_has_its_own_order(folder: Path) -> None:

@@ -24,7 +24,7 @@ from quadric.data import (
     forward,
     load_model,
 )
-from quadric.data.batches import COLUMNS, TokenShare
+from quadric.data.batches import COLUMNS
 from quadric.data.corpus import CorpusConfig, CorpusError
 from quadric.data.corpus.blocks import is_held_out
 from quadric.data.corpus.sources import read_documents
@@ -164,48 +164,9 @@ def steps_of(streams: list[Any], n: int) -> list[list[tuple[int, int]]]:
     return [sorted(place for part in step for place in part) for step in zip(*taken, strict=True)]
 
 
-@pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 3), (3, 2)])
-def test_another_number_of_processes_continues_with_the_next_batch(
-    config: ActivationConfig, before: int, after: int
-) -> None:
-    undisturbed = steps_of(rank_streams(config, 1), 4)
-    for n_steps in (0, 1, 2):
-        old, new = rank_streams(config, before), rank_streams(config, after)
-        steps_of(old, n_steps)
-        for stream in new:
-            stream.load_cursors([json.loads(json.dumps(each.state_dict())) for each in old])
-        assert steps_of(new, 4 - n_steps) == undisturbed[n_steps:]
-
-
-def test_in_later_epochs_another_number_of_processes_leaves_out_less_than_a_step(config: ActivationConfig) -> None:
-    n_steps = 1 + len(list(rank_streams(config, 1)[0])) * 2
-    old, new = rank_streams(config, 2, repeat=True), rank_streams(config, 1, repeat=True)
-    steps_of(old, n_steps)
-    new[0].load_cursors([each.state_dict() for each in old])
-    cursors = [(each._cursor.epoch, each._cursor.forward) for each in old]
-    assert (new[0]._cursor.epoch, new[0]._cursor.forward) == max(cursors)
-    steps_of(new, 1)
-
-
-def test_batches_of_tokens_are_not_divided_again(config: ActivationConfig) -> None:
-    old = [stream_of(config, BatchSize(tokens=20), rank=rank, world_size=2) for rank in range(2)]
-    with pytest.raises(ValueError, match="batches of tokens cannot be divided again; resume with as many processes"):
-        stream_of(config, BatchSize(tokens=40)).load_cursors([each.state_dict() for each in old])
-
-
-def test_processes_that_cannot_have_whole_sequences_share_tokens(config: ActivationConfig) -> None:
-    def shares(n: int) -> list[TokenShare]:
-        return [TokenShare(stream_of(config, BatchSize(sequences=2)), rank, n) for rank in range(n)]
-
-    undisturbed = steps_of([stream_of(config, BatchSize(sequences=2))], 4)
-    old, new = shares(5), shares(3)
-    assert isinstance(old[0], ActivationStream)
-    assert steps_of(old, 2) == undisturbed[:2]
-    for stream in new:
-        stream.load_cursors([each.state_dict() for each in old])
-    assert steps_of(new, 2) == undisturbed[2:]
-    with pytest.raises(ValueError, match=r"a batch of [0-9]+ tokens cannot be shared by 500 processes; give a larger"):
-        next(iter(shares(500)[0]))
+@pytest.mark.parametrize("n_processes", [2, 3])
+def test_processes_together_read_the_batches_of_one(config: ActivationConfig, n_processes: int) -> None:
+    assert steps_of(rank_streams(config, n_processes), 4) == steps_of(rank_streams(config, 1), 4)
 
 
 def test_a_rank_outside_the_world_is_refused(config: ActivationConfig) -> None:

@@ -9,7 +9,11 @@ import torch
 import quadric
 from quadric._io.locks import LOCK, BusyError, only_writer
 from quadric.cli import main
+from quadric.data.settings import ActivationConfig, CorpusConfig
+from quadric.model.processes import Processes
+from quadric.run import running
 from quadric.run.folder import autoencoder_folder
+from quadric.run.recipes import DEMO, run_of
 from quadric.run.running import create_run, extend_run, is_finished, new_run
 from quadric.run.viewing import view
 from quadric.train.learner import Learner
@@ -158,3 +162,27 @@ def test_a_damaged_provenance_is_one_line(tmp_path: Path, content: str) -> None:
     (tmp_path / "run/provenance.json").write_text(content)
     with pytest.raises(ValueError, match=r"provenance.json is .*; restore the file, or delete it"):
         fit(tmp_path / "run", steps=6, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("n_processes", "words"),
+    [
+        (
+            3,
+            "3 processes cannot share 16 sequences per step; give a multiple of 3 with --seq",
+        ),
+        (
+            4,
+            "each of 4 processes reads 4 of the 16 .* whole forward passes of 8; give --sequences-per-forward 4",
+        ),
+    ],
+)
+def test_a_batch_that_processes_cannot_share_is_refused_before_the_run_exists(
+    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_processes: int, words: str
+) -> None:
+    text = CorpusConfig(source=str(world / "text.txt"))
+    config = run_of(DEMO, ActivationConfig(model=str(world / "tiny-llama"), hook_points="2", corpus=text))
+    monkeypatch.setattr(running, "current_processes", lambda: Processes(0, n_processes))
+    with pytest.raises(ValueError, match=words):
+        create_run(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()

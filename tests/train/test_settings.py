@@ -140,7 +140,7 @@ def test_an_impossible_cell_is_refused(make, message):
         (lambda c: c.update(loss="error"), "run.json: the loss is not a list; restore the file"),
         (lambda c: c["loss"][0].update(name="theirs"), "loss has the term 'theirs', which is unknown .* import the"),
         (lambda c: c["loss"][0].update(power=2), r"loss has unknown keys \['power'\]"),
-        (lambda c: c["settings"].update(n_latents="many"), "n_latents='many' is not int"),
+        (lambda c: c["settings"].update(n_latents="many"), "n_latents='many' is not a whole number"),
         (lambda c: c["settings"].update(n_latents=0), "n_latents=0 is not positive"),
         (lambda c: c.update(name="../elsewhere"), "is not the name of a folder"),
     ],

@@ -53,12 +53,9 @@ class NextToken(NamedTuple):
 
 
 class Session:
-    """One language model, and the dictionaries that read it.
+    """One language model, and the dictionaries that read it, by their names on the site.
 
     All methods run the model, so only the worker's thread calls them.
-
-    Args:
-        explainers: One per dictionary of the site, by its name there; all of one language model.
     """
 
     def __init__(self, explainers: Mapping[str, Explainer]) -> None:
@@ -253,16 +250,9 @@ def continuation(
     n_tokens: int,
     on_token: Callable[[int], None] = lambda done: None,
 ) -> Continuation:
-    """The most likely continuation of a prompt.
+    """The most likely continuation of a prompt, and the distribution of its first token.
 
-    Args:
-        model: The language model.
-        token_ids: The prompt.
-        n_tokens: Tokens to generate.
-        on_token: Called with the number of tokens generated so far, after every token; may raise to stop.
-
-    Returns:
-        The new tokens, and the distribution of the first of them.
+    `on_token` is called with the number of tokens generated so far, after every token; it may raise to stop.
     """
     ends = {model.tokenizer.separator, model.tokenizer.hf.eos_token_id} - {None}
     tokens, cache, found = torch.tensor([list(token_ids)], device=model.device), None, list[int]()
