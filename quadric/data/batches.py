@@ -41,6 +41,13 @@ class ActivationBatch:
         """A slice of the rows."""
         return self.take(slice(start, stop))
 
+    def on_host(self) -> "ActivationBatch":
+        """The batch on the CPU."""
+        return ActivationBatch(
+            {name: vectors.cpu() for name, vectors in self.activations.items()},
+            *(getattr(self, name).cpu() for name in COLUMNS),
+        )
+
     def pinned(self) -> "ActivationBatch":
         """A copy with its vectors in pinned memory, for fast transfer to a GPU; the batch itself if there is no GPU."""
         if not torch.cuda.is_available():

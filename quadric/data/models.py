@@ -19,6 +19,7 @@ from quadric._io.files import sha256_of_file, sync_to_disk
 from quadric.data.resources import SMOLLM2, Resource, cache_folder, open_member
 from quadric.data.settings import ModelDtype
 from quadric.data.tokenizer import Tokenizer
+from quadric.model.devices import CPU, accelerator
 
 
 class ModelError(ValueError):
@@ -295,14 +296,16 @@ def chosen_device(device: str) -> torch.device:
     A GPU always has its number: the current GPU is a property of a thread, and the thread that reads ahead would take
     `cuda` for the first one.
     """
-    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    own = accelerator()
     if device == "auto":
-        device = next(name for name, available in there.items() if available)
-    kind = device.partition(":")[0]
-    if not there.get(kind, False):
-        names = ", ".join(name for name, available in there.items() if available)
-        raise ModelError(f"no device '{device}' here; give auto or {names}")
-    return torch.device("cuda", torch.cuda.current_device()) if device == "cuda" else torch.device(device)
+        return own or CPU
+    try:
+        place = torch.device(device)
+        torch.zeros(1, device=place).item()
+    except (RuntimeError, AssertionError):  # torch asserts that it was compiled for the device
+        names = "cpu" if own is None else f"{own.type}, cpu"
+        raise ModelError(f"no device '{device}' here; give auto or {names}") from None
+    return own if own is not None and place.index is None and place.type == own.type else place
 
 
 def resolved_dtype(dtype: ModelDtype, device: torch.device) -> torch.dtype | Literal["auto"]:

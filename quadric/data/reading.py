@@ -155,7 +155,7 @@ def _loaded(model: Any, tokenizer: Any, device: str) -> Iterator[LanguageModel]:
 def _in_memory(stream: LiveStream, tokens: int | None, on_progress: Progress) -> ActivationsInMemory:
     passes, n_rows = list[ForwardPass](), 0
     for forward in stream.passes():
-        passes.append(forward)
+        passes.append(replace(forward, batch=forward.batch.on_host()))
         n_rows += len(forward.batch)
         on_progress("harvest", n_rows if tokens is None else min(n_rows, tokens), tokens or n_rows, "tokens")
         if tokens is not None and n_rows >= tokens:

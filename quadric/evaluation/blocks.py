@@ -16,6 +16,7 @@ from torch import Tensor
 
 from quadric.geometry.dictionary import require_forms
 from quadric.model import Dictionary
+from quadric.model.devices import exact
 from quadric.model.forms import Forms
 from quadric.model.settings import LARGEST_KERNEL
 from quadric.model.step import plain_gram
@@ -51,7 +52,9 @@ class BlockAccumulator:
         self.autoencoder = autoencoder
         self.across: _AcrossKernel | None = None
         if autoencoder.rebuilds_products:
-            self.across = _AcrossKernel(require_forms(autoencoder), self.direction)
+            forms = autoencoder.forms()  # where the tokens are
+            assert isinstance(forms, Forms)
+            self.across = _AcrossKernel(forms, self.direction)
         self.errors = torch.zeros(3, dtype=torch.float64)
         self.energies = torch.zeros(3, dtype=torch.float64)
         self.along_sums = torch.zeros(3, dtype=torch.float64)
@@ -67,7 +70,7 @@ class BlockAccumulator:
         rest = y.square().sum(-1)
         self.errors += _sums(constant, errors - constant - quadratic, quadratic)
         self.energies += _sums(along**4, 2 * along.square() * rest, rest.square())
-        self.along_sums += _sums(torch.ones_like(along), along, along.double().square())
+        self.along_sums += _sums(torch.ones_like(along), along, exact(along).square())
 
     def _errors(self, along: Tensor, y: Tensor, tokens: Tensor, latents: Tensor) -> tuple[Tensor, Tensor]:
         """Squared errors of the constant and of the quadratic block; the linear one is what is left of the whole."""
@@ -127,4 +130,4 @@ def can_be_split(autoencoder: Dictionary) -> bool:
 
 
 def _sums(*blocks: Tensor) -> Float[Tensor, " 3"]:
-    return torch.stack([each.double().sum().cpu() for each in blocks])
+    return torch.stack([exact(each).sum().cpu() for each in blocks])

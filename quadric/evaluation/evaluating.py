@@ -18,6 +18,7 @@ from quadric.evaluation.measures import ErrorAccumulator
 from quadric.evaluation.record import Evaluation, PredictionSums, Recovered, evaluation_of
 from quadric.evaluation.settings import EvaluationSettings
 from quadric.model import Dictionary
+from quadric.model.devices import exact
 
 BATCH_TOKENS = 4096
 
@@ -163,7 +164,7 @@ def _measure(
     for batch in stream:
         batch = batch.rows(0, min(len(batch), tokens - done))
         for name, vectors in batch.activations.items():
-            sums[name] += vectors.double().sum(0).cpu()
+            sums[name] += exact(vectors).sum(0).cpu()
         for candidate, measuring in zip(group, measurings, strict=True):
             measuring.add(batch.activations[candidate.hook_point], batch.sequences, batch.positions)
         done += len(batch)

@@ -109,8 +109,8 @@ class ErrorAccumulator:
         latents = autoencoder.encode_prepared(prepared)
         offset = autoencoder.density_offset()
         l1, l2_squared = density_norms(latents, offset)
-        self.l1, self.l2_squared = self.l1 + l1.double(), self.l2_squared + l2_squared.double()
-        reach = (latents if offset is None else latents - offset).abs().amax(0)
+        self.l1, self.l2_squared = self.l1 + l1.cpu().double(), self.l2_squared + l2_squared.cpu().double()
+        reach = (latents if offset is None else latents - offset).abs().amax(0).cpu()
         self.largest = torch.maximum(self.largest.to(reach), reach)
         errors = autoencoder.errors_of(prepared, latents).product_space
         unit = prepared / autoencoder.lengths_of(prepared)
@@ -120,7 +120,7 @@ class ErrorAccumulator:
             self.blocks.add(prepared, latents, errors)
         if self.n_tokens < floor_tokens(autoencoder.n_latents):
             self.sample.append(unit.float().cpu())
-        self.errors.append(errors.double().cpu())
+        self.errors.append(errors.cpu().double())
         self.sequences.append(sequences.cpu())
         self.positions.append(positions.cpu())
         self.n_tokens += len(tokens)

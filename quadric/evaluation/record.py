@@ -29,6 +29,7 @@ from quadric._io.results import csv_of_rows, facts_table, write_result
 from quadric.evaluation.blocks import BlockErrors, Blocks
 from quadric.evaluation.measures import Measures
 from quadric.model import Dictionary
+from quadric.model.devices import exact
 
 SETTINGS = ("run", "name", "kind", "n_latents", "n_hidden", "lens", "hook_point")
 """Columns that say what was evaluated."""
@@ -92,8 +93,8 @@ class PredictionSums:
         counts = mask[1:] & mask[:-1]
         log_q = torch.log_softmax(logits[:-1][counts], dim=-1)
         log_p = torch.log_softmax(original[:-1][counts], dim=-1)
-        self.cross_entropy -= log_q.gather(-1, tokens[1:][counts].unsqueeze(-1)).double().sum().item()
-        self.divergence += (log_p.exp() * (log_p - log_q)).double().sum().item()
+        self.cross_entropy -= exact(log_q.gather(-1, tokens[1:][counts].unsqueeze(-1))).sum().item()
+        self.divergence += exact(log_p.exp() * (log_p - log_q)).sum().item()
         self.n_tokens += int(counts.sum())
 
     def mean(self) -> Predictions:

@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from quadric.model import Dictionary
+from quadric.model.devices import exact_device
 from quadric.model.forms import Directions, Forms, forms_of
 from quadric.model.mixing import Entries
 
@@ -34,10 +35,10 @@ def forms_or_directions(latents: Dictionary | Forms) -> Forms | Directions | Non
 
 
 def require_forms(latents: Dictionary | Forms) -> Forms:
-    """The quadratic forms of a dictionary; an error for one that has none."""
+    """The quadratic forms of a dictionary, where float64 is; an error for one that has none."""
     forms = forms_or_directions(latents)
     if isinstance(forms, Forms):
-        return forms
+        return forms.to(exact_device(forms.left.device))
     has = "directions, not quadratic forms" if forms is not None else "neither quadratic forms nor directions"
     kind = latents.kind if isinstance(latents, Dictionary) else type(latents).__name__
     raise ValueError(f"the latents of a '{kind}' are {has}; this needs forms() of a bilinear dictionary")
@@ -57,7 +58,7 @@ def as_forms(latents: Dictionary | Forms) -> Forms:
     read about the centre of the tokens, a direction is affine instead, see `quadric.geometry.centring`.
     """
     forms = forms_or_directions(latents)
-    return forms_of(forms.writes.detach()) if isinstance(forms, Directions) else require_forms(latents)
+    return require_forms(forms_of(forms.writes.detach()) if isinstance(forms, Directions) else latents)
 
 
 @torch.no_grad()

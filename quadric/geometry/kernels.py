@@ -20,6 +20,7 @@ from torch import Tensor
 
 from quadric.geometry.dictionary import as_forms, require_forms
 from quadric.model import Dictionary
+from quadric.model.devices import exact
 from quadric.model.fast.kernel import cross_gram
 from quadric.model.forms import Directions, Forms
 from quadric.model.lens import AffineLens
@@ -111,7 +112,7 @@ def direction_overlaps(
 
 
 def _unit(directions: Float[Tensor, "k d"]) -> Float[Tensor, "k d"]:
-    return torch.nn.functional.normalize(directions.detach().double(), dim=1)
+    return torch.nn.functional.normalize(exact(directions.detach()), dim=1)
 
 
 def _with_forms(unit: Float[Tensor, "k d"], bilinear: Forms) -> Float[Tensor, "k g"]:

@@ -159,6 +159,7 @@ def comparable(a: Dictionary | Forms, b: Dictionary | Forms, force: bool = False
     `force` allows different models and hook points.
     """
     first, second = as_forms(a), as_forms(b)
+    second = second.to(first.left.device)
     if first.d_model != second.d_model:
         raise ValueError(
             f"d_model={first.d_model} and d_model={second.d_model} differ: these autoencoders read different vectors; "

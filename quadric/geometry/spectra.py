@@ -160,7 +160,8 @@ def leading_eigenpairs(
     matrix = kernel.cpu().numpy()
     # A fixed start vector, so that the same kernel always gives the same eigenvectors.
     values, vectors = eigsh(matrix, k=count, which="LA", v0=matrix.sum(0) + 1)
-    return torch.from_numpy(values[::-1].copy()).double(), torch.from_numpy(vectors[:, ::-1].copy()).double()
+    found = (torch.from_numpy(each[..., ::-1].copy()).double().to(kernel.device) for each in (values, vectors))
+    return next(found), next(found)
 
 
 def effective_rank(eigenvalues: Float[Tensor, "*k r"]) -> Float[Tensor, "*k"]:

@@ -5,6 +5,7 @@ even know its sign, since xxᵀ = (−x)(−x)ᵀ. Tools that encode and decode 
 length. What is missing is therefore carried from `encode` to `decode`, as SAELens does for `constant_norm_rescale`.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -12,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from quadric.model import BilinearAutoencoder, Dictionary
+from quadric.model.devices import copy_on, exact, exact_device
 from quadric.model.forms import Directions
 
 
@@ -85,8 +87,10 @@ def linear_decoder(autoencoder: Dictionary) -> LinearDecoder:
     """
     forms = autoencoder.forms()
     if isinstance(forms, Directions):
-        return LinearDecoder(forms.writes.double(), forms.bias.double())
+        return LinearDecoder(exact(forms.writes), exact(forms.bias))
     assert isinstance(autoencoder, BilinearAutoencoder)
-    ones = torch.eye(autoencoder.n_latents, dtype=torch.float64, device=autoencoder.left.device)
-    bias = autoencoder.decode(torch.zeros_like(ones[:1]))
-    return LinearDecoder(torch.cat([autoencoder.decode(some) - bias for some in torch.split(ones, 1024)]), bias[0])
+    place = exact_device(autoencoder.left.device)
+    decode: Callable[[Tensor], Tensor] = copy_on(autoencoder, place).decode
+    ones = torch.eye(autoencoder.n_latents, dtype=torch.float64, device=place)
+    bias = decode(torch.zeros_like(ones[:1]))
+    return LinearDecoder(torch.cat([decode(some) - bias for some in torch.split(ones, 1024)]), bias[0])

@@ -75,7 +75,7 @@ def token_values(autoencoder: Dictionary, reading: Reading) -> Iterator[TokenVal
             done += len(batch)
             reading.on_progress("activations", done, reading.n_tokens, "tokens")
             yield TokenValues(
-                batch.sequences.numpy().astype(np.int64), batch.positions.numpy().astype(np.int64), values
+                batch.sequences.cpu().numpy().astype(np.int64), batch.positions.cpu().numpy().astype(np.int64), values
             )
             if done >= reading.n_tokens:
                 return

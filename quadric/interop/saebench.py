@@ -35,6 +35,7 @@ from quadric.geometry.neighbours import form_kernel
 from quadric.interop.carried import Carried, check_carried, decode, encode, is_linear, linear_decoder
 from quadric.interop.hook_names import transformer_lens_name
 from quadric.model import Dictionary, load_pretrained
+from quadric.model.devices import exact
 from quadric.model.forms import Directions, Forms
 
 FORMAT = "quadric-saebench"
@@ -214,7 +215,7 @@ def _with_linear_decoder(autoencoder: Dictionary) -> BenchWeights:
     directions = torch.where(units[:, None] > 0, rows / units.clamp_min(1e-300)[:, None], _first_axis(rows))
     forms = autoencoder.forms()
     if isinstance(forms, Directions):
-        encoder, constants = forms.reads.double(), forms.constants.double()
+        encoder, constants = exact(forms.reads), exact(forms.constants)
     else:
         encoder, constants = _linear_parts(require_forms(autoencoder), rows)
     return BenchWeights((encoder * units[:, None]).mT, constants * units, directions, bias, units)

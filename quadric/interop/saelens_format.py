@@ -31,6 +31,7 @@ from quadric.interop.tensors import (
     whole_number,
 )
 from quadric.model import BilinearAutoencoder, Dictionary, LinearAutoencoder, Provenance
+from quadric.model.devices import exact
 from quadric.model.settings import Input
 from quadric.model.storage import described, description
 from quadric.version import __version__
@@ -268,10 +269,10 @@ def _linear(autoencoder: LinearAutoencoder) -> tuple[dict[str, Any], dict[str, T
         "normalize_activations": NORMALIZATIONS[autoencoder.input],
     }
     tensors = {
-        "W_enc": stored["encoder"].double().mT / scale,
+        "W_enc": exact(stored["encoder"]).mT / scale,
         "b_enc": stored["encoder_bias"],
-        "W_dec": stored["decoder"].double() * scale,
-        "b_dec": stored["decoder_bias"].double() * scale,
+        "W_dec": exact(stored["decoder"]) * scale,
+        "b_dec": exact(stored["decoder_bias"]) * scale,
     }
     if "thresholds" in stored:
         return config | {"architecture": "jumprelu"}, tensors | {"threshold": stored["thresholds"]}
@@ -287,7 +288,7 @@ def _just_below(threshold: Tensor) -> Tensor:
     """The next smaller number: SAELens keeps what exceeds a threshold, BatchTopK also what equals it."""
     if threshold.isnan():
         raise ValueError("this BatchTopK has no threshold yet; train it before it is exported")
-    return torch.nextafter(threshold.float(), torch.tensor(-torch.inf))
+    return torch.nextafter(threshold.cpu().float(), torch.tensor(-torch.inf))
 
 
 def _stored(tensor: Tensor, dtype: torch.dtype) -> Tensor:

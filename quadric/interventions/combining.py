@@ -21,6 +21,7 @@ from torch import Tensor
 
 from quadric.interventions.axes import Axes, Placed
 from quadric.model import Dictionary, check_tokens
+from quadric.model.devices import Rows, device_of, exact, rows_on
 
 SAME_DIRECTION = 0.1
 """Relative size of a singular value of [U_1, U_2, …] below which directions count as one: angles of about 8°. Granting
@@ -51,7 +52,7 @@ class Intervention:
     def __repr__(self) -> str:
         return f"latent({self.index}).{self.description}"
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def __call__(self, x: Rows) -> Tensor:
         """Activations (n, d) with the intervention applied."""
         return Combination([self])(x)
 
@@ -99,17 +100,18 @@ class Combination:
         asked = torch.cat([each.change(unit) for each in self.interventions], dim=1)
         return asked @ self._back.to(unit.device)
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def __call__(self, x: Rows) -> Tensor:
         """x + ‖x‖δ in the precision of x; gradients pass through x as if δ were constant."""
+        x = rows_on(x, device_of(self.interventions[0].autoencoder))
         unit, norms = unit_and_norm(x, self.d_model)
         change = self.change(unit)
-        moves = change.any(dim=-1, keepdim=True)
-        return torch.where(moves, x + (norms * change).to(x.dtype), x)  # adding zero would lose the sign of a zero
+        moves = change.any(dim=-1, keepdim=True).to(x.device)
+        return torch.where(moves, x + (norms * change).to(x), x)  # adding zero would lose the sign of a zero
 
 
 def unit_and_norm(x: Tensor, d_model: int) -> tuple[Float[Tensor, "n d"], Float[Tensor, "n 1"]]:
     """Unit tokens and their norms, in float64."""
     check_tokens(x, d_model)
-    exact = x.detach().double()
-    norms = exact.norm(dim=-1, keepdim=True)
-    return exact / norms, norms
+    tokens = exact(x.detach())
+    norms = tokens.norm(dim=-1, keepdim=True)
+    return tokens / norms, norms

@@ -118,7 +118,7 @@ def edit_activations(
         if not bool(chosen.any()):
             return hidden
         changed = hidden.clone()
-        changed[chosen] = change(hidden[chosen])
+        changed[chosen] = change(hidden[chosen]).to(hidden)
         return changed
 
     with ExitStack() as hooks:

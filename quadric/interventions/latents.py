@@ -20,6 +20,7 @@ from quadric.interventions.axes import Axes, Placed, latent_axes
 from quadric.interventions.combining import Intervention, unit_and_norm
 from quadric.interventions.motion import Reach, nearest_steps, path_steps, reach, slide_steps
 from quadric.model import Dictionary, check_tokens
+from quadric.model.devices import Rows, device_of, exact, rows_on
 from quadric.model.forms import Directions
 from quadric.model.linear import token_scale
 
@@ -74,7 +75,7 @@ class Latent:
         more = ", …" if len(self.axes.eigenvalues) > 5 else ""
         return f"Latent {self.index} of {self.autoencoder.n_latents} (λ = {shown}{more})"
 
-    def value(self, x: Tensor, norms: Float[Tensor, " n"] | None = None) -> Float[Tensor, " n"]:
+    def value(self, x: Rows, norms: Float[Tensor, " n"] | None = None) -> Float[Tensor, " n"]:
         """z of the unit tokens, in float64, with the sign of the weights.
 
         Args:
@@ -85,14 +86,15 @@ class Latent:
         Returns:
             z of every token.
         """
+        x = rows_on(x, device_of(self.autoencoder))
         check_tokens(x, self.autoencoder.d_model)
-        exact = x.detach().double()
-        scale = exact.norm(dim=-1) if norms is None else norms.to(exact)
-        return self.axes.to(exact.device).place(exact / scale[:, None]).value
+        tokens = exact(x.detach())
+        scale = tokens.norm(dim=-1) if norms is None else norms.to(tokens)
+        return self.axes.to(tokens.device).place(tokens / scale[:, None]).value
 
-    def reach(self, x: Tensor) -> Reach:
+    def reach(self, x: Rows) -> Reach:
         """The smallest and the largest z that each token can be moved to; infinite where there is no bound."""
-        unit, _ = unit_and_norm(x, self.autoencoder.d_model)
+        unit, _ = unit_and_norm(rows_on(x, device_of(self.autoencoder)), self.autoencoder.d_model)
         axes = self.axes.to(unit.device)
         placed = axes.place(unit)
         return reach(axes.eigenvalues, placed.gradient, placed.value)
@@ -106,11 +108,11 @@ class Latent:
         return lambda x: self.value(x) < value
 
     @overload
-    def project(self, x: Tensor, *, to: Target, unreachable: Unreachable = ...) -> Tensor: ...
+    def project(self, x: Rows, *, to: Target, unreachable: Unreachable = ...) -> Tensor: ...
     @overload
     def project(self, x: None = None, *, to: Target, unreachable: Unreachable = ...) -> Intervention: ...
     def project(
-        self, x: Tensor | None = None, *, to: Target, unreachable: Unreachable = "raise"
+        self, x: Rows | None = None, *, to: Target, unreachable: Unreachable = "raise"
     ) -> Tensor | Intervention:
         """Move to the nearest point at which z has a given value.
 
@@ -136,10 +138,10 @@ class Latent:
         return self._moved(x, f"project(to={shown})", move)
 
     @overload
-    def slide(self, x: Tensor, *, by: float, axes: tuple[int, int] = ...) -> Tensor: ...
+    def slide(self, x: Rows, *, by: float, axes: tuple[int, int] = ...) -> Tensor: ...
     @overload
     def slide(self, x: None = None, *, by: float, axes: tuple[int, int] = ...) -> Intervention: ...
-    def slide(self, x: Tensor | None = None, *, by: float, axes: tuple[int, int] = (0, 1)) -> Tensor | Intervention:
+    def slide(self, x: Rows | None = None, *, by: float, axes: tuple[int, int] = (0, 1)) -> Tensor | Intervention:
         """Move along the level set in the plane of two axes, about the centre of the quadric; z stays the same.
 
         Args:
@@ -159,13 +161,13 @@ class Latent:
         )
 
     @overload
-    def ablate(self, x: Tensor, *, mode: Ablation = ..., rest: float | HasCalibration | None = ...) -> Tensor: ...
+    def ablate(self, x: Rows, *, mode: Ablation = ..., rest: float | HasCalibration | None = ...) -> Tensor: ...
     @overload
     def ablate(
         self, x: None = None, *, mode: Ablation = ..., rest: float | HasCalibration | None = ...
     ) -> Intervention: ...
     def ablate(
-        self, x: Tensor | None = None, *, mode: Ablation = "zero", rest: float | HasCalibration | None = None
+        self, x: Rows | None = None, *, mode: Ablation = "zero", rest: float | HasCalibration | None = None
     ) -> Tensor | Intervention:
         """Remove what a token has in the latent's own space, or bring z to its value at rest.
 
@@ -196,10 +198,10 @@ class Latent:
         return self._moved(x, f"ablate(mode={mode!r})", lambda placed, _: -placed.coordinates)
 
     @overload
-    def scale(self, x: Tensor, *, by: float) -> Tensor: ...
+    def scale(self, x: Rows, *, by: float) -> Tensor: ...
     @overload
     def scale(self, x: None = None, *, by: float) -> Intervention: ...
-    def scale(self, x: Tensor | None = None, *, by: float) -> Tensor | Intervention:
+    def scale(self, x: Rows | None = None, *, by: float) -> Tensor | Intervention:
         """Multiply the coordinates on the latent's axes; 1 changes nothing, and 0 is `ablate`.
 
         A form without linear part is multiplied by the square of the factor. To multiply z itself, use
@@ -216,7 +218,7 @@ class Latent:
         return self._moved(x, f"scale(by={by:g})", lambda placed, _: (by - 1) * placed.coordinates)
 
     @torch.no_grad()
-    def path(self, x: Tensor, end: Tensor, shares: Sequence[float]) -> Float[Tensor, "s n d"]:
+    def path(self, x: Rows, end: Rows, shares: Sequence[float]) -> Float[Tensor, "s n d"]:
         """Points on the way from each token towards another, along the level set of the first: z stays the same.
 
         The coordinates on the latent's axes go to those of `end`, along great circles and boosts (see
@@ -231,6 +233,7 @@ class Latent:
         Returns:
             One batch of activations for every share.
         """
+        x, end = (rows_on(each, device_of(self.autoencoder)) for each in (x, end))
         unit, norms = unit_and_norm(x, self.autoencoder.d_model)
         axes = self.axes.to(unit.device)
         start = axes.place(unit)
@@ -246,12 +249,10 @@ class Latent:
                     f"no path joins the two ends of token {int((~steps.isfinite()).nonzero()[0, 0])}: they are on "
                     "different sheets of the hyperboloid, or exactly opposite each other; choose another end"
                 )
-            points.append(x + (norms * (steps @ axes.basis.mT)).to(x.dtype))
+            points.append(x + (norms * (steps @ axes.basis.mT)).to(x))
         return torch.stack(points)
 
-    def _moved(
-        self, x: Tensor | None, description: str, move: Callable[[Placed, Axes], Tensor]
-    ) -> Tensor | Intervention:
+    def _moved(self, x: Rows | None, description: str, move: Callable[[Placed, Axes], Tensor]) -> Tensor | Intervention:
         intervention = Intervention(self.autoencoder, self.index, self.axes, description, move)
         return intervention if x is None else intervention(x)
 
@@ -309,16 +310,17 @@ def clamp(autoencoder: Dictionary, latent: int, to: float, *, in_norms: bool = F
     directions = autoencoder.forms()
     if not isinstance(directions, Directions):
         raise ValueError(f"the latents of a '{autoencoder.kind}' are no directions; use ae.latent({latent}).project")
-    direction, read_as = directions.writes.detach()[latent].double(), directions.input
+    direction, read_as, place = exact(directions.writes.detach()[latent]), directions.input, device_of(autoencoder)
 
     @torch.no_grad()
     def change(x: Tensor) -> Tensor:
-        read = autoencoder.prepare(x.to(direction.device))
-        norms = x.to(direction.device).double().norm(dim=-1)
+        x = rows_on(x, place)
+        read = autoencoder.prepare(x)
+        norms = exact(x).norm(dim=-1)
         own_scale = token_scale(read_as, read) / autoencoder.lengths_of(read)
-        scale = norms * own_scale[:, 0].double()
+        scale = norms * exact(own_scale[:, 0])
         target = to * (norms if in_norms else scale)
-        moved: Tensor = (target - scale * autoencoder.encode(read)[:, latent].double())[:, None] * direction
+        moved: Tensor = (target - scale * exact(autoencoder.encode(read)[:, latent]))[:, None] * direction
         return x + moved.to(x)
 
     return change

@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from quadric.model.devices import Rows, rows_on
 from quadric.model.dictionary import Autoencoder, Group, Moved, TokenErrors
 from quadric.model.forms import Forms
 from quadric.model.lens import AffineLens, Lens, PaperLens
@@ -145,7 +146,7 @@ class BilinearAutoencoder(Autoencoder):
         """Share of C that may differ from zero."""
         return self.mixing.n_entries / (self.n_latents * self.n_hidden)
 
-    def encode(self, tokens: Tensor) -> Float[Tensor, "n k"]:
+    def encode(self, tokens: Rows) -> Float[Tensor, "n k"]:
         """Latents z = x̃ᵀW̃x̃ of tokens as the lens shows them; `loss` and `density` scale x̃ to unit norm first.
 
         The paper's lens shows a token at its own scale, so z grows with ‖x‖². An affine lens shows the unit token.
@@ -156,6 +157,7 @@ class BilinearAutoencoder(Autoencoder):
         Returns:
             Signed latents (n, k).
         """
+        tokens = rows_on(tokens, self.left.device)
         check_tokens(tokens, self.d_model)
         return self._latents(self.lens(tokens.to(working_dtype(tokens.dtype, self.left.dtype))))
 
@@ -217,8 +219,9 @@ class BilinearAutoencoder(Autoencoder):
         return self.lens.vector_from(((weights * right[:, -1]) @ left + (weights * left[:, -1]) @ right) / 2)
 
     @torch.no_grad()
-    def rebuild_by_rank_one(self, tokens: Tensor) -> Float[Tensor, "n d"]:
+    def rebuild_by_rank_one(self, tokens: Rows) -> Float[Tensor, "n d"]:
         """Like `rebuild`, by the leading eigenvector of the reconstruction, with its sign taken from the token."""
+        tokens = rows_on(tokens, self.left.device)
         unit = self.prepare(tokens)
         norms: Tensor = torch.linalg.vector_norm(tokens, dim=-1, keepdim=True, dtype=unit.dtype)
         return self.rank_one_vectors_of(unit, self.encode_prepared(unit)) * norms
@@ -313,7 +316,7 @@ class BilinearAutoencoder(Autoencoder):
         return Forms(left, right, self.mixing, self.lens).form(latent)
 
     @torch.no_grad()
-    def reconstruct(self, tokens: Tensor) -> Float[Tensor, "n d d"]:
+    def reconstruct(self, tokens: Rows) -> Float[Tensor, "n d d"]:
         """X̂ = Σ_i z_i W_i, materialized: n·d² numbers, so for small batches only.
 
         With an affine lens it is mapped back to the reconstruction of uuᵀ.

@@ -16,6 +16,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from quadric._io.results import facts_table
+from quadric.model.devices import Rows, device_of, rows_on
 from quadric.model.forms import Directions, Forms
 from quadric.model.lens import Lens, PaperLens
 from quadric.model.objective import (
@@ -121,9 +122,9 @@ class Dictionary(nn.Module, ABC):
 
     # What follows from these two.
 
-    def forward(self, tokens: Tensor) -> Float[Tensor, "n k"]:
+    def forward(self, tokens: Rows) -> Float[Tensor, "n k"]:
         """`encode`."""
-        return self.encode(tokens)
+        return self.encode(rows_on(tokens, device_of(self)))
 
     @property
     def token_length(self) -> float | None:
@@ -135,7 +136,7 @@ class Dictionary(nn.Module, ABC):
         """Whether it was trained on unit tokens, as every dictionary trained here."""
         return self.token_length == 1
 
-    def prepare(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+    def prepare(self, tokens: Rows, mask: Tensor | None = None) -> Tensor:
         """What the encoder expects of activations at their own length: the kept ones, checked, in working precision.
 
         They are scaled to unit norm unless the dictionary was trained elsewhere on another scale.
@@ -147,6 +148,7 @@ class Dictionary(nn.Module, ABC):
         Returns:
             Tokens for `encode`.
         """
+        tokens = rows_on(tokens, device_of(self))
         return prepare_tokens(tokens, self.d_model, self._dtype, mask, length=self.token_length)
 
     def lengths_of(self, prepared: Float[Tensor, "n d"]) -> Float[Tensor, "n 1"]:
@@ -190,10 +192,10 @@ class Dictionary(nn.Module, ABC):
             objective=(tokens - reconstruction).square().sum(-1),
         )
 
-    def error(self, tokens: Tensor, mask: Tensor | None = None) -> Float[Tensor, " n"]:
+    def error(self, tokens: Rows, mask: Tensor | None = None) -> Float[Tensor, " n"]:
         """Product-space error ‖X̂ − X‖²/‖X‖² per kept token; differentiable."""
-        tokens = self.prepare(tokens, mask)
-        return self.errors_of(tokens, self.encode_prepared(tokens)).product_space
+        prepared = self.prepare(tokens, mask)
+        return self.errors_of(prepared, self.encode_prepared(prepared)).product_space
 
     def density_offset(self) -> Float[Tensor, " k"] | None:
         """Subtracted from the latents before their density is measured, if not None."""
@@ -211,11 +213,11 @@ class Dictionary(nn.Module, ABC):
         """The latents as geometry sees them; None for a kind whose latents are neither forms nor directions."""
         return None
 
-    def rebuild_by_rank_one(self, tokens: Tensor) -> Float[Tensor, "n d"]:
+    def rebuild_by_rank_one(self, tokens: Rows) -> Float[Tensor, "n d"]:
         """`rebuild` by the paper's decoding, √λ₁v₁ of X̂ with the token's sign, where the kind has forms."""
-        return self.rebuild(tokens)
+        return self.rebuild(rows_on(tokens, device_of(self)))
 
-    def density(self, tokens: Tensor, mask: Tensor | None = None) -> Float[Tensor, " k"]:
+    def density(self, tokens: Rows, mask: Tensor | None = None) -> Float[Tensor, " k"]:
         """Hoyer density per latent over the kept tokens."""
         return hoyer_density(self.encode_prepared(self.prepare(tokens, mask)), self.density_offset())
 
@@ -344,7 +346,7 @@ class Autoencoder(Dictionary):
     # The methods below are public. Their arguments are plain tensors because `check_tokens` gives better messages than
     # a type checker would.
 
-    def encode(self, tokens: Tensor) -> Float[Tensor, "n k"]:
+    def encode(self, tokens: Rows) -> Float[Tensor, "n k"]:
         """Latents of tokens as they are given; `loss`, `error` and `density` pass them through `prepare` first.
 
         For the latents that the dictionary was trained with, encode `prepare(activations)`.
@@ -355,17 +357,19 @@ class Autoencoder(Dictionary):
         Returns:
             Signed latents (n, k).
         """
+        tokens = rows_on(tokens, device_of(self))
         check_tokens(tokens, self.d_model)
         return self.encode_prepared(tokens.to(working_dtype(tokens.dtype, self._dtype)))
 
     @torch.no_grad()
-    def rebuild(self, tokens: Tensor) -> Float[Tensor, "n d"]:
+    def rebuild(self, tokens: Rows) -> Float[Tensor, "n d"]:
         """Reconstruction x̂ of every token at the token's own scale, to replace it in the language model."""
+        tokens = rows_on(tokens, device_of(self))
         prepared = self.prepare(tokens)
         norms: Tensor = torch.linalg.vector_norm(tokens, dim=-1, keepdim=True, dtype=prepared.dtype)
         return self.vectors_of(prepared, self.encode_prepared(prepared)) * (norms / self.lengths_of(prepared))
 
-    def loss(self, tokens: Tensor, alpha: float | None = None, mask: Tensor | None = None) -> LossTerms:
+    def loss(self, tokens: Rows, alpha: float | None = None, mask: Tensor | None = None) -> LossTerms:
         """What the kind trains + alpha · mean density; differentiable.
 
         For another loss give `fit` its terms, or take them apart: `values_of(terms, ae.step(tokens))`.
@@ -382,6 +386,7 @@ class Autoencoder(Dictionary):
             Density(alpha, warmup=0) if isinstance(term, Density) and alpha is not None else term
             for term in self._own_loss()
         )
+        tokens = rows_on(tokens, device_of(self))
         kept = tokens if mask is None else tokens[checked_mask(mask, tokens)]
         total, values = values_of(loss, self.step(kept, loss))
         return LossTerms(total, values["error"], values["density"])

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from quadric.model.devices import copy_on
 from quadric.model.lens import Lens, PaperLens
 from quadric.model.mixing import Dense, Entries, Identity, Mixing, mixing_from_entries
 from quadric.model.settings import Input
@@ -60,6 +61,16 @@ class Forms:
     def same_factors(self) -> bool:
         """L = R."""
         return self.right is self.left
+
+    def to(self, device: torch.device) -> "Forms":
+        """The same forms on a device."""
+        if self.left.device == device:
+            return self
+        left = self.left.to(device)
+        right = left if self.same_factors else self.right.to(device)
+        return replace(
+            self, left=left, right=right, mixing=copy_on(self.mixing, device), lens=copy_on(self.lens, device)
+        )
 
     def moved(self, change: Callable[[Tensor], Tensor], lens: Lens | None = None) -> "Forms":
         """The same forms in other coordinates: `change` maps L and R, in double precision."""

@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from quadric.model.devices import exact
 from quadric.model.objective import check_tokens, unit_tokens
 from quadric.model.settings import LensKind
 
@@ -49,7 +50,7 @@ class TokenMoments(NamedTuple):
 def token_moments(tokens: Float[Tensor, "n d"]) -> TokenMoments:
     """The sums of one batch, in float64: a mean over many tokens must not depend on how they were batched."""
     check_tokens(tokens, tokens.shape[-1])
-    unit = unit_tokens(tokens).double()
+    unit = exact(unit_tokens(tokens))
     return TokenMoments(len(unit), unit.sum(0), unit.mT @ unit)
 
 

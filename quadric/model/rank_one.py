@@ -10,6 +10,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from quadric.model.devices import factored
+
 STEPS = 20
 RESTARTS = 20
 TOLERANCE = 1e-4
@@ -75,7 +77,7 @@ def _lanczos(left: Tensor, right: Tensor, weights: Tensor, start: Tensor) -> Lea
             projected[:, step, step + 1] = projected[:, step + 1, step] = beta
         # Once the space is exhausted only rounding errors are left; a zero vector leaves the result unchanged.
         vector = torch.where(beta > 1e-6, 1.0, 0.0).unsqueeze(-1) * image / beta.clamp_min(1e-30).unsqueeze(-1)
-    eigenvalues, eigenvectors = torch.linalg.eigh(projected)
+    eigenvalues, eigenvectors = factored(torch.linalg.eigh, projected)
     best = eigenvectors[:, :, -1]
     scale = eigenvalues.abs().amax(-1).clamp_min(1e-30)
     vectors = torch.nn.functional.normalize(_combined(basis, best), dim=-1)

@@ -62,7 +62,7 @@ def write_dictionary(folder: str | os.PathLike[str], dictionary: "Dictionary") -
     config_path = folder / CONFIG_NAME
     if config_path.exists():
         _read_config(config_path)  # raises if it is something else
-    blob = serialize_tensors({name: each.detach().contiguous() for name, each in dictionary.tensors().items()})
+    blob = serialize_tensors({name: each.detach().cpu().contiguous() for name, each in dictionary.tensors().items()})
     digest = hashlib.sha256(blob).hexdigest()
     weights = WeightsFile(file=f"weights-{digest[:12]}.safetensors", bytes=len(blob), sha256=digest)
     config = {

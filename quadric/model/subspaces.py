@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from quadric.model.devices import Rows
 from quadric.model.dictionary import Autoencoder
 from quadric.model.forms import Forms
 from quadric.model.lens import AffineLens, Lens
@@ -100,7 +101,7 @@ class SubspaceAutoencoder(Autoencoder):
         energies = self.coordinates(tokens).square().sum(-1)
         return energies * self.fires(energies)
 
-    def encode(self, tokens: Tensor) -> Float[Tensor, "n k"]:
+    def encode(self, tokens: Rows) -> Float[Tensor, "n k"]:
         """z of the blocks that fire, and 0 of the others; of unit tokens, whatever the length of those given.
 
         Args:

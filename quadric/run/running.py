@@ -7,6 +7,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 import torch
 
@@ -23,6 +24,7 @@ from quadric.data import (
 )
 from quadric.data.models import chosen_device
 from quadric.data.provenance import ProvenanceError, StreamProvenance
+from quadric.data.settings import ModelDtype
 from quadric.model import Dictionary
 from quadric.model.storage import CONFIG_NAME, WEIGHTS_NAME
 from quadric.run.config import RunConfig, check_enough, check_text_suffices, read_run_config, write_run_config
@@ -170,7 +172,7 @@ def train_run(
     """
     is_first, checkpoints = current_processes().is_first, folder / CHECKPOINTS
     with only_writer(folder, "quadric train") if is_first else nullcontext():  # the others write nothing
-        config = (moved or Moved()).apply(read_run_config(folder))
+        config = _in_recorded_dtype((moved or Moved()).apply(read_run_config(folder)), folder / PROVENANCE)
         _check_processes(config)
         stream = open_stream(config, device=device) if stream is None else stream
         _check_same_source(stream, folder / PROVENANCE)
@@ -237,7 +239,21 @@ def make_learners(
 
 def _open_cache(config: RunConfig, device: str) -> ActivationCache:
     assert config.cache is not None
-    return ActivationCache(config.cache, expected=describe(config.reading, device=device))
+    stored = ActivationCache(config.cache).provenance
+    return ActivationCache(config.cache, expected=describe(_in_dtype(config.reading, stored), device=device))
+
+
+def _in_recorded_dtype(config: RunConfig, path: Path) -> RunConfig:
+    """The config with the data type of the model that a run began with, so that it continues on another device."""
+    if config.activations is None or not path.exists():
+        return config
+    return replace(config, activations=_in_dtype(config.activations, _read_provenance(path)))
+
+
+def _in_dtype(reading: ActivationConfig, recorded: StreamProvenance) -> ActivationConfig:
+    """`auto` depends on the device; what was recorded does not."""
+    known = recorded.model_dtype if reading.model_dtype == "auto" else None
+    return reading if known is None else replace(reading, model_dtype=cast(ModelDtype, known))
 
 
 def _check_same_source(stream: ActivationStream, path: Path) -> None:

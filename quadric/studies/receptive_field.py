@@ -87,7 +87,7 @@ def log_receptive_field_share(eigenvalues: Float[Tensor, " r"], threshold: float
         -21.49
     """
     _check_width(d_model)
-    values = eigenvalues.double()
+    values = eigenvalues.detach().cpu().double()
     if len(values) > d_model:
         raise ValueError(f"{len(values)} eigenvalues exceed d_model={d_model}; give the width of the tokens")
     values = values[values != 0]

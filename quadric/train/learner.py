@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from quadric.model import Dictionary, Term, values_of
+from quadric.model.devices import CPU, device_of
 from quadric.train.distributed import average_gradients, current_processes
 from quadric.train.optimizers import Optimizers
 from quadric.train.settings import ROWS, Training
@@ -91,7 +92,7 @@ class Learner:
 
     def _on_device(self, batch: Tensor) -> Tensor:
         """The batch on the parameters' device; from pinned memory the copy overlaps with the GPU's work."""
-        return batch.to(next(self.dictionary.parameters()).device, non_blocking=True)
+        return batch.to(device_of(self.dictionary), non_blocking=batch.device == CPU and batch.is_pinned())
 
     def _check_finite(self, numbers: list[float]) -> None:
         if not all(map(isfinite, numbers)):

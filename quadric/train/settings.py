@@ -38,8 +38,8 @@ class Training:
     """Momentum of Muon."""
     gradient_dtype: GradientDtype = "auto"
     """Number type of the products that give the gradients of L, R and dense C: bfloat16 is faster on hardware that has
-    it, and rounds gradients, never the error. auto is bfloat16 on CUDA devices, and float32 elsewhere. Unless auto
-    chose it, Muon runs its rounds on a dense C in bfloat16 too."""
+    it, and rounds gradients, never the error. auto is bfloat16 on GPUs that have it in hardware, and float32 elsewhere.
+    Unless auto chose it, Muon runs its rounds on a dense C in bfloat16 too."""
     checkpoint_every: int | None = None
     """Steps between checkpoints; by default a quarter of all steps, and at most 256."""
     keep_checkpoints: int = 2

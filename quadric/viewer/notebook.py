@@ -20,6 +20,7 @@ from quadric.geometry import Centre, Form
 from quadric.geometry.centring import as_read, has_own_centre, prepared
 from quadric.geometry.quadrics import LatentFrame, form_frame, latent_frame
 from quadric.model import Dictionary
+from quadric.model.devices import exact
 from quadric.model.lens import token_moments
 from quadric.model.objective import check_tokens, unit_tokens
 from quadric.viewer import writer
@@ -132,7 +133,7 @@ def _of_latent(autoencoder: Dictionary, latent: int | None, data: Evidence | Ten
 def _centre_of_rows(autoencoder: Dictionary, rows: Tensor) -> Centre:
     """Mean and covariance of rows as the dictionary reads them."""
     if autoencoder.is_linear:
-        read = as_read(autoencoder, prepared(autoencoder, rows)).double()
+        read = exact(as_read(autoencoder, prepared(autoencoder, rows)))
         return Centre(read.mean(0), torch.cov(read.mT, correction=0))
     moments = token_moments(rows)
     return Centre(moments.mean, moments.covariance)
@@ -204,7 +205,7 @@ def _points_of_rows(
 ) -> dict[str, Any]:
     """Rows of a tensor as they are read: z, and coordinates about the centre on the axes of a latent or form."""
     chosen = strongest_and_sampled(values - rest, MOST_ROWS, seed)
-    v = frame.centring.coordinates(read(rows[chosen.to(rows.device)]).double().cpu())
+    v = frame.centring.coordinates(read(rows[chosen.to(rows.device)]).cpu().double())
     return {
         "values": _rounded(values[chosen].numpy()),
         "coordinates": _rounded((v @ frame.axes).mT.numpy()),

@@ -202,7 +202,7 @@ def _word_vectors(
     mask = torch.arange(tokens.shape[1]) < lengths[:, None]
     found = capture(model, points, tokens.to(model.device), mask.to(model.device))
     rows = torch.arange(len(ids))
-    return {name: vectors[rows, lengths - 1].double().cpu() for name, vectors in found.items()}
+    return {name: vectors[rows, lengths - 1].cpu().double() for name, vectors in found.items()}
 
 
 def corpus_vectors(stream: LiveStream, concepts: list[Concept], n_tokens: int) -> CorpusTokens:
@@ -213,7 +213,7 @@ def corpus_vectors(stream: LiveStream, concepts: list[Concept], n_tokens: int) -
     for forward in stream.passes():
         batch = forward.batch
         for name, rows in batch.activations.items():
-            vectors[name].append(rows.double().cpu())
+            vectors[name].append(rows.cpu().double())
         place = (batch.sequences - forward.sequences.first, batch.positions)
         is_word.append(torch.stack([ends_with(forward.sequences.tokens, each)[place] for each in words]).cpu())
         done += len(batch)

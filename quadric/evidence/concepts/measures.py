@@ -75,6 +75,7 @@ def captured_shares(
 ) -> tuple[Float[Tensor, "c k"], Tensor]:
     """tr U_iᵀSU_i of every latent for each concept, and the rank of each latent."""
     forms = latents if isinstance(latents, Forms) else latents.forms()
+    variances = [variance.cpu() for variance in variances]
     if isinstance(forms, Directions):
         directions = forms.writes.cpu().double()
         unit = directions / torch.linalg.vector_norm(directions, dim=-1, keepdim=True).clamp(min=1e-30)
@@ -120,13 +121,13 @@ def best_captures(
 
 def most_captured(variance: Float[Tensor, "d d"], rank: int) -> float:
     """Sum of the leading `rank` eigenvalues of S."""
-    leading: Tensor = torch.linalg.eigvalsh(variance).flip(0)[:rank]
+    leading: Tensor = torch.linalg.eigvalsh(variance.cpu()).flip(0)[:rank]
     return leading.sum().item()
 
 
 def best_random_subspace(variance: Float[Tensor, "d d"], rank: int, count: int, seed: int) -> float:
     """Largest share captured by any of `count` random subspaces."""
-    generator = torch.Generator().manual_seed(seed)
+    generator, variance = torch.Generator().manual_seed(seed), variance.cpu()
     best = 0.0
     for start in range(0, count, BLOCK):
         shape = (min(BLOCK, count - start), len(variance), rank)

@@ -16,6 +16,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from quadric.model.devices import CPU, has_bfloat16, has_csr
+
 SMALLEST_BLOCK = 256
 MOST_BLOCKS = 8
 COLUMNS_AT_ONCE = 512
@@ -85,7 +87,7 @@ def symmetric_part(matrix: Float[Tensor, "m m"], rows: slice) -> Float[Tensor, "
 def gradient_products_in(dtype: str) -> Iterator[None]:
     """Compute gradients of L, R and dense C from factors of this type, in the whole process.
 
-    float32, bfloat16, or auto: bfloat16 on CUDA devices and float32 elsewhere.
+    float32, bfloat16, or auto: bfloat16 where the device has it in hardware, and float32 elsewhere.
 
     Not a context variable: autograd runs the backward pass of a GPU in threads of its own, which would not see it.
     """
@@ -130,7 +132,7 @@ def symmetric_gradient_product(left: Float[Tensor, "m n"], right: Float[Tensor, 
 
 def _is_rounded(target: Tensor) -> bool:
     dtype = _chosen[-1]
-    wanted = dtype == "bfloat16" or (dtype == "auto" and target.device.type == "cuda")
+    wanted = dtype == "bfloat16" or (dtype == "auto" and has_bfloat16(target.device))
     return wanted and target.dtype == torch.float32
 
 
@@ -231,6 +233,9 @@ def csr_product(
     sparse: Tensor, dense: Float[Tensor, "cols m"], out: Float[Tensor, "rows m"] | None = None
 ) -> Float[Tensor, "rows m"]:
     """C @ D into preallocated memory: the `@` operator would fill and copy a second result of the same size."""
+    if sparse.device != dense.device:  # that device has no CSR
+        product = csr_product(sparse, dense.to(sparse.device))
+        return product.to(dense.device) if out is None else out.copy_(product)
     if out is None:
         out = torch.empty(sparse.shape[0], dense.shape[1], dtype=dense.dtype, device=dense.device)
     return torch.addmm(out, sparse, dense, beta=0, out=out)
@@ -249,15 +254,21 @@ def sampled_product(
 ) -> Float[Tensor, " nnz"]:
     """The entries of a dense product at the pattern's positions; no others are computed."""
     blank = csr_matrix(left.new_zeros(len(pattern.columns)), pattern)
-    product: Tensor = torch.sparse.sampled_addmm(blank, left.contiguous(), right, beta=0.0)
-    return product.values()
+    place = blank.device
+    product: Tensor = torch.sparse.sampled_addmm(blank, left.contiguous().to(place), right.to(place), beta=0.0)
+    return product.values().to(left.device)
 
 
 def csr_matrix(values: Float[Tensor, " nnz"], pattern: CsrPattern) -> Tensor:
-    """The matrix as a torch sparse CSR tensor."""
+    """The matrix as a torch sparse CSR tensor; on the CPU where the device of the values has none."""
+    place = values.device if has_csr(values.device) else CPU
     with warnings.catch_warnings():
         # torch warns once per process that its CSR layout is beta; every use here is tested against dense products.
         warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta", UserWarning)
         return torch.sparse_csr_tensor(
-            pattern.row_starts, pattern.columns, values, pattern.shape, check_invariants=False
+            pattern.row_starts.to(place),
+            pattern.columns.to(place),
+            values.to(place),
+            pattern.shape,
+            check_invariants=False,
         )

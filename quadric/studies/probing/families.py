@@ -27,6 +27,7 @@ from quadric.geometry.comparison import NULL_SEED
 from quadric.geometry.dictionary import require_forms
 from quadric.geometry.similarity import randomly_initialized
 from quadric.model import Dictionary, TopK
+from quadric.model.devices import device_of, exact_device
 from quadric.model.forms import Directions, Forms
 from quadric.model.lens import AffineLens
 
@@ -107,8 +108,9 @@ def random_like(autoencoder: Dictionary, seed: int) -> Dictionary | None:
         subtract_decoder_bias=directions.subtracts_bias,
     )
     made = settings.build(autoencoder.d_model, seed=seed)
-    tensors = made.tensors() | {"decoder_bias": directions.bias.detach().clone()}
-    return settings.restore(made.d_model, {name: t.detach() for name, t in tensors.items()}, seed=seed)
+    tensors = made.tensors() | {"decoder_bias": directions.bias.detach().cpu().clone()}
+    restored = settings.restore(made.d_model, {name: t.detach() for name, t in tensors.items()}, seed=seed)
+    return restored.to(device_of(autoencoder))
 
 
 @torch.no_grad()
@@ -129,7 +131,8 @@ def _of_part(autoencoder: Dictionary, part: Callable[[Dictionary, Centring, Tens
     def features(tokens: Tensor, is_train: Tensor) -> Tensor:
         centring = centring_of(autoencoder, tokens[is_train].double().mean(0))
         blocks = torch.split(tokens.double(), TOKENS_AT_ONCE)
-        return torch.cat([part(autoencoder, centring, block).float() for block in blocks])
+        place = exact_device(device_of(autoencoder))
+        return torch.cat([part(autoencoder, centring, block.to(place)).float().cpu() for block in blocks])
 
     return features
 

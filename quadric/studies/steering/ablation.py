@@ -23,9 +23,10 @@ from quadric.data.models import LanguageModel
 from quadric.evaluation.measures import Interval, student_interval
 from quadric.evidence import Evidence
 from quadric.geometry.neighbours import redundancy
-from quadric.interventions.combining import Intervention
+from quadric.interventions.combining import Intervention, unit_and_norm
 from quadric.interventions.latents import Latent
 from quadric.model import Dictionary
+from quadric.model.devices import exact
 from quadric.model.objective import unit_tokens
 from quadric.studies.steering.measures import divergence
 from quadric.studies.steering.methods import Change, project_along, rotated
@@ -131,6 +132,7 @@ def ablation_study(
         >>> len(rows)
         2
     """
+    sequences = sequences.to(model.device)
     fires = _firing(model, point, autoencoder, evidence, sequences)
     done = {row.latent: row for row in known}
     ranked = sparsest_distinct(autoencoder, evidence)
@@ -246,8 +248,8 @@ class _OneLatent:
         axes = rotated(latent.axes, torch.Generator().manual_seed(seed + latent.index))
         if mode == "zero":
             return Intervention(self.autoencoder, latent.index, axes, "turned", lambda placed, _: -placed.coordinates)
-        read = self.known[:, 1:].flatten(0, 1).double()
-        median = float(axes.place(read / read.norm(dim=1, keepdim=True)).value.median())
+        unit, _ = unit_and_norm(self.known[:, 1:].flatten(0, 1), self.autoencoder.d_model)
+        median = float(axes.to(unit.device).place(unit).value.median())
         return project_along(self.autoencoder, axes, median)
 
     def harm(self, change: Change) -> Harm:
@@ -260,4 +262,4 @@ class _OneLatent:
 
 
 def _mean(values: Float[Tensor, "s l"], where: Bool[Tensor, "s l"]) -> float:
-    return float(values[where].double().mean())
+    return float(exact(values[where]).mean())

@@ -124,7 +124,7 @@ class CorpusSpace:
 
     def whiten(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
         """y of activations, divided by √d, in float64."""
-        centred = unit_tokens(x).double().to(self.mean) - self.mean
+        centred = unit_tokens(x).to(self.mean) - self.mean
         whitened: Tensor = centred @ self.whitener / len(self.mean) ** 0.5
         return whitened
 

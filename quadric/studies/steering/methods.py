@@ -18,6 +18,7 @@ from quadric.interventions.combining import Intervention, unit_and_norm
 from quadric.interventions.latents import Latent, clamp
 from quadric.interventions.motion import nearest_steps
 from quadric.model import Dictionary
+from quadric.model.devices import exact
 from quadric.model.linear import LinearAutoencoder
 from quadric.model.objective import unit_tokens
 
@@ -91,16 +92,16 @@ def firing(latent: Latent, corpus: Float[Tensor, "n d"], rest: float, threshold:
 
 def mean_difference(corpus: Float[Tensor, "n d"], fires: Bool[Tensor, " n"]) -> Float[Tensor, " d"]:
     """Mean of the unit tokens on which the latent fires, minus the mean of the others."""
-    unit = unit_tokens(corpus).double()
+    unit, fires = unit_tokens(corpus).cpu().double(), fires.cpu()
     return unit[fires].mean(0) - unit[~fires].mean(0)
 
 
 def best_topk_latent(topk: LinearAutoencoder, corpus: Float[Tensor, "n d"], fires: Bool[Tensor, " n"]) -> int:
     """The linear latent whose activation correlates most with the firing of the quadratic one."""
     with torch.no_grad():
-        values = torch.cat([topk.encode(topk.prepare(part)).double() for part in torch.split(corpus, 2048)])
+        values = torch.cat([topk.encode(topk.prepare(part)).cpu().double() for part in torch.split(corpus, 2048)])
     values = values - values.mean(0)
-    wanted = fires.double() - fires.double().mean()
+    wanted = fires.cpu().double() - fires.cpu().double().mean()
     covariance = wanted @ values
     return int((covariance / values.norm(dim=0).clamp(min=1e-12)).argmax())
 
@@ -110,7 +111,7 @@ def added(name: str, direction: Float[Tensor, " d"]) -> Method:
     unit = direction / direction.norm()
 
     def at(dose: float) -> Change:
-        return lambda x: x + (dose * x.double().norm(dim=-1, keepdim=True) * unit.to(x.device)).to(x.dtype)
+        return lambda x: x + (dose * exact(x).norm(dim=-1, keepdim=True).cpu() * unit).to(x)
 
     return Method(name, at, LENGTHS, zero_is_nothing=True)
 
@@ -123,7 +124,8 @@ def clamped(topk: LinearAutoencoder, latent: int) -> Method:
 def random_quadric(latent: Latent, corpus: Float[Tensor, "n d"], to: float, generator: torch.Generator) -> Method:
     """The same form turned by a random rotation about the centre: same spectrum, other axes."""
     axes = rotated(latent.axes, generator)
-    median = float(axes.place(unit_and_norm(corpus, corpus.shape[1])[0]).value.median())
+    unit, _ = unit_and_norm(corpus, corpus.shape[1])
+    median = float(axes.to(unit.device).place(unit).value.median())
     own = float(latent.value(corpus).median())
 
     def at(dose: float) -> Change:
