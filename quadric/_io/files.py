@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import re
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -107,12 +108,24 @@ def sha256_of_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def read_regular(path: Path, largest: int = LARGEST_JSON) -> bytes:
+    """The content of a stored file, which must be a regular one of limited size.
+
+    A reader waits for ever for a pipe that nobody writes to, and a device such as /dev/zero never ends.
+    """
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise ValueError(f"{path} is not a regular file; replace it by a copy of the file that belongs there")
+    if status.st_size > largest:
+        raise ValueError(f"{path} has {status.st_size:,} bytes, more than the {largest:,} that are read")
+    with path.open("rb") as file:
+        return file.read(status.st_size)  # and no more, should it grow
+
+
 def read_json(path: Path, remedy: str) -> Any:
     """Read a JSON file; whatever is wrong with it, the error is one line with the file and the remedy."""
     try:
-        if (size := path.stat().st_size) > LARGEST_JSON:
-            raise ValueError(f"{size:,} bytes")
-        content = path.read_bytes()
+        content = read_regular(path)
         values = json.loads(content)
         if b"\\u" in content:
             json.dumps(values, ensure_ascii=False).encode()  # raises for half of a surrogate pair, which is no text

@@ -86,7 +86,7 @@ def _keep(found: "list[Evaluation]") -> None:
 
     try:
         keep_in_runs(found)
-    except OSError as problem:
+    except (OSError, ValueError) as problem:
         say(f"quadric: not kept in the run folder ({problem}); quadric site will not show it", file=sys.stderr)
 
 
@@ -94,8 +94,9 @@ def _print(found: "list[Evaluation]", console: "Console") -> None:
     for number, each in enumerate(found, 1):
         console.print(f"{number:>3}  {each.run}: {each.name}", soft_wrap=True, highlight=False)
     console.print(_table(found))
+    part = "training" if found[0].split == "train" else "held-out"
     console.print(
-        f"Error: ‖X̂ − xxᵀ‖²/‖xxᵀ‖² on {found[0].measures.n_tokens:,} held-out tokens, 95 % interval over sequences. "
+        f"Error: ‖X̂ − xxᵀ‖²/‖xxᵀ‖² on {found[0].measures.n_tokens:,} {part} tokens, 95 % interval over sequences. "
         "Dense: Hoyer density over 0.5. Dead: never reaches 1 % of the median latent."
     )
     console.print(_reference_table(found))

@@ -91,11 +91,9 @@ class Label:
     def _most_important(self, folder: Path, evidence: "Evidence") -> list[int]:
         from quadric.geometry import statistics
         from quadric.interop.reading import read_dictionary
-        from quadric.model.storage import weights_sha256
 
         autoencoder = read_dictionary(folder)
-        if evidence.weights_sha256 != weights_sha256(autoencoder):
-            raise ValueError(f"the evidence is about other weights than {folder} holds; collect it again: quadric site")
+        evidence.check_weights(autoencoder)
         importance = statistics(autoencoder).importance
         found: list[int] = importance.argsort(descending=True, stable=True)[: self.top].tolist()
         return found

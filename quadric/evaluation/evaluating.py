@@ -12,17 +12,19 @@ from quadric.data import ActivationConfig, BatchSize, LiveStream, parse_hook_poi
 from quadric.data.forward import Replacement, predictions
 from quadric.data.hook_points import HookPoint
 from quadric.data.live_stream import ForwardPass
-from quadric.data.provenance import ProvenanceError, config_from
-from quadric.data.sources import as_activations
+from quadric.data.provenance import ROWS, ProvenanceError, config_from
+from quadric.data.sources import Activations, as_activations
 from quadric.evaluation.measures import ErrorAccumulator
 from quadric.evaluation.record import Evaluation, PredictionSums, Recovered, evaluation_of
 from quadric.evaluation.settings import EvaluationSettings
 from quadric.model import Dictionary
 from quadric.model.devices import exact
+from quadric.model.objective import float32_arithmetic
 
 BATCH_TOKENS = 4096
 
 
+@float32_arithmetic()
 def evaluate(
     autoencoder: Dictionary,
     x: Any,
@@ -50,9 +52,10 @@ def evaluate(
         >>> report.error < 1
         True
     """
+    if tokens is not None and tokens < 1:
+        raise ValueError(f"tokens={tokens} is not positive; give how many rows to measure on, or leave it out for all")
     source = as_activations(x)
-    own = autoencoder.provenance.hook_point
-    point = source.sole_hook_point(hook_point or (own if own in source.hook_points else None))
+    point = _point_to_read(autoencoder, source, hook_point)
     accumulator = ErrorAccumulator(autoencoder)
     total = getattr(source, "__len__", lambda: tokens or 0)()
     with progress_bar(shown=progress) as report:
@@ -63,7 +66,19 @@ def evaluate(
             report("evaluate", accumulator.n_tokens, tokens or total, "tokens")
             if tokens is not None and accumulator.n_tokens >= tokens:
                 break
-    return evaluation_of(autoencoder, accumulator.measures(), hook_point=point)
+    return evaluation_of(autoencoder, accumulator.measures(), source.provenance, hook_point=point)
+
+
+def _point_to_read(autoencoder: Dictionary, source: Activations, wanted: str | None) -> str:
+    """The hook point that was asked for, or the autoencoder's own; rows of a tensor have none."""
+    own = autoencoder.provenance.hook_point
+    point = source.sole_hook_point(wanted or (own if own in source.hook_points else None))
+    if wanted is None and point != own and ROWS not in (point, own or ROWS):
+        raise ValueError(
+            f"the activations are those of {point}, but the dictionary reads {own}; give activations of {own}, or "
+            f"hook_point={point!r} to measure it on these"
+        )
+    return point
 
 
 class Candidate(NamedTuple):
@@ -79,6 +94,7 @@ class Candidate(NamedTuple):
         return self.autoencoder.provenance.hook_point
 
 
+@float32_arithmetic()
 def evaluate_on_text(
     candidates: list[Candidate],
     settings: EvaluationSettings,
@@ -133,6 +149,7 @@ def _evaluate(
         evaluation_of(
             each.autoencoder,
             measuring.measures(),
+            stream.provenance,
             run=each.run,
             name=each.name,
             hook_point=each.hook_point,

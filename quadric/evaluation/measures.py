@@ -17,6 +17,7 @@ from torch import Tensor
 from quadric.evaluation.blocks import BlockAccumulator, BlockErrors, can_be_split
 from quadric.geometry.neighbours import redundancy
 from quadric.model import Dictionary
+from quadric.model.devices import device_of
 from quadric.model.fast.products import slices
 from quadric.model.objective import density_from_norms, density_norms
 
@@ -34,6 +35,8 @@ TOKENS_PER_LATENT = 4
 """Fewer basis tokens than this per latent would fit the sample and not the tokens."""
 FEWEST_TOKENS, MOST_TOKENS = 8_192, 32_768
 """Tokens that the floor is measured on, half of them for the basis: eight per latent within these bounds."""
+SAMPLE_AT_ONCE = 4096
+"""Tokens of the sample that are encoded together."""
 FLOOR_ITERATIONS = 8
 EXTRA_DIRECTIONS = 16
 """Directions carried beside the wanted ones, so that the last of those converge too."""
@@ -80,7 +83,8 @@ class Measures(NamedTuple):
     """Latents whose form is that of an earlier one, |cosine| over 0.95."""
     n_distinct: int | None
     blocks: BlockErrors | None
-    """Error of the constant, linear and quadratic part; None where the dictionary is too large to split."""
+    """Error of the constant, linear and quadratic part, on the tokens of the floor, drawn by their content; None where
+    the dictionary is too large to split."""
     floor: float | None
     """Error of PCA of xxᵀ with as many components as latents; None where there are too few tokens to say."""
     by_active: list[ActiveError]
@@ -96,10 +100,8 @@ class ErrorAccumulator:
         self.errors: list[Tensor] = []
         self.sequences: list[Tensor] = []
         self.positions: list[Tensor] = []
-        self.blocks: BlockAccumulator | None = None
-        self.by_active: list[ActiveError] = []
-        self.sample: list[Tensor] = []
-        """Unit tokens for the floor."""
+        self.sample = TokenSample(floor_tokens(autoencoder.n_latents))
+        """Prepared tokens for what is not measured on all."""
 
     @torch.no_grad()
     def add(self, tokens: Float[Tensor, "n d"], sequences: Int[Tensor, " n"], positions: Int[Tensor, " n"]) -> None:
@@ -113,23 +115,22 @@ class ErrorAccumulator:
         reach = (latents if offset is None else latents - offset).abs().amax(0).cpu()
         self.largest = torch.maximum(self.largest.to(reach), reach)
         errors = autoencoder.errors_of(prepared, latents).product_space
-        unit = prepared / autoencoder.lengths_of(prepared)
-        if not self.n_tokens:
-            self._open(unit.mean(0), prepared, latents)
-        if self.blocks is not None:
-            self.blocks.add(prepared, latents, errors)
-        if self.n_tokens < floor_tokens(autoencoder.n_latents):
-            self.sample.append(unit.float().cpu())
+        self.sample.add(tokens.cpu(), prepared.cpu())
         self.errors.append(errors.cpu().double())
         self.sequences.append(sequences.cpu())
         self.positions.append(positions.cpu())
         self.n_tokens += len(tokens)
 
-    def _open(self, centre: Tensor, prepared: Float[Tensor, "n d"], latents: Float[Tensor, "n k"]) -> None:
-        """What is decided by the first batch: the centre of the tokens, and the curve over active latents."""
-        if can_be_split(self.autoencoder):
-            self.blocks = BlockAccumulator(self.autoencoder, centre)
-        self.by_active = error_by_active(self.autoencoder, prepared[:ACTIVE_TOKENS], latents[:ACTIVE_TOKENS])
+    @torch.no_grad()
+    def _block_errors(self, tokens: Float[Tensor, "n d"], unit: Float[Tensor, "n d"]) -> BlockErrors | None:
+        """Errors by block of the sample, about its own centre."""
+        if not can_be_split(self.autoencoder):
+            return None
+        blocks = BlockAccumulator(self.autoencoder, unit.mean(0))
+        for some in torch.split(tokens, SAMPLE_AT_ONCE):
+            latents = self.autoencoder.encode_prepared(some)
+            blocks.add(some, latents, self.autoencoder.errors_of(some, latents).product_space)
+        return blocks.result()
 
     def measures(self) -> Measures:
         """Measures over all batches so far."""
@@ -137,6 +138,8 @@ class ErrorAccumulator:
             raise ValueError("there are no held-out tokens to measure on; use more text or a larger held_out_fraction")
         errors, positions = torch.cat(self.errors), torch.cat(self.positions)
         density = density_from_norms(self.l1, self.l2_squared, self.n_tokens)
+        sample = self.sample.kept.to(device_of(self.autoencoder))
+        unit, some = sample / self.autoencoder.lengths_of(sample), sample[:ACTIVE_TOKENS]
         alive = self.largest[self.largest > 0]
         limit = DEAD * alive.median() if len(alive) else torch.ones(())
         dead = self.largest < limit
@@ -152,10 +155,37 @@ class ErrorAccumulator:
             n_empty=None if forms is None else int(forms.empty.sum()),
             n_copies=None if forms is None else int(forms.copy.sum()),
             n_distinct=None if forms is None else forms.n_distinct,
-            blocks=None if self.blocks is None else self.blocks.result(),
-            floor=product_space_floor(torch.cat(self.sample), self.autoencoder.n_latents),
-            by_active=self.by_active,
+            blocks=self._block_errors(sample, unit),
+            floor=product_space_floor(unit.float().cpu(), self.autoencoder.n_latents),
+            by_active=error_by_active(self.autoencoder, some, self.autoencoder.encode_prepared(some)),
         )
+
+
+class TokenSample:
+    """The tokens of smallest hash: a random sample, which is the same in whichever order they come."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.hashes = torch.empty(0, dtype=torch.int64)
+        self.kept = torch.empty(0)
+        """The sample as it was prepared, by ascending hash."""
+
+    def add(self, tokens: Float[Tensor, "n d"], prepared: Float[Tensor, "n d"]) -> None:
+        """Offer tokens to the sample, which keeps them as they were prepared."""
+        hashes = torch.cat([self.hashes, content_hashes(tokens)])
+        order = hashes.argsort(stable=True)[: self.size]
+        kept = torch.cat([self.kept, prepared]) if len(self.kept) else prepared
+        self.hashes, self.kept = hashes[order], kept[order]
+
+
+def content_hashes(rows: Float[Tensor, "n d"], seed: int = 0) -> Int[Tensor, " n"]:
+    """A hash of the values of every row: equal for equal rows, and as good as random for others."""
+    generator = torch.Generator().manual_seed(seed)
+    odd = torch.randint(-(2**62), 2**62, (rows.shape[1],), generator=generator) * 2 + 1
+    bits = (rows.float() + 0.0).contiguous().view(torch.int32).long()  # + 0.0: −0 and 0 are the same number
+    sums = (bits * odd.to(bits.device)).sum(-1)  # modulo 2⁶⁴
+    mixed = (sums ^ (sums >> 32 & 2**32 - 1)) * -7046029254386353131  # the golden ratio, as in splitmix64
+    return mixed ^ (mixed >> 29 & 2**35 - 1)  # & because >> repeats the sign
 
 
 def bootstrap_interval(errors: Float[Tensor, " n"], sequences: Int[Tensor, " n"], seed: int = 0) -> Interval:

@@ -24,15 +24,20 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from quadric._io.files import read_json
+from quadric._io.files import read_json, write_atomically
 from quadric._io.results import csv_of_rows, facts_table, write_result
+from quadric.data.provenance import StreamProvenance
 from quadric.evaluation.blocks import BlockErrors, Blocks
 from quadric.evaluation.measures import Measures
 from quadric.model import Dictionary
 from quadric.model.devices import exact
+from quadric.model.storage import weights_sha256
 
 SETTINGS = ("run", "name", "kind", "n_latents", "n_hidden", "lens", "hook_point")
 """Columns that say what was evaluated."""
+MEASURED_ON = ("weights_sha256", "corpus", "corpus_revision", "split")
+"""Columns that say, with the hook point and the number of tokens, what the numbers are of."""
+HELD_OUT = "held_out"
 SHARES = ("density", "dense_share", "dead_share", "n_empty", "n_copies", "n_distinct", "floor")
 """Columns that are numbers of `Measures` of the same name."""
 IN_RUN = "evaluation.json"
@@ -115,6 +120,13 @@ class Evaluation:
     lens: str | None
     """Kind of the lens; None where the kind has none."""
     hook_point: str
+    weights_sha256: str
+    """Hash of the dictionary's tensors: the numbers are of these weights only."""
+    corpus: str | None
+    """Name of the text; None for rows of a tensor, as the two below."""
+    corpus_revision: str | None
+    split: str | None
+    """The part of the text."""
     measures: Measures
     recovered: Recovered | None
     """None if it was not requested."""
@@ -228,7 +240,7 @@ class Evaluation:
         """All numbers as one flat dictionary."""
         measures, recovered = self.measures, self.recovered
         row = {
-            **{name: getattr(self, name) for name in SETTINGS},
+            **{name: getattr(self, name) for name in (*SETTINGS, *MEASURED_ON)},
             "tokens": measures.n_tokens,
             "error": measures.error.mean,
             "error_low": measures.error.low,
@@ -264,6 +276,7 @@ class Evaluation:
 def evaluation_of(
     autoencoder: Dictionary,
     measures: Measures,
+    source: StreamProvenance,
     *,
     hook_point: str,
     run: str = "",
@@ -279,6 +292,10 @@ def evaluation_of(
         n_hidden=getattr(autoencoder, "n_hidden", None),
         lens=autoencoder.settings.lens_name,
         hook_point=hook_point,
+        weights_sha256=weights_sha256(autoencoder),
+        corpus=source.corpus,
+        corpus_revision=source.corpus_revision,
+        split=source.split,
         measures=measures,
         recovered=recovered,
     )
@@ -316,17 +333,36 @@ def write_evaluations(evaluations: list[Evaluation], path: Path) -> None:
 
 
 def keep_in_runs(evaluations: list[Evaluation]) -> None:
-    """Store each evaluation in its run folder, where the site reads it. A lone autoencoder has no run folder."""
+    """Store each evaluation in its run folder, where the site reads it. A lone autoencoder has no run folder.
+
+    Those of other autoencoders stay.
+    """
     for run in dict.fromkeys(each.run for each in evaluations):
         if (Path(run) / "run.json").is_file():
-            write_evaluations([each for each in evaluations if each.run == run], Path(run) / IN_RUN)
+            rows = {row["name"]: row for row in rows_in_run(Path(run))}
+            rows |= {each.name: each.as_json() for each in evaluations if each.run == run}
+            write_atomically(Path(run) / IN_RUN, (json.dumps(list(rows.values()), indent=1) + "\n").encode())
 
 
-def kept_in_run(run: Path, name: str) -> dict[str, Any] | None:
-    """Latest stored evaluation of one autoencoder of a run, or None."""
+def rows_in_run(run: Path) -> list[dict[str, Any]]:
+    """The latest evaluation of every autoencoder of a run that was evaluated, whatever it is of."""
     path = run / IN_RUN
-    remedy = "delete it, or run quadric evaluate again"
-    rows = read_json(path, remedy) if path.is_file() else []
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise ValueError(f"{path} is not a list of evaluations; {remedy}")
-    return next((row for row in rows if row.get("name") == name), None)
+    rows = read_json(path, _REMEDY) if path.is_file() else []
+    if not isinstance(rows, list) or not all(isinstance(row, dict) and {"name", "error"} <= row.keys() for row in rows):
+        raise ValueError(f"{path} is not a list of evaluations; {_REMEDY}")
+    return rows
+
+
+def kept_in_run(run: Path, name: str, autoencoder: Dictionary) -> dict[str, Any] | None:
+    """Latest stored evaluation of an autoencoder of a run on held-out text of its own corpus, or None.
+
+    One of other weights, such as those that the run had before it was trained further, is not that of the autoencoder.
+    """
+    expected = {"weights_sha256": weights_sha256(autoencoder), "split": HELD_OUT}
+    if (revision := autoencoder.provenance.corpus_revision) is not None:
+        expected["corpus_revision"] = revision
+    rows = (row for row in rows_in_run(run) if row["name"] == name)
+    return next((row for row in rows if expected.items() <= row.items()), None)
+
+
+_REMEDY = "delete it if it is of Quadric, and run quadric evaluate again"

@@ -28,6 +28,7 @@ from quadric.evidence.streams import hook_point_here, provenance_here
 from quadric.evidence.text import TextSource, length_of, text_behind, text_of
 from quadric.geometry import Decomposition
 from quadric.model import Dictionary
+from quadric.model.objective import float32_arithmetic
 
 STATE = "collecting.safetensors"
 BATCH_TOKENS = 4096
@@ -114,6 +115,7 @@ def collect_evidence(
     return evidence
 
 
+@float32_arithmetic()
 def collect_in_memory(
     autoencoder: Dictionary,
     stream: ActivationStream,
@@ -132,6 +134,7 @@ def collect_in_memory(
     return evidence_of(collector, text, provenance, _notes(collector.n_tokens, n_tokens))
 
 
+@float32_arithmetic()
 def collect_together(
     jobs: Sequence[Job],
     stream: ActivationStream,

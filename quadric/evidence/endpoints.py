@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 from urllib.parse import urlsplit
 
-from quadric._io.files import name_disk_errors
+from quadric._io.files import name_disk_errors, read_regular
 from quadric._io.terminal import one_line
 
 Api = Literal["openai", "anthropic"]
@@ -291,7 +291,7 @@ def _key(endpoint: Endpoint, prompt: str) -> str:
 def stored_answers(path: Path, name: str) -> dict[str, Any]:
     """Answers of earlier runs by key; a last line that was cut off is ignored."""
     known = {}
-    for line in path.read_bytes().split(b"\n") if path.is_file() else ():
+    for line in read_regular(path).split(b"\n") if path.is_file() else ():
         with suppress(ValueError, KeyError, TypeError, RecursionError):
             record = json.loads(line)
             known[str(record["key"])] = record[name]
@@ -300,6 +300,6 @@ def stored_answers(path: Path, name: str) -> dict[str, Any]:
 
 def _append(path: Path, record: dict[str, Any]) -> None:
     """Append an answer on a line of its own, even after one that was cut off."""
-    cut = path.is_file() and path.stat().st_size and not path.read_bytes().endswith(b"\n")
+    cut = path.is_file() and path.stat().st_size and not read_regular(path).endswith(b"\n")
     with name_disk_errors(path), path.open("a", encoding="utf-8") as file:
         file.write(("\n" if cut else "") + json.dumps(record, ensure_ascii=False) + "\n")

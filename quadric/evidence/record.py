@@ -12,7 +12,8 @@ import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int32, Int64
 
 from quadric.evidence.calibration import Calibration
-from quadric.model import Provenance
+from quadric.model import Dictionary, Provenance
+from quadric.model.storage import check_weights
 
 POSITIVE, NEGATIVE = 0, 1
 MISSING = -1
@@ -274,6 +275,10 @@ class Evidence:
         away = np.abs(self.points.values[latent] - self.calibration.rest[latent])
         limit = self.settings.firing_rms * np.sqrt(self.statistics.mean_square[latent])
         return np.asarray((self.points.places[latent] != MISSING) & (away > limit))
+
+    def check_weights(self, autoencoder: Dictionary) -> None:
+        """Raise if this is evidence about other weights."""
+        check_weights(self.weights_sha256, autoencoder, "the evidence", "collect it again for this dictionary")
 
     def __repr__(self) -> str:
         source = self.provenance.corpus or "rows of a tensor"

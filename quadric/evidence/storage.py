@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from quadric._io.array_file import load_stored, store_arrays
+from quadric._io.array_file import load_stored, replaced_arrays
 from quadric._io.files import name_disk_errors, read_versioned_json, remove_leftovers, write_atomically
 from quadric._io.records import record_from_json
 from quadric.evidence.calibration import Calibration
@@ -27,7 +27,7 @@ FORMAT = "quadric-evidence"
 FORMAT_VERSION = 2
 NAME = "evidence.json"
 AGAIN = "collect the evidence again: delete the folder, then quadric site"
-LEFTOVERS = r"(?:points|rest)-[0-9a-f]+\.safetensors|collecting\.safetensors|evidence\.json"
+LEFTOVERS = r"(?:points|rest)-[0-9a-f]+\.safetensors|collecting\.safetensors|evidence\.json|quadric-files\.json"
 """Files that a killed process may have left under temporary names."""
 
 Array = np.ndarray
@@ -61,26 +61,22 @@ def save_evidence(evidence: Evidence, folder: str | os.PathLike[str]) -> None:
 
 def _save(evidence: Evidence, folder: Path) -> None:
     remove_leftovers(folder, LEFTOVERS)
-    points = store_arrays(folder, "points", _arrays(evidence.points, ""))
-    rest = store_arrays(folder, "rest", _rest(evidence))
-    record = EvidenceFile(
-        format=FORMAT,
-        format_version=FORMAT_VERSION,
-        n_tokens=evidence.n_tokens,
-        weights_sha256=evidence.weights_sha256,
-        corpus_licence=evidence.corpus_licence,
-        notes=evidence.notes,
-        probabilities=list(evidence.statistics.probabilities),
-        settings=asdict(evidence.settings),
-        provenance=asdict(evidence.provenance),
-        labels=asdict(evidence.labels),
-        points=points,
-        rest=rest,
-    )
-    _write_record(folder, record)
-    for file in folder.glob("*.safetensors"):
-        if file.name.startswith(("points-", "rest-")) and file.name not in (points["file"], rest["file"]):
-            file.unlink()
+    with replaced_arrays(folder, NAME, FORMAT) as store:
+        record = EvidenceFile(
+            format=FORMAT,
+            format_version=FORMAT_VERSION,
+            n_tokens=evidence.n_tokens,
+            weights_sha256=evidence.weights_sha256,
+            corpus_licence=evidence.corpus_licence,
+            notes=evidence.notes,
+            probabilities=list(evidence.statistics.probabilities),
+            settings=asdict(evidence.settings),
+            provenance=asdict(evidence.provenance),
+            labels=asdict(evidence.labels),
+            points=store("points", _arrays(evidence.points, "")),
+            rest=store("rest", _rest(evidence)),
+        )
+        _write_record(folder, record)
 
 
 def load_evidence(folder: str | os.PathLike[str]) -> Evidence:

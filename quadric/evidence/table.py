@@ -16,7 +16,6 @@ from quadric._io.results import csv_text, rows_table
 from quadric._io.terminal import printable
 from quadric.geometry import Decomposition, statistics
 from quadric.model import Dictionary
-from quadric.model.storage import weights_sha256
 
 if TYPE_CHECKING:  # evidence imports the language-model packages, which a table of weights does not need
     from quadric.evidence import Evidence
@@ -148,8 +147,8 @@ def latents(
         True
         >>> table.to_csv("latents.csv")
     """
-    if evidence is not None and evidence.weights_sha256 != weights_sha256(autoencoder):
-        raise ValueError("the evidence is about other weights; collect it again for this autoencoder")
+    if evidence is not None:
+        evidence.check_weights(autoencoder)
     centre = None if evidence is None else evidence.calibration.tokens_centre()
     found = statistics(autoencoder, geometry=geometry, centre=centre)
     columns = {"index": np.arange(len(found)), "shape": np.array(found.shape, dtype=object)}

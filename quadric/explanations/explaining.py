@@ -18,7 +18,6 @@ from quadric.geometry.centring import as_read, prepared
 from quadric.geometry.kernels import reconstruction_gram
 from quadric.geometry.quadrics import latent_frame
 from quadric.model import Dictionary
-from quadric.model.storage import weights_sha256
 
 Array = np.ndarray
 
@@ -122,8 +121,8 @@ class Explainer:
 
     def __init__(self, autoencoder: Dictionary, model: LanguageModel, evidence: Evidence | None = None) -> None:
         self.autoencoder = autoencoder
-        if evidence is not None and evidence.weights_sha256 != weights_sha256(self.autoencoder):
-            raise ValueError("the evidence is about other weights than the autoencoder has; collect it again")
+        if evidence is not None:
+            evidence.check_weights(autoencoder)
         self.reader = TextReader(model, self.autoencoder)
         self.evidence = evidence
         self.kernel = reconstruction_gram(autoencoder).float().cpu()

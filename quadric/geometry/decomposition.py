@@ -44,7 +44,7 @@ from quadric.geometry.shapes import (
 from quadric.geometry.spectra import Eigenpairs, SpectrumBatch, eigenpairs, eigenvalues, padded_table
 from quadric.model import Dictionary
 from quadric.model.forms import Directions, Forms
-from quadric.model.storage import weights_sha256
+from quadric.model.storage import check_weights, weights_sha256
 
 KEPT_AXES = 8
 """Axes kept per latent; by default neighbours and evidence use as many."""
@@ -100,11 +100,8 @@ class Decomposition:
 
     def check_weights(self, autoencoder: Dictionary) -> None:
         """Raise if this decomposition belongs to other weights."""
-        if self.weights_sha256 != weights_sha256(autoencoder):
-            raise ValueError(
-                f"the geometry is that of other weights ({self.weights_sha256[:12]}); "
-                "compute it again with quadric.geometry.dictionary_geometry(autoencoder)"
-            )
+        remedy = "compute it again with quadric.geometry.dictionary_geometry(autoencoder)"
+        check_weights(self.weights_sha256, autoencoder, "the geometry", remedy)
 
     def leading(self, count: int) -> Float32[Tensor, "k d count"] | None:
         """The first `count` axes of every latent, zero beyond what there is; None if fewer were kept."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from quadric._io.array_file import load_stored, store_arrays
+from quadric._io.array_file import load_stored, replaced_arrays
 from quadric._io.files import NotWritableError, name_disk_errors, read_versioned_json, write_json
 from quadric._io.progress import Progress, no_progress, part_of
 from quadric._io.records import record_from_json
@@ -145,19 +145,16 @@ def save_geometry(geometry: DictionaryGeometry, folder: Path) -> None:
     with name_disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         arrays = {name: tensor.numpy() for name, tensor in _tensors(geometry).items()}
-        tensors = store_arrays(folder, "tensors", arrays)
-        record = GeometryFile(
-            format=FORMAT,
-            format_version=FORMAT_VERSION,
-            weights_sha256=geometry.weights_sha256,
-            centre_sha256=geometry.centre_sha256,
-            tolerance=geometry.tolerance,
-            tensors=tensors,
-        )
-        write_json(folder / NAME, asdict(record))
-        for file in folder.glob("tensors-*.safetensors"):
-            if file.name != tensors["file"]:
-                file.unlink()
+        with replaced_arrays(folder, NAME, FORMAT) as store:
+            record = GeometryFile(
+                format=FORMAT,
+                format_version=FORMAT_VERSION,
+                weights_sha256=geometry.weights_sha256,
+                centre_sha256=geometry.centre_sha256,
+                tolerance=geometry.tolerance,
+                tensors=store("tensors", arrays),
+            )
+            write_json(folder / NAME, asdict(record))
 
 
 def load_geometry(folder: Path) -> DictionaryGeometry:

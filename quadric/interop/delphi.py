@@ -21,7 +21,7 @@ from quadric._io.files import write_atomically, write_json
 from quadric.evidence import Evidence, RowText, TextSource
 from quadric.evidence.text import HarvestedText
 from quadric.interop.hook_names import module_name
-from quadric.interop.passes import Reading, Side, away_from_rest, check_evidence, token_values
+from quadric.interop.passes import Reading, Side, away_from_rest, token_values
 from quadric.model import Dictionary
 
 Array = np.ndarray
@@ -88,7 +88,7 @@ def firing_entries(
 ) -> tuple[Int64[Array, " s"], Entries]:
     """All sequences that were read, and every place where a latent fires, in the order of the text."""
     if evidence is not None:
-        check_evidence(autoencoder, evidence)
+        evidence.check_weights(autoencoder)
     distance = away_from_rest(evidence, rule.side) if evidence is not None else lambda values: values
     limits = firing_limits(evidence, rule) if evidence is not None else np.zeros(autoencoder.n_latents, np.float32)
     read, parts = [], []

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from quadric._io.files import name_disk_errors, read_versioned_json, sync_to_disk, write_json
 from quadric._io.locks import only_writer
-from quadric._io.records import check_keys
+from quadric._io.own_files import files_in
+from quadric._io.records import record_from_json
 from quadric.version import __version__
 
 FORMAT = "quadric-export"
@@ -42,7 +43,7 @@ def check_replaceable(out: Path, to: str) -> None:
         return
     if not out.is_dir():
         raise FileExistsError(f"'{out}' is a file; name a folder for the export")
-    files = _files_in(out)
+    files = files_in(out)
     if not files:
         return
     if RECORD not in files:
@@ -58,8 +59,7 @@ def read_record(out: Path) -> ExportRecord:
     """Read quadric-export.json of a folder."""
     path = out / RECORD
     values = read_versioned_json(path, FORMAT, FORMAT_VERSION, "an export by Quadric", "name another folder")
-    check_keys(values, set(ExportRecord.__dataclass_fields__), str(path))
-    return ExportRecord(**values)
+    return record_from_json(ExportRecord, values, str(path))
 
 
 @contextmanager
@@ -81,7 +81,7 @@ def replaced_folder(out: Path, to: str, weights_sha256: str) -> Iterator[Path]:
                 package_version=__version__,
                 to=to,
                 weights_sha256=weights_sha256,
-                files=sorted(_files_in(fresh)),
+                files=sorted(files_in(fresh)),
             )
             write_json(fresh / RECORD, asdict(record))
             if out.exists():
@@ -93,11 +93,6 @@ def replaced_folder(out: Path, to: str, weights_sha256: str) -> Iterator[Path]:
             _restore_or_remove(former, out)
     with suppress(OSError):  # there already: a killed export had left it
         work.rmdir()
-
-
-def _files_in(folder: Path) -> set[str]:
-    """Files and links, relative to the folder."""
-    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir() or path.is_symlink()}
 
 
 def _restore_or_remove(former: Path, out: Path) -> None:

@@ -24,7 +24,7 @@ from quadric._io.files import is_plain_name, write_atomically
 from quadric.evidence import Evidence
 from quadric.evidence.record import MISSING, NEGATIVE, POSITIVE
 from quadric.interop.hook_names import transformer_lens_name
-from quadric.interop.passes import Reading, Side, away_from_rest, check_evidence, token_values
+from quadric.interop.passes import Reading, Side, away_from_rest, token_values
 from quadric.model import Dictionary
 
 Array = np.ndarray
@@ -87,7 +87,7 @@ def write_neuronpedia(
     `model_name` is Neuronpedia's id of the language model, by default the recorded name; `creator` is its id of the
     user to whom the import belongs.
     """
-    check_evidence(autoencoder, evidence)
+    evidence.check_weights(autoencoder)
     place = _place(autoencoder, side, model_name, creator)
     windows, edges = chosen_windows(evidence, side), histogram_edges(evidence, side)
     values, counts = _measure(autoencoder, reading, evidence, side, windows, edges)

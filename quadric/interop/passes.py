@@ -17,7 +17,6 @@ from quadric.evidence import Evidence, TextSource
 from quadric.evidence.collecting import opened_batches
 from quadric.evidence.streams import hook_point_here, provenance_here
 from quadric.model import Dictionary
-from quadric.model.storage import weights_sha256
 
 Array = np.ndarray
 
@@ -42,12 +41,6 @@ class TokenValues(NamedTuple):
     """Number of each token's sequence in the stream."""
     positions: Int64[Array, " n"]
     values: Float32[Array, "n k"]
-
-
-def check_evidence(autoencoder: Dictionary, evidence: Evidence) -> None:
-    """Refuse evidence about other weights."""
-    if evidence.weights_sha256 != weights_sha256(autoencoder):
-        raise ValueError("the evidence is about other weights; collect it again with quadric site RUN")
 
 
 def away_from_rest(evidence: Evidence, side: Side) -> Callable[[Float32[Array, "n k"]], Float32[Array, "n k"]]:

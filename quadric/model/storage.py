@@ -235,3 +235,9 @@ def weights_sha256(autoencoder: "Dictionary") -> str:
         digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
         digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
+
+
+def check_weights(sha256: str, autoencoder: "Dictionary", what: str, remedy: str) -> None:
+    """Raise unless a result whose weights have this hash belongs to the dictionary; what shows a result calls this."""
+    if sha256 != weights_sha256(autoencoder):
+        raise ValueError(f"{what} is about other weights ({sha256[:12]}) than the dictionary has; {remedy}")

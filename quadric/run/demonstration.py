@@ -25,7 +25,7 @@ from quadric.evidence.ranking import worth
 from quadric.geometry import DictionaryGeometry
 from quadric.run.config import FILE_NAME, RunConfig, read_run_config, write_run_config
 from quadric.run.evidence import WantedEvidence
-from quadric.run.folder import load_all
+from quadric.run.folder import load, load_all
 from quadric.run.recipes import DEMO_TOKENS, demo
 from quadric.run.running import is_finished, train_run
 from quadric.run.sites import SITE, site_inputs
@@ -82,7 +82,7 @@ def demonstrate(folder: Path, wanted: Demonstration, on_progress: Progress) -> l
                 on_progress("training", learner.step_index, config.training.steps, "steps")
 
             train_run(folder, callbacks=[show])
-        if kept_in_run(folder, config.cells[0].name) is None:
+        if kept_in_run(folder, config.cells[0].name, load(folder)) is None:
             settings = EvaluationSettings(
                 tokens=wanted.evaluated, spliced_tokens=0, model=reading.model, corpus=reading.corpus.source
             )

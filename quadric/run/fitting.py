@@ -13,16 +13,18 @@ from quadric._io.progress import Progress, progress_bar
 from quadric.data.models import chosen_device
 from quadric.data.sources import Activations, as_activations
 from quadric.model import Dictionary, Settings, Term
+from quadric.model.objective import float32_arithmetic
 from quadric.model.settings import Composite, LensKind, override, settings_class
 from quadric.model.storage import weights_sha256
 from quadric.model.terms import Density, as_loss
 from quadric.run.config import FILE_NAME, RunConfig, read_run_config
 from quadric.run.folder import load
-from quadric.run.running import extend_run, is_finished, make_learners, new_run, train_run
+from quadric.run.running import check_same_source, extend_run, is_finished, make_learners, new_run, train_run
 from quadric.train import Callback, Cell, Learner, Training, train
 from quadric.train.loop import estimate_lenses, remark
 
 
+@float32_arithmetic()
 def fit(
     x: Any,
     kind: Settings | int | None = None,
@@ -98,6 +100,7 @@ def fit(
         if folder is None and resume:
             raise ValueError("resume=True needs the folder of the run; give it as out=")
         if folder is not None and resume and (folder / FILE_NAME).is_file():
+            check_same_source(_stream(source, config), folder)  # also where nothing is left to do
             _continue_with(config, folder)
         elif folder is not None:
             unless_it_fails.enter_context(new_run(config, folder, device=device))

@@ -194,7 +194,7 @@ def geometry_of_run(
             lock.enter_context(only_writer(folder, "quadric site (geometry)"))
         except (BusyError, NotWritableError):  # another process stores it, or nobody can
             return dictionary_geometry(autoencoder, on_progress, moments=moments)
-        remove_leftovers(folder, r"tensors-[0-9a-f]+\.safetensors|geometry\.json")
+        remove_leftovers(folder, r"tensors-[0-9a-f]+\.safetensors|geometry\.json|quadric-files\.json")
         return kept_geometry(autoencoder, folder, on_progress, moments=moments)
 
 

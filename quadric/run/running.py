@@ -26,6 +26,7 @@ from quadric.data.models import chosen_device
 from quadric.data.provenance import ProvenanceError, StreamProvenance
 from quadric.data.settings import ModelDtype
 from quadric.model import Dictionary
+from quadric.model.objective import float32_arithmetic
 from quadric.model.storage import CONFIG_NAME, WEIGHTS_NAME
 from quadric.run.config import RunConfig, check_enough, check_text_suffices, read_run_config, write_run_config
 from quadric.run.folder import AUTOENCODERS, RUN_CONFIG_NAME, autoencoder_folders
@@ -153,6 +154,7 @@ def extend_run(folder: Path, steps: int) -> None:
         write_run_config(longer, folder)
 
 
+@float32_arithmetic()
 def train_run(
     folder: Path,
     *,
@@ -175,7 +177,7 @@ def train_run(
         config = _in_recorded_dtype((moved or Moved()).apply(read_run_config(folder)), folder / PROVENANCE)
         _check_processes(config)
         stream = open_stream(config, device=device) if stream is None else stream
-        _check_same_source(stream, folder / PROVENANCE)
+        check_same_source(stream, folder)
         learners = make_learners(config, stream, chosen_device(device), start)
         damaged = resume(checkpoints, learners, stream)
         if is_first:
@@ -256,13 +258,14 @@ def _in_dtype(reading: ActivationConfig, recorded: StreamProvenance) -> Activati
     return reading if known is None else replace(reading, model_dtype=cast(ModelDtype, known))
 
 
-def _check_same_source(stream: ActivationStream, path: Path) -> None:
+def check_same_source(stream: ActivationStream, folder: Path) -> None:
     """Raise unless the stream has the model and text that the run was started with, wherever they are now."""
+    path = folder / PROVENANCE
     if path.exists():
         begun = _read_provenance(path)
         if found := begun.differences(stream.provenance):
             raise ProvenanceError(
-                f"the run in '{path.parent}' began with other activations ({'; '.join(found)}); "
+                f"the run in '{folder}' began with other activations ({'; '.join(found)}); "
                 "give the model and text it was started with, or start a new run"
             )
     elif current_processes().is_first:

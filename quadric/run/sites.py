@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from quadric._io.progress import Progress, no_progress
-from quadric.evaluation.record import kept_in_run
+from quadric.evaluation.record import kept_in_run, rows_in_run
 from quadric.evidence import Evidence, Job
 from quadric.geometry import Centre, DictionaryGeometry
 from quadric.geometry.centring import given_sha256
@@ -108,7 +108,7 @@ def site_inputs(
                 evidence=evidence,
                 source=str(each.run),
                 source_autoencoder=None if each.is_only_one else each.name,
-                quality=quality_of(each.run, each.name),
+                quality=quality_of(each.run, each.name, each.autoencoder, on_note),
                 geometry=geometry_about(evidence.calibration.tokens_centre()),
             )
         )
@@ -127,9 +127,12 @@ _SAME_NAME = (
 )
 
 
-def quality_of(run: Path, name: str) -> Quality:
-    """Results that `quadric evaluate` stored in the run, if it was run."""
-    found = kept_in_run(run, name) or {}
+def quality_of(run: Path, name: str, autoencoder: Dictionary, on_note: OnNote = lambda note: None) -> Quality:
+    """Results that `quadric evaluate` stored in the run for exactly these weights on held-out text, if it did."""
+    found = kept_in_run(run, name, autoencoder) or {}
+    if not found and any(row["name"] == name for row in rows_in_run(run)):
+        why = "is of other weights or another text, and is not shown"
+        on_note(f"the evaluation of {name} {why}; measure it again: quadric evaluate {run}")
     return Quality(
         error=found.get("error"),
         density=found.get("density"),

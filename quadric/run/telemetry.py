@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from quadric._io.files import write_atomically
+from quadric._io.files import read_regular, write_atomically
 from quadric.train import Callback, Learner
 
 METRICS = "metrics.jsonl"
@@ -33,7 +33,7 @@ def open_sinks(
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
     """The metrics of a run, one record per complete line; a killed process may have left half a line at the end."""
     path = folder / METRICS
-    lines = path.read_bytes().split(b"\n") if path.exists() else [b""]
+    lines = read_regular(path).split(b"\n") if path.exists() else [b""]
     return [_record(line, path, number) for number, line in enumerate(lines[:-1], 1)]
 
 

@@ -1,12 +1,14 @@
 """`quadric.view` opens the viewer for a run, a site, or an autoencoder with its evidence; texts explained by a run."""
 
 import tempfile
+import warnings
 import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from quadric._io.files import read_json
+from quadric._io.own_files import file_record
 from quadric._io.terminal import printable
 from quadric.data.provenance import check_same_model
 from quadric.evidence import Evidence
@@ -14,6 +16,7 @@ from quadric.explanations import Explainer
 from quadric.explanations.explaining import language_model_of
 from quadric.interop.reading import read_dictionary
 from quadric.model import Dictionary
+from quadric.model.storage import check_weights
 from quadric.run.evidence import WantedEvidence, evidence_of_run
 from quadric.run.folder import RUN_CONFIG_NAME, autoencoder_folder, autoencoder_folders, chosen_names, local_folder
 from quadric.run.sites import SITE, export_site, site_of_runs
@@ -165,6 +168,7 @@ def _site(
     if isinstance(target, Dictionary):
         if evidence is None:
             raise ValueError("the viewer cannot show an autoencoder without data; give its evidence as well")
+        evidence.check_weights(target)
         scratch = tempfile.TemporaryDirectory(prefix="quadric-site-")
         return export_site(target, evidence, Path(scratch.name) / SITE), scratch
     if evidence is not None:
@@ -173,7 +177,20 @@ def _site(
     own = folder / SITE
     if needs_site(folder):
         site_of_runs([folder], own, WantedEvidence())
-    return site_folder(folder), None
+    site = site_folder(folder)
+    _check_current(site)
+    return site, None
+
+
+def _check_current(site: Path) -> None:
+    """Refuse the site of a run that shows weights which the run no longer has, since it was trained further."""
+    run, record = site.resolve().parent, file_record(site)
+    folders = autoencoder_folders(run) if site.name == SITE else {}
+    if folders and not record.files:
+        warnings.warn(f"'{site}' does not say which weights it shows; delete it and make it again", stacklevel=4)
+    for name, folder in folders.items():
+        if (shown := record.weights.get(unused_name(name, set()))) is not None:
+            check_weights(shown, read_dictionary(folder), f"'{site}'", f"make it again: quadric site {run}")
 
 
 def needs_site(folder: Path) -> bool:

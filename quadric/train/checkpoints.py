@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +20,7 @@ from safetensors.torch import load as parse_tensors
 from safetensors.torch import save as serialize_tensors
 from torch import Tensor
 
-from quadric._io.files import name_disk_errors, read_json, sync_to_disk, write_atomically
+from quadric._io.files import name_disk_errors, read_json, read_regular, sync_to_disk, write_atomically
 
 STATE_NAME = "state.json"
 STEP_NAME = re.compile(r"step-\d{8}")
@@ -149,7 +150,7 @@ def _hash(state: dict[str, Any]) -> str:
 
 def _read_learners(folder: Path, hashes: dict[str, str]) -> Iterator[tuple[str, dict[str, Tensor]]]:
     for name, expected in hashes.items():
-        blob = (folder / f"{name}.safetensors").read_bytes()
+        blob = read_regular(folder / f"{name}.safetensors", largest=sys.maxsize)
         if hashlib.sha256(blob).hexdigest() != expected:
             raise ValueError(f"{name}.safetensors does not have the recorded sha256")
         yield name, parse_tensors(blob)

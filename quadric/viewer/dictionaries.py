@@ -64,6 +64,9 @@ class SiteInput:
     geometry: DictionaryGeometry | None = None
     """Its geometry, if it was computed before."""
 
+    def __post_init__(self) -> None:
+        self.evidence.check_weights(self.autoencoder)
+
 
 def site_dictionary(
     given: SiteInput,

@@ -62,6 +62,7 @@ def build_site(
         texts=texts,
         dictionaries=dictionaries,
         comparisons=site_comparisons(named, on_progress) if compared else (),
+        weights={given.name: given.evidence.weights_sha256 for given in inputs},
         limits=limits,
         static=static,
         on_progress=on_progress,

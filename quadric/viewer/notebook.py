@@ -123,6 +123,7 @@ def _of_latent(autoencoder: Dictionary, latent: int | None, data: Evidence | Ten
         return is_linear | _shape(frame, _origin(autoencoder, None)) | _no_points(frame)
     if not isinstance(data, Evidence):
         raise TypeError(f"data is {type(data).__name__}; give Evidence, a tensor (n, {d_model}) or a Form")
+    data.check_weights(autoencoder)
     n_axes = data.points.coordinates.shape[-1]
     about_tokens = latent_frame(autoencoder, latent, n_axes, data.calibration.tokens_centre())
     signed = about_tokens.with_sign(float(data.calibration.signs[latent]))

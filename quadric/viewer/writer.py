@@ -14,6 +14,7 @@ import numpy as np
 
 from quadric._io.files import name_disk_errors, read_json, sync_to_disk
 from quadric._io.locks import entries, only_writer
+from quadric._io.own_files import RECORD, files_in, own_files, record_files
 from quadric._io.progress import Progress, no_progress
 from quadric.version import __version__
 from quadric.viewer import schema
@@ -25,10 +26,7 @@ STATIC = Path(__file__).parent / "static"
 UNFINISHED, FORMER = ".quadric-site-unfinished", ".quadric-site-former"
 """Folders in the site's folder while it is being replaced; a killed export leaves them."""
 OWN_FOLDERS = ("assets", "data")
-OWN_FILE = re.compile(
-    r"assets/[^/]+\.(?:css|js|svg|txt|woff2)|data/site\.json|data/[^/]+/(?:[^/]+/)?[^/]+\.(?:st|json|json\.gz)"
-)
-"""Files that an export writes into its own folders."""
+"""Folders that an export replaces as a whole."""
 RESERVED = ("texts", "comparisons")
 """Folders beside those of dictionaries."""
 FILES_BESIDE_DATA = 32
@@ -81,6 +79,7 @@ def write_site(
     texts: Sequence[SiteText],
     dictionaries: Sequence[SiteDictionary],
     comparisons: Sequence[SiteComparison] = (),
+    weights: Mapping[str, str] | None = None,
     limits: HostingLimits | None = HostingLimits(),  # noqa: B008  (frozen)
     static: Path = STATIC,
     on_progress: Progress = no_progress,
@@ -88,12 +87,13 @@ def write_site(
     """Write a whole site or nothing: files go to a hidden folder in `folder` and take their places at the end.
 
     An existing site is replaced, and files in its folder that do not belong to it (.git, CNAME) are left alone; any
-    other folder that is not empty is refused. `limits=None` is for a site that stays on this machine.
+    other folder that is not empty is refused. `limits=None` is for a site that stays on this machine, `weights` is the
+    hash of each dictionary's tensors by its name on the site.
     """
     for dictionary in dictionaries:
         check_dictionary(dictionary)
     check_file_count(texts, dictionaries, limits, len(comparisons))
-    check_replaceable(folder)
+    check_replaceable(folder, static)
     check_viewer_built(static)
     with only_writer(folder, "quadric site"), name_disk_errors(folder):
         _recover(folder)
@@ -104,6 +104,8 @@ def write_site(
                 if path.name != "build.json" and path.stem != "notebook":
                     files.put(path.relative_to(static).as_posix(), path.read_bytes())
             manifest = _write_data(files, title, texts, dictionaries, comparisons, on_progress)
+            record_files(files.folder, files_in(files.folder), weights)
+            check_replaceable(folder, static)  # again: much may have been put there since
             _take_place(files.folder, folder)
         finally:
             shutil.rmtree(files.folder, ignore_errors=True)
@@ -118,25 +120,26 @@ def is_site(folder: Path) -> bool:
         return False
 
 
-def check_replaceable(folder: Path) -> None:
+def check_replaceable(folder: Path, static: Path = STATIC) -> None:
     """Refuse to overwrite anything but a site, what a killed export left, or an empty folder."""
     if folder.exists() and not folder.is_dir():
         raise FileExistsError(f"'{folder}' is a file; name a folder for the site")
     names = {path.name for path in entries(folder)}
     if names - {UNFINISHED} and FORMER not in names and not is_site(folder):
         raise FileExistsError(f"'{folder}' is not empty and not a site made by Quadric; name another folder")
-    if foreign := _foreign_file(folder):
-        raise FileExistsError(f"'{foreign}' does not belong to the site in '{folder}'; move it, or name another folder")
-
-
-def _foreign_file(folder: Path) -> Path | None:
-    """A file in the site's own subfolders that no export wrote, which replacing them would delete."""
-    for top in OWN_FOLDERS:
-        for path in sorted((folder / top).rglob("*")):
-            inside = path.relative_to(folder).as_posix()
-            if path.is_symlink() or (path.is_file() and not OWN_FILE.fullmatch(inside)):
-                return path
-    return None
+    own = set().union(*(own_files(each) for each in (folder, folder / FORMER, folder / UNFINISHED)))
+    if not own and is_site(folder):
+        raise FileExistsError(
+            f"'{folder}' holds a site of an earlier Quadric, which kept no record of its files; delete it if none is "
+            "yours, or name another folder"
+        )
+    replaced = {path.name for path in static.glob("*") if path.is_file()} | {RECORD}
+    inside = (path for top in OWN_FOLDERS for path in (folder / top, *sorted((folder / top).rglob("*"))))
+    for path in [*(folder / name for name in sorted(names & replaced)), *inside]:
+        if path.is_symlink() or (path.is_file() and path.relative_to(folder).as_posix() not in own):
+            raise FileExistsError(
+                f"'{path}' does not belong to the site in '{folder}'; move it, or name another folder"
+            )
 
 
 def check_viewer_built(static: Path = STATIC) -> None:

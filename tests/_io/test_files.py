@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from quadric._io.files import (
     NotWritableError,
     name_disk_errors,
     read_json,
+    read_regular,
     read_versioned_json,
     remove_leftovers,
     write_atomically,
@@ -141,11 +143,49 @@ def test_whatever_is_wrong_with_json_is_one_line_with_file_and_remedy(content: b
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+def test_what_is_not_a_regular_file_is_refused_instead_of_waited_for(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "file.json"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.mkdir()
+    for read in (read_regular, lambda path: read_json(path, "make it again")):
+        with pytest.raises(ValueError, match="is not a regular file; replace it by a copy") as caught:
+            read(path)
+        assert "\n" not in str(caught.value)
+
+
+STORED_ELSEWHERE = {
+    "viewer/writer.py": "files of the package",
+    "viewer/notebook.py": "files of the package",
+    "viewer/serve.py": "files of the package",
+    "studies/probing/catalogue.py": "files of the package",
+    "studies/probing/vectors.py": "a cache that its study checks",
+    "studies/steering/of_run.py": "prompts that the user names, checked to be a file",
+    "cli/explain.py": "texts that the user names, checked to be files",
+    "model/storage.py": "weights, checked to be a file",
+    "_io/files.py": "the function itself",
+}
+
+
+def test_stored_files_are_read_by_one_function() -> None:
+    """A reader of its own would have to think of pipes, devices and sizes again."""
+    package = Path(files.__file__).parents[1]
+    direct = re.compile(r"\.read_bytes\(|\.read_text\(|\bjson\.load\(")
+    found = {
+        path.relative_to(package).as_posix() for path in package.rglob("*.py") if direct.search(path.read_text("utf-8"))
+    }
+    assert found <= STORED_ELSEWHERE.keys()
+
+
 def test_a_file_too_large_for_json_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "file.json"
     with path.open("wb") as file:
         file.truncate(1 << 40)  # a hole: a terabyte that takes no room
-    with pytest.raises(ValueError, match=r"is not valid JSON \(1,099,511,627,776 bytes\)"):
+    with pytest.raises(ValueError, match=r"1,099,511,627,776 bytes, more than the 1,073,741,824 that are read"):
         read_json(path, "make it again")
 
 

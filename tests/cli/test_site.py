@@ -1,6 +1,7 @@
 """`quadric site` from a run to a folder: collects what is missing, uses what is there, says what is wrong."""
 
 import json
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -177,3 +178,37 @@ def test_mistakes_are_said_in_one_line(
     assert "not a site made by Quadric" in complaint(str(run), "--out", str(tmp_path / "full"))
     (static / "index.html").unlink()
     assert "the viewer is not built" in complaint(str(run), *out)
+
+
+def test_an_evaluation_of_other_weights_or_of_training_text_is_not_shown(
+    run: Path, tmp_path: Path, config: ActivationConfig, static: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (run / "run.json").write_text("{}")
+    config = replace(config, corpus=replace(config.corpus, held_out_fraction=0.4))
+
+    def save(name: str, seed: int) -> None:
+        provenance = describe(config, device="cpu").for_hook_point("resid_pre.1")
+        ae = BilinearAutoencoder(d_model=D_MODEL, n_latents=9, prior="atomic", seed=seed, provenance=provenance)
+        ae.save_pretrained(run / "autoencoders" / name)
+
+    for seed, name in enumerate(("first", "second")):
+        save(name, seed)
+    text = ["--model", config.model, "--corpus", config.corpus.source, "--device", "cpu"]
+    measure = ["evaluate", str(run), *text, "--tokens", "50", "--spliced-tokens", "0"]
+    command = arguments(run, tmp_path / "site", config, "--tokens", "100", "--no-map")
+
+    def errors() -> list[float | None]:
+        assert main(command) == 0
+        manifest = json.loads((tmp_path / "site/data/site.json").read_text())
+        return [entry["quality"]["error"] for entry in manifest["dictionaries"]]
+
+    assert main([*measure, "--split", "train"]) == 0
+    assert "on 50 training tokens" in capsys.readouterr().out.replace("\n", " ")
+    assert errors() == [None, None]
+    assert "the evaluation of first is of other weights or another text" in capsys.readouterr().err
+    assert main([*measure, "--split", "held_out"]) == 0
+    assert None not in errors()
+    save("first", 5)  # as if it had been trained further
+    first, second = errors()
+    assert first is None
+    assert second is not None

@@ -7,7 +7,11 @@ import torch
 
 import quadric
 from quadric import BilinearAutoencoder, TopKAutoencoder
-from quadric.model import Forms, forms_of
+from quadric.data.batches import ActivationBatch
+from quadric.data.provenance import StreamProvenance
+from quadric.data.sources import ActivationsInMemory
+from quadric.model import Forms, Provenance, forms_of
+from quadric.model.storage import weights_sha256
 
 
 def rows(n: int = 300, d: int = 6, seed: int = 0) -> torch.Tensor:
@@ -121,3 +125,57 @@ def test_a_kind_from_outside_is_evaluated_by_the_vectors_that_it_rebuilds(kind: 
     has_forms = kind is ProjectingWithForms
     assert (report.n_empty, report.n_copies, report.n_distinct) == ((0, 0, 4) if has_forms else (None, None, None))
     assert ("distinct latents" in str(report)) is has_forms
+
+
+@pytest.mark.parametrize("tokens", [-5, 0])
+def test_a_number_of_tokens_that_is_not_positive_is_refused(tokens: int) -> None:
+    with pytest.raises(ValueError, match=f"tokens={tokens} is not positive; give how many rows"):
+        quadric.evaluate(BilinearAutoencoder(d_model=6, n_latents=5, prior="atomic"), rows(), tokens=tokens)
+
+
+def at(hook_point: str) -> ActivationsInMemory:
+    numbers = torch.arange(300)
+    batch = ActivationBatch({hook_point: rows()}, numbers, numbers, numbers, numbers)
+    return ActivationsInMemory(batch, StreamProvenance(hook_points=(hook_point,), corpus="text", split="train"))
+
+
+def test_activations_of_another_layer_are_refused_unless_they_are_asked_for() -> None:
+    ae = BilinearAutoencoder(
+        d_model=6, n_latents=5, prior="atomic", provenance=Provenance(model="m", hook_point="resid_pre.2")
+    )
+    with pytest.raises(ValueError, match=r"those of resid_pre\.1, but the dictionary reads resid_pre\.2; give"):
+        quadric.evaluate(ae, at("resid_pre.1"))
+    assert quadric.evaluate(ae, at("resid_pre.1"), hook_point="resid_pre.1").hook_point == "resid_pre.1"
+    assert quadric.evaluate(ae, at("resid_pre.2")).hook_point == "resid_pre.2"
+    assert quadric.evaluate(ae, rows()).hook_point == "rows"  # a bare tensor does not say
+
+
+def test_a_result_says_what_it_is_of() -> None:
+    ae = BilinearAutoencoder(d_model=6, n_latents=5, prior="atomic")
+    row = quadric.evaluate(ae, at("resid_pre.1")).to_dict()
+    assert row["weights_sha256"] == weights_sha256(ae)
+    assert (row["corpus"], row["split"], row["hook_point"], row["tokens"]) == ("text", "train", "resid_pre.1", 300)
+
+
+def test_what_the_caller_sets_for_torch_changes_no_number() -> None:
+    ae, x = BilinearAutoencoder(d_model=6, n_latents=5, prior="atomic"), rows()
+    expected = quadric.evaluate(ae, x).to_dict()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert quadric.evaluate(ae, x).to_dict() == expected
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert quadric.evaluate(ae, x).to_dict() == expected
+        assert torch.get_default_dtype() == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_the_order_of_the_rows_changes_no_number_beyond_rounding() -> None:
+    """With tokens that drift: the first of them, or every second, say little about the others."""
+    x = rows(12_000) + torch.linspace(0, 3, 12_000)[:, None]
+    ae = quadric.fit(x, n_latents=5, steps=5, progress=False)
+    found = [quadric.evaluate(ae, each, progress=False) for each in (x, x.flip(0))]
+    for name in ("error", "floor", "error_constant", "error_linear", "error_quadratic"):
+        assert getattr(found[0], name) == pytest.approx(getattr(found[1], name), rel=1e-6), name
+    for one, other in zip(*(each.measures.by_active for each in found), strict=True):
+        assert one.error == pytest.approx(other.error, rel=1e-6)

@@ -7,7 +7,9 @@ import quadric
 from quadric import BilinearAutoencoder, TopKAutoencoder
 from quadric.evaluation.measures import (
     ErrorAccumulator,
+    TokenSample,
     bootstrap_interval,
+    content_hashes,
     error_by_active,
     error_by_position,
 )
@@ -112,3 +114,25 @@ def test_a_linear_dictionary_is_flat_beyond_its_active_latents() -> None:
     found = {each.n_active: each.error for each in error_by_active(ae, x, ae.encode_prepared(x))}
     assert list(found) == [1, 2, 4, 8, 16]
     assert found[4] == found[8] == found[16] == pytest.approx(ae.error(x).mean().item())
+
+
+def test_rows_with_equal_values_have_equal_hashes_and_others_do_not() -> None:
+    x = torch.randn(2_000, 7, generator=torch.Generator().manual_seed(0))
+    hashes = content_hashes(torch.cat([x, x.double(), -0.0 * x[:1], 0 * x[:1]]))
+    assert torch.equal(hashes[:2_000], hashes[2_000:4_000])
+    assert hashes[-1] == hashes[-2]
+    assert len(hashes.unique()) == 2_001
+    assert abs((hashes > 0).double().mean() - 0.5) < 0.05
+
+
+def test_the_sample_is_the_same_in_any_order_and_in_any_batches() -> None:
+    x = torch.randn(500, 7, generator=torch.Generator().manual_seed(0))
+    found = []
+    for rows, size in ((x, 500), (x.flip(0), 90), (x[torch.randperm(500)], 1)):
+        sample = TokenSample(64)
+        for batch in rows.split(size):
+            sample.add(batch, 2 * batch)
+        found.append(sample.kept)
+    assert all(torch.equal(each, found[0]) for each in found)
+    assert all(any(torch.equal(row, 2 * token) for token in x) for row in found[0])
+    assert abs(found[0].mean()) < 0.3

@@ -29,8 +29,17 @@ def test_what_is_loaded_is_what_was_saved(tmp_path: Path) -> None:
 def test_saving_again_leaves_no_old_files(tmp_path: Path) -> None:
     EVIDENCE.save(tmp_path)
     finished(collected(settings=dataclasses.replace(SETTINGS, n_points=10))).save(tmp_path)
-    assert len(list(tmp_path.iterdir())) == 3
+    assert len(list(tmp_path.iterdir())) == 4  # with the record of our files
     assert Evidence.load(tmp_path).settings.n_points == 10
+
+
+def test_a_users_files_beside_the_evidence_stay(tmp_path: Path) -> None:
+    mine = ("points-2024.safetensors", "rest-x.safetensors", "notes.txt")
+    for name in mine:
+        (tmp_path / name).write_bytes(b"mine")
+    EVIDENCE.save(tmp_path)
+    finished(collected(settings=dataclasses.replace(SETTINGS, n_points=10))).save(tmp_path)
+    assert all((tmp_path / name).read_bytes() == b"mine" for name in mine)
 
 
 def test_labels_can_be_replaced_alone(tmp_path: Path) -> None:

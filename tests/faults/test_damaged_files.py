@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import quadric
 from quadric._io.records import record_from_json
 from quadric.data import ActivationCache, BatchSize, CachedStream
-from quadric.evaluation.record import kept_in_run
+from quadric.evaluation.record import rows_in_run
 from quadric.evidence import Evidence
 from quadric.evidence.collecting import STATE, State
 from quadric.evidence.collector import Collector
@@ -202,7 +202,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "run/run.json": lambda path: asdict(read_run_config(path.parent)),
     f"run/{PROVENANCE}": _read_provenance,
     f"run/{METRICS}": lambda path: read_metrics(path.parent),
-    "run/evaluation.json": lambda path: kept_in_run(path.parent, "x"),
+    "run/evaluation.json": lambda path: rows_in_run(path.parent),
     "run/site/data/site.json": lambda path: route(site_folder(path.parents[1]), "x", 1),
 }
 

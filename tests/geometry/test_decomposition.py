@@ -231,7 +231,7 @@ def test_each_latent_is_reported_once_and_the_summary_is_one_line() -> None:
 
 def test_mistakes_are_named() -> None:
     known = decompose(zoo.make("atomic"))
-    with pytest.raises(ValueError, match="that of other weights"):
+    with pytest.raises(ValueError, match="is about other weights"):
         leading_axes(zoo.make("atomic same factors"), 3, known)
     with pytest.raises(ValueError, match="the centre has 5 coordinates; the autoencoder reads d_model=12"):
         decompose(zoo.make("atomic"), centre=torch.zeros(5))

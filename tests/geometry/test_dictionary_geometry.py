@@ -111,7 +111,7 @@ def test_geometry_of_other_weights_is_refused():
     with torch.no_grad():
         other.left[0, 0] += 1e-3
     for use in (statistics, neighbours):
-        with pytest.raises(ValueError, match="that of other weights"):
+        with pytest.raises(ValueError, match="is about other weights"):
             use(other, geometry=geometry)
 
 
@@ -232,12 +232,20 @@ def test_a_folder_that_cannot_be_written_still_gives_a_geometry(
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(stored_module, "store_arrays", refuse)
+    monkeypatch.setattr(stored_module, "replaced_arrays", refuse)
     assert kept_geometry(zoo.make("atomic"), tmp_path / "geometry").n_latents == 24
 
     def broken(*_: object) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(stored_module, "store_arrays", broken)
+    monkeypatch.setattr(stored_module, "replaced_arrays", broken)
     with pytest.raises(OSError, match="Input/output"):
         kept_geometry(zoo.make("atomic"), tmp_path / "geometry")
+
+
+def test_a_users_tensors_beside_the_geometry_stay(tmp_path: Path) -> None:
+    (tmp_path / "tensors-mine.safetensors").write_bytes(b"mine")
+    kept_geometry(zoo.make("atomic"), tmp_path)
+    kept_geometry(trained("composite"), tmp_path)
+    assert (tmp_path / "tensors-mine.safetensors").read_bytes() == b"mine"
+    assert len(list(tmp_path.glob("tensors-*"))) == 2

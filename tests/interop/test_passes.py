@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from quadric import BilinearAutoencoder
-from quadric.interop.passes import away_from_rest, check_evidence, token_values
+from quadric.interop.passes import away_from_rest, token_values
 from tests.data.tiny import D_MODEL
 from tests.interop.exported_run import Observed
 
@@ -40,10 +40,10 @@ def test_sides_are_each_others_negative_and_zero_at_rest(observed: Observed) -> 
 
 
 def test_evidence_about_other_weights_is_refused(observed: Observed) -> None:
-    check_evidence(observed.autoencoder, observed.evidence)
+    observed.evidence.check_weights(observed.autoencoder)
     other = BilinearAutoencoder(d_model=D_MODEL, n_latents=12)
     with pytest.raises(ValueError, match="about other weights"):
-        check_evidence(other, observed.evidence)
+        observed.evidence.check_weights(other)
 
 
 def test_an_autoencoder_in_training_mode_is_refused(observed: Observed) -> None:

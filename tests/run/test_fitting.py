@@ -144,8 +144,23 @@ def test_resuming_with_other_rows_or_other_arguments_is_refused(tmp_path: Path) 
             quadric.fit(rows(), **again, training=changed)
     with pytest.raises(ValueError, match=r"steps=4 is fewer than the 8"):
         quadric.fit(rows(), **again | {"steps": 4})
-    with pytest.raises(ValueError, match=r"began with other activations \(rows_sha256"):
-        quadric.fit(rows(seed=5), **again | {"steps": 12})
+    for steps in (8, 12):  # with nothing left to do, and with some
+        with pytest.raises(ValueError, match=r"began with other activations \(rows_sha256"):
+            quadric.fit(rows(seed=5), **again | {"steps": steps})
+    assert same_weights(quadric.fit(rows(), **again), quadric.load(tmp_path / "run"))  # which was not extended
+
+
+def test_what_the_caller_sets_for_torch_changes_no_weight() -> None:
+    x = rows()
+    expected = quadric.fit(x, **SMALL)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert same_weights(quadric.fit(x, **SMALL), expected)
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert same_weights(quadric.fit(x, **SMALL), expected)
+        assert torch.get_default_dtype() == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
 def test_a_finished_run_continues_with_a_larger_budget_and_records_it(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Training a run: one writer at a time, nothing left of a run that could not begin."""
 
+import os
 import threading
 from pathlib import Path
 
@@ -154,6 +155,18 @@ def test_an_unfinished_run_is_said_to_need_resuming(tmp_path: Path) -> None:
     for use in (lambda: autoencoder_folder(tmp_path / "run"), lambda: view(tmp_path / "run", wait=False)):
         with pytest.raises(FileNotFoundError, match="finish it with quadric train --resume"):
             use()
+
+
+@pytest.mark.parametrize("name", ["provenance.json", "metrics.jsonl", "run.json"])
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_resuming_waits_for_no_pipe_and_reads_no_device(tmp_path: Path, name: str, kind: str) -> None:
+    fit(tmp_path / "run")
+    path = tmp_path / "run" / name
+    path.unlink()
+    os.mkfifo(path) if kind == "pipe" else path.symlink_to("/dev/zero")
+    with pytest.raises((ValueError, FileNotFoundError, FileExistsError)) as caught:
+        fit(tmp_path / "run", steps=6, resume=True)
+    assert name in str(caught.value) or name == "run.json"
 
 
 @pytest.mark.parametrize("content", ["null", "[]", "{", '{"model": 1}'])

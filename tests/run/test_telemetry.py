@@ -1,5 +1,6 @@
 """Metrics are written once per step to the file, TensorBoard and Weights & Biases."""
 
+import os
 import sys
 from types import ModuleType, SimpleNamespace
 
@@ -26,6 +27,14 @@ def test_a_resumed_run_drops_metrics_of_steps_that_it_repeats(tmp_path):
         sinks[0](after(3, error=0.9))
     assert [(line["step"], line["error"]) for line in read_metrics(tmp_path)] == [(1, 0.1), (2, 0.2), (3, 0.9)]
     assert read_metrics(tmp_path)[0] == {"step": 1, "autoencoder": "a", "error": 0.1, "mine": 0.5}
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_metrics_that_never_end_are_refused_instead_of_waited_for(kind, tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    os.mkfifo(path) if kind == "pipe" else path.symlink_to("/dev/zero")
+    with pytest.raises(ValueError, match=r"metrics\.jsonl is not a regular file"):
+        read_metrics(tmp_path)
 
 
 def test_tensorboard_draws_each_step_once_after_a_resume(tmp_path):

@@ -4,11 +4,13 @@ import json
 import urllib.error
 import urllib.request
 import webbrowser
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
-from quadric import BilinearAutoencoder
+from quadric import BilinearAutoencoder, collect_evidence, export_site, show
 from quadric.evidence import Evidence
 from quadric.run.viewing import route, view
 from tests.viewer.synthetic import write_synthetic_site
@@ -87,3 +89,35 @@ def test_the_address_names_autoencoder_and_latent(
 def test_a_name_that_the_site_does_not_have_is_refused_with_the_choices(named_site: Path) -> None:
     with pytest.raises(ValueError, match=r"name='third' is not in the site .*; choose from: first, a/b ü"):
         route(named_site, "third", None)
+
+
+def test_the_site_of_weights_that_were_trained_further_is_not_served(tmp_path: Path) -> None:
+    x = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
+    before = BilinearAutoencoder(d_model=4, n_latents=3, prior="atomic", seed=0)
+    evidence = collect_evidence(before, x, points=5, progress=False)
+    folder = tmp_path / "run/autoencoders/mine"
+    before.save_pretrained(folder)
+    export_site(before, evidence, tmp_path / "run/site", name="mine", with_map=False)
+    view(tmp_path / "run", port=0, open_browser=False, wait=False).close()
+    BilinearAutoencoder(d_model=4, n_latents=3, prior="atomic", seed=1).save_pretrained(folder)
+    for target in (tmp_path / "run", tmp_path / "run/site"):
+        with pytest.raises(ValueError, match=r"site' is about other weights .*; make it again: quadric site .*run"):
+            view(target, port=0, open_browser=False, wait=False).close()
+    (tmp_path / "run/site/quadric-files.json").unlink()  # as an earlier Quadric wrote it
+    with pytest.warns(UserWarning, match="does not say which weights it shows"):
+        view(tmp_path / "run", port=0, open_browser=False, wait=False).close()
+
+
+def test_evidence_of_another_dictionary_of_the_same_size_is_refused(tmp_path: Path) -> None:
+    one, other = (BilinearAutoencoder(d_model=4, n_latents=3, prior="atomic", seed=seed) for seed in (0, 1))
+    x = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
+    evidence = collect_evidence(other, x, points=5, progress=False)
+    uses: list[Callable[[], object]] = [
+        lambda: view(one, evidence, port=0, open_browser=False, wait=False).close(),
+        lambda: export_site(one, evidence, tmp_path / "site", with_map=False),
+        lambda: show(one, 0, evidence),
+    ]
+    for use in uses:
+        with pytest.raises(ValueError, match=r"the evidence is about other weights .*; collect it again"):
+            use()
+    assert not (tmp_path / "site").exists()

@@ -95,7 +95,7 @@ def test_known_geometry_gives_the_same_site_and_other_geometry_is_refused(tmp_pa
         for name in ("known", "origin"):
             assert path.read_bytes() == (tmp_path / name / path.relative_to(tmp_path / "fresh")).read_bytes()
     other = dataclasses.replace(known, geometry=dictionary_geometry(small_autoencoder(N_LATENTS, seed=9)))
-    with pytest.raises(ValueError, match="that of other weights"):
+    with pytest.raises(ValueError, match="is about other weights"):
         site_parts([other], with_map=False)
 
 

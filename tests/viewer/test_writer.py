@@ -59,7 +59,9 @@ def test_every_file_of_the_format_is_there_and_no_other(tmp_path, static, text):
     latents = {f"data/composite/latents/{latent:05d}.st" for latent in range(7)}
     beside = {"index.st", "labels.json.gz", "clusters.json.gz", "patterns.json.gz", "tokens.st"}
     texts = {f"data/texts/synthetic/{name}.st" for name in ("vocabulary", "sequences", "00000", "00001")}
-    assert names == {"index.html", "data/site.json", *texts, *latents, *(f"data/composite/{name}" for name in beside)}
+    ours = {"index.html", "data/site.json", *texts, *latents, *(f"data/composite/{name}" for name in beside)}
+    assert names == {*ours, "quadric-files.json"}
+    assert set(json.loads((tmp_path / "site/quadric-files.json").read_text())["files"]) == ours
     assert not list((tmp_path / "site").glob(".*"))
 
 
@@ -158,7 +160,14 @@ def test_files_that_are_not_the_sites_survive_its_replacement(tmp_path, static, 
     assert files(folder) == files(tmp_path / "other") | mine
 
 
-@pytest.mark.parametrize("name", ["data/notes.txt", "data/composite/thesis.pdf", "assets/photo.png", "data/mine.json"])
+FOREIGN = [
+    *("data/notes.txt", "data/composite/thesis.pdf", "assets/photo.png", "data/mine.json"),
+    # with the names that an export's own files could have
+    *("assets/mine.css", "assets/notes.txt", "data/survey/answers.json", "data/composite/latents/99999.st"),
+]
+
+
+@pytest.mark.parametrize("name", FOREIGN)
 def test_a_foreign_file_inside_the_sites_folders_is_not_deleted(tmp_path, static, text, name):
     folder = tmp_path / "site"
     write(folder, static, text)
@@ -166,6 +175,26 @@ def test_a_foreign_file_inside_the_sites_folders_is_not_deleted(tmp_path, static
     (folder / name).write_text("mine")
     before = files(folder)
     with pytest.raises(FileExistsError, match=f"{name}' does not belong to the site .*; move it, or name another"):
+        write(folder, static, text, n_latents=3)
+    assert files(folder) == before
+
+
+def test_a_page_of_the_users_is_not_replaced_by_one_of_the_viewer(tmp_path, static, text):
+    folder = tmp_path / "site"
+    write(folder, static, text)
+    (folder / "about.html").write_text("mine")
+    (static / "about.html").write_text("a later viewer has such a page")
+    with pytest.raises(FileExistsError, match=r"about\.html' does not belong to the site"):
+        write(folder, static, text, n_latents=3)
+    assert (folder / "about.html").read_text() == "mine"
+
+
+def test_a_site_without_a_record_of_its_files_is_not_replaced(tmp_path, static, text):
+    folder = tmp_path / "site"
+    write(folder, static, text)
+    (folder / "quadric-files.json").unlink()
+    before = files(folder)
+    with pytest.raises(FileExistsError, match="an earlier Quadric, which kept no record of its files; delete it if"):
         write(folder, static, text, n_latents=3)
     assert files(folder) == before
 

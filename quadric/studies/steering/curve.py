@@ -24,7 +24,6 @@ from quadric.evidence import Evidence
 from quadric.interventions.latents import Latent
 from quadric.model import Dictionary, Provenance
 from quadric.model.linear import LinearAutoencoder
-from quadric.model.storage import weights_sha256
 from quadric.studies.steering.measures import CorpusSpace, LatentTokens, divergence, hellinger, latent_tokens, mass
 from quadric.studies.steering.methods import Change, Method, baselines, firing, quadric_path
 from quadric.studies.steering.reading import (
@@ -105,7 +104,7 @@ def steering_curve(
     point = writable_point(loaded, latent.autoencoder.provenance, hook_point, check_model)
     matches: list[Match] = [match] if isinstance(match, str) else list(match)
     _check_settings(prompts, seeds, matches, new_tokens)
-    _check_evidence(latent, evidence)
+    evidence.check_weights(latent.autoencoder)
     values = _targets(latent, evidence, to)
     study = _Study(loaded, point, latent, evidence, _rows(corpus, latent.autoencoder.d_model), texts, new_tokens)
     linear = _linear(topk, latent)
@@ -345,11 +344,6 @@ def _check_settings(prompts: Sequence[str], seeds: Sequence[int], matches: Seque
         raise ValueError("no seed was given; give at least one, e.g. seeds=[0, 1, 2]")
     if new_tokens < 1:
         raise ValueError(f"new_tokens={new_tokens} is not positive; give e.g. 16")
-
-
-def _check_evidence(latent: Latent, evidence: Evidence) -> None:
-    if weights_sha256(latent.autoencoder) != evidence.weights_sha256:
-        raise ValueError("the evidence is of other weights than the latent; collect it again for this dictionary")
 
 
 def _rest(evidence: Evidence, latent: int) -> float:

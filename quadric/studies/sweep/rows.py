@@ -11,7 +11,7 @@ from quadric._io.files import read_json, write_atomically
 from quadric._io.results import csv_of_rows
 from quadric.evaluation import Evaluation
 from quadric.evaluation.measures import ActiveError
-from quadric.evaluation.record import SETTINGS
+from quadric.evaluation.record import MEASURED_ON, SETTINGS
 from quadric.geometry import description_length, statistics
 from quadric.model import Dictionary, Term
 from quadric.model.forms import Forms
@@ -29,7 +29,7 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 def cell_row(cell: Cell, config: RunConfig, dictionary: Dictionary, evaluation: Evaluation, group: str) -> Row:
     """All columns of one cell, in the order of the table."""
     measured = evaluation.to_dict()
-    for name in SETTINGS:
+    for name in (*SETTINGS, *MEASURED_ON):
         measured.pop(name)
     return {
         "cell": cell.name,

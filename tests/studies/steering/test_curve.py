@@ -108,7 +108,7 @@ def test_errors_name_the_remedy(steerable: Steerable) -> None:
         (ValueError, "trained on other .*load the model", {"latent": wrong_model}),
         (HookPointError, "cannot be replaced at resid_mid.2; give", {"latent": placed(hook_point="resid_mid.2")}),
         (HookPointError, "does not record its hook point", {"latent": other.latent(3)}),
-        (ValueError, "evidence is of other weights", {"latent": placed(hook_point="resid_pre.2")}),
+        (ValueError, "evidence is about other weights", {"latent": placed(hook_point="resid_pre.2")}),
         (ValueError, "no seed was given", {"seeds": []}),
         (ValueError, "new_tokens=0", {"new_tokens": 0}),
         (ValueError, r"to=\[\] has no finite", {"to": []}),

@@ -2,8 +2,10 @@
 
 import http.client
 import json
+import logging
 import resource
 import socket
+import struct
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -100,6 +102,28 @@ def test_a_client_that_hangs_up_stops_the_work(live: SiteServer, monkeypatch: py
     assert stopped.wait(2)
     monkeypatch.undo()
     assert answer_of(live.port, "explain", {"dictionary": NAME, "text": "answered"})["text"] == "answered"
+
+
+@pytest.mark.parametrize("method", ["explain", "steer"])
+@pytest.mark.parametrize("when", ["in the head", "in the body", "at once", "later"])
+def test_a_client_that_hangs_up_leaves_no_trace(
+    live: SiteServer, method: str, when: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    asked = {"dictionary": NAME, "text": TEXT, "latent": 0, "kind": "project", "amount": 0.5, "tokens": 20}
+    body = json.dumps(asked).encode()
+    head = f"POST /api/{method} HTTP/1.1\r\nHost: 127.0.0.1:{live.port}\r\nContent-Type: application/json\r\n"
+    request = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+    length = {"in the head": 40, "in the body": len(request) - 9}.get(when, len(request))
+    with caplog.at_level(logging.WARNING):
+        for _ in range(10):
+            with socket.create_connection(("127.0.0.1", live.port), timeout=20) as connection:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset
+                connection.sendall(request[:length])
+                if when == "later":
+                    assert connection.recv(20).startswith(b"HTTP/1.1 200")
+        assert answer_of(live.port, "explain", {"dictionary": NAME, "text": TEXT})["text"] == TEXT
+    assert caplog.records == []
+    assert capfd.readouterr().err == ""
 
 
 def _methods(live: SiteServer) -> dict:
