@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TextIO
 
 from quadric._io.files import read_regular, write_atomically
 from quadric.train import Callback, Learner
@@ -52,12 +52,16 @@ def _metrics_file(path: Path, resumed_at: int) -> Iterator[Callback]:
     kept = [line for line in read_metrics(path.parent) if line["step"] <= resumed_at]
     write_atomically(path, "".join(json.dumps(line) + "\n" for line in kept).encode())
     with path.open("a", buffering=1) as file:
+        yield _LineWriter(file)
 
-        def sink(learner: Learner) -> None:
-            record = {"step": learner.step_index, "autoencoder": learner.name, **learner.report}
-            file.write(json.dumps(record) + "\n")
 
-        yield sink
+class _LineWriter:
+    def __init__(self, file: TextIO) -> None:
+        self.file = file
+
+    def __call__(self, learner: Learner) -> None:
+        record = {"step": learner.step_index, "autoencoder": learner.name, **learner.report}
+        self.file.write(json.dumps(record) + "\n")
 
 
 @contextmanager
