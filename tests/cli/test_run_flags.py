@@ -65,7 +65,7 @@ def test_sizes_and_training_come_from_the_recipe() -> None:
     assert parse("--recipe", "paper").recipe() == PAPER
     assert parse("--device", "cpu").recipe() == SMALL
     changed = parse("--recipe", "paper", "--steps", "80", "--learning-rate", "0.1", "--epochs", "2").recipe()
-    assert changed.training == Training(steps=80, learning_rate=0.1)
+    assert changed.training == Training(steps=80, learning_rate=0.1, learning_rate_decay=0.0)
     assert (changed.epochs, changed.sequences_per_step) == (2, PAPER.sequences_per_step)
 
 
