@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int64
 from measure import RESULTS, environment
+from structure import Structure, gaussian_like, leading_axes, random_axes, structure
 from torch import Tensor
 
 import quadric
@@ -28,7 +29,6 @@ from quadric.data.models import find_model, load_shape
 from quadric.evidence.bending import beyond_one_direction, beyond_two_directions
 from quadric.evidence.calibration import RIDGE
 from quadric.evidence.labels import readable
-from quadric.evidence.structure import Structure, gaussian_like, leading_axes, random_axes, structure
 from quadric.geometry import decompose
 from quadric.model import Dictionary, TopKAutoencoder
 from quadric.model.forms import Forms
@@ -313,7 +313,7 @@ def page(bends: dict[str, Bent], shapes: dict[str, Array], n_tokens: int) -> str
         "",
         *bending_table(bends),
         "",
-        f"The {STRONGEST} strongest tokens of every latent on three axes, see `quadric/evidence/structure.py`:",
+        f"The {STRONGEST} strongest tokens of every latent on three axes, see `benchmarks/structure.py`:",
         "",
         *shape_tables(shapes),
         "",

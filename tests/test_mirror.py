@@ -32,6 +32,7 @@ COVERED_BY: dict[str, str] = {
     "interop/saelens": "interop/real_packages/test_saelens",
     "studies/probing/report": "studies/probing/test_results",
     "studies/planning/terminal": "cli/test_plan",
+    "studies/reports/evaluations": "cli/test_evaluate",
     "studies/steering/results": "studies/steering/test_curve",
     # Pipelines and flags: tested through the command that runs them.
     "__main__": "cli/test_main",

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from quadric.evidence.structure import (
+from benchmarks.structure import (
     Structure,
     alike,
     gaussian_like,

@@ -59,7 +59,7 @@ def structure(points: Float[Array, "m a"], words: Int64[Array, " m"], next_words
 
     Example:
         >>> import numpy as np
-        >>> from quadric.evidence.structure import structure
+        >>> from structure import structure
         >>> angle = np.linspace(0, 2 * np.pi, 600)
         >>> ring = np.stack([np.cos(angle), np.sin(angle)], axis=1)
         >>> shown = structure(ring, (angle * 2).astype(np.int64), np.arange(600))
