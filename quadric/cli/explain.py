@@ -45,8 +45,8 @@ class Explain(ModelCommand, RunCommand):
         from quadric._io.results import check_endings
         from quadric._io.terminal import safe_console
         from quadric.explanations.record import write_explanations
-        from quadric.explanations.terminal import explanation_in_terminal
         from quadric.run.viewing import run_explainer
+        from quadric.studies.reports.explanations import explanation_in_terminal
 
         check_endings(self.out)
         explainer = run_explainer(self.run_folder, name=self.name, model=self.model, device=self.device)

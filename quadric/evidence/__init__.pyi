@@ -5,8 +5,6 @@ from .collecting import Job as Job
 from .collecting import collect as collect
 from .collecting import collect_evidence as collect_evidence
 from .collecting import collect_together as collect_together
-from .collector import MemoryNeed as MemoryNeed
-from .collector import memory_need as memory_need
 from .patterns.finding import find_patterns as find_patterns
 from .patterns.record import DictionaryPatterns as DictionaryPatterns
 from .patterns.record import PatternTest as PatternTest

@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Float32, Int64, UInt64
 from torch import Tensor
 
-from quadric.evidence.calibration import MEDIAN_TOKENS, TOKENS_AT_ONCE, Calibration, calibrate
-from quadric.evidence.firing import BINS_PER_SIGN, SUMS, FiringSums
+from quadric.evidence.calibration import Calibration, calibrate
+from quadric.evidence.firing import SUMS, FiringSums
 from quadric.evidence.record import EvidenceSettings
 from quadric.evidence.reservoir import (
     CONTROL_AXES,
@@ -40,9 +40,6 @@ _PARTS = {
 
 GeometryOf = Callable[[Centre], Decomposition]
 """Gives the geometry about the centre of the tokens, once it is known."""
-
-DECOMPOSING = 100_000_000
-"""Approximate bytes for the eigenvectors of one batch of latents while the axes are computed."""
 
 
 class Seen(NamedTuple):
@@ -175,54 +172,3 @@ class Collector:
         self.reservoir.thresholds = self.reservoir.keys.max(1)
         self._seen = [Seen(arrays["seen.places"].copy(), arrays["seen.control"].copy())]
         self.firing.n_tokens = len(arrays["seen.places"])
-
-
-class MemoryNeed(NamedTuple):
-    """Bytes that a pass takes, in addition to the language model and the autoencoder."""
-
-    kept: int
-    """Held from the first batch to the last; independent of the number of tokens, except for 20 bytes per token."""
-    working: int
-    """For one batch at a time."""
-    result: int
-    """Size of the evidence, in memory at the end and on disk."""
-
-    @property
-    def peak(self) -> int:
-        return self.kept + max(self.working, self.result)
-
-
-def memory_need(
-    *, d_model: int, n_latents: int, n_hidden: int, n_tokens: int, batch_tokens: int, settings: EvidenceSettings
-) -> MemoryNeed:
-    """Predict the memory of a pass from its sizes.
-
-    Args:
-        d_model: Width of the tokens.
-        n_latents: Size of the dictionary.
-        n_hidden: Number of atoms; of a linear dictionary, its number of latents.
-        n_tokens: Tokens to score.
-        batch_tokens: Tokens per batch.
-        settings: How much is kept per latent.
-
-    Returns:
-        Bytes that are kept, that one batch takes, and that the evidence has.
-
-    Example:
-        >>> from quadric.evidence import EvidenceSettings, memory_need
-        >>> sizes = {"d_model": 576, "n_latents": 512, "n_hidden": 1024}
-        >>> need = memory_need(**sizes, n_tokens=200_000, batch_tokens=4096, settings=EvidenceSettings())
-        >>> f"{need.peak / 1e9:.1f} GB"
-        '0.3 GB'
-    """
-    a = settings.n_axes + 1  # the linear predictor is one more
-    point = 8 + 8 + 4 + 4 * a
-    context = 2 * settings.n_contexts * (4 + 8 + 8 + 4 * a)
-    latent = settings.n_points * point + context + 2 * BINS_PER_SIGN * 8 + 4 * d_model * (a + 1)
-    batch = 4 * batch_tokens * (3 * n_hidden + 3 * n_latents + 3 * d_model) + 64 * BLOCK_NUMBERS
-    first = min(n_tokens, settings.n_calibration_tokens)
-    calibrating = 8 * first * d_model + 4 * min(first, MEDIAN_TOKENS) * (n_hidden + 2 * n_latents)
-    calibrating += 4 * TOKENS_AT_ONCE * (3 * n_hidden + 3 * n_latents) + 24 * d_model * (n_latents + d_model)
-    result = n_latents * settings.n_points * (8 + 4 + 4 * a + 4 * CONTROL_AXES) + 8 * n_tokens
-    kept = n_latents * latent + 20 * n_tokens + 4 * d_model**2
-    return MemoryNeed(kept, max(batch, calibrating) + DECOMPOSING, result)

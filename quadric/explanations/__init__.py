@@ -3,7 +3,6 @@
 reading      a text through the language model, as the dictionary's own training text was read
 record       `Explanation` and its parts, and files of them
 explaining   `quadric.explain`, and `Explainer`, which keeps the model for many texts
-terminal     explanations as tables
 """
 
 from quadric._io import attach

@@ -11,7 +11,6 @@ from quadric.evidence import (
     EvidenceSettings,
     Job,
     collect_together,
-    memory_need,
     open_cached,
     open_live,
     text_behind,
@@ -103,7 +102,7 @@ def _collect(jobs: list[Job], wanted: WantedEvidence, on_progress: Progress, on_
     settings = EvidenceSettings(n_points=wanted.points or DEFAULT_POINTS)
     tokens = wanted.tokens or DEFAULT_TOKENS
     names = ", ".join(job.folder.name for job in jobs)
-    on_note(_what_it_takes(jobs, names, tokens, settings))
+    on_note(f"{names}: scoring up to {tokens:,} tokens; the remaining time is shown from the second batch on")
     stream = wanted.open(jobs[0].autoencoder)
     text = text_behind(stream, wanted.model)
     try:
@@ -111,27 +110,6 @@ def _collect(jobs: list[Job], wanted: WantedEvidence, on_progress: Progress, on_
     except KeyboardInterrupt:
         on_note("progress is saved every minute; run the same command again to continue")
         raise
-
-
-def _what_it_takes(jobs: list[Job], names: str, tokens: int, settings: EvidenceSettings) -> str:
-    needs = [
-        memory_need(
-            d_model=job.autoencoder.d_model,
-            n_latents=job.autoencoder.n_latents,
-            n_hidden=getattr(job.autoencoder, "n_hidden", job.autoencoder.n_latents),
-            n_tokens=tokens,
-            batch_tokens=BATCH_TOKENS,
-            settings=settings,
-        )
-        for job in jobs
-    ]
-    # The collected data of all autoencoders is in memory; only one at a time processes a batch or writes its result.
-    memory = sum(need.kept for need in needs) + max(need.peak - need.kept for need in needs)
-    return (
-        f"{names}: scoring up to {tokens:,} tokens; about {memory / 1e9:.1f} GB of memory in addition to the model, "
-        f"{sum(need.result for need in needs) / 1e9:.2f} GB on disk in {jobs[0].folder.parent}; "
-        "the remaining time is shown from the second batch on"
-    )
 
 
 def evidence_of_run(run: Path, name: str) -> Evidence | None:

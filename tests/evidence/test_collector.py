@@ -7,11 +7,10 @@ import pytest
 import torch
 
 from quadric import BilinearAutoencoder
-from quadric.evidence import Evidence, EvidenceSettings, memory_need
+from quadric.evidence import Evidence, EvidenceSettings
 from quadric.evidence.collecting import gather
 from quadric.evidence.collector import Collector
 from quadric.evidence.finishing import evidence_of
-from quadric.evidence.firing import SUMS
 from quadric.geometry import Centre, Decomposition, decompose, with_signs
 from quadric.model.objective import hoyer_density
 from tests.evidence import naive
@@ -239,18 +238,6 @@ def test_fewer_tokens_than_points_leave_places_free_at_the_end() -> None:
     assert (evidence.points.places[:, :n] >= 0).all()
     assert (evidence.points.places[:, n:] == -1).all()
     assert evidence.n_tokens == n
-
-
-def test_memory_is_predicted() -> None:
-    collector = collected()
-    need = memory_need(
-        d_model=12, n_latents=6, n_hidden=10, n_tokens=collector.n_tokens, batch_tokens=64, settings=SETTINGS
-    )
-    kept = sum(array.nbytes for array in collector.arrays().values()) + collector.axes.numel() * 4
-    kept -= 8 * len(SUMS) * 6  # a few numbers per latent
-    assert need.kept == pytest.approx(kept, rel=0.02)
-    result = sum(array.nbytes for array in vars(finished(collector).points).values())
-    assert need.result >= result
 
 
 def test_a_geometry_is_used_only_if_it_is_about_the_centre_of_the_tokens() -> None:

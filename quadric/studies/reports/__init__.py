@@ -1,1 +1,1 @@
-"""What weights say, for readers: one run, several compared, as tables in a terminal, as files and as heat maps."""
+"""What was found, for readers: of one run, of several compared, evaluations and explanations, as tables and files."""

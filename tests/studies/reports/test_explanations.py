@@ -10,7 +10,7 @@ import pytest
 from quadric._io.terminal import safe_console
 from quadric.explanations import Explainer, Explanation
 from quadric.explanations.record import write_explanations
-from quadric.explanations.terminal import explanation_in_terminal, quantile_words, token_words
+from quadric.studies.reports.explanations import explanation_in_terminal, quantile_words, token_words
 
 HOSTILE = "<img src=x onerror=alert(1)> \u202e \x1b[31m</script><script>1</script> =1+1 [bold]"
 
