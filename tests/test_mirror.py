@@ -33,6 +33,7 @@ COVERED_BY: dict[str, str] = {
     "studies/probing/report": "studies/probing/test_results",
     "studies/planning/terminal": "cli/test_plan",
     "studies/reports/evaluations": "cli/test_evaluate",
+    "studies/reports/explanations": "explanations/test_terminal",
     "studies/steering/results": "studies/steering/test_curve",
     # Pipelines and flags: tested through the command that runs them.
     "__main__": "cli/test_main",
