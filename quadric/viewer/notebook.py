@@ -112,7 +112,7 @@ def _of_latent(autoencoder: Dictionary, latent: int | None, data: Evidence | Ten
         check_tokens(data, d_model)
         about_rows = latent_frame(autoencoder, latent, MOST_AXES, _centre_of_rows(autoencoder, data))
         parts = (prepared(autoencoder, rows) for rows in torch.split(data, ROWS_AT_ONCE))
-        values = torch.cat([autoencoder.encode(rows)[:, latent].double().cpu() for rows in parts])
+        values = torch.cat([autoencoder.encode(rows)[:, latent].cpu().double() for rows in parts])
         rest = 0.0 if autoencoder.is_linear else float(values.median())  # a direction rests where it does not fire
         points = _points_of_rows(
             about_rows, data, values, rest, lambda rows: as_read(autoencoder, prepared(autoencoder, rows))

@@ -163,6 +163,7 @@ STORED_ELSEWHERE = {
     "viewer/notebook.py": "files of the package",
     "viewer/serve.py": "files of the package",
     "studies/probing/catalogue.py": "files of the package",
+    "evidence/concepts/words.py": "files of the package",
     "studies/probing/vectors.py": "a cache that its study checks",
     "studies/steering/of_run.py": "prompts that the user names, checked to be a file",
     "cli/explain.py": "texts that the user names, checked to be files",

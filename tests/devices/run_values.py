@@ -21,6 +21,7 @@ from torch import Tensor
 import quadric
 from quadric import geometry
 from quadric.model.lens import token_moments
+from quadric.studies.receptive_field import log_receptive_field_share
 from tests.devices import simulated
 
 D_MODEL = 12
@@ -103,7 +104,7 @@ EVERY: dict[str, Case] = {
     "description_length": lambda ae, x: geometry.description_length(ae).alone,
     "read": lambda ae, x: geometry.read(ae, 3).eigenvalues,
     "spectrum": lambda ae, x: geometry.spectrum(ae, 3).eigenvalues,
-    "receptive field": lambda ae, x: geometry.log_receptive_field_share(geometry.spectrum(ae, 3).eigenvalues, 0.1, 64),
+    "receptive field": lambda ae, x: log_receptive_field_share(geometry.spectrum(ae, 3).eigenvalues, 0.1, 64),
     "frobenius": lambda ae, x: geometry.frobenius_similarity(ae, ae),
     "hungarian": lambda ae, x: geometry.hungarian_similarity(ae, ae, sign_free=True).similarity,
     "compare with a copy on the CPU": lambda ae, x: float(geometry.compare(ae, deepcopy(ae).cpu()).agreement.frobenius),

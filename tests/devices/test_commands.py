@@ -1,5 +1,6 @@
 """Every command runs on simulated devices and prints what it prints on the CPU."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,15 @@ def seen(
     return report_of("run_commands", request.param, tmp_path_factory.mktemp("report"), world)
 
 
+def without_sample(text: str) -> str:
+    """Without the row of an evaluation that is of a sample: it is drawn by the bits of activations, and their last ones
+    differ."""
+    return re.sub(r"│ 1 │ \d\.\d+ │ ?\d\.\d+ │.*", "", text)
+
+
 @pytest.mark.parametrize(("name", "number"), [(name, n) for name, runs in TABLE.items() for n in range(len(runs))])
 def test_a_command_does_what_it_does_on_the_cpu(name: str, number: int, seen: dict[str, dict[str, Any]]) -> None:
     found = seen[f"{name} {number}"]
     assert found["code"] == 0, found["text"]
-    assert found["text"] == found["cpu"]
+    assert without_sample(found["text"]) == without_sample(found["cpu"])
     assert found["operations"] > 0 or "DEVICE" not in TABLE[name][number]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from quadric.cli.probe import Data, Output, Probe
+from quadric.cli.probe import Data, Probe
 from quadric.studies.probing.catalogue import IDENTICAL
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -56,6 +56,6 @@ def test_the_examples_run(
 
 def test_every_flag_and_every_copy_is_named() -> None:
     text = (DOCS / "probing.md").read_text(encoding="utf-8")
-    flags = {each.name for part in (Probe, Data, Output) for each in fields(part)} - {"run_folders", "output"}
+    flags = {each.name for part in (Probe, Data) for each in fields(part)} - {"run_folders", "data"}
     assert [flag for flag in sorted(flags) if f"--{flag.replace('_', '-')}" not in text] == []
     assert [name for pair in IDENTICAL.items() for name in pair if name not in text] == []

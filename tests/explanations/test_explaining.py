@@ -122,8 +122,6 @@ def test_the_front_door_takes_a_run_s_model_and_one_in_memory(small_run: Path) -
     in_memory = {"model": tiny_causal(), "tokenizer": tiny_tokenizer(), "check_model": False}
     again = quadric.explain(ae, TEXT, evidence, **in_memory)
     assert again.tokens[0].latents[0].latent == found.tokens[0].latents[0].latent
-    with pytest.raises(ValueError, match="text 0 is a list; give a string"):
-        quadric.explain(ae, [TEXT, "b"], evidence, **in_memory)
 
 
 def test_a_model_in_training_is_read_without_dropout_and_stays_in_training(small_run: Path) -> None:

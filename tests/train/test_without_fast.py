@@ -40,7 +40,8 @@ for name, kind in kinds.items():
     losses = []
     ae = quadric.fit(
         x, kind, loss=[Mean(0.1), *kind.default_loss()] if "top" not in name else None, steps=6, batch_tokens=128,
-        device="cpu", progress=False, callbacks=[lambda learner: losses.append(learner.report["error"])],
+        device="cpu", progress=False, training=quadric.Training(learning_rate=0.03, learning_rate_decay=0.0),
+        callbacks=[lambda learner: losses.append(learner.report["error"])],
     )
     ae.save_pretrained("stored")
     found[name] = [*losses, float(load_pretrained("stored").error(x).mean())]

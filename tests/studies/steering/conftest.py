@@ -25,7 +25,8 @@ class Steerable(NamedTuple):
 def steerable() -> Steerable:
     causal, tokenizer = tiny_causal(), tiny_tokenizer()
     acts = quadric.harvest(causal, SENTENCES, layer=2, tokenizer=tokenizer, progress=False)
-    settings = {"steps": 20, "batch_tokens": 256, "progress": False}
+    training = quadric.Training(steps=20, learning_rate=0.03, learning_rate_decay=0.0)
+    settings = {"training": training, "batch_tokens": 256, "progress": False}
     ae = quadric.fit(acts, 16, **settings)
     topk = quadric.fit(acts, quadric.TopK(n_latents=16, n_active=4), **settings)
     evidence = quadric.collect_evidence(ae, acts, points=100, progress=False)
