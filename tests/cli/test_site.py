@@ -72,7 +72,6 @@ def test_a_run_becomes_a_site_and_the_second_time_needs_no_model_and_no_decompos
     assert Evidence.load(run / "evidence/first").n_tokens == 300
     shown = capsys.readouterr()
     assert "first, second: scoring up to 300 tokens" in shown.err  # one pass for both
-    assert "GB of memory" in shown.err
     assert "18 latents of first, second" in shown.out
     module = import_module("quadric.geometry.dictionary_geometry")
     monkeypatch.setattr(module, "dictionary_geometry", lambda *_: pytest.fail("the geometry was computed again"))
