@@ -1,4 +1,4 @@
-"""Every command runs on simulated devices and prints what it prints on the CPU."""
+"""Commands run on simulated devices and print what they print on the CPU; `MISSING` names the three that do not."""
 
 import re
 from pathlib import Path
